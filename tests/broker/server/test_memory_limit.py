@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -291,3 +292,38 @@ def test_the_limit_holds_for_what_comes_while_queues_are_added_up(last: str) -> 
     world.look()
     assert world.memory.measure() <= world.memory.limit
     assert len(world.flow) == (last == "topic:t")
+
+
+def test_no_send_adds_up_very_many_queues() -> None:
+    """Near the limit each send that found nothing left once added up all queues in its turn."""
+    world = World(4 * SLICE * EACH)
+    for number in range(2 * SLICE):
+        world.space.open_consumer(Port(), number, "topic:t", connection="c", credit=0, now=NOW)
+    for _ in range(8):
+        world.look()
+    looked: list[int] = []
+    real = world.memory.add_up
+
+    def counted() -> Iterator[None]:
+        looked.append(0)
+        for _ in real():
+            looked[-1] += 1
+            yield
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Memory, "add_up", lambda memory: counted())
+        patch.setattr(Memory, "measure", lambda memory: pytest.fail("all queues in one turn"))
+        taken = world.send(1, address="topic:t")
+        for _ in range(40):
+            world.look()
+            taken += world.send(1, address="topic:t")
+    assert world.space.declare("topic:t").published == taken == 2  # type: ignore[union-attr]
+    assert world.memory.blocked
+    assert looked
+    for consumer in [each.queue.consumers[0] for each in world.space.declare("topic:t").subscriptions]:  # type: ignore[union-attr]
+        consumer.grant(10, NOW)
+        consumer.acknowledge(1, NOW)
+    for _ in range(10):
+        world.look()
+    assert not world.memory.blocked
+    assert world.send(1, address="topic:t") == 1

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sievemq import ConnectionFactory, ResourceAllocationException
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import ConfigError, load
-from sievemq_broker.domain import Broker, DomainSettings
+from sievemq_broker.domain import Broker, DomainSettings, Queue
 from sievemq_broker.domain.admission import MESSAGE_BYTES
 from sievemq_broker.domain.policy import NamespacePolicy
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.watch.memory import SLICE
 from sievemq_broker.server.watch.namespace_limits import NamespaceLimits
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.selector import compile_selector
@@ -163,3 +166,54 @@ def test_rules_from_file_and_environment(tmp_path: Path) -> None:
     assert domain.policy_for_namespace("default") is None
     domain = load(environ={"SIEVEMQ_NAMESPACES": '{"a": {"max_messages": 5}}'}).settings.domain()
     assert domain.policy_for_namespace("a") == NamespacePolicy(max_messages=5)
+
+
+@pytest.mark.needs_python("replaces a property")
+@pytest.mark.parametrize("at_limit", ["fail", "block"])
+def test_very_many_queues_of_a_namespace_are_added_up_in_several_ticks(
+    at_limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(max_messages=5 * SLICE, at_limit=at_limit)
+    for number in range(2 * SLICE):
+        world.team.open_consumer(Port(), number, "topic:t", connection="c", credit=0, now=NOW)
+    added: list[int] = []
+    depth = Queue.depth.fget  # type: ignore[attr-defined]
+
+    def counted(queue: Queue) -> int:
+        added[-1] += 1
+        return int(depth(queue))
+
+    monkeypatch.setattr(Queue, "depth", property(counted))
+
+    def during(act: Callable[[], Any]) -> Any:
+        added.append(0)
+        return act()
+
+    def sent() -> bool:
+        while world.broker.busy is not None:
+            world.broker.work(NOW)
+        over = world.team.over
+        if over is None or not over.refuses:
+            return during(lambda: world.team.send("topic:t", message(), NOW)) is None
+        assert at_limit == "fail"
+        with pytest.raises(RequestError, match="may hold"):
+            during(lambda: world.team.send("topic:t", message(), NOW))
+        return False
+
+    taken = 0
+    for _ in range(12):
+        taken += sent()
+        during(world.look)
+    assert max(added) <= SLICE
+    while world.broker.busy is not None:
+        world.broker.work(NOW)
+    assert taken == 2
+    assert world.team.over is not None
+    topic = world.team.declare("topic:t")
+    assert isinstance(topic, Topic)
+    for subscription in topic.subscriptions:
+        subscription.queue.clear()
+    for _ in range(4):
+        during(world.look)
+    assert world.team.over is None
+    assert sent()

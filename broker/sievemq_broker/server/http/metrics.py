@@ -53,7 +53,7 @@ MAX_DETAILED = 200
 async def exposition(server: Server) -> bytes:
     """One scrape. What it adds up over all queues comes in slices, one a turn."""
     totals = Totals(server.broker, server.ended)
-    for _ in totals.steps():
+    for _ in chain(totals.steps(), server.memory.add_up()):
         await asyncio.sleep(0)
     return _text(BrokerCollector(server, totals))
 
@@ -188,7 +188,7 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily(
             "sievemq_memory_bytes",
             "Memory of messages and unfinished frames, estimated.",
-            value=memory.measure(),
+            value=memory.bytes,
         )
         yield GaugeMetricFamily("sievemq_memory_limit_bytes", "Where producers wait; 0: nowhere.", value=memory.limit)
         yield GaugeMetricFamily("sievemq_blocked_producers", "Connections that wait to send.", value=blocked)

@@ -80,8 +80,8 @@ class Memory:
     """
 
     __slots__ = (
-        "_broker", "_clock", "_copies", "_flow", "_gate", "_links", "_next", "_round", "_round_began", "_round_took",
-        "_soon", "_staged", "blocked", "bytes", "input", "limit",
+        "_broker", "_clock", "_copies", "_flow", "_gate", "_in_slices", "_links", "_next", "_round", "_round_began",
+        "_round_took", "_soon", "_staged", "_unsure", "blocked", "bytes", "input", "limit",
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +108,10 @@ class Memory:
         self._round_began: tuple[int, Gate | None, int] = 0, None, 0
         self._round_took = 0.0
         self._copies = 1
+        #: Adding up took several ticks the last time.
+        self._in_slices = False
+        #: Senders wait until it is known whether there is room.
+        self._unsure = False
         self._gate = Gate(self._enter)
         self.input = 0
         #: Of that what is in open transactions.
@@ -118,12 +122,13 @@ class Memory:
 
     def measure(self) -> int:
         """Bytes that all messages take now, and what was received of further ones."""
-        for _ in self._add_up():
+        for _ in self.add_up():
             pass
         return self.bytes
 
-    def _add_up(self) -> Iterator[None]:
+    def add_up(self) -> Iterator[None]:
         """Add up :attr:`bytes`; yields where a tick has looked at enough."""
+        in_slices = False
         broker, links = self._broker, self._links.open
         total, left = 0, SLICE
         for queue in tuple(queues_of(broker)):  # some may come or go between two ticks
@@ -137,6 +142,7 @@ class Memory:
                 total += _held_bytes(consumer)
                 left -= 1
             if left <= 0:
+                in_slices = True
                 yield
                 left = SLICE
         input_bytes = output = staged = 0
@@ -146,10 +152,12 @@ class Memory:
             staged += link.connection.peer.staged.used
             left -= 1
             if left <= 0:
+                in_slices = True
                 yield
                 left = SLICE
         self.input, self._staged = input_bytes, staged
         self.bytes = total + held_bytes(broker) + input_bytes + output
+        self._in_slices = in_slices
 
     def look(self) -> None:
         """Add up what there is, unless that was done lately enough, and hold back or go on. Very many queues take
@@ -160,28 +168,35 @@ class Memory:
         if self._round is None:
             if begin < self._next:
                 return
-            self._round, self._round_took = self._add_up(), 0.0
+            self._round, self._round_took = self.add_up(), 0.0
             self._round_began = self._links.bytes_in, self._broker.gate, self._gate.bytes
         for _ in self._round:
             self._round_took += self._clock() - begin
+            if self._unsure:
+                self._soon(self.look)  # senders wait for that: a slice a turn
             return
         self._round = None
         bytes_in, gate, left = self._round_began
         if gate is self._broker.gate:
             room = self._room_since(bytes_in, 0 if gate is None else left - gate.bytes)
+        elif self._in_slices:  # sends are counted since the middle of it
+            self._next = 0.0
+            return
         else:
-            room = self._measure_room()  # sends are counted since the middle of it
+            room = self._measure_room()
         self._look(room)
         self._next = begin + (self._round_took + self._clock() - begin) / _COST
 
     def _look(self, room: int) -> None:
         if not self.blocked:
-            if room <= 0 and self._measure_room() <= 0:
+            if room <= 0 and (self._in_slices or self._measure_room() <= 0):
                 self._block()
             return
         over = self._broker.over
         wanted = 0 if over is None else self._broker.rooms.load_of_first(over)[1]
-        if self.limit - room < self.limit * RESUME and room >= wanted:
+        unsure, self._unsure = self._unsure, False
+        enough = room >= self.limit // STEP if unsure else self.limit - room < self.limit * RESUME
+        if enough and room >= wanted:
             self.blocked = False
             log.info("memory.below_limit", bytes=self.bytes, limit=self.limit)
             self._say(None)
@@ -240,6 +255,12 @@ class Memory:
                 ErrorCode.RESOURCE_ALLOCATION,
                 {"limit": "max_memory_bytes"},
             )
+        if self._in_slices:  # too much to add up now: senders wait until that is done
+            self._next, self._unsure = 0.0, True
+            self._block()
+            over = self._broker.over
+            self._soon(self.look)
+            return over
         begin = self._clock()
         room = self._measure_room()
         if size > room or (self._clock() - begin > COSTLY and room < self.limit // STEP):

@@ -7,14 +7,15 @@ is there is added up here. Whether one that was full has room again is looked at
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
 from sievemq_broker.domain.admission import MESSAGE_BYTES, UNLIMITED, Gate, Overfull
 from sievemq_broker.domain.policy import FAIL
+from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.watch.counts import queues_in
-from sievemq_broker.server.watch.memory import COSTLY, RESUME, STEP
+from sievemq_broker.server.watch.memory import COSTLY, RESUME, SLICE, STEP
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
@@ -39,26 +40,36 @@ class NamespaceLimits:
         clock: seconds, for how long adding up takes.
     """
 
-    __slots__ = ("_broker", "_clock", "_full", "_next")
+    __slots__ = ("_broker", "_clock", "_full", "_next", "_round", "_round_took")
 
     def __init__(self, broker: Broker, clock: Callable[[], float] = time.perf_counter) -> None:
         self._broker = broker
         self._clock = clock
         self._full: dict[Namespace, _Keeper] = {}
         self._next = 0.0
+        #: Adds up those that are full, over several ticks where queues are very many; seconds that it took so far.
+        self._round: Iterator[None] | None = None
+        self._round_took = 0.0
         broker.limit_namespaces(self._gate_of)
 
     def look(self) -> None:
         """Have those that are full room again? Not if that was looked at lately enough."""
-        if not self._full:
-            return
         begin = self._clock()
-        if begin < self._next:
+        if self._round is None:
+            if not self._full or begin < self._next:
+                return
+            self._round, self._round_took = self._look(), 0.0
+        for _ in self._round:
+            self._round_took += self._clock() - begin
             return
+        self._round = None
+        self._next = begin + (self._round_took + self._clock() - begin) / _COST
+
+    def _look(self) -> Iterator[None]:
         for space, keeper in tuple(self._full.items()):
+            yield from keeper.add_up()
             if self._broker.namespaces.get(space.name) is not space or keeper.has_room():
-                del self._full[space]
-        self._next = begin + (self._clock() - begin) / _COST
+                self._full.pop(space, None)
 
     def _gate_of(self, space: Namespace) -> Gate | None:
         return None if space.policy is None else _Keeper(self._full, space, self._clock).gate
@@ -73,13 +84,17 @@ class _Keeper:
         clock: seconds.
     """
 
-    __slots__ = ("_clock", "_full", "_space", "gate")
+    __slots__ = ("_clock", "_full", "_held", "_space", "_unsure", "gate")
 
     def __init__(self, full: dict[Namespace, _Keeper], space: Namespace, clock: Callable[[], float]) -> None:
         self._full = full
         self._space = space
         self._clock = clock
         self.gate = Gate(self.enter)
+        #: Messages and bytes that were there when it was added up.
+        self._held = 0, 0
+        #: Senders wait until it is added up.
+        self._unsure = False
 
     def enter(self, messages: int, size: int) -> Overfull | None:
         """See :class:`~sievemq_broker.domain.admission.Gate`."""
@@ -94,46 +109,83 @@ class _Keeper:
                     ErrorCode.RESOURCE_ALLOCATION,
                     {"namespace": space.name, "limit": rule},
                 )
+        if _is_large(space):
+            self._unsure = True
+            self._full[space] = self
+            over = Overfull(f"what namespace {space.name!r} holds is being added up", refuses=False)
+            space.set_over(over)
+            return over
         begin = self._clock()
-        held, rooms = self._measure()
+        for _ in self.add_up():
+            pass
+        rooms = self._rooms()
         costly = self._clock() - begin > COSTLY
-        for wanted, has, room, limit, rule in zip((messages, size), held, rooms, limits, _RULES, strict=True):
+        for index, (wanted, room, limit) in enumerate(zip((messages, size), rooms, limits, strict=True)):
             if wanted > room or (costly and limit and room < limit // STEP):
-                log.warning("namespace.limit_reached", namespace=space.name, held=has, limit=limit, rule=rule)
-                text = f"namespace {space.name!r} holds {has} and may hold {limit} ({rule}); consume or purge some"
-                over = Overfull(text, policy.at_limit == FAIL)
                 self._full[space] = self
-                space.set_over(over)
-                return over
+                return self._set_over(index)
         gate.allow(*rooms)
         gate.count(messages, size)
         return None
 
+    def _set_over(self, index: int) -> Overfull:
+        """The namespace is at one of its limits."""
+        space, policy = self._space, self._space.policy
+        assert policy is not None
+        rule, limit, has = _RULES[index], (policy.max_messages, policy.max_bytes)[index], self._held[index]
+        log.warning("namespace.limit_reached", namespace=space.name, held=has, limit=limit, rule=rule)
+        text = f"namespace {space.name!r} holds {has} and may hold {limit} ({rule}); consume or purge some"
+        over = Overfull(text, policy.at_limit == FAIL)
+        space.set_over(over)
+        return over
+
     def has_room(self) -> bool:
-        """True if its senders go on: a tenth is free, and the first that waits has room."""
+        """True if its senders go on: a tenth is free, and the first that waits has room. To be called when it has just
+        been added up."""
         space, policy = self._space, self._space.policy
         assert policy is not None
         assert space.over is not None
-        _, rooms = self._measure()
+        rooms = self._rooms()
         load = space.broker.rooms.load_of_first(space.over)
-        for wanted, room, limit in zip(load, rooms, (policy.max_messages, policy.max_bytes), strict=True):
-            if limit and (room < wanted or limit - room >= limit * RESUME):
+        unsure, self._unsure = self._unsure, False
+        limits = policy.max_messages, policy.max_bytes
+        for index, (wanted, room, limit) in enumerate(zip(load, rooms, limits, strict=True)):
+            enough = room >= limit // STEP if unsure else limit - room < limit * RESUME
+            if limit and (room < wanted or room <= 0 or not enough):
+                if unsure:
+                    self._set_over(index)
                 return False
-        log.info("namespace.below_limit", namespace=space.name)
+        if not unsure:
+            log.info("namespace.below_limit", namespace=space.name)
+        self.gate.allow(*rooms)
         space.set_over(None)
         return True
 
-    def _measure(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Messages and bytes that are there, and that may come."""
-        policy = self._space.policy
-        assert policy is not None
+    def add_up(self) -> Iterator[None]:
+        """Add up what is there; yields where a tick has looked at enough."""
         messages = size = 0
-        for queue in queues_in(self._space):
+        for number, queue in enumerate(tuple(queues_in(self._space)), 1):  # some may come or go between two ticks
             messages += queue.depth + len(queue.scheduled)
             size += queue.bytes
-        size += MESSAGE_BYTES * messages
-        rooms = (
+            if not number % SLICE:
+                yield
+        self._held = messages, size + MESSAGE_BYTES * messages
+
+    def _rooms(self) -> tuple[int, int]:
+        """Messages and bytes that may come."""
+        policy = self._space.policy
+        assert policy is not None
+        messages, size = self._held
+        return (
             policy.max_messages - messages if policy.max_messages else UNLIMITED,
             policy.max_bytes - size if policy.max_bytes else UNLIMITED,
         )
-        return (messages, size), rooms
+
+
+def _is_large(space: Namespace) -> bool:
+    """True if a namespace has more queues than are added up in one turn."""
+    left = SLICE - len(space.destinations)
+    if left < 0:
+        return True
+    topics = (each for each in space.destinations.values() if isinstance(each, Topic))
+    return sum([len(topic.subscriptions) for topic in topics]) > left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -61,6 +62,8 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
     ]
     waiting = [connection for connection in connections if connection.stalls]
     blocked_at = await _blocked_at(waiting)
+    for _ in server.memory.add_up() if everything else ():
+        await asyncio.sleep(0)
     return answers.BrokerInfo(
         version=version(),
         incarnation=server.services.settings.incarnation,
@@ -75,7 +78,7 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         blocked_connections=len(waiting),
         blocked_since=min((place.since for place in blocked_at), default=None),
         blocked_at=blocked_at[:_BLOCKED_PLACES],
-        memory=answers.Memory(bytes=server.memory.measure(), limit=server.memory.limit) if everything else None,
+        memory=answers.Memory(bytes=server.memory.bytes, limit=server.memory.limit) if everything else None,
         namespaces=len(spaces),
         destinations=destinations,
         connections=len(connections),
