@@ -234,7 +234,7 @@ def _tables(value: object) -> Mapping[object, object]:
         except ValueError as error:
             raise ValueError(f"must be JSON: {error}") from None
     if not isinstance(value, Mapping):
-        raise ValueError("must be a table of patterns")  # noqa: TRY004  whoever wrote the file is told
+        raise ValueError("must be a table of patterns")  # noqa: TRY004  an error about the file
     return value
 
 
@@ -353,7 +353,7 @@ class Settings:
 
     @property
     def secured(self) -> bool:
-        """True if a name and a password are asked for."""
+        """True if a name and a password are required."""
         return bool(self.users) or self.users_file is not None
 
     @property

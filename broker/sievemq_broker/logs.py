@@ -41,7 +41,7 @@ class Log:
         self._logger = logging.getLogger(name)
 
     def debug(self, event: str, **fields: object) -> None:
-        """For whoever looks for a fault."""
+        """For debugging."""
         self._write(logging.DEBUG, event, None, fields)
 
     def info(self, event: str, **fields: object) -> None:

@@ -46,7 +46,7 @@ def add(
     everything: _Everything = False,
     users_file: _File = None,
 ) -> None:
-    """Add a user; the password is asked for, or is one line of the standard input.
+    """Add a user; the password comes from a prompt, or is one line of the standard input.
 
     What the user may do is always said: --all, or --may with --on and --in; `sievemq user grant` adds to that.
     """
@@ -88,7 +88,7 @@ def remove(name: _Name, users_file: _File = None) -> None:
 
 @user.command()
 def password(name: _Name, users_file: _File = None) -> None:
-    """Change a password; it is asked for, or is one line of the standard input. The user's connections end."""
+    """Change a password; it comes from a prompt, or is one line of the standard input. The user's connections end."""
     path, users = _find(users_file, name)
     _write(path, {**users, name: User(name, _hashed(_ask_password()), users[name].rights)})
     typer.echo(f"{name} has a new password.")

@@ -36,7 +36,7 @@ UNLIMITED: Final = 2**62
 #: Full places that one look asks. More of them take turns, so that a turn stays short.
 LOOK_AT = 64
 
-#: Senders that are asked in one look.
+#: Senders that are considered in one pass.
 GO_ON = 500
 
 
@@ -74,7 +74,7 @@ class Overfull:
 
 
 class Gate:
-    """What may still come in before somebody has to look.
+    """What may still come in before the sum must be computed again.
 
     Args:
         look: adds up what is there, as so many messages and bytes want to come in; if there is room sets both anew for
@@ -155,7 +155,7 @@ class Waiter(Protocol):
 
 
 class Rooms:
-    """Who waits for which place.
+    """Blocked senders by place.
 
     Attributes:
         waiting: by place, in the order in which they came.
@@ -169,7 +169,7 @@ class Rooms:
         self.bytes = 0
 
     def wait(self, place: Limited, waiter: Waiter) -> None:
-        """`waiter` is asked once `place` has room, behind those who wait already."""
+        """Queue `waiter` for room in `place`, behind the senders that wait already."""
         self.waiting.setdefault(place, {})[waiter] = None
 
     def leave(self, place: Limited, waiter: Waiter) -> None:
@@ -193,7 +193,7 @@ class Rooms:
         return len(self.waiting.get(place, ()))
 
     def load_of_first(self, place: Limited) -> tuple[int, int]:
-        """What the next who is asked has, as :attr:`Waiter.load`; nothing if nobody waits there."""
+        """The :attr:`Waiter.load` of the next blocked sender; nothing if none waits there."""
         for waiter in self.waiting.get(place, ()):
             return waiter.load
         return 0, 0

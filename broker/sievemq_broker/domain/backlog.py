@@ -45,7 +45,7 @@ PASSED_OVER = 4
 #: Packed bytes that decide to which part a message belongs: header fields, the message id first.
 ID_BYTES = 64
 
-#: What D-17 promises a lookup for, whoever asks. By other names only consumers build one: it costs memory.
+#: The names with a lookup for every caller (D-17). By other names only consumers build one: it costs memory.
 _PROMISED = frozenset({"JMSMessageID", "JMSCorrelationID"})
 
 #: Entries examined before a new view is answered: a small backlog is complete at once, a large one is pending work.
@@ -255,7 +255,7 @@ class Backlog:
             self._on_pending()
 
     def promise_lookup(self, condition: Condition, names: frozenset[str] = _PROMISED) -> None:
-        """Build the lookups that would answer a condition, for whoever asks next (D-17), as pending work.
+        """Build the lookups that would answer a condition, for the next caller (D-17), as pending work.
 
         Args:
             condition: a selector that compares something with single values.

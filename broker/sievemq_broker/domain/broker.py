@@ -1,4 +1,4 @@
-"""The broker's body: namespaces, time and pending work. Everything else is said to a namespace or a consumer."""
+"""The broker's body: namespaces, time and pending work. Everything else is a verb of a namespace or a consumer."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Broker:
         self.on_deleted = on_deleted
 
     def delete_namespace(self, name: str) -> bool:
-        """Delete a namespace with everything in it; consumers are told. False if there was none."""
+        """Delete a namespace with everything in it; its consumers are closed. False if there was none."""
         found = self.namespaces.pop(name or "default", None)
         if found is None:
             return False

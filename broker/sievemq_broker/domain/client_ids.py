@@ -9,7 +9,7 @@ __all__ = ["ClientIds"]
 
 
 class ClientIds:
-    """Who has which."""
+    """Client ids in use, and their connections."""
 
     __slots__ = ("_connections", "_ids")
 

@@ -79,7 +79,7 @@ class Consumer:
     """Gets messages of one queue or subscription, through the view that its selector shares.
 
     Args:
-        consumer_id: chosen by the client; the port is told it.
+        consumer_id: chosen by the client, passed to the port.
         port: where deliveries go.
         source: where messages come from.
         view: what it sees of them.

@@ -118,7 +118,7 @@ def bury(transfer: Callable[[str, Envelope, int], None], place: Place, entry: En
 
 def _marked(entry: Entry, place: Place, reason: str, now: int) -> Envelope:
     fields = list(entry.envelope.fields)
-    fields[EXPIRATION] = fields[DELIVERY_TIME] = 0  # it stays until somebody has looked at it
+    fields[EXPIRATION] = fields[DELIVERY_TIME] = 0  # it stays until an operator handles it
     notes: dict[str, PropertyValue] = {REASON: reason, ORIGIN: place.destination}
     if place.subscription is not None:
         notes[SUBSCRIPTION] = place.subscription

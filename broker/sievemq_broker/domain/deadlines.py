@@ -30,7 +30,7 @@ class Item(Protocol):
 
 
 class Target(Protocol):
-    """Who is told when a deadline has come."""
+    """Called when a deadline has passed."""
 
     def on_deadline(self, entry: Any, when: int, now: int) -> None:
         """The moment has come.

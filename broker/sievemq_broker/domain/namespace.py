@@ -243,7 +243,7 @@ class Namespace:
         return made
 
     def delete(self, address: Address | str, reason: str = "deleted by an administrator") -> bool:
-        """Delete a destination with its messages and subscriptions; consumers are told through their port.
+        """Delete a destination with its messages and subscriptions; consumers are closed through their port.
 
         Returns:
             False if there was none.
@@ -369,7 +369,7 @@ class Namespace:
         Args:
             destination: as :meth:`route` has just said.
             row: in order; none of them expires, or is for later. Where each goes its own way it is sent, and forgotten,
-                before the next one is asked for.
+                before the next one is requested.
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
             spent: True if there is no more time; called after each message that goes its own way, and ends the row.
@@ -415,7 +415,7 @@ class Namespace:
         destination = self._routes.get(address)
         if destination is None:
             destination = self._look_up(address, envelope)
-            self._count(((destination, envelope),))  # who sends anew has asked whether there is room
+            self._count(((destination, envelope),))  # a new send has checked for room
         if destination.policy.limited:
             capacity.move_within(destination, overridden(destination.policy, envelope, now), now)
             return
@@ -450,7 +450,7 @@ class Namespace:
         return now
 
     def _find_text(self, address: str) -> Destination | None:
-        """The destination with this address, if there is one; what is wrong with it is said when it is used."""
+        """The destination with this address, if there is one; an error in it is raised when it is used."""
         try:
             return self.find(address)
         except SieveError:
@@ -712,7 +712,7 @@ class Namespace:
 
         Args:
             port: where deliveries go.
-            consumer_id: what the port is told with each.
+            consumer_id: passed to the port with each.
             address: a queue, or a topic; made if it does not exist.
             selector: the compiled selector, None for none.
             connection: id of the consumer's connection.

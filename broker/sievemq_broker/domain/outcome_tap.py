@@ -26,7 +26,7 @@ __all__ = ["OutcomeTap"]
 #: Sets of properties that are kept packed: most records share a few.
 _PACKED = 256
 
-#: What is said of a message that was removed to make room for another one.
+#: The outcome of a message that was removed to make room for another one.
 OLDEST = "oldest"
 
 
@@ -49,7 +49,7 @@ class OutcomeTap(CopyTap):
         terms: TapTerms,
         now: int,
     ) -> None:
-        #: What was observed since the last stamp: the message, and what is said of it.
+        #: What was observed since the last stamp: the message and its outcome.
         self._noted: list[tuple[Envelope, tuple[str, str | None, str | None, str | None, int]]] = []
         self._packed: dict[object, tuple[bytes | None, str | None]] = {}
         self._watch = _Watch(self)

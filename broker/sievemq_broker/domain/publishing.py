@@ -4,7 +4,7 @@
 
 Whether it can be done at all is decided when it begins, once: what it needs below the limits of its destinations is set
 aside for it then, and from there on nothing stops it but a fault of the broker. While a queue is held nothing is
-delivered from it, and whoever looks into it waits, or is shown what was there before: so nobody sees a part of the
+delivered from it, and a browser of it waits or sees what was there before: so no client sees a part of the
 batch, and what is sent meanwhile, by others, stands between its messages without harm. A journal gathers everything in
 one batch until it is done, so a broker that dies has kept all of it or nothing.
 """
@@ -303,7 +303,7 @@ class Publishing:
             queue.promise(-1, -size)
 
     def _complete(self) -> None:
-        """All of it is in its place. What consumers get of it is a matter of turns; who looks waits for the last."""
+        """All of it is in its place. Consumers receive it over several turns; browsers wait for the last one."""
         if self._completed:
             return
         self._completed = True

@@ -405,7 +405,7 @@ class Queue:
         self._wait(entry, matched)
 
     def _arrive_among_many(self, entry: Entry) -> None:
-        """:meth:`_arrive` for one of perhaps many in one turn: costly selectors are asked later, whatever it is."""
+        """:meth:`_arrive` for one of perhaps many in one turn: costly selectors are evaluated later in any case."""
         if self.index.costly and self.backlog.views and not self.index.has_asked(entry.envelope):
             self._put_off(entry)
         else:
@@ -819,12 +819,12 @@ class Queue:
         self._set_paths()
 
     def observe(self, observer: Observer) -> None:
-        """From now on it is told what becomes of messages, behind those that are told already."""
+        """From now on it observes the outcome of messages, after the present observers."""
         self.observer = joined(self.observer, observer)
         self._set_paths()
 
     def unobserve(self, observer: Observer) -> None:
-        """It is told nothing any more."""
+        """It observes no further outcomes."""
         self.observer = without(self.observer, observer)
         self._set_paths()
 

@@ -28,7 +28,7 @@ from sievemq_broker.domain.view import ALL_SCANNED, View
 __all__ = ["IDLE_MS", "Recall"]
 
 #: A consumer that has neither acknowledged anything nor been granted credit for so long makes no progress: long for a
-#: handler of messages that come by the thousand, short for a person who waits for one.
+#: handler of messages that come by the thousand, short for a person who is waiting.
 IDLE_MS: Final = 50
 
 
@@ -262,7 +262,7 @@ class Recall:
         return any(claim.recalled for claim in self._claims.values())
 
     def claim_of(self, consumer: Consumer) -> _Claim:
-        """What a consumer asks, and is asked."""
+        """A consumer's requests, and the requests to it."""
         claim = self._claims.get(consumer)
         if claim is None:
             claim = self._claims[consumer] = _Claim(self, consumer, self._turns[consumer.view])
@@ -349,7 +349,7 @@ class Recall:
                 self._ask_on(claim, now)
 
     def clear(self) -> None:
-        """The queue is deleted: nothing is asked or answered any more."""
+        """The queue is deleted: there are no further requests and answers."""
         self._claims.clear()
         self.awaiting.clear()
 

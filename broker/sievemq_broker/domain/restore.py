@@ -1,7 +1,7 @@
 """A broker as it was: what a store has kept, back into an empty one.
 
 Messages come back in their order. One that was with a consumer when the process ended may have been seen, so it comes
-back marked as redelivered; its attempt is counted, and nobody knows better. Unmarked comes only what never left.
+back marked as redelivered; its attempt is counted, since the truth is unknown. Unmarked comes only what never left.
 """
 
 from __future__ import annotations

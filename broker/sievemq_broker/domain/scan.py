@@ -139,7 +139,7 @@ class Scan:
         return True
 
     def _examine_ids(self, entries: list[Entry]) -> None:
-        """As :meth:`_examine` with each, where the correlation id alone says who is worth a look. One loop, for what an
+        """As :meth:`_examine` with each, where the correlation id alone selects the candidates. One loop, for what an
         entry refers to is in no cache as a rule: the first to ask for an id waits until all have been looked at."""
         wanted, view = self._wanted, self.view
         assert wanted is not None

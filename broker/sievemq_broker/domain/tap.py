@@ -1,7 +1,7 @@
 """A tap: a named cursor on a destination, read in ranges that can be read again until they are acknowledged.
 
     copy    what arrives is kept here as well; the queue or topic goes on as if there were none. When more is kept than
-            may be, the oldest goes, and whoever asks for it is told so.
+            may be, the oldest goes, and its reader learns of the loss.
     outcomes what becomes of messages is kept here, see outcome_tap.py; otherwise as copy.
     drain   what waits in a queue is taken out of its consumers' reach; acknowledged is gone. When more is taken than
             may be, no more is taken. A reader that is not heard of for the lease loses what it has taken: it goes
@@ -446,7 +446,7 @@ class CopyTap(Tap):
         missed = self.missed
         while len(self.log) > SLICE:
             self._lose(self.log.first + SLICE)
-            self.missed = missed  # nobody wants them any more
+            self.missed = missed  # no reader needs them any more
             now = yield
         return now
 
@@ -455,7 +455,7 @@ class CopyTap(Tap):
         waiting = self._waiting
         if waiting:
             waiting.append(envelope)  # it has its turn behind what was there before
-            for _ in range(min(_CATCH_UP, len(waiting))):  # so that they grow fewer, whether somebody asks or not
+            for _ in range(min(_CATCH_UP, len(waiting))):  # so that they grow fewer even without requests
                 self._judge(waiting.popleft(), now)
         else:
             self._judge(envelope, now)
@@ -545,7 +545,7 @@ class DrainTap(Tap):
         self._now = now
         before = log.last
         consumer.grant(room, now)
-        # Between two requests it takes nothing: whoever has no time to read must not keep messages from others.
+        # Between two requests it takes nothing: a slow reader must not keep messages from other consumers.
         consumer.halt()
         self._arm()
         if log.last > before:
@@ -585,7 +585,7 @@ class DrainTap(Tap):
         missed = self.missed
         while self._consumer.unacknowledged > SLICE:
             self._give_back(now)
-            self.missed = missed  # nobody wants them any more
+            self.missed = missed  # no reader needs them any more
             now = yield
         return now
 
@@ -617,7 +617,7 @@ class DrainTap(Tap):
         return self.log.bytes < self.terms.bytes
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
-        """A message; for good, so nobody need ask for it back."""
+        """A message; for good, so it is never recalled."""
         self.log.append(packed, count, self._now)
         self._consumer.note_handed(tag)
 

@@ -22,7 +22,7 @@ __all__ = ["Subscription", "Topic"]
 
 
 class Subscription:
-    """Who gets a copy of what is published.
+    """A subscription: it gets a copy of each matching message.
 
         durable  shared
         no       no       SUB-01: one consumer, dies with it; has no name
@@ -189,9 +189,9 @@ class Topic:
         #: Those that keep a copy of what is published.
         self.taps: tuple[Copier, ...] = ()
         self.asked_by_taps = 0
-        #: Those that are told what becomes of messages in the subscriptions.
+        #: Observers of the outcome of messages in the subscriptions.
         self.observers: tuple[Observer, ...] = ()
-        self._local = 0  # subscriptions with no_local: while there are none, nobody asks who published
+        self._local = 0  # subscriptions with no_local: while there are none, the publisher does not matter
 
     def configure(self, policy: DestinationPolicy) -> None:
         """Apply another policy from now on, to its subscriptions too."""
@@ -259,13 +259,13 @@ class Topic:
         self.asked_by_taps = sum([each.effort for each in self.taps])
 
     def observe(self, observer: Observer) -> None:
-        """From now on it is told what becomes of messages in each subscription, those to come included."""
+        """From now on it observes the outcome of messages in each subscription, later ones included."""
         self.observers = (*self.observers, observer)
         for subscription in self.subscriptions:
             subscription.queue.observe(observer)
 
     def unobserve(self, observer: Observer) -> None:
-        """It is told nothing any more."""
+        """It observes no further outcomes."""
         self.observers = tuple(each for each in self.observers if each is not observer)
         for subscription in self.subscriptions:
             subscription.queue.unobserve(observer)
@@ -347,7 +347,7 @@ class Topic:
         journal = broker.journal
         before = broker.fan_out
         if before is not None:
-            before.finish(now)  # whoever sends this cannot wait
+            before.finish(now)  # this sender cannot wait
         elif len(queues) > LARGE and (journal is None or not journal.holds):
             broker.begin_fan_out(FanOut(queues.copy(), envelope, admit, journal))
             return

@@ -3,7 +3,7 @@
 Message groups: messages with one JMSXGroupID go to one consumer at a time, in order. A group belongs to the consumer
 that got its first message, and stays with it while it can take more or still holds some; otherwise the next consumer
 may have it. When a consumer goes, its groups are free. What a consumer must have but cannot take now is put aside for
-it, so that the messages behind are not held up. Groups are looked at only where there are several consumers: with one,
+it, so that the messages behind are not held up. Groups matter only where there are several consumers: with one,
 everything goes to it anyway. There, a message without a group costs one search for the property's name in its bytes.
 """
 

@@ -1,7 +1,7 @@
 """Asking the selectors of an index about one message a piece at a time, where that takes long.
 
-The answers stay with the message: whoever asks the same index about it again gets them, and only selectors that were
-added in the meantime are asked. So a message that is sent, counted, delivered and redelivered is examined once.
+The answers stay with the message: a later match by the same index gets them, and only selectors that were
+added in the meantime are evaluated. So a message that is sent, counted, delivered and redelivered is examined once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AT_ONCE = 500
 
 
 class Index(Protocol[T_contra]):
-    """Whose selectors are asked."""
+    """An owner of a selector."""
 
     def count(self) -> None:
         """A selector was asked."""
@@ -45,14 +45,14 @@ class Answers(Generic[T]):
         index: whose selectors.
         envelope: the message.
         properties: its properties, decoded.
-        candidates: who is to be asked, with the function; None if it matches.
+        candidates: targets to evaluate, with the function; None if it matches.
         serial: of the selector that was added last.
         known: the answers of those that were asked before.
 
     Attributes:
         found: who matches.
         error: what went wrong with one of them, or None (D-14).
-        left: who is still to be asked, the next one last.
+        left: targets still to evaluate, the next one last.
     """
 
     __slots__ = ("_envelope", "_properties", "_text", "error", "found", "index", "left", "serial")
@@ -71,13 +71,13 @@ class Answers(Generic[T]):
         self.found: list[T] = [] if known is None else known.found.copy()
         self.error: Exception | None = None if known is None else known.error
         self.left = candidates[::-1]
-        self._envelope: Envelope | None = envelope  # until all are asked: then the message refers to this
+        self._envelope: Envelope | None = envelope  # until all are evaluated: then the message refers to this
         self._properties = properties
         self._text = longest_text(envelope)
 
     @property
     def cost(self) -> int:
-        """Units that it takes to ask who is left."""
+        """Units that the remaining targets cost."""
         index, text = self.index, self._text
         return sum([units_of(index.effort(target), text) for target, _ in self.left])
 
@@ -131,6 +131,6 @@ class Answers(Generic[T]):
         self.serial = serial
 
     def drop(self) -> None:
-        """Forget who was removed after it was asked."""
+        """Forget targets that were removed after their evaluation."""
         has = self.index.has
         self.found = [target for target in self.found if has(target)]

@@ -12,7 +12,7 @@ from sievemq_core.selector.facts import Facts
 
 __all__ = ["Clue", "Kind", "Score", "choose", "the_clue"]
 
-#: Characters of a LIKE prefix that are looked at: a message costs one look-up per length in use.
+#: Characters of a LIKE prefix that are indexed: a message costs one look-up per length in use.
 PREFIX_CHARS = 16
 
 #: Places that one selector may be filed in when its branches have nothing in common.
@@ -53,7 +53,7 @@ class Clue(NamedTuple):
 
 
 Score: TypeAlias = Callable[[Clue], float]
-"""How many are asked in vain if a selector is filed there; lower is better."""
+"""How many messages it meets in vain if a selector is filed there; lower is better."""
 
 
 def the_clue(condition: Condition) -> tuple[Clue, ...]:
@@ -103,7 +103,7 @@ def _clues(facts: Facts) -> list[Clue]:
 
 
 def _shortest(texts: frozenset[str]) -> tuple[str, ...]:
-    """The texts cut to what is looked at, without those that another begins: a value meets one of them at most."""
+    """The texts cut to what is indexed, without those that another begins: a value meets one of them at most."""
     kept: list[str] = []
     for text in sorted({text[:PREFIX_CHARS] for text in texts}):
         if not kept or not text.startswith(kept[-1]):

@@ -3,7 +3,7 @@
 A selector that can only be TRUE if a name has one of some values, a number between two bounds, a text with a certain
 beginning, NULL or anything but NULL there, is filed under that (clue.py, places.py); a message then costs one look-up
 per name in use plus one evaluation per selector in the buckets it hits. ``a = 1 OR b = 2`` is filed under both. Those
-without such a fact are asked one by one. Buckets may hold too many, never too few: the selector's function decides.
+without such a fact are evaluated one by one. Buckets may hold too many, never too few: the selector's function decides.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SelectorIndex(Generic[T]):
         evaluations: selectors asked so far: the candidates, and those that no bucket can hold. One that only compares
             with texts is answered by the look-up itself, and counted all the same.
         matches: those that were TRUE.
-        error: what went wrong in the last :meth:`match`, or None (D-14). Whoever reads it resets it.
+        error: what went wrong in the last :meth:`match`, or None (D-14). The reader resets it.
         most: selectors that one message is matched with, at most.
         costly: a message may be worth the question whether all can be asked about it at once (:meth:`asking`).
         watch: called in place of the next :meth:`match`, with it and the message; returns what it does. None for none.
@@ -121,7 +121,7 @@ class SelectorIndex(Generic[T]):
         self._weigh()
 
     def clues(self, target: T) -> tuple[Clue, ...]:
-        """Under what `target` is filed; empty if it is asked about every message, or about none."""
+        """Under what `target` is filed; empty if it is evaluated for every message, or for none."""
         return self._filed[target][1]
 
     def has(self, target: T) -> bool:
@@ -292,7 +292,7 @@ class SelectorIndex(Generic[T]):
                 self.error = error
 
     def _cost(self, clue: Clue) -> float:
-        """The clue whose buckets are emptiest and that few messages meet; among equals a name that messages are asked
+        """The clue whose buckets are emptiest and that few messages meet; among equals a name that messages are read
         for anyway, then the fewest keys. So `region = 'EU' AND customer = 17` ends up under the customer, whoever else
         asks for the region."""
         places = self._names.get(clue.name)

@@ -17,7 +17,7 @@ PIECE = 1_024
 
 
 class ValueIndex(Generic[E]):
-    """Entries by one value. What is no longer waiting stays filed until :meth:`compaction`; whoever looks up filters.
+    """Entries by one value. What is no longer waiting stays filed until :meth:`compaction`; the caller filters.
 
     Args:
         value_of: reads the value; None is not filed, since no equality is TRUE for it.
@@ -25,7 +25,7 @@ class ValueIndex(Generic[E]):
 
     Attributes:
         first: ``first(value, entry)`` files an entry whose value, not None, was read already, and returns it; or what
-            is filed under that value: then it is for :meth:`again`. One call, in C, for who has very many of them.
+            is filed under that value: then it is for :meth:`again`. One call, in C, for very many of them.
         scanning: as :attr:`View.scanning`: arrivals of at most this priority are still left for a scan to file.
     """
 
@@ -65,7 +65,7 @@ class ValueIndex(Generic[E]):
     def find(self, values: Collection[Any], most: float = inf) -> list[E] | None:
         """Everything filed under one of the values, each entry once; None if that may be more than `most`."""
         filed = [found for value in values if (found := self._entries.get(value)) is not None]
-        if len(filed) == 1 and type(filed[0]) is not list:  # as a rule one value is asked for, and one has it
+        if len(filed) == 1 and type(filed[0]) is not list:  # as a rule one value is looked up, and one entry has it
             return filed  # type: ignore[return-value]  # no list in it
         lists: list[list[E]] = [each if type(each) is list else [each] for each in filed]  # type: ignore[list-item]
         if sum(map(len, lists)) > most:

@@ -57,7 +57,7 @@ class Places:
         position: where the envelope has the header field; None for a property.
         keys: by the value's key (``bucket_key``); in place of a bucket a target, where there is only one and no
             function to ask, as with most of many subscribers: it is found sooner, in less memory.
-        more: by anything else; None while nobody needs it.
+        more: by anything else; None until it is needed.
         most: the number of selectors that one value finds here, at most. A bucket that shrinks does not lower it.
     """
 

@@ -1,4 +1,4 @@
-"""Who asks for a number: intervals by the values in them.
+"""Selectors on a number: intervals by the values in them.
 
 Bounded intervals lie in a grid of cells whose size is a power of two just above the interval's width: an interval
 covers two cells at most, a value lies in one cell per size in use. Half-open ones are kept in the order of their bound.

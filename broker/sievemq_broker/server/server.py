@@ -42,7 +42,7 @@ __all__ = ["Phase", "Server"]
 #: Seconds without a byte from any client after which draining is over, unless one of them has unsettled work.
 QUIET_SECONDS = 0.1
 
-#: Seconds that clients may take to read the farewell and close their side; less where nobody was promised time.
+#: Seconds that clients may take to read the farewell and close their side; less where no client was promised time.
 FAREWELL_SECONDS = 1.0
 SHORT_FAREWELL_SECONDS = 0.1
 
@@ -220,7 +220,7 @@ class Server:
 
     def _open_store(self, directory: str, incarnation: str) -> Commits:
         """Open the store and fill the broker from it."""
-        from sievemq_broker.server.durability.commits import Commits  # in memory nobody needs a database
+        from sievemq_broker.server.durability.commits import Commits  # in memory there is no database
         from sievemq_broker.server.durability.durable import open_store
 
         opened = self.opened = open_store(directory, self.broker, incarnation, self.clock.now())
@@ -251,7 +251,7 @@ class Server:
 
     def _store_failed(self, error: Exception) -> None:
         self.failure = error
-        self.links.abort_all()  # nobody is told anything that is not on disk
+        self.links.abort_all()  # no client gets a confirm for what is not on disk
         self.on_failure()
 
     def _store_stands(self, reason: str | None) -> None:

@@ -1,6 +1,6 @@
 """Connections that were lost and may come back: what the broker remembers of them, and for how long.
 
-A client that comes back names the connection it has lost. It is told, session by session, which of its sends had
+A client that comes back names the connection it has lost. It learns, session by session, which of its sends had
 arrived and which commit had been carried out, so that it says again what was lost and nothing twice; and it tells what
 its application has not seen of what it had been delivered, so that this loses its mark again (D-32).
 
@@ -202,7 +202,7 @@ class LostConnections:
             self.remember(Memory.from_mapping(record), until, broker)
 
     def take(self, connection_id: str, user: str | None, namespace: str) -> Memory | None:
-        """Somebody comes back: what is remembered, which is no longer. None if nothing is, or only of another user or
+        """A client comes back: take what is remembered of it. None if nothing is, or only of another user or
         in another namespace."""
         memory = self._by_id.get(connection_id)
         if memory is None or memory.user != user or memory.namespace != namespace:

@@ -305,7 +305,7 @@ class Peer:
     Args:
         broker: the domain.
         services: what the rim provides.
-        out: writes out what the client is told.
+        out: writes output to the client.
         table: what is done for each verb.
         address: of the other end, for people.
         watcher: hears of what the client does.
@@ -542,7 +542,7 @@ class Peer:
                     consumer.expel(ErrorCode.SECURITY, refusal.text, self.services.now())
 
     def clock_moved(self) -> None:
-        """The clock's offset changed: the client is told, and until it has seen that its times are shifted here."""
+        """The clock's offset changed: inform the client; until it has seen that, its times are shifted here."""
         offset = self.services.clock_offset
         self.clock_lag = offset - self.clock_seen
         self.out.clock(offset)
@@ -674,7 +674,7 @@ class Peer:
         """True if a connection that this broker does not remember may keep its id: it was given by another incarnation,
         so nobody else can have it, and its messages and temporary destinations go by it.
 
-        Not for a user who is limited: ids are no secret, every message carries one, and whoever took that of somebody
+        Not for a user who is limited: ids are no secret, every message carries one, and a user with the id of somebody
         else would be sent the replies to their requests.
         """
         services = self.services
@@ -924,7 +924,7 @@ class Peer:
 
         That is at the end of each turn for PERSISTENT messages, whose senders wait. Sends of NON_PERSISTENT ones return
         at once (D-24), so a confirm alone is not worth a write at both ends: it goes with what else is written, or once
-        some have gathered, or is asked for (PING), or with the next tick.
+        some have gathered, or on PING, or with the next tick.
         """
         self._urgent = False
         self._lazy = 0
@@ -1029,7 +1029,7 @@ class Peer:
             self.watcher.sent(self, address, [envelope], now)
 
     def refuse_stalled_send(self, session: Session, error: SieveError) -> None:
-        """The send that waited is refused, or was withdrawn: the client is told, and from where to go on.
+        """The send that waited is refused, or was withdrawn: inform the client, and from where to go on.
 
         Args:
             session: that has waited.
@@ -1102,7 +1102,7 @@ class Peer:
         return True
 
     def crash(self, command: CommandTuple, error: Exception, now: int) -> None:
-        """A fault of the broker: this client is told and ends, all others go on."""
+        """A fault of the broker: inform this client and end it; all others go on."""
         name = COMMANDS[command[0]].name
         self.services.report(self, f"carrying out {name}", error)
         self.fail(SieveError(f"an internal error of the broker while carrying out {name}; it was logged there"), now)
@@ -1112,7 +1112,7 @@ class Peer:
         if self.out.open:
             self.flush_confirms()  # what was accepted is accepted
         if not error.code.repairable:
-            self.keep = 0  # it would say the same again, or somebody wants it to be gone
+            self.keep = 0  # it would send the same again, or an operator closed it
         self.closing = True
         self.out.fail(error)
         self.end(now, None)
@@ -1231,7 +1231,7 @@ class Verbs(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What is done for each verb: of a user who may do anything, and of one who is limited."""
+    """The handler of each verb: for a user who may do anything, and for a limited one."""
 
     free: Verbs
     limited: Verbs

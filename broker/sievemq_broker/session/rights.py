@@ -3,7 +3,7 @@
     Grant(may={send, consume}, destination="queue:orders.*", namespace="default")
 
 A user may do what one of its grants says, and nothing else; there is no "deny", so the order of grants means nothing.
-Whoever has any right on a destination may also view it. In patterns ``*`` stands for any text and nothing else is
+A user with any right on a destination may also view it. In patterns ``*`` stands for any text and nothing else is
 special. Asking for ``"*"`` asks for every destination (or namespace): only a pattern that fits everything grants that.
 
 Pure: no clock, no I/O. The session layer asks for every command of a limited user (`session/table.py`), the management
@@ -23,7 +23,7 @@ from sievemq_core.message.destination import Kind, parse_address
 
 __all__ = ["ALL_RIGHTS", "EVERYTHING", "Grant", "Identity", "Rights", "Verb", "forbidden"]
 
-#: As a destination or a namespace that is asked for: all of them.
+#: As the destination or namespace of a check: all of them.
 EVERYTHING = "*"
 
 _WITH = {"send": "send to", "consume": "consume from"}  # how people say it
@@ -148,7 +148,7 @@ ALL_RIGHTS = Rights([Grant(frozenset(Verb), EVERYTHING, EVERYTHING)])
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who is at the other end, as :meth:`Services.authenticate` found, and what it may do.
+    """The user at the other end, as :meth:`Services.authenticate` found, and their rights.
 
     Args:
         user: the user name; None for anonymous.

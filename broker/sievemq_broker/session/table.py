@@ -106,7 +106,7 @@ HANDLERS: dict[int, Handler] = {
 OPEN = frozenset(
     {
         Command.HEARTBEAT,
-        Command.HELLO,  # who comes in is decided there, and whether there is any right in the namespace
+        Command.HELLO,  # decides on the user, and on any right in the namespace
         Command.SET_CLIENT_ID,
         Command.GOODBYE,
         Command.PING,

@@ -16,7 +16,7 @@ __all__ = [
     "translated",
 ]
 
-#: What is said with every damage.
+#: Appended to every report of damage.
 HOW_TO_REPAIR: Final = (
     "Look with `sievemq store check`, save what can be read with `sievemq store export`, "
     "and set aside what is damaged with `sievemq store repair`"
@@ -55,7 +55,7 @@ class DamagedError(StoreError):
 
 
 def translated(error: Exception, path: Path, doing: str) -> Exception:
-    """What a caller is told of an error.
+    """The text of an error for callers.
 
     Args:
         error: of SQLite, of the system or of this package; another one is a mistake of the caller's and stays as it is.

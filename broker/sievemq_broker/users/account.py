@@ -25,7 +25,7 @@ class User:
     Args:
         name: the name.
         secret: the password, as an argon2id hash or clear. Never shown.
-        rights: what the user may do; everything if nothing is said.
+        rights: what the user may do; everything by default.
     """
 
     name: str
@@ -34,7 +34,7 @@ class User:
 
     @property
     def identity(self) -> Identity:
-        """Who somebody is that has signed in as this user."""
+        """The identity of a client that has signed in as this user."""
         return Identity(self.name, self.rights)
 
 
@@ -52,7 +52,7 @@ class Users:
 
     def __init__(self, users: Mapping[str, User], *, required: bool | None = None, before: Users | None = None) -> None:
         self._users = dict(users)
-        #: True if a name and a password are asked for.
+        #: True if a name and a password are required.
         self.required = bool(self._users) if required is None else required
         self._key: bytes = before._key if before is not None else secrets.token_bytes(32)
         self._right: dict[str, bytes] = {}  # by name: the digest of the password that is known to be right
@@ -99,7 +99,7 @@ class Users:
         if user is not None and is_hash(user.secret):
             return verify(user.secret, password)
         if self._decoy is not None:
-            verify(self._decoy, password)  # whatever it says: nobody is called so, or the clear password was wrong
+            verify(self._decoy, password)  # ignore the result: there is no such user, or the clear password was wrong
         return False
 
     def remember(self, name: str, digest: bytes) -> User | None:

@@ -90,7 +90,7 @@ def read_users(path: Path) -> dict[str, User]:
 
 
 def write_users(path: Path, users: Mapping[str, User]) -> None:
-    """Write a users file in one step: whoever reads it sees the old one or the new one. Only its owner may read it.
+    """Write a users file in one step: a reader sees the old one or the new one. Only its owner may read it.
 
     Args:
         path: the file; if it is a symbolic link, what that leads to is replaced.

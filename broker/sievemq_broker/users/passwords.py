@@ -73,7 +73,7 @@ def verify(secret: str, password: str) -> bool:
 
     Args:
         secret: a hash that :func:`check_hash` let pass.
-        password: what somebody says it is.
+        password: the claimed password.
     """
     from argon2.exceptions import InvalidHashError, VerificationError
 

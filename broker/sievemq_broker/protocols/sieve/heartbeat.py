@@ -26,7 +26,7 @@ class Heartbeat:
         self._wire = wire
         self._handshake_ms = settings.handshake_ms
         self._frame_ms = settings.frame_ms
-        # When HELLO is due, then when silence is looked at and broken.
+        # When HELLO is due, then when silence is checked and broken.
         self._check_at = now + self._handshake_ms
         self._beat_at = 0
         self._misses = 0

@@ -1,4 +1,4 @@
-"""What the client is told: answers as they come, deliveries until the outbox is full."""
+"""Output to the client: answers as they come, deliveries until the outbox is full."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Outbox:
         heartbeat: begins with the handshake's end.
         settings: what is announced; its `outbox_high` are the bytes of waiting output above which no more deliveries
             are taken.
-        wake: called when output appears while nobody looks.
+        wake: called when output appears and no flush is due.
     """
 
     __slots__ = (
@@ -56,7 +56,7 @@ class Outbox:
         self._starved = False
         #: The connection has ended.
         self._over = False
-        #: Somebody will look for output anyway; nobody needs to be woken.
+        #: A flush is due anyway; no wake-up is needed.
         self._awake = False
         #: The client takes DELIVER_SEVERAL.
         self._several = False
@@ -121,7 +121,7 @@ class Outbox:
         self._owner = owner
 
     def shut(self) -> None:
-        """The connection is over: the domain's words are not passed on any more, and nobody is woken for it. While its
+        """The connection is over: the domain's output is dropped, without a wake-up. While its
         consumers are closed one by one, what the first gives back may well lead to asking the others for theirs."""
         self.writable = self._starved = False
         self._over = self._awake = True
@@ -259,10 +259,10 @@ class _Nobody:
     __slots__ = ()
 
     def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
-        """Nobody is told."""
+        """No output."""
 
     def want_settled(self, consumer_id: int) -> None:
-        """Nobody waits."""
+        """No caller waits."""
 
 
 _NOBODY = _Nobody()

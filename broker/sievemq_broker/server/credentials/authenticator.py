@@ -1,4 +1,4 @@
-"""Who is it? The one way in, for the wire and for HTTP: throttled, in constant time, never on the loop for long.
+"""Authentication, for the wire and for HTTP: throttled, in constant time, never on the loop for long.
 
 begin(user, password, address) ──> Identity                      known at once: no users, or remembered, or clear
                                ──> Future[Identity]              the hash is computed on a thread of its own
@@ -61,7 +61,7 @@ class Authenticator:
 
     @property
     def required(self) -> bool:
-        """True if a name and a password are asked for."""
+        """True if a name and a password are required."""
         return self.users.required
 
     def use(self, users: Users) -> Users:
@@ -121,7 +121,7 @@ class Authenticator:
         return found if isinstance(found, Identity) else await asyncio.shield(found)
 
     def when_checked(self, call: Callable[[], object]) -> None:
-        """Call when the passwords that are being checked now have been, and those who wait for it know."""
+        """Call when the password checks under way are done and their results delivered."""
         running = [asyncio.shield(checking) for checking in self._checking.values()]
         if not running:
             call()

@@ -4,7 +4,7 @@ An attempt is *charged* before its password is checked and given back when it wa
 once are not a thousand free ones. Memory is bounded whatever comes: the least lately seen are forgotten, of addresses
 from which users have signed in those of the user with the most.
 
-Guessing at one user from many addresses makes that user wait, whoever asks; but an address from which the user has
+Guessing at one user from many addresses makes that user wait, for every caller; but an address from which the user has
 signed in before counts for itself, so that nobody can lock out the applications that run already.
 
 Pure: the time is an argument, in seconds of a clock that is never set.
@@ -94,7 +94,7 @@ class _Tallies:
 
 
 class Throttle:
-    """Who has to wait before the next attempt.
+    """Delays before the next attempt, by user and address.
 
     Args:
         capacity: addresses, users, and pairs of both that are remembered.
@@ -116,7 +116,7 @@ class Throttle:
         return len(self._addresses) + len(self._users) + len(self._pairs) + len(self._known)
 
     def wait(self, address: str, user: str, now: float) -> float:
-        """Seconds until the next attempt is looked at; 0 for now.
+        """Seconds until the next attempt is checked; 0 for now.
 
         Args:
             address: where from; an IP address, or whatever names the other end.
@@ -155,7 +155,7 @@ class Throttle:
 
 
 def network(address: str) -> str:
-    """What counts as one address: of IPv6 the network of 64 bits, since whoever has one address has them all."""
+    """What counts as one address: of IPv6 the network of 64 bits, since the owner of one address has them all."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:

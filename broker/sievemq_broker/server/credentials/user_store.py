@@ -1,4 +1,4 @@
-"""Where the users come from: the settings, or the users file, which is looked at again and again.
+"""Where the users come from: the settings, or the users file, which is checked again and again.
 
 The file is read when its time, size or inode changed, each second, and on SIGHUP. One that cannot be used any more is
 reported once, and the users stay as they were: a slip in an editor must not lock everybody out, nor let anybody in.

@@ -7,11 +7,11 @@
 
 Everything that a link says in a turn waits, confirms and deliveries alike: a message that was seen before it was kept
 would come again as new after a crash. One sync serves all links of all turns that came together while the last one
-was under way. Where only acknowledgements have come and nobody waits for an answer, they wait for company.
+was under way. Acknowledgements without a waiting caller wait for further changes.
 
 A full disk: the store gives up its reserve, so that this batch and what follows from consumers can be written, and
 PERSISTENT messages are not taken until there is room again. Any other error is tried again for RETRY_SECONDS; clients
-are told why nothing is answered. Then the broker ends, and has said nothing that is not on disk.
+receive the reason (FLOW). Then the broker ends, and has confirmed nothing that is not on disk.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LAZY_SECONDS", "RETRY_SECONDS", "Commits", "DurableStore"]
 
-#: How long changes that nobody waits for may wait for others.
+#: How long changes without a waiting caller may wait for others.
 LAZY_SECONDS = 0.005
 
 #: Between two tries to write, and for how long they are made.

@@ -1,4 +1,4 @@
-"""How far each connection has come, kept with the messages: a send that is said again after a restart is not doubled.
+"""How far each connection has come, kept with the messages: a send that is repeated after a restart is not doubled.
 
 A client that may come back (HELLO's `keep`) is remembered while its connection is lost (session/lost.py). A durable
 broker keeps that over its own end too: with every batch goes what the connections that were fed since the last one had
@@ -60,7 +60,7 @@ class Progress:
         """Put into the batch being gathered how far these connections have come. Just before it is cut.
 
         One that was lost since it was fed has its sends in this batch as well: what counts is what is remembered of it.
-        One that came back since then counts as it is now, whichever of the two is asked for: they share the id.
+        One that came back since then counts as it is now, for both: they share the id.
         """
         services = self._services
         for name in dict.fromkeys([connection.id for connection in connections]):

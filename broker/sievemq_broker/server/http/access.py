@@ -1,4 +1,4 @@
-"""Who asks, and may they? What every handler of the management port uses, and the middleware behind it.
+"""Authentication and rights: what every handler of the management port uses, and the middleware behind it.
 
     from sievemq_broker.server.http.access import caller, require
 
@@ -11,7 +11,7 @@
   consumers), ``view`` (see that it is there, figures, consumers; every other right on a destination includes it).
 - ``"*"`` as address or namespace asks for all of them: ``require(request, "manage", namespace, "*")`` for what concerns
   a whole namespace (its connections, deleting it), ``require(request, "view", "*", "*")`` for the whole broker.
-- ``caller(request).rights.enters(namespace)``: has any right there. A namespace somebody has no right in does not exist
+- ``caller(request).rights.enters(namespace)``: has any right there. Without one, a namespace does not exist
   for them: leave it out of lists.
 - Where security is off the caller is anonymous and may do everything, so handlers never ask whether it is on.
 
@@ -187,7 +187,7 @@ class Access:
             await answer_to(error).response()(scope, receive, send_on)
 
     async def _admit(self, scope: Scope, headers: Headers) -> tuple[Identity, Callable[[], bool]]:
-        """Who asks, and whether that still holds later on; the steps of the module's text."""
+        """The caller, and whether that still holds later on; the steps of the module's text."""
         if "content-length" in headers and "transfer-encoding" in headers:
             # Something in front might go by the other one, and take what is behind this request for one of its own.
             text = "Content-Length and Transfer-Encoding exclude each other"
@@ -227,7 +227,7 @@ class Access:
             return identity, lambda: authenticator.users.find(identity.user or "") == user
         session = self._session(scope)
         if session is None:
-            if path == "/session":  # asks who is signed in: nobody
+            if path == "/session":  # the signed-in user: none
                 return _NOBODY, _always
             raise _RefusedError(_challenge(scope, headers))
         if changing and headers.get("x-csrf-token") != session.csrf:
@@ -277,8 +277,8 @@ def _throttled(error: TooManyAttemptsError) -> Response:
 
 
 def _challenge(scope: Scope, headers: Headers) -> Response:
-    """Nobody has signed in. A browser is never asked for Basic: it would remember the password and send it along with
-    whatever any page asks of this port."""
+    """No user has signed in. A browser never gets a Basic challenge: it would remember the password and send it with
+    the requests of any page to this port."""
     if scope["method"] in ("GET", "HEAD") and "text/html" in headers.get("accept", ""):
         query = scope["query_string"].decode("latin-1")
         there = scope["path"] + (f"?{query}" if query else "")

@@ -114,7 +114,7 @@ class HttpServer:
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # whoever sends X-Forwarded-For would choose the address that the throttle sees
+            proxy_headers=False,  # a client with X-Forwarded-For would choose the address that the throttle sees
             h11_max_incomplete_event_size=HEAD_BYTES,
         )
         config.load()

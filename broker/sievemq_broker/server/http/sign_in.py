@@ -1,6 +1,6 @@
 """Signing in with a browser: a form that works without scripts, a cookie that scripts cannot read.
 
-    GET /sign-in?next=/…     the form              GET /session       who has signed in, and the token for changes
+    GET /sign-in?next=/…     the form              GET /session       the signed-in user, and the token for changes
     POST /session            from the form         DELETE /session    sign out
 
 The cookie is HttpOnly and SameSite=Strict, and Secure under TLS. `access.py` decides what it is good for.
@@ -55,7 +55,7 @@ _PAGE = """\
 </html>
 """
 
-#: The console's colours (console/console.css), which only who has signed in may read.
+#: The console's colours (console/console.css), which only signed-in users may read.
 _STYLE = """\
 :root { color-scheme: light dark; font: 14px/1.5 Inter, system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
   --ink: #14202b; --soft: #51606f; --line: #dde3e9; --ground: #f5f7f9; --card: #fff; --accent: #0b7268; --on: #fff;

@@ -1,7 +1,7 @@
 """msgspec in msgpack's place, where a broker decodes the properties that selectors ask about.
 
 The same values in a fifth of the time. Importing it takes longer than all of the start, so a broker's process does that
-when clients may come already; what it refuses, msgpack is asked about (core/message/envelope.py). It does not pack:
+when clients may come already; what it refuses, msgpack decodes (core/message/envelope.py). It does not pack:
 what it returns was cut off from a larger buffer, and messages that wait would take half as much memory again.
 """
 

@@ -45,7 +45,7 @@ READ_PAUSE = 4 * 1024 * 1024
 #: what such a turn makes is in no cache any more when it is written; half as much gained nothing.
 READ_BYTES = 64 * 1024
 
-#: Bytes below which who has said something has said little: a dozen commands of the usual kind.
+#: Bytes below which a connection has sent little: a dozen commands of the usual kind.
 BRIEF = 4 * 1024
 
 #: Bytes held back for the disk above which nothing is delivered to a connection: as much as comes in a sync of 5 ms.

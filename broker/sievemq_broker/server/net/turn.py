@@ -1,11 +1,11 @@
-"""The end of a loop turn: who has something to say writes it, once, and the domain is asked when it wants to be called.
+"""The end of a loop turn: each connection flushes its output once, and the domain's next deadline sets the timer.
 
 Reads come in one after the other; each may produce output for other connections. All of it is written when the reads of
 this turn are done, so a connection costs one write per turn however many commands were said to it.
 
 A turn has TURN_SECONDS for what was read and WRITE_SECONDS for what is to be written, and one connection has
 PIECE_SECONDS at a time: what is left is carried out, and written, in the turns that follow. So however many flood the
-broker, and however many hear each message, whoever says a word is heard within a few turns.
+broker, and however many hear each message, a request is handled within a few turns.
 
 Where turns follow each other closely, the loop looks for input for a moment instead of sleeping (decision 0022).
 
@@ -41,7 +41,7 @@ __all__ = [
 TURN_SECONDS = 0.004
 WRITE_SECONDS = 0.002
 #: Seconds for which what one connection has said is carried out at a time. Far more than a read of small messages takes
-#: where each has one receiver, so that nobody is interrupted who need not be.
+#: where each has one receiver, so that no connection is interrupted without need.
 PIECE_SECONDS = 0.002
 
 #: Seconds; bounds of the histogram of turns.
@@ -51,7 +51,7 @@ TURN_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
 TICK_SECONDS = 0.25
 _SHORTEST_TICK_SECONDS = 0.02
 
-#: The longest the timer is armed for: the machine's clock can be set meanwhile, so a deadline is looked at again.
+#: The longest the timer is armed for: the machine's clock can be set meanwhile, so a deadline is checked again.
 _LONGEST_MS = 60_000
 
 #: Messages examined in one slice of work: at two to four microseconds each 1 to 2 ms, so that a machine that is busy
@@ -61,7 +61,7 @@ SLICE = 500
 #: Seconds; bounds of the histogram of the loop's lag.
 LAG_BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
-#: Lets others have the processor; where that cannot be said nobody looks.
+#: Yields the processor; where that is impossible there is no polling.
 _give_way = getattr(os, "sched_yield", None)
 
 
@@ -282,14 +282,14 @@ class Turn:
         self._busy_poll = BusyPoll(busy_poll) if busy_poll and _give_way is not None else None
         self._ended = 0.0
         self._looks = False
-        #: Who was heard in this turn; and who else has output, the next one first.
+        #: Connections with input in this turn; and others with output, the next one first.
         self._fed: list[_Writer] = []
         self._dirty: deque[_Writer] = deque()
         #: All of these.
         self._gathered: set[_Writer] = set()
         self._scheduled = False
         self._began = self._until = 0.0
-        #: Who has said something that could not be carried out yet, the next one first: little, and much.
+        #: Connections with input that is not carried out yet, the next one first: little, and much.
         self._brief: deque[_Late] = deque()
         self._late: deque[_Late] = deque()
         self._catching_up = False
@@ -297,7 +297,7 @@ class Turn:
         self.latency = Histogram(TURN_BOUNDS)
         self.timers = timers
         self.commits = commits
-        #: Called at the end of each turn; for who waits for a state that any command may bring about.
+        #: Called at the end of each turn; for waiters on a state that any command may bring about.
         self.watchers: list[Callable[[], None]] = []
 
     @property

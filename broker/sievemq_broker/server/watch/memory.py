@@ -275,7 +275,7 @@ class Memory:
         self._say(f"messages take {self.bytes} bytes; the broker's limit is {self.limit} (max_memory_bytes)")
 
     def _say(self, text: str | None) -> None:
-        # A send may be at work: nothing is said to its connection in the middle of that.
+        # A send may be at work: no FLOW to its connection in the middle of that.
         self._broker.set_over(text)
         self._soon(self._tell)
 

@@ -1,7 +1,7 @@
 """What happens at the limits of namespaces: sends wait or are refused, one by one, as at a destination's.
 
 What a namespace may still take is counted send by send (`domain/admission.py`); when that is used up, what
-is there is added up here. Whether one that was full has room again is looked at a few times a second.
+is there is added up here. Whether a full one has room again is checked a few times a second.
 """
 
 from __future__ import annotations

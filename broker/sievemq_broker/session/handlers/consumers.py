@@ -18,7 +18,7 @@ __all__ = ["on_close_consumer", "on_credit", "on_open_consumer", "on_release", "
 
 _MAX_CONSUMER_ID = 2**32 - 1  # as wide as the head of a DELIVER is
 _LAST_FIRST_TAG = 2**62  # leaves more than can ever be delivered
-_MAX_WANTS = 100  # a client waits once per consumer and thread; who asks more often has lost count
+_MAX_WANTS = 100  # a client waits once per consumer and thread; more are an error
 
 
 def on_open_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
@@ -100,7 +100,7 @@ def on_credit(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def on_want(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Somebody waits at an empty buffer (D-23). Answered now, or when the domain says settled."""
+    """A caller waits at an empty buffer (D-23). Answered now, or when the domain says settled."""
     _, request, consumer_id = command
     consumer = peer.consumers.get(consumer_id)
     if consumer is None or consumer_id in peer.retired:

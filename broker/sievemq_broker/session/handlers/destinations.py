@@ -17,7 +17,7 @@ __all__ = ["on_browse", "on_create_temporary", "on_declare", "on_delete_temporar
 
 _QUEUE: Final = f"{Kind.QUEUE.value}:"
 
-#: Of the destinations of a namespace, those whose length is looked at, those whose name is compared, and by how many
+#: Of the destinations of a namespace, those whose length is compared, those whose name is compared, and by how many
 #: characters a name may be longer or shorter: some 2 ms.
 _LOOKED_AT: Final = 5_000
 _COMPARED: Final = 100

@@ -1,4 +1,4 @@
-"""What the broker does for the verbs about the connection itself: who is it, which version, which namespace; the clock,
+"""What the broker does for the verbs about the connection itself: user, version, namespace; the clock,
 and the end."""
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _identified(peer: Peer, found: Identity | AuthenticationError, hello: Comman
 
 
 def _welcome(peer: Peer, identity: Identity, hello: CommandTuple, now: int) -> None:
-    """Answer the HELLO of somebody who is known now.
+    """Answer the HELLO of an authenticated user.
 
     Raises:
         ProtocolError, AuthenticationError: as :func:`on_hello`.

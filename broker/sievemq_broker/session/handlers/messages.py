@@ -35,7 +35,7 @@ _LAST_KIND: Final = int(max(BodyKind))
 #: Deliveries, at most, of messages that are taken together: a millisecond or two. They may all be of one message.
 _DELIVERIES: Final = 3_000
 
-#: Messages, at most, that go on in one call where each goes its own way; the time is looked at after each.
+#: Messages, at most, that go on in one call where each goes its own way; the time is checked after each.
 _ONE_BY_ONE: Final = 64
 
 
@@ -261,7 +261,7 @@ def _refuse_closed(peer: Peer, session_id: int, sequence: int) -> None:
 
 def on_withdraw(peer: Peer, command: CommandTuple, now: int) -> None:
     """Take back what waits for room. Answered when it is known: a send has been confirmed by then, or is not taken any
-    more, whenever it is said again."""
+    more, whenever it is repeated."""
     _, request, session_id, sequence = command
     session = peer.sessions.get(session_id)
     if session is not None and session.stall is not None:
@@ -430,7 +430,7 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
             ErrorCode.TRANSACTION_ROLLED_BACK,
             {**doom.details, "code": int(doom.code)},
         )
-    # Nothing can stop it from here on, so it is settled: whatever becomes of the peer, and where it is asked.
+    # Nothing can stop it from here on, so it is settled, whatever becomes of the peer.
     session.acknowledge(seen, now)
     session.settle(request)
     peer.forget_settled(session)

@@ -1,9 +1,9 @@
 """What the broker does for the verbs about taps and staged sends.
 
 A tap that copies shows messages and takes none away, so it needs the right to browse; one that drains, the right to
-consume. A tap is its maker's: who reads, acknowledges or deletes another's must be allowed to manage the destination,
+consume. A tap belongs to its maker: another user who uses or deletes it must be allowed to manage the destination,
 for it could make that one miss messages. A destination that is not there is made only for who might also have it made
-by sending or consuming. Staged sends were allowed one by one when they were sent, and are looked at
+by sending or consuming. Staged sends were allowed one by one when they were sent, and are checked
 again when they are published: a lease may be a day, and rights can be taken away meanwhile.
 """
 
@@ -71,7 +71,7 @@ def on_look_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
 
 
 def on_fetch_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
-    """Messages, as columns: whoever reads them by the thousand wants them so."""
+    """Messages, as columns: a reader of thousands needs them so."""
     _, request, name, destination, tap_id, after, upto, limit = command
     if peer.wait_for_publishing(command, on_fetch_tap):
         return

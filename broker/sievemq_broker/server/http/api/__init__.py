@@ -1,7 +1,7 @@
 """The management API: `/api/v1`, JSON over HTTP, described by an OpenAPI document made from the same declarations.
 
     declare     what an endpoint is: path, parameters, bodies, the right it asks for
-    requests    what may be asked, as types; answers  what is said, as types
+    requests    types of requests; answers  types of answers
     router      bytes to a call and back: routing, checks, errors
     openapi     the declarations as a document
     slices      long work in pieces, so that nobody else waits

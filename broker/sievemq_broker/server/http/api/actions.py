@@ -115,7 +115,7 @@ def _target(call: Call[Any, requests.Relocate]) -> str:
 
     Raises:
         ApiError: 422, what stands before its colon is no kind: a bare name may be anything, but a queue that is called
-            ``tpoic:prices`` is hardly meant unless it is there, or its kind is said.
+            ``tpoic:prices`` is hardly meant unless it is there, or its kind is given.
     """
     text = call.body.to
     address = parse_address(text)

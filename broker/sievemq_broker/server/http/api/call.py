@@ -1,4 +1,4 @@
-"""One call of an endpoint: who asks what of whom, checked."""
+"""One call of an endpoint: the caller and the request, checked."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Call(Generic[Q, B]):
         name = self.path["ns"]
         found = self.server.broker.namespaces.get(name)
         if found is None and name == "default":
-            return self.server.broker.namespace(name)  # it is always there; nobody has needed it yet
+            return self.server.broker.namespace(name)  # it is always there, but not used yet
         if found is None:
             raise not_found(f"there is no namespace {name!r:.300}", namespace=name[:300])
         return found

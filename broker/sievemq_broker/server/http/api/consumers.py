@@ -47,7 +47,7 @@ async def list_consumers(call: Call[requests.ListConsumers, Any]) -> answers.Con
 
 @routes.add("DELETE", _PATH + "/{id}", Verb.MANAGE, answers.Touched, query=requests.DryRun)
 async def close_consumer(call: Call[requests.DryRun, Any]) -> answers.Touched:
-    """Close a consumer; its client is told. What it holds stays with its session until that acknowledges or ends."""
+    """Close a consumer and inform its client. What it holds stays with its session until that acknowledges or ends."""
     destination = call.destination()
     dry_run = call.query.dry_run
     for _, connection, consumer in await _rows(call, destination):

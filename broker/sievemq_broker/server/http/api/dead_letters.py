@@ -25,7 +25,7 @@ routes = Routes("Dead letters")
 async def list_dead_letters(call: Call[requests.ListDeadLetters, Any]) -> answers.DeadLetters:
     """Dead-letter queues that hold something, their messages grouped by origin and reason.
 
-    Of each queue the first `examine` messages are looked at; of one that the caller may only view, none.
+    Of each queue the first `examine` messages are read; of one that the caller may only view, none.
     """
     query, space = call.query, call.namespace()
     found = [

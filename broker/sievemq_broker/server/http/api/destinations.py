@@ -96,7 +96,7 @@ async def put_destination(call: Call[Any, Any]) -> answers.DestinationDetails:
 
 @routes.add("DELETE", _PATH + "/{address}", Verb.MANAGE, answers.Touched, query=requests.DryRun)
 async def delete_destination(call: Call[requests.DryRun, Any]) -> answers.Touched:
-    """Delete a queue or topic with its messages and subscriptions; consumers are told. Counts are those of messages."""
+    """Delete a queue or topic with its messages and subscriptions; consumers are closed. Counts are of messages."""
     space, destination = call.namespace(), call.destination()
     messages = await empty(call, destination, dry_run=call.query.dry_run)
     if not call.query.dry_run:

@@ -36,10 +36,10 @@ async def listen(call: Call[requests.Watch, Any]) -> None:
     nothing else for as many `seconds` as that event names. A listener that receives nothing for several times as long
     has lost the broker.
 
-    Who names the last `id` heard, with `since` or the header `Last-Event-ID` (which goes before), is told first what
+    A client that names its last `id`, with `since` or the header `Last-Event-ID` (which goes before), first gets what
     has happened after it. The latest 500 events are kept, until a minute after the last listener has gone. What cannot
-    be told any more is said with `missed`: how many `events` (null where nobody knows, or only those who may view
-    everything may), and the `reason`: `forgotten`, `restarted` (the broker was), or `slow`, for who reads too slowly.
+    be sent any more is announced by `missed`: how many `events` (null if unknown, or only for users who may view
+    everything may), and the `reason`: `forgotten`, `restarted` (the broker was), or `slow`, for a slow reader.
     The stream ends when the broker does.
     """
     hub = call.management.hub

@@ -1,7 +1,7 @@
 """Events that were told lately, so that a listener whose stream broke off hears what it missed.
 
 An event's id is `{run}.{look}.{number}`: which run of the broker, which look at it, the how manieth of those that this
-listener is told at that look. A tick's id is `{run}.{look}`: everything up to there. So an id says nothing about events
+listener gets at that look. A tick's id is `{run}.{look}`: everything up to there. So an id says nothing about events
 that its listener may not hear of, not even how many there are.
 """
 
@@ -21,7 +21,7 @@ KEEP: Final = 500
 #: Looks at which something happened whose number of events is remembered for longer than the events.
 COUNTED: Final = 3_600
 
-#: Longest id that is looked at.
+#: Longest id that is parsed.
 _LONGEST: Final = 100
 
 Event: TypeAlias = tuple[str, dict[str, Any]]
@@ -69,7 +69,7 @@ class History:
         self.forget()
 
     def forget(self) -> None:
-        """Nobody has listened for long: what happens from here on is not known before somebody does."""
+        """There was no listener for long: what happens from here on is unknown until one comes."""
         self._begin = self.look
         self._looks: deque[_Look] = deque()
         self._counts: deque[tuple[int, int]] = deque()
@@ -91,7 +91,7 @@ class History:
                 self._uncounted = self._counts.popleft()[0]
 
     def id_of(self, look: int, number: int | None = None) -> str:
-        """What a listener is told as the id of an event, or without a number of the tick of that look."""
+        """The id of an event for listeners, or without a number of the tick of that look."""
         return f"{self._run}.{look}" if number is None else f"{self._run}.{look}.{number}"
 
     def since(
@@ -101,8 +101,8 @@ class History:
 
         Args:
             event_id: its id, as the listener was told.
-            hears: whether the listener is told of an event.
-            hears_all: it is told of every one.
+            hears: whether the listener gets an event.
+            hears_all: it gets every one.
 
         Returns:
             What cannot be told any more, None if nothing; and events with their ids, oldest first.
@@ -130,7 +130,7 @@ class History:
         return missed, told
 
     def _gone_since(self, mark: Mark) -> int | None:
-        """How many events after a mark are not here any more; None if nobody knows."""
+        """How many events after a mark are not here any more; None if unknown."""
         if mark.look < self._uncounted:
             return None
         looks = [(number, total, total) for number, total in self._counts]

@@ -1,11 +1,11 @@
-"""Who listens to events, and what they are told: a tick with totals each second, and what changed since the last.
+"""Listeners to events, and their events: a tick with totals each second, and what changed since the last.
 
 Changes are found by comparing two looks a second apart: they cost the data path nothing. What comes and goes between
 two looks shows only in the tick's counters. The sampler finds the changes of destinations; connections, consumers,
 subscriptions and taps are compared here, and only while there is a listener.
 
 Each listener has a buffer of its own. A slow one finds only the latest tick, and where its buffer was full the number
-of events it missed. One that comes back soon is told what it missed, see :mod:`.history`.
+of events it missed. One that comes back soon gets what it missed, see :mod:`.history`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_LISTENERS = 64
 LINGER_SECONDS = 60.0
 
 Told: TypeAlias = tuple[str | None, Event]
-"""An event with its id; None for what is said to one listener about itself."""
+"""An event with its id; None for what concerns one listener alone."""
 
 
 class Listener:
@@ -79,7 +79,7 @@ class Listener:
             return False
         address = about.get("address")
         if name.startswith("connection."):
-            address = "*"  # who is there is said to those who may see the list of connections
+            address = "*"  # only for users who may list connections
         return self.identity.rights.enters(namespace) and (
             address is None or self.identity.may("view", namespace, address)
         )

@@ -47,7 +47,7 @@ def number_or_name(text: str) -> int | str:
 
 
 def refuse_while_blocked(call: Call[Any, Any]) -> None:
-    """Producers are held back: so is who sends here.
+    """Producers are held back: so is this caller.
 
     Raises:
         ApiError: 503.

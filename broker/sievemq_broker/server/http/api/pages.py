@@ -69,7 +69,7 @@ async def page_of(
     """The rows of a page out of many in no order.
 
     Args:
-        items: a snapshot of what is asked for.
+        items: a snapshot of the requested list.
         place: the order; no two have the same.
         after: place of the last row of the page before; None for the first page.
         limit: rows.

@@ -159,7 +159,7 @@ class ListTaps(List, kw_only=True):
 class ListDeadLetters(_Request, kw_only=True):
     """Parameters of the list of dead-letter queues."""
 
-    examine: Annotated[int, Meta(ge=1, le=1_000_000, description="Messages of each queue that are looked at.")] = 10_000
+    examine: Annotated[int, Meta(ge=1, le=1_000_000, description="Messages of each queue that are read.")] = 10_000
     cursor: Cursor | None = None
     limit: Limit = ROWS
 
@@ -207,7 +207,7 @@ class Watch(_Request, kw_only=True):
     since: (
         Annotated[
             str,
-            Meta(max_length=100, description="Id of the last event that was heard: what came after it is told first."),
+            Meta(max_length=100, description="Id of the last event received: later ones come first."),
         ]
         | None
     ) = None

@@ -23,7 +23,7 @@ __all__ = ["caller", "check", "may", "require", "verbs"]
 
 
 def caller(scope: Scope) -> Identity:
-    """Who asks, as the middleware found."""
+    """The caller, as the middleware found."""
     return access.caller(HTTPConnection(scope))
 
 

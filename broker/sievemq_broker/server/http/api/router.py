@@ -42,7 +42,7 @@ _DISCARDED = 16 * 1024 * 1024
 #: Of a request, counted as its commas and brackets outside of strings: some milliseconds of decoding.
 MAX_JSON_VALUES: Final = 20_000
 
-#: Bytes that are looked at in one slice.
+#: Bytes that are checked in one slice.
 _PIECE: Final = 65_536
 
 _MARKS: Final = b",", b"[", b"{"
@@ -102,7 +102,7 @@ class Api:
         await respond(scope, send, status, content, media, headers)
 
     async def _kept(self) -> None:
-        """What was done is on disk, where the broker has one, before that is said.
+        """Wait until the change is on disk, where the broker has one, before the answer.
 
         Raises:
             ApiError: 503, the disk has failed and the broker ends.
@@ -263,7 +263,7 @@ async def _body(endpoint: Endpoint, scope: Scope, receive: Receive) -> Any:
 
 
 async def _read(receive: Receive, limit: int) -> bytes:
-    """A body. One that is too large is read and dropped before that is said: who is still sending does not listen."""
+    """A body. Drain an oversized one before answering: a client that is still sending would not read the response."""
     chunks: list[bytes] = []
     size = 0
     while True:

@@ -2,7 +2,7 @@
 
 The domain's long verbs are generators: each ``yield`` ends a slice of a millisecond or two, and is sent the time.
 However many requests are at work, they have one slice a turn between them: two hundred that each took its own would
-keep every client waiting for half a second. Work that nobody waits for any more ends at its next slice.
+keep every client waiting for half a second. Work without a waiting client ends at its next slice.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ gone: ContextVar[Callable[[], bool]] = ContextVar("gone", default=lambda: False)
 
 
 class GoneError(Exception):
-    """Nobody waits for the answer."""
+    """No client waits for the answer."""
 
 
-#: Who waits for the next slice, by loop; first come, first served.
+#: Work that waits for its next slice, by loop; first come, first served.
 _lines: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
@@ -83,7 +83,7 @@ async def in_slices(items: Iterable[T], every: int = 64) -> AsyncIterator[T]:
 
 
 async def _others() -> None:
-    """Everybody else has a turn, then those who have waited longer for a slice."""
+    """All other work has a turn, then the slices that have waited longer."""
     async with _line():
         await asyncio.sleep(0)
     if gone.get()():

@@ -1,4 +1,4 @@
-"""Who asks, and what they may do: for programs that offer only what will not be refused, such as the console."""
+"""The calling user and their rights: for programs that offer only what will not be refused, such as the console."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ routes = Routes("Session")
 
 @routes.add("GET", "/session", None, answers.Session, query=requests.Whose)
 async def get_session(call: Call[requests.Whose, Any]) -> answers.Session:
-    """Who asks, and their rights.
+    """The calling user and their rights.
 
     With `destination`, `may` says what they may do with it, whether it is there or not; without, with all of them.
     """

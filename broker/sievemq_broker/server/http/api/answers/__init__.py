@@ -1,4 +1,4 @@
-"""What is said, as types: each module has what the routes of the module of its name beside this folder answer.
+"""Types of answers: each module has what the routes of the module of its name beside this folder answer.
 
 Times are ms since 1970-01-01 UTC by the broker's clock; 0 where there is none.
 """

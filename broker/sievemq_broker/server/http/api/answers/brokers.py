@@ -62,4 +62,4 @@ class BrokerInfo(Answer, kw_only=True):
     messages: Holdings
     totals: Counters
     rates: Rates
-    user: Annotated[str | None, Meta(description="Who asks; null where nobody has to say.")]
+    user: Annotated[str | None, Meta(description="The calling user; null without users.")]

@@ -1,4 +1,4 @@
-"""Who asks."""
+"""The calling user."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Right(Answer, kw_only=True):
 
 
 class Session(Answer, kw_only=True):
-    """Who asks, and what they may do."""
+    """The calling user, and what they may do."""
 
-    user: Annotated[str | None, Meta(description="null where nobody has to say.")]
+    user: Annotated[str | None, Meta(description="null without users.")]
     unlimited: Annotated[bool, Meta(description="They may do everything.")]
     rights: Annotated[list[Right], Meta(description="All their rights, or those in the namespace asked about.")]
     may: Annotated[list[Verb], Meta(description="What they may do with the destination asked about, or with all.")]
