@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sievemq_broker.domain import Consumer, DestinationPolicy, Queue
 from sievemq_broker.domain.deadlines import BATCH
+from sievemq_broker.domain.entry import Entry
 from sievemq_core.message.envelope import DELIVERY_TIME, TIMESTAMP, Envelope
 
 from .support import NOW, World, message
@@ -78,6 +79,19 @@ def test_exp_07_not_before_its_time() -> None:
     world.advance(10)
     assert world.got(consumer) == ["a"]
     assert world.broker.due(world.now) is None
+
+
+def test_after_a_restart_a_delayed_message_waits_and_a_delivered_one_does_not() -> None:
+    world = World()
+    queue = queue_of(world)
+    delayed, delivered = (Entry(0, message(name, at=NOW + 10)) for name in ("delayed", "delivered"))
+    delivered.resume(0, 1, NOW)
+    queue.restore(delayed, NOW)
+    queue.restore(delivered, NOW)
+    consumer = world.consumer("queue:q")
+    assert world.counts(consumer) == [("delivered", 2)]
+    world.advance(10)
+    assert world.got(consumer) == ["delivered", "delayed"]
 
 
 def test_what_no_longer_waits_for_its_delay_stays_when_the_delay_would_have_ended() -> None:
