@@ -108,6 +108,17 @@ RANGES: dict[str, dict[str, tuple[float, float]]] = {
 }
 
 
+@pytest.mark.parametrize("constant", [2**24 + 1, 2**31 + 1, 2**53 + 1, 2**62 + 1])
+def test_bounds_of_large_numbers_cover_what_rounds_to_them_and_little_more(constant: int) -> None:
+    for sign in (1, -1):
+        number = sign * constant
+        ((_, least),) = facts(f"a >= {number}").ranges
+        ((_, most),) = facts(f"a <= {number}").ranges
+        for rounded in (float(number), float(Float(number)), number * (1 - 2**-24), number * (1 + 2**-24)):
+            assert least.low <= rounded <= most.high
+        assert most.high - least.low < constant * 2**-20
+
+
 @pytest.mark.parametrize("text", RANGES)
 def test_ranges(text: str) -> None:
     assert {name: (bounds.low, bounds.high) for name, bounds in facts(text).ranges} == RANGES[text]
