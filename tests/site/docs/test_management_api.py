@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.server.http.api.assemble import ROUTES
+from sievemq_broker.server.http.api.assemble import ENDPOINTS
 
 TEXT = (Path(__file__).parents[3] / "docs/operating.md").read_text(encoding="utf-8")
 SECTION = TEXT.split("\n## Management API\n")[1].split("\n## ")[0]
@@ -23,7 +23,7 @@ def test_the_table_names_every_endpoint() -> None:
     rows = [line.split("|")[1] for line in SECTION.splitlines() if line.startswith("| `")]
     named = {path for row in rows for path in re.findall(r"`([^`]+)`", row)}
     whole = {path.replace("…/{address}", "/namespaces/{ns}/destinations/{address}") for path in named}
-    assert whole == {endpoint.path for routes in ROUTES for endpoint in routes.endpoints}
+    assert whole == {endpoint.path for endpoint in ENDPOINTS}
 
 
 def commands() -> list[str]:

@@ -15,8 +15,8 @@
   for them: leave it out of lists.
 - Where security is off the caller is anonymous and may do everything, so handlers never ask whether it is on.
 
-`require` raises ``RequestError`` with code SECURITY; whatever handles errors may turn it into its 403, and if nothing
-does, the middleware here does: ``{"error": "SECURITY", "text": …, "details": {user, verb, destination, namespace}}``.
+`require` raises ``RequestError`` with code SECURITY. The middleware here answers whatever a request raises, on all
+paths, in one form: ``{"error": "SECURITY", "text": …, "details": {user, verb, destination, namespace}}``.
 
 What a request has to pass, in this order; the answer to one that does not is JSON of that form:
 
@@ -40,16 +40,16 @@ from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import HTTPConnection
-from starlette.responses import RedirectResponse, Response
+from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.responses import RedirectResponse
 
+from sievemq_broker import logs
 from sievemq_broker.server.credentials.authenticator import TooManyAttemptsError
-from sievemq_broker.server.http.errors import ApiError, answer_to
+from sievemq_broker.server.http.errors import ApiError, GoneError, failure
 from sievemq_broker.server.http.hosts import Hosts, is_same_site
 from sievemq_broker.server.http.sessions import Session, Sessions
 from sievemq_broker.session.rights import Identity, Rights, Verb
 from sievemq_broker.session.settings import AuthenticationError
-from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +67,8 @@ OPEN = HEALTH | {"/sign-in", "/sign-in.css", "/session"}
 
 #: Bytes of a request's body. A message of the largest size fits in base64, and text around it.
 MAX_REQUEST_BYTES: Final = 96 * 1024 * 1024
+
+log = logs.get("http")
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -110,12 +112,16 @@ def cookie_name(scheme: str) -> str:
     return "__Host-sievemq" if scheme == "https" else "sievemq"
 
 
-class _RefusedError(Exception):
-    """The answer to a request that goes no further."""
+class _SignInError(Exception):
+    """A browser that wants a page has to sign in first.
 
-    def __init__(self, response: Response) -> None:
-        super().__init__(response.status_code)
-        self.response = response
+    Args:
+        path: of the sign-in page.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.response = RedirectResponse(path, 303)
 
 
 class _EndedError(Exception):
@@ -129,10 +135,13 @@ class Access:
         app: what it guards.
         server: the broker.
         clock: seconds, for the sessions.
+
+    Attributes:
+        app: what it guards.
     """
 
     def __init__(self, app: ASGIApp, server: Server, clock: Callable[[], float] = time.monotonic) -> None:
-        self._app = app
+        self.app = app
         self._server = server
         settings = server.settings
         self._hosts = Hosts({settings.http_address, *settings.http_hosts})
@@ -142,7 +151,7 @@ class Access:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         started = False
         lasts: Callable[[], bool] = _always
@@ -166,7 +175,7 @@ class Access:
             message = await receive()
             received += len(message.get("body", b""))
             if received > MAX_REQUEST_BYTES:
-                raise _RefusedError(_too_large())
+                raise _too_large()
             return message
 
         state = scope.setdefault("state", {})
@@ -174,43 +183,43 @@ class Access:
         try:
             identity, lasts = await self._admit(scope, Headers(scope=scope))
             state["identity"] = identity
-            await self._app(scope, receive_on, send_on)
-        except _RefusedError as refused:
-            lasts = _always
-            if not started:
-                await refused.response(scope, receive, send_on)
+            await self.app(scope, receive_on, send_on)
         except _EndedError:
             pass
-        except RequestError as error:
-            if started or error.code is not ErrorCode.SECURITY:
+        except (GoneError, ClientDisconnect):
+            log.info("http.abandoned", path=scope["path"], method=scope["method"])
+        except Exception as error:
+            if started:
                 raise
-            await answer_to(error).response()(scope, receive, send_on)
+            lasts = _always
+            response = error.response if isinstance(error, _SignInError) else failure(scope, error).response()
+            await response(scope, receive, send_on)
 
     async def _admit(self, scope: Scope, headers: Headers) -> tuple[Identity, Callable[[], bool]]:
         """The caller, and whether that still holds later on; the steps of the module's text."""
         if "content-length" in headers and "transfer-encoding" in headers:
             # Something in front might go by the other one, and take what is behind this request for one of its own.
             text = "Content-Length and Transfer-Encoding exclude each other"
-            raise _RefusedError(ApiError(400, "BAD_REQUEST", text, headers={"Connection": "close"}).response())
+            raise ApiError(400, "BAD_REQUEST", text, headers={"Connection": "close"})
         host, path = headers.get("host", ""), scope["path"]
         if host and not self._hosts.allow(host):
             text = f"this broker does not answer to the name {host[:200]!r}; if it is yours, add it to http_hosts"
-            raise _RefusedError(ApiError(421, "MISDIRECTED", text).response())
+            raise ApiError(421, "MISDIRECTED", text)
         if path in HEALTH:
             return _NOBODY, _always
         if self._certificates and not scope["state"].get("client_certificate"):
             text = "a client certificate is needed here (tls_client_ca)"
-            raise _RefusedError(ApiError(403, "CERTIFICATE", text).response())
+            raise ApiError(403, "CERTIFICATE", text)
         if (
             headers.get("content-length", "0").isdecimal()
             and int(headers.get("content-length", "0")) > MAX_REQUEST_BYTES
         ):
-            raise _RefusedError(_too_large())
+            raise _too_large()
         changing = scope["method"] not in _SAFE
         same = is_same_site(host, headers.get("origin"), headers.get("sec-fetch-site"))
         if changing and not same:
             text = "a page of another site must not change anything here (Origin, Sec-Fetch-Site)"
-            raise _RefusedError(ApiError(403, "CROSS_SITE", text).response())
+            raise ApiError(403, "CROSS_SITE", text)
         authenticator = self._server.authenticator
         if not authenticator.required:
             return Identity(), _always
@@ -219,9 +228,7 @@ class Access:
         authorization = headers.get("authorization")
         if authorization is not None:
             if not same:  # a browser that remembers the password for some page of ours
-                raise _RefusedError(
-                    ApiError(403, "CROSS_SITE", "a page of another site must not ask with a password").response()
-                )
+                raise ApiError(403, "CROSS_SITE", "a page of another site must not ask with a password")
             identity = await self._basic(scope, authorization)
             user = authenticator.users.find(identity.user or "")
             return identity, lambda: authenticator.users.find(identity.user or "") == user
@@ -229,10 +236,10 @@ class Access:
         if session is None:
             if path == "/session":  # the signed-in user: none
                 return _NOBODY, _always
-            raise _RefusedError(_challenge(scope, headers))
+            raise _challenge(scope, headers)
         if changing and headers.get("x-csrf-token") != session.csrf:
             text = "the header X-CSRF-Token must carry what GET /session answers as `csrf`"
-            raise _RefusedError(ApiError(403, "CSRF", text).response())
+            raise ApiError(403, "CSRF", text)
         scope["state"]["session"] = session
         user = session.user
         return (
@@ -249,10 +256,10 @@ class Access:
             user, _, password = b64decode(encoded, validate=True).decode("utf-8").partition(":")
             return await self._server.authenticator.check(user, password, address)
         except TooManyAttemptsError as error:
-            raise _RefusedError(_throttled(error)) from None
+            raise _throttled(error) from None
         except (ValueError, AuthenticationError) as error:
             text = str(error) if isinstance(error, AuthenticationError) else "the header Authorization is malformed"
-            raise _RefusedError(ApiError(401, "AUTHENTICATION", text, headers=_CHALLENGE).response()) from None
+            raise ApiError(401, "AUTHENTICATION", text, headers=_CHALLENGE) from None
 
     def _session(self, scope: Scope) -> Session | None:
         token = HTTPConnection(scope).cookies.get(cookie_name(scope["scheme"]))
@@ -267,22 +274,22 @@ def _always() -> bool:
     return True
 
 
-def _too_large() -> Response:
-    return ApiError(413, "REQUEST_TOO_LARGE", f"a request may have {MAX_REQUEST_BYTES} bytes").response()
+def _too_large() -> ApiError:
+    return ApiError(413, "REQUEST_TOO_LARGE", f"a request may have {MAX_REQUEST_BYTES} bytes")
 
 
-def _throttled(error: TooManyAttemptsError) -> Response:
+def _throttled(error: TooManyAttemptsError) -> ApiError:
     headers = {"Retry-After": str(error.retry_after)}
-    return ApiError(429, "TOO_MANY_ATTEMPTS", error.text, error.details, headers).response()
+    return ApiError(429, "TOO_MANY_ATTEMPTS", error.text, error.details, headers)
 
 
-def _challenge(scope: Scope, headers: Headers) -> Response:
+def _challenge(scope: Scope, headers: Headers) -> Exception:
     """No user has signed in. A browser never gets a Basic challenge: it would remember the password and send it with
     the requests of any page to this port."""
     if scope["method"] in ("GET", "HEAD") and "text/html" in headers.get("accept", ""):
         query = scope["query_string"].decode("latin-1")
         there = scope["path"] + (f"?{query}" if query else "")
-        return RedirectResponse(f"/sign-in?next={quote(there, safe='/')}", 303)
+        return _SignInError(f"/sign-in?next={quote(there, safe='/')}")
     asked = None if "sec-fetch-mode" in headers else _CHALLENGE
     asked = asked or {"WWW-Authenticate": 'Session realm="SieveMQ"'}
-    return ApiError(401, "AUTHENTICATION", "a user name and a password are needed", headers=asked).response()
+    return ApiError(401, "AUTHENTICATION", "a user name and a password are needed", headers=asked)

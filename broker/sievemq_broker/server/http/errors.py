@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from sievemq_broker import logs
 from sievemq_broker.server.http.encoding import encode
 from sievemq_core.errors import ErrorCode, SieveError, cut_details, cut_text
 
-__all__ = ["ApiError", "answer_to", "bad_request", "internal", "not_found"]
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
+__all__ = ["ApiError", "GoneError", "answer_to", "bad_request", "failure", "internal", "not_found"]
+
+log = logs.get("http")
 
 
 class ApiError(Exception):
@@ -50,6 +56,10 @@ class ApiError(Exception):
         return Response(self.content, self.status, self.headers, "application/json")
 
 
+class GoneError(Exception):
+    """The client has gone: its request is not carried out any further."""
+
+
 def bad_request(text: str, **details: Any) -> ApiError:
     """400: the request cannot be understood."""
     return ApiError(400, "BAD_REQUEST", text, details)
@@ -86,3 +96,13 @@ _STATUS = {
 def answer_to(error: SieveError) -> ApiError:
     """The answer where the broker's body refuses."""
     return ApiError(_STATUS.get(error.code, 409), error.code.name, error.text, error.details)
+
+
+def failure(scope: Scope, error: Exception) -> ApiError:
+    """The answer for whatever the handling of a request raised."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, SieveError):
+        return answer_to(error)
+    log.fault("http.failed", error, path=scope["path"], method=scope["method"])
+    return internal()

@@ -10,6 +10,8 @@ from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from sievemq_broker.server.http.errors import bad_request
+
 __all__ = ["BODY_SECONDS", "HEAD_BYTES", "HEAD_SECONDS", "MAX_CONNECTIONS", "PatientProtocol"]
 
 #: Bytes of a request's line and headers. A selector of MAX_QUERY_SELECTOR characters fits, however it is encoded.
@@ -75,6 +77,16 @@ class PatientProtocol(H11Protocol):
             self._await(state, HEAD_SECONDS)
         else:
             self._await(None, 0.0)
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no HTTP. uvicorn's own answers in plain text."""
+        error = bad_request(msg)
+        length = str(len(error.content)).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
+        head = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
+        for event in (head, h11.Data(data=error.content), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     @property
     def busy(self) -> bool:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from starlette.routing import Route
 
 from sievemq_broker.server.credentials.authenticator import TooManyAttemptsError
 from sievemq_broker.server.http.access import caller, cookie_name
+from sievemq_broker.server.http.router import Page
 from sievemq_broker.session.settings import AuthenticationError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ button { padding: .5rem; color: var(--on); background: var(--accent); border: 0;
 """
 
 
-def sign_in_routes(server: Server) -> list[Route]:
+def sign_in_routes(server: Server) -> list[Page]:
     """The routes.
 
     Args:
@@ -138,11 +138,11 @@ def sign_in_routes(server: Server) -> list[Route]:
         return response
 
     return [
-        Route("/sign-in", form),
-        Route("/sign-in.css", style),
-        Route("/session", who, methods=["GET"]),
-        Route("/session", sign_in, methods=["POST"]),
-        Route("/session", sign_out, methods=["DELETE"]),
+        Page("GET", "/sign-in", form),
+        Page("GET", "/sign-in.css", style),
+        Page("GET", "/session", who),
+        Page("POST", "/session", sign_in),
+        Page("DELETE", "/session", sign_out),
     ]
 
 

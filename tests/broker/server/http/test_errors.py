@@ -152,7 +152,7 @@ def test_a_chunked_body_cannot_pass_the_limit(api: Api) -> None:
 
 
 def test_a_body_that_does_not_come(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sievemq_broker.server.http.api.router.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("sievemq_broker.server.http.api.operation.BODY_SECONDS", 0.05)
     head = b"POST /api/v1/selector/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     answer = exchange(api, head + b"Content-Length: 100\r\n\r\n{")
     assert answer.startswith(b"HTTP/1.1 408 ")

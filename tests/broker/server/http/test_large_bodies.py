@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sievemq import JMSContext
+from sievemq_broker.server.http.api.operation import MAX_JSON_VALUES, has_at_most
 from sievemq_broker.server.http.api.partly import Outline, beginning
-from sievemq_broker.server.http.api.router import MAX_JSON_VALUES, has_at_most
 from sievemq_broker.server.http.api.shown import MAX_SHOWN
 from sievemq_core.errors import FormatError
 from sievemq_core.message.body import decode_map, decode_stream, encode_map, encode_stream
@@ -163,7 +163,7 @@ def count(value: Any) -> int:
 @given(json_values, st.integers(-1, 1), st.booleans(), st.integers(1, 9))
 def test_values_are_counted_outside_of_strings(value: Any, more: int, ascii_only: bool, piece: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sievemq_broker.server.http.api.router._PIECE", piece)
+        patch.setattr("sievemq_broker.server.http.api.operation._PIECE", piece)
         data = json.dumps(value, ensure_ascii=ascii_only).encode()
         limit = count(value) + more
         assert asyncio.run(has_at_most(data, limit)) is (more >= 0)

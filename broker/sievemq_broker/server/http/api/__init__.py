@@ -2,7 +2,7 @@
 
     declare     what an endpoint is: path, parameters, bodies, the right it asks for
     requests    types of requests; answers  types of answers
-    router      bytes to a call and back: routing, checks, errors
+    operation   from a request to a call and back: checks, parameters, the body
     openapi     the declarations as a document
     slices      long work in pieces, so that nobody else waits
 

@@ -1,4 +1,4 @@
-"""All endpoints together, over one server."""
+"""All endpoints together, and over one broker."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sievemq_broker.server.http.api import (
     whoami,
 )
 from sievemq_broker.server.http.api.management import Management
-from sievemq_broker.server.http.api.router import Api
+from sievemq_broker.server.http.api.operation import Operation
 
-__all__ = ["ROUTES", "make_api"]
+__all__ = ["ENDPOINTS", "ROUTES", "make_api"]
 
 ROUTES = tuple(
     module.routes
@@ -42,6 +42,9 @@ ROUTES = tuple(
 )
 
 
-def make_api(management: Management) -> Api:
-    """The API of one server."""
-    return Api(management, [endpoint for routes in ROUTES for endpoint in routes.endpoints])
+ENDPOINTS = tuple(endpoint for routes in ROUTES for endpoint in routes.endpoints)
+
+
+def make_api(management: Management) -> list[Operation]:
+    """The API of one broker, as routes."""
+    return [Operation(endpoint, management) for endpoint in ENDPOINTS]

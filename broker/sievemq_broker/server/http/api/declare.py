@@ -1,9 +1,9 @@
-"""What an endpoint is, declared once: the router checks requests by it and the OpenAPI document is made from it."""
+"""What an endpoint is, declared once: `operation` checks requests by it and the OpenAPI document is made from it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import getdoc
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,6 @@ class Endpoint:
         body_optional: an absent body is an empty object.
         body_limit: bytes that a body may have.
         media: content type of the answer.
-        parts: the path, cut at slashes.
     """
 
     method: str
@@ -52,10 +51,6 @@ class Endpoint:
     body_optional: bool = False
     body_limit: int = 1024 * 1024
     media: str = "application/json"
-    parts: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(self.path.split("/")[1:]))
 
     @property
     def name(self) -> str:
@@ -65,7 +60,7 @@ class Endpoint:
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names in braces in the path."""
-        return tuple(part[1:-1] for part in self.parts if part.startswith("{"))
+        return tuple(part[1:-1] for part in self.path.split("/") if part.startswith("{"))
 
     @property
     def summary(self) -> str:

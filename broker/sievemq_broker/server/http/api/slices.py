@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 from sievemq_broker.domain.steps import Steps
+from sievemq_broker.server.http.errors import GoneError
 
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
 
-__all__ = ["SLICE_SECONDS", "GoneError", "gone", "in_slices", "run"]
+__all__ = ["SLICE_SECONDS", "gone", "in_slices", "run"]
 
 #: How long the loop may be kept before others have their turn.
 SLICE_SECONDS = 0.002
@@ -28,10 +29,6 @@ T = TypeVar("T")
 
 #: Has whoever asked for this gone? Of the request that is being answered (the router sets it).
 gone: ContextVar[Callable[[], bool]] = ContextVar("gone", default=lambda: False)
-
-
-class GoneError(Exception):
-    """No client waits for the answer."""
 
 
 #: Work that waits for its next slice, by loop; first come, first served.

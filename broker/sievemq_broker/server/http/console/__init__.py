@@ -6,15 +6,15 @@ nothing in it parses HTML, and its Content-Security-Policy would not let it.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, NamedTuple
 
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Route
+
+from sievemq_broker.server.http.router import Page
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -42,23 +42,16 @@ class _File(NamedTuple):
     tag: str
 
 
-def console_routes() -> list[Route]:
-    """The routes of the console: `/` and what the page there loads from `/console/`."""
-    return [Route("/", _page), Route("/console/{name:path}", _part)]
+def console_routes() -> list[Page]:
+    """The routes of the console: `/`, and each file below `/console/` that the page there loads."""
+    found = _files()
+    return [
+        Page("GET", "/", partial(_send, found["index.html"])),
+        *(Page("GET", f"/console/{name}", partial(_send, file)) for name, file in found.items()),
+    ]
 
 
-async def _page(request: Request) -> Response:
-    return _answer(request, _files()["index.html"])
-
-
-async def _part(request: Request) -> Response:
-    found = _files().get(request.path_params["name"])  # a table of names: no path leads out of it
-    if found is None:
-        raise HTTPException(404)
-    return _answer(request, found)
-
-
-def _answer(request: Request, file: _File) -> Response:
+async def _send(file: _File, request: Request) -> Response:
     """The file, or 304 where the browser has it: it asks each time, so that a new version shows at once."""
     headers = {
         "ETag": file.tag,
@@ -72,7 +65,7 @@ def _answer(request: Request, file: _File) -> Response:
 
 @cache
 def _files() -> dict[str, _File]:
-    """Every file by its name below the package; read once, at the first request."""
+    """Every file by its name below the package; read once."""
     found: dict[str, _File] = {}
 
     def visit(folder: Traversable, prefix: str) -> None:

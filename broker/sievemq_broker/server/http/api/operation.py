@@ -1,37 +1,32 @@
-"""From a request to a handler and back: the path, the right, the parameters, the body, the answer, the error.
-
-Paths are matched before they are decoded, so that a name with a slash in it (as `%2F`) stays one name.
-"""
+"""From a request to a handler and back: the right, the parameters, the body, the answer."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl
 
 import msgspec
 import msgspec.inspect
+from starlette.responses import Response
 
-from sievemq_broker import logs
-from sievemq_broker.server.http.api import PREFIX, openapi
+from sievemq_broker.server.http.api import PREFIX
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Endpoint
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.api.requests import Nothing
 from sievemq_broker.server.http.api.rights import check
-from sievemq_broker.server.http.api.slices import GoneError, gone, in_slices
+from sievemq_broker.server.http.api.slices import gone, in_slices
 from sievemq_broker.server.http.encoding import encode
-from sievemq_broker.server.http.errors import ApiError, answer_to, bad_request, internal, not_found
-from sievemq_core.errors import SieveError
+from sievemq_broker.server.http.errors import ApiError, bad_request
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 
-__all__ = ["MAX_JSON_VALUES", "Api", "has_at_most"]
+__all__ = ["MAX_JSON_VALUES", "Operation", "has_at_most"]
 
 #: Seconds that a body may take to arrive.
 BODY_SECONDS = 30.0
@@ -51,55 +46,37 @@ _without_escapes: Final = re.compile(rb"\\.", re.DOTALL).sub
 #: Parameters of one request.
 _MAX_PARAMETERS = 32
 
-log = logs.get("http")
 
-
-class Api:
-    """The management API of one server, as an ASGI application.
+class Operation:
+    """An endpoint of the API over one broker: a route.
 
     Args:
+        endpoint: as declared.
         management: the broker, and what all calls share.
-        endpoints: all of them.
     """
 
-    def __init__(self, management: Management, endpoints: Iterable[Endpoint]) -> None:
-        self.management = management
-        self.endpoints = tuple(endpoints)
-        self._by_length: defaultdict[int, list[Endpoint]] = defaultdict(list)
-        self._document: bytes | None = None
-        for endpoint in self.endpoints:
-            self._by_length[len(endpoint.parts)].append(endpoint)
+    __slots__ = ("_endpoint", "_management", "method", "path")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request below PREFIX."""
-        headers: dict[str, str] = {}
-        media = "application/json"
-        try:
-            endpoint, path = self._find(scope)
-            check(scope, endpoint, path)
-            query = _query(endpoint, scope["query_string"])
-            body = await _body(endpoint, scope, receive)
-            gone.set(scope["state"].get("gone", _never))
-            call: Call[Any, Any] = Call(self.management, scope, receive, send, path, query, body, endpoint.status[0])
-            answer = await endpoint.handler(call)
-            if endpoint.method != "GET":
-                await self._kept()
-            if answer is None and endpoint.answer is None:
-                return  # it has answered itself
-            status, content, media = call.status, encode(answer), endpoint.media
-        except GoneError:
-            log.info("http.abandoned", path=scope["path"], method=scope["method"])
-            return
-        except ApiError as error:
-            status, content, headers = error.status, error.content, error.headers
-        except SieveError as error:
-            refused = answer_to(error)
-            status, content, headers = refused.status, refused.content, refused.headers
-        except Exception as error:
-            log.fault("http.failed", error, path=scope["path"], method=scope["method"])
-            fault = internal()
-            status, content, headers = fault.status, fault.content, fault.headers
-        await respond(scope, send, status, content, media, headers)
+    def __init__(self, endpoint: Endpoint, management: Management) -> None:
+        self._endpoint = endpoint
+        self._management = management
+        self.method = endpoint.method
+        self.path = PREFIX + endpoint.path
+
+    async def respond(self, path: Mapping[str, str], scope: Scope, receive: Receive, send: Send) -> Response | None:
+        """See :class:`~sievemq_broker.server.http.router.Route`."""
+        endpoint = self._endpoint
+        check(scope, endpoint, path)
+        query = _query(endpoint, scope["query_string"])
+        body = await _body(endpoint, scope, receive)
+        gone.set(scope["state"].get("gone", _never))
+        call: Call[Any, Any] = Call(self._management, scope, receive, send, path, query, body, endpoint.status[0])
+        answer = await endpoint.handler(call)
+        if endpoint.method != "GET":
+            await self._kept()
+        if answer is None and endpoint.answer is None:
+            return None  # it has answered itself
+        return Response(encode(answer), call.status, media_type=endpoint.media)
 
     async def _kept(self) -> None:
         """Wait until the change is on disk, where the broker has one, before the answer.
@@ -107,50 +84,16 @@ class Api:
         Raises:
             ApiError: 503, the disk has failed and the broker ends.
         """
-        commits = self.management.server.turn.commits
+        commits = self._management.server.turn.commits
         if commits is not None:
             synced = commits.synced()
             await asyncio.wait({synced})
             if synced.cancelled():
                 raise ApiError(503, "UNAVAILABLE", "the data directory cannot be written; the broker ends")
 
-    def document(self) -> bytes:
-        """The OpenAPI document."""
-        if self._document is None:
-            self._document = encode(openapi.document(self.endpoints))
-        return self._document
-
-    def _find(self, scope: Scope) -> tuple[Endpoint, dict[str, str]]:
-        raw = scope.get("raw_path") or scope["path"].encode()
-        parts = raw.decode("latin-1").partition("?")[0][len(PREFIX) + 1 :].split("/")
-        allowed: list[str] = []
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        for endpoint in self._by_length.get(len(parts), ()):
-            pairs = zip(endpoint.parts, parts, strict=True)
-            if all(want == got or (want.startswith("{") and got) for want, got in pairs):
-                if endpoint.method == method:
-                    return endpoint, _parameters(endpoint, parts)
-                allowed.append(endpoint.method)
-        if not allowed:
-            raise not_found(f"there is nothing at {scope['path'][:300]}; /openapi.json says what there is")
-        names = ", ".join(sorted(allowed))
-        text = f"{scope['method'][:20]} is not possible here; {names} is"
-        raise ApiError(405, "METHOD_NOT_ALLOWED", text, headers={"Allow": names})
-
 
 def _never() -> bool:
     return False
-
-
-def _parameters(endpoint: Endpoint, parts: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for want, got in zip(endpoint.parts, parts, strict=True):
-        if want.startswith("{"):
-            try:
-                found[want[1:-1]] = unquote(got, errors="strict")
-            except UnicodeDecodeError:
-                raise bad_request(f"{want[1:-1]} in the path is not UTF-8", parameter=want[1:-1]) from None
-    return found
 
 
 def _query(endpoint: Endpoint, raw: bytes) -> Any:
@@ -310,13 +253,3 @@ async def has_at_most(data: bytes, limit: int) -> bool:
 def _too_large(limit: int, headers: Mapping[str, str]) -> ApiError:
     text = f"a body may have {limit} bytes here" if limit else "no body is expected here"
     return ApiError(413, "REQUEST_TOO_LARGE", text, {"limit": limit}, headers)
-
-
-async def respond(
-    scope: Scope, send: Send, status: int, content: bytes, media: str, headers: Mapping[str, str]
-) -> None:
-    """Send an answer that is complete."""
-    head = [(b"content-type", media.encode()), (b"content-length", str(len(content)).encode())]
-    head += [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": head})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})

@@ -1,0 +1,112 @@
+"""From the path and method of a request to what answers it: pages, health, metrics and the API, in one table.
+
+Paths are matched before they are decoded, so that a name with a slash in it (as `%2F`) stays one name.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+__all__ = ["Page", "Route", "Router"]
+
+
+class Route(Protocol):
+    """One method of one path."""
+
+    @property
+    def method(self) -> str:
+        """GET (which answers HEAD too), POST, PUT or DELETE."""
+
+    @property
+    def path(self) -> str:
+        """Template such as ``/livez`` or ``/api/v1/namespaces/{ns}``."""
+
+    async def respond(self, path: Mapping[str, str], scope: Scope, receive: Receive, send: Send) -> Response | None:
+        """Carry out a request.
+
+        Args:
+            path: the parameters of the path, decoded.
+            scope, receive, send: of ASGI.
+
+        Returns:
+            The response; None if it was sent.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A route without parameters, outside of the API."""
+
+    method: str
+    path: str
+    handler: Callable[[Request], Awaitable[Response]]
+
+    async def respond(self, path: Mapping[str, str], scope: Scope, receive: Receive, send: Send) -> Response:
+        """See :class:`Route`."""
+        return await self.handler(Request(scope, receive))
+
+
+class Router:
+    """The routes of the management port, as an ASGI application. What a route raises is for `access.py` to answer.
+
+    Args:
+        routes: all of them.
+    """
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.routes = tuple(routes)
+        self._by_length: defaultdict[int, list[tuple[list[str], Route]]] = defaultdict(list)
+        for route in self.routes:
+            parts = route.path.split("/")
+            self._by_length[len(parts)].append((parts, route))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request.
+
+        Raises:
+            ApiError: 404, 405, or as the route.
+        """
+        route, path = self._find(scope)
+        response = await route.respond(path, scope, receive, send)
+        if response is not None:
+            await response(scope, receive, send)
+
+    def _find(self, scope: Scope) -> tuple[Route, dict[str, str]]:
+        raw = scope.get("raw_path") or scope["path"].encode()
+        parts = raw.decode("latin-1").partition("?")[0].split("/")
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        allowed: list[str] = []
+        for wanted, route in self._by_length.get(len(parts), ()):
+            if all(want == got or (want.startswith("{") and got) for want, got in zip(wanted, parts, strict=True)):
+                if route.method == method:
+                    return route, _parameters(wanted, parts)
+                allowed.append(route.method)
+        if not allowed:
+            text = f"there is nothing at {scope['path'][:300]}; the console is at /, /openapi.json describes the API"
+            raise not_found(text)
+        names = ", ".join(sorted(allowed))
+        text = f"{scope['method'][:20]} is not possible here; {names} is"
+        raise ApiError(405, "METHOD_NOT_ALLOWED", text, headers={"Allow": names})
+
+
+def _parameters(wanted: list[str], parts: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for want, got in zip(wanted, parts, strict=True):
+        if want.startswith("{"):
+            try:
+                found[want[1:-1]] = unquote(got, errors="strict")
+            except UnicodeDecodeError:
+                raise bad_request(f"{want[1:-1]} in the path is not UTF-8", parameter=want[1:-1]) from None
+    return found
