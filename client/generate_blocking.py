@@ -136,7 +136,7 @@ PHRASES = [
         ),
         "",
     ),
-    ("        What cancelling it does is told at :meth:`MessageProducer.send`.\n\n", ""),
+    ("        :meth:`MessageProducer.send` describes the effect of cancelling.\n\n", ""),
     ("listener interfaces of the asyncio API", "listener interfaces of the blocking API"),
     (" A method may be a coroutine function; it is awaited before the next one is called.", ""),
     (

@@ -10,7 +10,7 @@ Where things are:
 - what there is: broker, namespace, queue, topic, subscriptions, client_ids, temporaries
 - a message on a queue: entry, place, fan_out, journal, deadlines, dead_letters, overrides
 - what waits, and looking at it: backlog, view, scan
-- who gets it: consumer, turns, recall
+- receivers: consumer, turns, recall
 - limits: policy, capacity, admission
 - taps, and sends in two steps: tap, taps, tap_log, outcome_tap, stages, publishing
 - an administrator's verbs, and what takes long: management, steps, examining

@@ -28,7 +28,7 @@ from sievemq_broker.domain.view import ALL_SCANNED, View
 __all__ = ["IDLE_MS", "Recall"]
 
 #: A consumer that has neither acknowledged anything nor been granted credit for so long makes no progress: long for a
-#: handler of messages that come by the thousand, short for a person who is waiting.
+#: handler of messages that come by the thousand, short for one waiting person.
 IDLE_MS: Final = 50
 
 

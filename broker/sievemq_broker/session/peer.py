@@ -674,7 +674,7 @@ class Peer:
         """True if a connection that this broker does not remember may keep its id: it was given by another incarnation,
         so nobody else can have it, and its messages and temporary destinations go by it.
 
-        Not for a user who is limited: ids are no secret, every message carries one, and a user with the id of somebody
+        Not for a limited user: ids are no secret, every message carries one, and a user with the id of somebody
         else would be sent the replies to their requests.
         """
         services = self.services

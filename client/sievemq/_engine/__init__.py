@@ -44,13 +44,13 @@ A send, a window and a commit that may take only so long: ``engine.expect(sends,
 sequence)``, where an asynchronous send has no completion, and ``tick`` when that is over. What waits for room is then
 taken back.
 
-**Closing.** First ``session.shut_gate()`` or ``consumer.shut_gate()``: nothing more is handed over, whoever waits is
-woken and returns None (CLO-06); a running listener keeps the full service (CLO-08). Once nobody is between ``take`` and
-``settle`` any more and ``session.sends.settled()``, wait for ``close()``, of a consumer
+**Closing.** First ``session.shut_gate()`` or ``consumer.shut_gate()``: nothing more is handed over, and waiting callers
+wake and return None (CLO-06); a running listener keeps the full service (CLO-08). Once no caller is between
+``take`` and ``settle`` any more and ``session.sends.settled()``, wait for ``close()``, of a consumer
 ``session.close_consumer()``. ``engine.close()`` closes the lot.
 
 **A lost connection** is repaired if the options say for how long (D-32): ``engine.repairing`` is True, nothing flows,
-what is asked for waits. The front opens another transport, at times that a :class:`Repair` gives, and calls
+requests wait. The front opens another transport, at times that a :class:`Repair` gives, and calls
 ``engine.reopen()``; ``engine.attempt_failed(error)`` if there is none this time, ``engine.give_up()`` when the time is
 over. ``engine.down`` says that the present transport is of no use any more. Behind WELCOME the engine says everything
 again by itself. A front that begins to close calls ``engine.leave()``.
@@ -64,7 +64,7 @@ connection, a failed send that nothing waits for, a consumer that the broker clo
 **An exception from outside**, such as KeyboardInterrupt, that breaks into a call of the engine leaves it undefined what
 was said. The front then calls ``engine.interrupted()``, which loses the connection; where it broke into a send
 (``sends.torn``), ``sends.mend()`` before. Nothing that was confirmed is lost with that, and nothing is sent twice. For
-that the engine changes its state in an order: what waits is told first and forgotten then, a count is changed before
+that the engine changes its state in an order: a waiter is notified first and forgotten then, a count is changed before
 what it counts is dropped. So ``interrupted()`` finds what is left to do, and does it.
 
 Where things are:
@@ -73,7 +73,7 @@ Where things are:
 - a session: session, browser, taps, producer
 - consumers: deliveries, consumer, credit
 - sends, their fate, what they wait for: sends
-- what is said, and answered: outbox, requests
+- commands and answers: outbox, requests
 - what holds with the broker: terms, selector, options
 - values: completion, heartbeat, repair
 """

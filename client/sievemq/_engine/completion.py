@@ -1,4 +1,4 @@
-"""A result that arrives later. Knows neither event loop nor thread: whoever waits leaves a callback."""
+"""A result that arrives later. Knows neither event loop nor thread: a waiter leaves a callback."""
 
 from __future__ import annotations
 

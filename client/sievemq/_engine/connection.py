@@ -39,14 +39,14 @@ _REPAIRABLE: Final = frozenset(code for code in ErrorCode if code.repairable)
 
 
 class ClientConnection:
-    """The engine of one connection. How a front drives it is told in :mod:`sievemq._engine`.
+    """The engine of one connection. :mod:`sievemq._engine` describes how a front drives it.
 
     Args:
         options: what to open it with.
         clock: returns the time in milliseconds since 1970-01-01 UTC.
 
     Attributes:
-        outbox: what is said, and whether anything may be said.
+        outbox: pending commands, and whether any may be sent.
         terms: what holds between this client and the present broker.
         deliveries: the consumers.
         sessions: those that are open, by id.
@@ -110,7 +110,7 @@ class ClientConnection:
 
     @property
     def repairing(self) -> bool:
-        """It is lost, and tried to be repaired: nothing is delivered, what is said waits."""
+        """It is lost, and tried to be repaired: nothing is delivered, commands wait."""
         return self.outbox.repairing
 
     @property
@@ -314,7 +314,7 @@ class ClientConnection:
                 session.set_flowing(True)
 
     def stop(self) -> None:
-        """Shut the gate of every consumer (CON-17). The front then waits for whoever is inside (CON-16)."""
+        """Shut the gate of every consumer (CON-17). The front then waits for running calls (CON-16)."""
         self.check_open()
         self.mark_used()
         self.deliveries.flow(False)

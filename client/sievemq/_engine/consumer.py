@@ -27,7 +27,7 @@ from sievemq_core.wire.commands import Command
 
 __all__ = ["PATIENCE", "EngineConsumer"]
 
-#: Seconds that somebody may wait at an empty buffer before the broker is told of it (D-23). Long against the way to a
+#: Seconds that a caller may wait at an empty buffer before the client sends WANT (D-23). Long against the way to a
 #: broker that is near, short against anything that a person or a timeout would notice.
 PATIENCE: Final = 0.002
 
@@ -56,13 +56,13 @@ class EngineConsumer:
         buffer: DELIVER commands the application has not taken, oldest first.
         flowing: messages may be handed over: the connection is started, nothing is closed. False as soon as `stop` or
             `close` begins.
-        waker: called once, and forgotten, when there may be something to do for whoever waits at this consumer: a
+        waker: called once, and forgotten, when there may be something to do for a waiter at this consumer: a
             message arrived, it was closed, the connection started or was lost.
         of_queue: its destination is a queue.
         lone: nobody else can hold a message that it waits for: it has its subscription to itself.
         mark: when `taken` reaches it, somebody should call :meth:`top_up` under the lock.
         session: id of its session.
-        shut: closing has begun, here or above: whoever waits returns None (CLO-06).
+        shut: closing has begun, here or above: waiting calls return None (CLO-06).
         gone: why the broker closed this consumer; None if it did not.
         base: tags of the present connection begin behind this one; those of lost connections are not above it.
         handed_then: what `handed` was when the last connection was lost.
@@ -324,14 +324,14 @@ class EngineConsumer:
         self.ran_dry = self.ran_dry or self.taken - self.waited_at >= self.window.half
         self.waited_at = self.taken
         expected = self.granted - self.taken - self.released
-        # The first message comes alone (first_credit); whoever waits for a second one is here for more.
+        # The first message comes alone (first_credit); a caller that waits for a second one is here for more.
         if self.window.size - expected >= self.window.half and (self.taken or expected <= 0):
             self.top_up()
             expected = self.granted - self.taken - self.released
         return expected <= 0
 
     def want(self, answered: bool = False) -> Completion[Any] | None:
-        """Somebody waits here and the buffer is empty: have the broker look everywhere (D-23, MCO-14).
+        """A caller waits here and the buffer is empty: have the broker look everywhere (D-23, MCO-14).
 
         Args:
             answered: ask for an answer; it comes when everything that could be delivered now has arrived (MCO-05).
@@ -352,7 +352,7 @@ class EngineConsumer:
         return None
 
     def recall(self, tags: Iterable[int]) -> None:
-        """The broker wants these back for somebody who waits: give back those nobody has seen, unmarked.
+        """The broker recalls these for another consumer: return those that no application has seen, unmarked.
 
         Popped from the right, the youngest first: a thread that takes from the left meanwhile still sees the oldest
         first, so that a cumulative acknowledgement never covers a message that was not taken.
@@ -467,7 +467,7 @@ class EngineConsumer:
     # -- gates --------------------------------------------------------------------------------------------------------
 
     def set_flowing(self, flowing: bool, top_up: bool = True) -> None:
-        """Open or shut the gate; opening grants credit, unless that was done, and wakes whoever waits."""
+        """Open or shut the gate; opening grants credit, unless that was done, and wakes waiting callers."""
         self._started = flowing
         self.flowing = flowing and not self.shut and self.opened.done
         if self.flowing:
@@ -489,7 +489,7 @@ class EngineConsumer:
         self.mark_closed()
 
     def shut_gate(self) -> None:
-        """Closing begins: nothing is handed over from here on, and whoever waits learns it."""
+        """Closing begins: nothing is handed over from here on, and waiting callers return."""
         self.shut = True
         self.flowing = False
         self.wake()

@@ -26,7 +26,7 @@ class EngineOptions:
         heartbeat: milliseconds after which this end wants to hear something; 0 for never.
         agent: client library, version and application, for people who operate a broker.
         prefetch: messages a consumer may hold that the application has not seen; None adapts it to the traffic
-            (D-23), 0 fetches a message only when somebody asks for one.
+            (D-23), 0 fetches a message only on demand.
         send_confirm: which sends wait for the broker's confirm (D-24).
         dialect: selector dialect of consumers and browsers; None for the broker's default.
         reconnect: milliseconds for which a lost connection is tried to be repaired (D-32); 0 for not at all.

@@ -38,7 +38,7 @@ class Outbox:
         unsettled: consumers with something to acknowledge at the next write.
         requests: those that wait for an answer.
         hurried: something waits for the confirm of a NON_PERSISTENT message.
-        repairing: held: the connection is lost, and tried to be repaired; what is said waits.
+        repairing: held: the connection is lost and under repair; commands wait.
         failure: why the connection is lost for good; None as long as it is not.
         cause: of the last outage; of the last attempt, while it is repaired; of a loss after GOODBYE.
         closing, closed: GOODBYE was said; the connection was closed on purpose.
@@ -72,7 +72,7 @@ class Outbox:
         self.repairing = self.closing = self.closed = False
         self.failure: JMSException | None = None
         self.cause: JMSException | None = None
-        self.goodbye = 0  # number of the request, once it is said
+        self.goodbye = 0  # number of the request, once it is sent
         self.on_exception: Callable[[Exception], None] | None = None
         self._acknowledges_several = False
 
@@ -139,7 +139,7 @@ class Outbox:
             return completion
         self.pack_acknowledgements()
         completion, packed = self.requests.make(number, fields)
-        if not self.repairing:  # else it is said behind WELCOME
+        if not self.repairing:  # else it is sent behind WELCOME
             self.queue.append(packed)
         return completion
 

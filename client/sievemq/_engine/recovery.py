@@ -1,6 +1,6 @@
 """What a client says on a connection that takes the place of a lost one, so that the application need not know (D-32).
 
-All of it is said in one go behind WELCOME, in this order: sessions; temporary destinations, where the broker has
+All of it is sent in one go behind WELCOME, in this order: sessions; temporary destinations, where the broker has
 forgotten them; rollbacks; sends that are unconfirmed and did not arrive; consumers; requests that had no answer. A
 COMMIT or ACKNOWLEDGE_ALL that may have been carried out is not said again: WELCOME tells whether it was.
 """
@@ -64,7 +64,7 @@ class Recovery:
         self._handed: list[int] = []
 
     def freeze(self) -> None:
-        """The connection is lost: nothing is delivered until it is restored; what is said waits."""
+        """The connection is lost: nothing is delivered until it is restored; commands wait."""
         outbox = self._outbox
         outbox.hold()
         self._deliveries.routes.clear()
@@ -98,7 +98,7 @@ class Recovery:
         return {"handed": tuple(handed), "done": tuple(done), "ids": (last_session, self._deliveries.last_id)}
 
     def restore(self, resumed: object, renewed: bool) -> list[Completion[Any]]:
-        """Say everything; what is said from here on comes behind it. WELCOME has just arrived.
+        """Send everything; later commands come behind it. WELCOME has just arrived.
 
         Args:
             resumed: what it says under that name: False, or what the broker remembers.
@@ -120,7 +120,7 @@ class Recovery:
                 refused.sends.failed(sequence, code, text)
         self._settle_doubtful(known, renewed and not self._terms.features.get("durable"))
 
-        # A sender that runs meanwhile adds to its session's unconfirmed sends first, then to the outbox: so it is said
+        # A sender that runs meanwhile adds to its session's unconfirmed sends first, then to the outbox: so it is sent
         # once, or twice with one number, which the broker passes over.
         outbox.clear()
         pending = dict(requests.pending)

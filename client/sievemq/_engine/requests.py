@@ -23,7 +23,7 @@ class Requests:
     """The requests of one connection.
 
     Attributes:
-        pending: by number: who waits for the answer, and what was said.
+        pending: by number: the waiter for the answer, and the command.
         doubtful: those pending when a connection was lost of which it matters whether they were carried out.
         next_number: gives the next request its number.
     """
@@ -54,7 +54,7 @@ class Requests:
         return completion, packed
 
     def expect(self, completion: Completion[Any], kind: int, *fields: object) -> int:
-        """The answer to a command that is said at once settles this; its number."""
+        """The answer to a command that is sent at once settles this; its number."""
         number = self.next_number()
         self.pending[number] = completion, (kind, number, *fields)
         return number

@@ -24,7 +24,7 @@ __all__ = ["Blocked", "Callbacks", "Deadlines", "Fate", "Flow", "Hold", "Sends",
 
 _log = logging.getLogger("sievemq")
 
-#: Sends that are said at first when there is room again.
+#: Sends that are resent at first when there is room again.
 _FIRST: Final = 8
 #: Milliseconds between two lines of the log that say that sends wait.
 _LOG_AGAIN: Final = 10_000
@@ -86,7 +86,7 @@ class Hold:
 
     FLOW names the first send of a session that waits. The broker keeps that one and passes over what was said behind
     it; the session's window is shut. When there is room, FLOW names the send from which to go on. The room may be
-    small: so a few are said at first, and with each that is taken one more may be on its way, until all have been said
+    small: so a few are resent at first, and with each that is taken one more may be on its way, until all are sent
     and the window opens. A sender that runs meanwhile may say one out of turn, or twice: it is passed over
     (docs/protocol.md, section 6).
 
@@ -141,13 +141,13 @@ class Sends:
         confirmed, confirmed_bytes: how much of that is settled.
         unconfirmed: packed SENDs that are not settled, in order; said again if the connection is lost, or where the
             broker did not take them.
-        waiting: those whose fate somebody waits for, in order.
+        waiting: those with a waiting caller, in order.
         calls: the asynchronous ones whose fate is known, and whose callbacks are to be called, in order.
         ring: called when there are such; of the front, which calls them.
-        window_waiters: who waits for the window.
+        window_waiters: callers that wait for the window.
         hold: there while the broker does not take them, and until they have been said again.
         blocked: for what they, or the session's commit, wait now; `last_blocked` for what they did last.
-        withdrawn: what whoever waits for a send is told that was withdrawn, by sequence.
+        withdrawn: the error for the caller of a withdrawn send, by sequence.
     """
 
     __slots__ = (
@@ -310,7 +310,7 @@ class Sends:
 
     @property
     def linger(self) -> bool:
-        """Some for which nobody waits may not be taken yet; what a transaction has sent ends with it (TXN-05)."""
+        """Some without a waiting caller may not be taken yet; what a transaction has sent ends with it (TXN-05)."""
         return len(self.unconfirmed) > len(self.waiting) and not self._transacted
 
     @property
@@ -394,12 +394,12 @@ class Sends:
         error = withdrawn or exception_for(code, text)
         known = self._settle(sequence, error)
         self.confirm(sequence)
-        # D-24: where nobody waits for it; in a transaction the commit tells.
+        # D-24: where no caller waits for it; in a transaction commit raises.
         if not known and not self._transacted and withdrawn is None:
             self._outbox.report(error)
 
     def fail(self, error: Exception) -> None:
-        """The connection is lost: everything that somebody waits for fails, in order (D-32)."""
+        """The connection is lost: every waiting call fails, in order (D-32)."""
         self._settle(sys.maxsize, error)
         for _, barrier in self._barriers:
             barrier.succeed(None)
@@ -419,14 +419,14 @@ class Sends:
             self.drop()
 
     def drop(self) -> None:
-        """What was sent in the transaction is gone. Whoever waits for the fate of a single send learns it."""
+        """What was sent in the transaction is gone. A caller that waits for a single send learns it."""
         last = self.confirmed + len(self.unconfirmed)
         text = "the connection was lost, and the transaction of this send was rolled back"
         self._settle(last, TransactionRolledBackException(text, "TRANSACTION_ROLLED_BACK"))
         self.confirm(last)
 
     def give_up(self) -> None:
-        """The session is closed, and the broker has not taken all that was sent: who waits learns it."""
+        """The session is closed, and the broker has not taken all that was sent: waiting callers learn it."""
         lost = len(self.unconfirmed)
         if not lost:
             return
@@ -478,7 +478,7 @@ class Sends:
         self.open_window()
 
     def withdraw(self, sequence: int, error: Exception) -> None:
-        """Take a send back that waits for room. Whoever waits for it gets `error`, unless the broker has taken it; that
+        """Take a send back that waits for room. Its caller gets `error`, unless the broker has taken it; that
         it says before it answers.
 
         Args:
@@ -637,7 +637,7 @@ class Deadlines:
         Args:
             sends: of the session whose send or commit it is.
             completion: settled with its fate; None of an asynchronous send.
-            now: ms of the clock that :meth:`due` is told of.
+            now: ms of the clock of :meth:`due`.
             timeout: how long it may take, in ms.
             sequence: of the send; 0 for a commit, and for a window to open.
         """

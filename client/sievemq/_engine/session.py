@@ -214,7 +214,7 @@ class EngineSession:
         if consumer.gone is not None or outbox.ended:
             return _nothing_to_do()
         if consumer.of_queue and consumer.holds_nothing:
-            # Nothing goes back to a queue, and nobody can tell when: no answer is asked for. What ends with the
+            # Nothing goes back to a queue, and the time does not matter: no answer is requested. What ends with the
             # consumer of a topic, its subscription, others may ask about at once.
             outbox.pack_acknowledgements()
             outbox.append((Command.CLOSE_CONSUMER, 0, consumer.id, consumer.handed))
@@ -370,7 +370,7 @@ class EngineSession:
         # The request packs the acknowledgements that wait; they must not cover what it is about: `done` moves after it.
         completion = self.outbox.request(verb, self.id, self.handed())
         if self.transacted and self.outbox.repairing:
-            self.sends.drop()  # the request is said before what is sent from here on
+            self.sends.drop()  # the request precedes what is sent from here on
         self._began = self.sends.sequence
         self._all_done()
         for consumer in self.consumers.values():
@@ -446,7 +446,7 @@ class EngineSession:
     # -- closing -----------------------------------------------------------------------------------------------------
 
     def shut_gate(self) -> None:
-        """Closing begins: nothing is handed over from here on, and whoever waits at a consumer learns it (CLO-06).
+        """Closing begins: nothing is handed over from here on, and calls that wait at a consumer return (CLO-06).
 
         The session stays usable, for listeners that still run (CLO-08).
         """
@@ -463,7 +463,7 @@ class EngineSession:
     def close(self) -> Completion[Any]:
         """Close it: a transaction is rolled back, unacknowledged messages go back (CLO-03, ACK-15, TXN-05).
 
-        The caller has made sure that nobody is between `take` and `settle` in another thread, and that listeners have
+        The caller has made sure that no call is between `take` and `settle` in another thread, and that listeners have
         returned (CLO-08).
         """
         self.mark_closed()

@@ -15,10 +15,10 @@ __all__ = ["LEASE", "NOTHING", "PAGE", "TapPage", "TapState", "check_transacted"
 #: Messages of one page; the broker gives no more than this at once.
 PAGE: Final = 2_000
 
-#: Milliseconds that staged messages wait for their publisher unless it is said otherwise.
+#: Milliseconds that staged messages wait for their publisher by default.
 LEASE: Final = 600_000
 
-#: What LOOK_TAP is asked by who wants to know how a tap stands: who has read further than there is takes nothing.
+#: The position that LOOK_TAP sends to learn how a tap stands: a reader beyond the end takes nothing.
 NOTHING: Final = (2**62, 1, 0)
 
 

@@ -73,7 +73,7 @@ async def _open(
         limit = chosen.connect_timeout
         await transport.wait_at_most(engine.open(), limit, f"{url} accepts connections but says nothing")
     except BaseException:
-        engine.leave()  # nobody waits any more: if WELCOME came in this very turn, the loss is not to be repaired
+        engine.leave()  # no caller waits any more: if WELCOME came in this very turn, the loss is not to be repaired
         transport.abort()
         raise
     transport.keep_alive()

@@ -67,7 +67,7 @@ class Control:
         timer: asyncio.TimerHandle | None = None
         outbox, terms = self.engine.outbox, self.engine.terms
         end = transport.loop.time() + terms.skipped + timeout / 1000.0 if timeout else None
-        # With a short time to wait there is none to lose before the broker is told (PATIENCE).
+        # With a short time to wait there is none to lose before WANT (PATIENCE).
         patient = not timeout or timeout >= _SHORT
         expired = False
         try:

@@ -105,7 +105,7 @@ class Delivery:
         if self._task is None:
             self._task = self._transport.loop.create_task(self._run(), name="sievemq-session")
 
-    # -- for those who wait for a listener ----------------------------------------------------------------------------
+    # -- for callers that wait for a listener --------------------------------------------------------------------------
 
     async def left(self, consumer: EngineConsumer | None = None) -> None:
         """Return once no listener is running, of one consumer or of any; at once in a listener."""

@@ -32,7 +32,7 @@ class JMSProducer(ProducerState):
     async def send(self, destination: Destination, message: Sendable | Body) -> Self:
         """Send a message, or a body that a message is made around (JPR-01 … JPR-07).
 
-        What cancelling it does is told at :meth:`MessageProducer.send`.
+        :meth:`MessageProducer.send` describes the effect of cancelling.
 
         Args:
             destination: where to.

@@ -40,7 +40,7 @@ _ACKNOWLEDGE_DELAY: Final = 0.005
 _HIGH_WATER: Final = 256 * 1024
 
 
-#: Lets others have the processor; where that cannot be said nobody looks.
+#: Yields the processor; where that is impossible there is no polling.
 _give_way: Final = getattr(os, "sched_yield", None)
 
 
@@ -56,7 +56,7 @@ def turn() -> Generator[None, None, None]:
 
 
 def wake(future: asyncio.Future[bool], expired: bool = False) -> None:
-    """Let whoever waits for the future go on; it may have been cancelled meanwhile.
+    """Let the waiter for the future go on; it may have been cancelled meanwhile.
 
     Args:
         future: what somebody awaits.
@@ -67,7 +67,7 @@ def wake(future: asyncio.Future[bool], expired: bool = False) -> None:
 
 
 def release(waiters: list[asyncio.Future[bool]]) -> None:
-    """Wake everybody who waits in a list."""
+    """Wake every waiter in a list."""
     for future in waiters:
         wake(future)
     waiters.clear()
@@ -326,7 +326,7 @@ class Transport(asyncio.Protocol):
     # -- looking for an answer ----------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Somebody waits for what the broker says next: have the loop look for it, if it is likely to come at once."""
+        """A task waits for the broker's next bytes: have the loop poll for them, if they are likely to come at once."""
         self._waits_since = time.monotonic()
         if self._busy_poll.worth and not self._looks:
             self._looks = True
@@ -390,7 +390,7 @@ class Transport(asyncio.Protocol):
         Args:
             request: makes it.
             undo: what takes back its effect; called if the wait is cancelled and the request succeeds after all, so
-                that nothing is left behind that nobody knows of.
+                that nothing unknown is left behind.
 
         Raises:
             IllegalStateException: another loop than the connection's.

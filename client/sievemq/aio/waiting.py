@@ -54,7 +54,7 @@ def ends_its_task(error: BaseException) -> bool:
         return task is not None and task.cancelling() > 0
     if isinstance(error, (KeyboardInterrupt, SystemExit)):
         task = asyncio.current_task()
-        if task is not None:  # it goes through the loop to whoever runs that: nobody has to ask the task for it as well
+        if task is not None:  # it goes through the loop to its runner: the task need not report it as well
             task.add_done_callback(_asked)
         return True
     return isinstance(error, GeneratorExit)

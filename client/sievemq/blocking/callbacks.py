@@ -22,7 +22,7 @@ class CompletionCalls:
     """The thread that makes the calls of one session, which ends when it is idle for a while.
 
     Attributes:
-        begun: asynchronous sends made; written by whoever sends, under the session's lock of sends.
+        begun: asynchronous sends made; written by the sending thread, under the session's lock of sends.
         done: those whose callback has returned; written by the thread alone.
     """
 
@@ -131,7 +131,7 @@ class CompletionCalls:
             return rested
 
     def _ends(self) -> bool:
-        """True if the thread may end; False if somebody has just seen it rest."""
+        """True if the thread may end; False if a sender has just seen it rest."""
         with self._lock:
             if self._resting:
                 self._ident = None

@@ -160,8 +160,8 @@ class Connection:
 
         Args:
             listener: an object with ``on_exception(exception)``, or a callable.
-                A lost connection is told only when it could not be repaired (EXL-04). An object that also has
-                ``on_connection_lost(exception)`` or ``on_connection_restored()`` is told of that; one with
+                A lost connection is reported only when it could not be repaired (EXL-04). An object that also has
+                ``on_connection_lost(exception)`` or ``on_connection_restored()`` gets these calls; one with
                 ``on_blocked(destination, reason)`` or ``on_unblocked(destination)`` of sends that wait for room.
         """
         self._engine.check_open()

@@ -152,7 +152,7 @@ class MessageConsumer:
         Raises:
             ValueError: the timeout is negative, or neither of these.
             IllegalStateException: closed; the session has a listener (MCO-12); another thread is receiving (MCO-13).
-            MessageFormatException: the message is of another class. What becomes of it is said at
+            MessageFormatException: the message is of another class. For what becomes of it, see
                 :meth:`JMSConsumer.receive_body`.
             JMSException: the connection is lost.
         """

@@ -94,7 +94,7 @@ class Control:
         transport, guard, woken = self.transport, self.guard, self._woken
         outbox, terms = self.engine.outbox, self.engine.terms
         end = time.monotonic() + terms.skipped + timeout / 1000.0 if timeout else None
-        # With a short time to wait there is none to lose before the broker is told (PATIENCE).
+        # With a short time to wait there is none to lose before WANT (PATIENCE).
         patient = not timeout or timeout >= _SHORT
         turn, taking, taken = object(), False, consumer.taken
         try:

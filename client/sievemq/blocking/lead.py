@@ -1,21 +1,19 @@
-"""A thread that waits for the broker reads the socket itself: nobody need wake it for that (decision 0020).
+"""A thread that waits for the broker reads the socket itself, so that no other thread must wake it (decision 0020).
 
-While one leads, the I/O thread does not watch for bytes to read; it does all else. Others that wait meanwhile, they
-follow, are woken by what the leader reads. The leader stops as soon as it has what it waits for, or somebody wants
-something of it:
+While one thread leads, the I/O thread does not watch for bytes to read; it does all else. Other waiting threads follow:
+what the leader reads wakes them. The leader stops as soon as it has what it waits for, or on request of:
 
-- who wakes it from another thread (:meth:`Lead.rouse`): its consumer was closed, the connection is lost;
+- another thread (:meth:`Lead.rouse`): its consumer was closed, the connection is lost;
 - the I/O thread that takes the socket away (:meth:`Lead.evict`);
 - a signal handler that waits for the broker in the leader's own thread (:meth:`Lead.give_up`). The leader's poll goes
-  on when the handler returns, as if nothing had been: it finds a byte then, and looks whether the handler's wait has
-  read what it waits for.
+  on when the handler returns: it finds a byte then, and checks whether the handler's wait has read what it waits for.
 
-Who has said something since it last waited expects an answer. While answers come at once it looks for this one for a
+A thread that has sent something since it last waited expects an answer. While answers come at once it polls for a
 moment before it sleeps (decision 0022).
 
-A session's delivery thread that has nothing to deliver waits like anybody else. Who has waited most often waits again
-soon: so the I/O thread is not told to watch again when a leader ends unless somebody would miss it; it does so when it
-next looks around by itself, within milliseconds (decision 0021).
+A session's delivery thread that has nothing to deliver waits like any other. A thread that has waited usually waits
+again soon. So the end of a lead wakes the I/O thread to watch again only if something needs it; otherwise it does so at
+its next tick, within milliseconds (decision 0021).
 
 Everything but :meth:`Lead.wait` and :meth:`Lead.rouse` needs the transport's lock.
 """
@@ -39,10 +37,10 @@ __all__ = ["CAN_LEAD", "Lead"]
 CAN_LEAD: Final = hasattr(select, "epoll") and hasattr(select, "poll")
 
 
-#: Lets others have the processor; where that cannot be said nobody looks.
+#: Yields the processor; where that is impossible there is no polling.
 _give_way: Final = getattr(os, "sched_yield", None)
 
-#: Of who looks: one thread of a process at a time, since two would take the interpreter's lock from each other.
+#: For polling: one thread of a process at a time, since two would take the interpreter's lock from each other.
 _looking: Final = allocate_lock()
 
 #: Seconds; a poll takes no more than this many milliseconds, as a C int.
@@ -121,7 +119,7 @@ class _Transport(Protocol):
 
 
 class Lead:
-    """Who reads the socket of a transport in place of its I/O thread.
+    """The thread that reads the socket of a transport in place of its I/O thread.
 
     Args:
         transport: whose.
@@ -153,13 +151,13 @@ class Lead:
         self._evicted = self._over = self._expects = False
         self._asked = 0
         self._followers: set[LockType] = set()
-        self._poll: select.poll | None = None  # for the present socket, unless somebody is still in it
+        self._poll: select.poll | None = None  # for the present socket, unless a thread is still in it
         self._woken: LockType | None = None  # of the leader
         self._left: dict[LockType, list[_Bell]] = {}  # by what wakes those who gave up: they poll for these still
         self._bell: _Bell | None = None
 
     def begin(self, woken: LockType) -> None:
-        """Somebody is going to wait; :meth:`end` follows. They lead, if nobody does and the socket is of use.
+        """This thread is going to wait; :meth:`end` follows. It leads, if no other does and the socket is of use.
 
         Args:
             woken: released by whoever wakes this thread.
@@ -185,7 +183,7 @@ class Lead:
             self._bell = _Bell()
         poll = select.poll()
         poll.register(self._transport.fileno(), select.POLLIN)
-        poll.register(self._bell.fd, select.POLLIN)  # behind the socket: what is ready is told in this order
+        poll.register(self._bell.fd, select.POLLIN)  # behind the socket: ready ones are returned in this order
         return poll
 
     def wait(self, woken: LockType, seconds: float) -> bool:

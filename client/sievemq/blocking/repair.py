@@ -1,6 +1,6 @@
 """Opening another socket while the I/O thread goes on: an attempt may hang in a name server, a connect, TLS.
 
-Each attempt has a thread of its own, which nobody needs to wait for: one that is abandoned closes what it has opened.
+Each attempt has a thread of its own, without a waiter: one that is abandoned closes what it has opened.
 """
 
 from __future__ import annotations

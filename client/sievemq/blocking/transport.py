@@ -1,9 +1,9 @@
 """The socket of a connection, its I/O thread, and when bytes are written.
 
-One lock guards the engine, reading, and the order of writes. The I/O thread reads, or whoever waits for a message
-(lead.py); whoever has something to say writes, unless more is likely to follow at once:
+One lock guards the engine, reading, and the order of writes. The I/O thread reads, or a thread that waits for a message
+(lead.py); the sending thread writes, unless more is likely to follow at once:
 
-- whoever waits for the broker writes before it waits;
+- a thread that waits for the broker writes before it waits;
 - a send is written by its caller if the last write was in another millisecond, or if 64 KiB have gathered: sparse
   traffic is never delayed, dense traffic is written a few hundred messages at a time;
 - what then remains, the I/O thread writes within about a millisecond; acknowledgements within about five.
