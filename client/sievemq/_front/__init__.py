@@ -12,6 +12,15 @@ from sievemq._front.factory import FactorySettings, refuse_lone_name
 from sievemq._front.listeners import completion_callbacks, log_raised, message_callback, refuse_awaitable
 from sievemq._front.metadata import ConnectionMetaData, version
 from sievemq._front.naming import names_selector
+from sievemq._front.observed import (
+    Receipt,
+    adopted,
+    awaiting_listener,
+    observed_listener,
+    refused,
+    sending,
+    settling,
+)
 from sievemq._front.producers import Body, ProducerDefaults, ProducerState, destination_and_message, message_for
 from sievemq._front.receiving import Wanted, answers, as_body, as_kind, check_timeout
 from sievemq._front.reports import ExceptionReports
@@ -25,10 +34,13 @@ __all__ = [
     "FactorySettings",
     "ProducerDefaults",
     "ProducerState",
+    "Receipt",
     "Wanted",
+    "adopted",
     "answers",
     "as_body",
     "as_kind",
+    "awaiting_listener",
     "check_timeout",
     "completion_callbacks",
     "destination_and_message",
@@ -38,8 +50,12 @@ __all__ = [
     "message_callback",
     "message_for",
     "names_selector",
+    "observed_listener",
     "refuse_awaitable",
     "refuse_lone_name",
+    "refused",
+    "sending",
+    "settling",
     "translated",
     "unclosed",
     "version",

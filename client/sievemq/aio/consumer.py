@@ -8,12 +8,14 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from sievemq._engine import EngineConsumer
-from sievemq._front import Wanted, as_kind, check_timeout, message_callback
+from sievemq._front import Receipt, Wanted, as_kind, check_timeout, message_callback
 from sievemq.aio.control import TURN_MASK, Control
 from sievemq.aio.listeners import MessageListener
+from sievemq.aio.waiting import now
 from sievemq.destinations import Queue, Topic
 from sievemq.exceptions import IllegalStateException, JMSException, MessageFormatException
 from sievemq.messages import Message
+from sievemq.observers import OBSERVERS
 from sievemq_core.durations import Milliseconds
 
 __all__ = ["MessageConsumer", "QueueReceiver", "TopicSubscriber"]
@@ -55,7 +57,7 @@ class MessageConsumer:
         # As in receive(); here again because a further call for each message would cost as much as all this.
         engine, control = self._engine, self._control
         taken = engine.taken
-        if control.delivery.idle and ~taken & TURN_MASK:
+        if control.delivery.idle and not OBSERVERS and ~taken & TURN_MASK:
             try:
                 if control.receiving is None:  # blocking: with control.guard:
                     message = engine.take() if engine.flowing and control.receiving is None else None
@@ -80,7 +82,7 @@ class MessageConsumer:
         if self._is_over:
             return None
         try:
-            return await self._control.receive(self._engine, take, None)
+            return await self._receive(take, None)
         except IllegalStateException:
             if self._is_over:
                 return None
@@ -166,7 +168,7 @@ class MessageConsumer:
             timeout = check_timeout(timeout)
         engine, control = self._engine, self._control
         taken = engine.taken
-        if control.delivery.idle and ~taken & TURN_MASK:
+        if control.delivery.idle and not OBSERVERS and ~taken & TURN_MASK:
             try:
                 if control.receiving is None:  # blocking: with control.guard:
                     message = engine.take() if engine.flowing and control.receiving is None else None
@@ -181,7 +183,7 @@ class MessageConsumer:
             except BaseException as error:
                 control.interrupted(engine, taken, error)
                 raise
-        return await control.receive(engine, engine.take_for_good, timeout)
+        return await self._receive(engine.take_for_good, timeout)
 
     @overload
     async def receive_no_wait(self) -> Message | None: ...
@@ -197,7 +199,7 @@ class MessageConsumer:
         """
         if message_type is not Message:
             return await self._receive_as_no_wait(as_kind(message_type))
-        return await self._control.receive_no_wait(self._engine, self._engine.take_for_good)
+        return await self._receive_now(self._engine.take_for_good)
 
     async def _receive_as(self, read: Callable[[Message], T], timeout: Milliseconds | None) -> T | None:
         """Receive what `read` gives of the next message."""
@@ -205,7 +207,7 @@ class MessageConsumer:
             timeout = check_timeout(timeout)
         wanted = Wanted(self._engine, read)
         try:
-            return None if await self._control.receive(self._engine, wanted.take, timeout) is None else wanted.value
+            return None if await self._receive(wanted.take, timeout) is None else wanted.value
         except MessageFormatException:
             await self._end_attempt()
             raise
@@ -213,10 +215,24 @@ class MessageConsumer:
     async def _receive_as_no_wait(self, read: Callable[[Message], T]) -> T | None:
         wanted = Wanted(self._engine, read)
         try:
-            return None if await self._control.receive_no_wait(self._engine, wanted.take) is None else wanted.value
+            return None if await self._receive_now(wanted.take) is None else wanted.value
         except MessageFormatException:
             await self._end_attempt()
             raise
+
+    async def _receive(self, take: Callable[[], Message | None], timeout: int | None) -> Message | None:
+        """Receive with all checks; observers are told."""
+        if not OBSERVERS:
+            return await self._control.receive(self._engine, take, timeout)
+        with Receipt(self._engine, now) as receipt:
+            return receipt.of(await self._control.receive(self._engine, take, timeout))
+
+    async def _receive_now(self, take: Callable[[], Message | None]) -> Message | None:
+        """Receive what is there now; observers are told."""
+        if not OBSERVERS:
+            return await self._control.receive_no_wait(self._engine, take)
+        with Receipt(self._engine, now) as receipt:
+            return receipt.of(await self._control.receive_no_wait(self._engine, take))
 
     async def _end_attempt(self) -> None:
         """Have a message redelivered whose body was refused, if that counts."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final, NoReturn
 
 from sievemq._engine import PATIENCE, Callbacks, Completion, EngineConsumer, EngineProducer, EngineSession
+from sievemq._front import sending, settling
 from sievemq.aio.acknowledging import NOTHING, Acknowledgement
 from sievemq.aio.callbacks import CompletionCalls
 from sievemq.aio.delivery import Delivery
@@ -230,7 +231,8 @@ class Control:
     def acknowledge(self) -> Awaitable[None]:
         """What message.acknowledge() does (MSG-01): at once; the broker's answer can be awaited."""
         self.transport.check_loop()
-        completion = self.engine.acknowledge()
+        with settling("acknowledge", self.engine.terms):
+            completion = self.engine.acknowledge()
         if completion.done:
             return NOTHING
         self.transport.flush_soon()
@@ -259,6 +261,24 @@ class Control:
             sends = engine.sends
             self.transport.expect(sends, completion, engine.send_timeout, sends.sequence)
         return completion
+
+    async def send_observed(
+        self,
+        engine: EngineProducer,
+        message: Message,
+        destination: Destination,
+        callbacks: Callbacks | None,
+        delivery_mode: object = None,
+        priority: object = None,
+        time_to_live: object = None,
+    ) -> None:
+        """Send, and tell observers. Arguments as of :meth:`EngineProducer.send`."""
+        with sending(self.engine.terms, message, destination):
+            if not self.transport.admits(engine.sends):
+                await self.make_room(engine)
+            completion = self.send(engine, message, destination, callbacks, delivery_mode, priority, time_to_live)
+            if completion is not None:
+                await self.transport.wait(completion)
 
     async def make_room(self, engine: EngineProducer) -> None:
         """Before a send: let the loop turn if much is to be written, wait if the socket or the broker is slow. Once the

@@ -11,11 +11,12 @@ from functools import partial
 from typing import Any, Final
 
 from sievemq._engine import EngineConsumer, EngineSession
-from sievemq._front import log_raised
+from sievemq._front import awaiting_listener, log_raised
 from sievemq.aio.transport import Transport, release, turn
 from sievemq.aio.waiting import ends_its_task
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
+from sievemq.observers import OBSERVERS
 
 __all__ = ["Delivery"]
 
@@ -194,6 +195,8 @@ class Delivery:
                 return number
             self.calling = consumer
             recoveries = engine.recoveries
+            if OBSERVERS:
+                listener = awaiting_listener(consumer, listener)
             try:
                 result = listener(message)
                 if result is not None and inspect.isawaitable(result):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Self
 
 from sievemq._engine import EngineProducer
-from sievemq._front import Body, ProducerState, completion_callbacks
+from sievemq._front import Body, ProducerState, completion_callbacks, refused
 from sievemq.aio.control import Control
 from sievemq.aio.producer import Listener
 from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.messages import Message
 from sievemq.messages.foreign import Sendable
+from sievemq.observers import OBSERVERS
 
 __all__ = ["JMSProducer"]
 
@@ -46,6 +47,9 @@ class JMSProducer(ProducerState):
             MessageNotWriteableRuntimeException: the producer has properties, the message's are read-only (JPR-13).
         """
         try:
+            if OBSERVERS:
+                await self._send_observed(destination, message)
+                return self
             engine = self._engine
             if destination is not self._to:
                 destination = self._target(destination)
@@ -59,6 +63,14 @@ class JMSProducer(ProducerState):
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
         return self
+
+    async def _send_observed(self, destination: Destination, body: object) -> None:
+        try:
+            to, message = self._target(destination), self._dress(body)
+        except Exception as error:
+            refused(self._engine.session.terms, error)
+            raise
+        await self._control.send_observed(self._engine, message, to, self._callbacks)
 
     def set_async(self, completion_listener: Listener | None) -> Self:
         """Make later sends asynchronous (JPR-10); None makes them synchronous again.

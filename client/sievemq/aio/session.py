@@ -16,7 +16,7 @@ from sievemq._engine import (
     EngineProducer,
     EngineSession,
 )
-from sievemq._front import is_gone, names_selector, weakly
+from sievemq._front import is_gone, names_selector, settling, weakly
 from sievemq.aio.acknowledging import nothing
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
@@ -151,7 +151,8 @@ class Session:
             TransactionRolledBackException: it ended as a rollback (TXN-09), such as one that has waited for room as
                 long as it may (``send_timeout``).
         """
-        await self._end_transaction("commit", self._commit)
+        with settling("commit", self._engine.terms):
+            await self._end_transaction("commit", self._commit)
 
     async def _commit(self) -> None:
         transport, engine = self._transport, self._engine
@@ -167,7 +168,8 @@ class Session:
         Raises:
             IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
         """
-        await self._end_transaction("rollback", lambda: self._transport.ask(self._engine.rollback))
+        with settling("rollback", self._engine.terms):
+            await self._end_transaction("rollback", lambda: self._transport.ask(self._engine.rollback))
 
     async def recover(self) -> None:
         """Have what was received and not acknowledged come again, marked (ACK-08).
@@ -175,11 +177,13 @@ class Session:
         Raises:
             IllegalStateException: the session is transacted (ACK-12).
         """
-        self._engine.check_open()
-        await self._control.exclusively(self._control.recover)
+        with settling("recover", self._engine.terms):
+            self._engine.check_open()
+            await self._control.exclusively(self._control.recover)
 
     async def _acknowledge(self) -> None:
-        await self._transport.ask(self._engine.acknowledge)
+        with settling("acknowledge", self._engine.terms):
+            await self._transport.ask(self._engine.acknowledge)
 
     async def _end_transaction(self, verb: str, act: Callable[[], Awaitable[Any]]) -> None:
         self._engine.check_open()

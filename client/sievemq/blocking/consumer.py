@@ -9,12 +9,14 @@ from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from sievemq._engine import EngineConsumer
-from sievemq._front import Wanted, as_kind, check_timeout, message_callback
+from sievemq._front import Receipt, Wanted, as_kind, check_timeout, message_callback
 from sievemq.blocking.control import Control
 from sievemq.blocking.listeners import MessageListener
+from sievemq.blocking.waiting import now
 from sievemq.destinations import Queue, Topic
 from sievemq.exceptions import IllegalStateException, JMSException, MessageFormatException
 from sievemq.messages import Message
+from sievemq.observers import OBSERVERS
 from sievemq_core.durations import Milliseconds
 
 __all__ = ["MessageConsumer", "QueueReceiver", "TopicSubscriber"]
@@ -53,7 +55,7 @@ class MessageConsumer:
         # As in receive(); here again because a further call for each message would cost as much as all this.
         engine, control = self._engine, self._control
         taken = engine.taken
-        if control.delivery.idle:
+        if control.delivery.idle and not OBSERVERS:
             try:
                 with control.guard:
                     message = engine.take() if engine.flowing and control.receiving is None else None
@@ -78,7 +80,7 @@ class MessageConsumer:
         if self._is_over:
             return None
         try:
-            return self._control.receive(self._engine, take, None)
+            return self._receive(take, None)
         except IllegalStateException:
             if self._is_over:
                 return None
@@ -162,7 +164,7 @@ class MessageConsumer:
             timeout = check_timeout(timeout)
         engine, control = self._engine, self._control
         taken = engine.taken
-        if control.delivery.idle:
+        if control.delivery.idle and not OBSERVERS:
             try:
                 with control.guard:
                     message = engine.take() if engine.flowing and control.receiving is None else None
@@ -177,7 +179,7 @@ class MessageConsumer:
             except BaseException as error:
                 control.interrupted(engine, taken, error)
                 raise
-        return control.receive(engine, engine.take_for_good, timeout)
+        return self._receive(engine.take_for_good, timeout)
 
     @overload
     def receive_no_wait(self) -> Message | None: ...
@@ -193,7 +195,7 @@ class MessageConsumer:
         """
         if message_type is not Message:
             return self._receive_as_no_wait(as_kind(message_type))
-        return self._control.receive_no_wait(self._engine, self._engine.take_for_good)
+        return self._receive_now(self._engine.take_for_good)
 
     def _receive_as(self, read: Callable[[Message], T], timeout: Milliseconds | None) -> T | None:
         """Receive what `read` gives of the next message."""
@@ -201,7 +203,7 @@ class MessageConsumer:
             timeout = check_timeout(timeout)
         wanted = Wanted(self._engine, read)
         try:
-            return None if self._control.receive(self._engine, wanted.take, timeout) is None else wanted.value
+            return None if self._receive(wanted.take, timeout) is None else wanted.value
         except MessageFormatException:
             self._end_attempt()
             raise
@@ -209,10 +211,24 @@ class MessageConsumer:
     def _receive_as_no_wait(self, read: Callable[[Message], T]) -> T | None:
         wanted = Wanted(self._engine, read)
         try:
-            return None if self._control.receive_no_wait(self._engine, wanted.take) is None else wanted.value
+            return None if self._receive_now(wanted.take) is None else wanted.value
         except MessageFormatException:
             self._end_attempt()
             raise
+
+    def _receive(self, take: Callable[[], Message | None], timeout: int | None) -> Message | None:
+        """Receive with all checks; observers are told."""
+        if not OBSERVERS:
+            return self._control.receive(self._engine, take, timeout)
+        with Receipt(self._engine, now) as receipt:
+            return receipt.of(self._control.receive(self._engine, take, timeout))
+
+    def _receive_now(self, take: Callable[[], Message | None]) -> Message | None:
+        """Receive what is there now; observers are told."""
+        if not OBSERVERS:
+            return self._control.receive_no_wait(self._engine, take)
+        with Receipt(self._engine, now) as receipt:
+            return receipt.of(self._control.receive_no_wait(self._engine, take))
 
     def _end_attempt(self) -> None:
         """Have a message redelivered whose body was refused, if that counts."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar
 
 from sievemq._engine import PATIENCE, Callbacks, Completion, EngineConsumer, EngineProducer, EngineSession
+from sievemq._front import sending, settling
 from sievemq.blocking.callbacks import CompletionCalls
 from sievemq.blocking.delivery import Delivery
 from sievemq.blocking.transport import Transport
@@ -281,7 +282,8 @@ class Control:
 
     def acknowledge(self) -> None:
         """What message.acknowledge() does (MSG-01)."""
-        self.transport.ask(self.engine.acknowledge)
+        with settling("acknowledge", self.engine.terms):
+            self.transport.ask(self.engine.acknowledge)
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -316,6 +318,22 @@ class Control:
         if completion is None:
             transport.queued(sends, callbacks is not None)
         return completion
+
+    def send_observed(
+        self,
+        engine: EngineProducer,
+        message: Message,
+        destination: Destination,
+        callbacks: Callbacks | None,
+        delivery_mode: object = None,
+        priority: object = None,
+        time_to_live: object = None,
+    ) -> None:
+        """Send, and tell observers. Arguments as of :meth:`EngineProducer.send`."""
+        with sending(self.engine.terms, message, destination):
+            completion = self.send(engine, message, destination, callbacks, delivery_mode, priority, time_to_live)
+            if completion is not None:
+                self.transport.wait(completion)
 
     def _wait_for_window(self, engine: EngineProducer) -> None:
         """Wait until the broker has taken enough of what the session sent.

@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any
 
 from sievemq._engine import PATIENCE, EngineConsumer, EngineSession
-from sievemq._front import log_raised, refuse_awaitable
+from sievemq._front import log_raised, observed_listener, refuse_awaitable
 from sievemq.blocking.transport import Transport
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
+from sievemq.observers import OBSERVERS
 
 __all__ = ["Delivery"]
 
@@ -200,6 +201,8 @@ class Delivery:
     def _deliver(self, consumer: EngineConsumer, listener: Callable[[Message], Any], message: Message) -> None:
         engine, transport = self._engine, self._transport
         recoveries = engine.recoveries
+        if OBSERVERS:
+            listener = observed_listener(consumer, listener)
         try:
             result = listener(message)
             if result is not None:

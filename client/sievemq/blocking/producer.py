@@ -8,14 +8,15 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, overload
 
 from sievemq._engine import ABSENT, Absent, EngineProducer
-from sievemq._front import ProducerDefaults, completion_callbacks, destination_and_message
+from sievemq._front import ProducerDefaults, adopted, completion_callbacks, destination_and_message, refused
 from sievemq.blocking.control import Control
 from sievemq.blocking.listeners import CompletionListener
 from sievemq.delivery_mode import DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException
-from sievemq.messages import Message
+from sievemq.messages import Message, write_back
 from sievemq.messages.foreign import Sendable
+from sievemq.observers import OBSERVERS
 from sievemq_core.durations import Milliseconds
 
 __all__ = ["Listener", "MessageProducer", "SendOptions"]
@@ -122,6 +123,11 @@ class MessageProducer(ProducerDefaults):
                 long as it may (``send_timeout``), and was not sent.
             ValueError: the completion listener is None (PRO-24).
         """
+        if OBSERVERS:
+            self._send_observed(
+                arguments, message, destination, completion_listener, (delivery_mode, priority, time_to_live)
+            )
+            return
         engine = self._engine
         if len(arguments) == 1 and message is ABSENT and engine.destination is not None and destination is ABSENT:
             to, message = engine.destination, arguments[0]
@@ -133,6 +139,30 @@ class MessageProducer(ProducerDefaults):
         completion = self._control.send(engine, message, to, callbacks, delivery_mode, priority, time_to_live)
         if completion is not None:
             self._transport.wait(completion)
+
+    def _send_observed(
+        self,
+        arguments: tuple[Any, ...],
+        message: Any,
+        destination: Destination | Absent | None,
+        completion_listener: Any,
+        options: tuple[object, object, object],
+    ) -> None:
+        engine = self._engine
+        try:
+            named, message = destination_and_message(arguments, message, destination)
+            engine.check_open()
+            to = engine.target(named)
+            callbacks = (
+                None if completion_listener is ABSENT else completion_callbacks(completion_listener, awaits=False)
+            )
+            ours, callbacks = adopted(message, callbacks)
+        except Exception as error:
+            refused(engine.session.terms, error)
+            raise
+        self._control.send_observed(engine, ours, to, callbacks, *options)
+        if ours is not message:
+            write_back(message, ours)
 
     # -- closing ------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from sievemq._engine import (
     EngineProducer,
     EngineSession,
 )
-from sievemq._front import is_gone, names_selector, weakly
+from sievemq._front import is_gone, names_selector, settling, weakly
 from sievemq.blocking.browser import QueueBrowser
 from sievemq.blocking.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
 from sievemq.blocking.control import Control
@@ -141,7 +141,8 @@ class Session:
             TransactionRolledBackException: it ended as a rollback (TXN-09), such as one that has waited for room as
                 long as it may (``send_timeout``).
         """
-        self._end_transaction("commit", self._commit)
+        with settling("commit", self._engine.terms):
+            self._end_transaction("commit", self._commit)
 
     def _commit(self) -> None:
         transport, engine = self._transport, self._engine
@@ -157,7 +158,8 @@ class Session:
         Raises:
             IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
         """
-        self._end_transaction("rollback", lambda: self._transport.ask(self._engine.rollback))
+        with settling("rollback", self._engine.terms):
+            self._end_transaction("rollback", lambda: self._transport.ask(self._engine.rollback))
 
     def recover(self) -> None:
         """Have what was received and not acknowledged come again, marked (ACK-08).
@@ -165,11 +167,13 @@ class Session:
         Raises:
             IllegalStateException: the session is transacted (ACK-12).
         """
-        self._engine.check_open()
-        self._control.exclusively(self._control.recover)
+        with settling("recover", self._engine.terms):
+            self._engine.check_open()
+            self._control.exclusively(self._control.recover)
 
     def _acknowledge(self) -> None:
-        self._transport.ask(self._engine.acknowledge)
+        with settling("acknowledge", self._engine.terms):
+            self._transport.ask(self._engine.acknowledge)
 
     def _end_transaction(self, verb: str, act: Callable[[], Any]) -> None:
         self._engine.check_open()

@@ -32,8 +32,8 @@ except ImportError as error:  # pragma: no cover - says what to install
     raise ImportError("sievemq.telemetry needs OpenTelemetry: pip install 'sievemq[otel]'") from error
 
 from sievemq.messages import Message
+from sievemq.observers import observe, unobserve
 from sievemq.telemetry.context import creation_context
-from sievemq.telemetry.patches import Patches
 from sievemq.telemetry.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["creation_context", "instrument", "process", "uninstrument"]
 
-_patches: Patches | None = None
+_recorder: Recorder | None = None
 
 
 def instrument(
@@ -57,17 +57,18 @@ def instrument(
         tracer_provider, meter_provider: where spans and measurements go; OpenTelemetry's global ones if not given.
         continue_trace: a listener's span is a child of the send's, in its trace, not only linked to it.
     """
-    global _patches
-    if _patches is None:
-        _patches = Patches(Recorder(tracer_provider, meter_provider, continue_trace))
+    global _recorder
+    if _recorder is None:
+        _recorder = Recorder(tracer_provider, meter_provider, continue_trace)
+        observe(_recorder)
 
 
 def uninstrument() -> None:
     """Record nothing any more. Without effect if nothing is recorded."""
-    global _patches
-    if _patches is not None:
-        _patches.undo()
-        _patches = None
+    global _recorder
+    if _recorder is not None:
+        unobserve(_recorder)
+        _recorder = None
 
 
 @contextmanager
@@ -84,6 +85,6 @@ def process(message: Message) -> Iterator[Span]:
     Yields:
         The span, for attributes of your own. Records nothing unless :func:`instrument` was called.
     """
-    recorder = _patches.recorder if _patches is not None else Recorder(None, None, False)
-    with recorder.process(message, message.get_jms_destination()) as span:
+    recorder = _recorder if _recorder is not None else Recorder(None, None, False)
+    with recorder.processing(message, message.get_jms_destination()) as span:
         yield span

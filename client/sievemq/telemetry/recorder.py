@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from opentelemetry import metrics, trace
@@ -18,13 +17,12 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from sievemq.destinations import Destination, TemporaryQueue, TemporaryTopic
 from sievemq.messages import Message
-from sievemq.telemetry.context import creation_context
+from sievemq.observers import Client, Observer, Source
+from sievemq.telemetry.context import carried, creation_context
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
-
-    from sievemq._engine import Terms
 
 __all__ = ["Attributes", "Recorder"]
 
@@ -35,7 +33,7 @@ _ANONYMOUS: Final = "(temporary)"
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 
 
-class Recorder:
+class Recorder(Observer):
     """Makes spans and counts.
 
     Args:
@@ -49,8 +47,6 @@ class Recorder:
         self._tracer = trace.get_tracer("sievemq", tracer_provider=tracer_provider)
         meter = metrics.get_meter("sievemq", meter_provider=meter_provider)
         self._continue = continue_trace
-        #: What the send that is under way was found to be.
-        self._target: ContextVar[Attributes | None] = ContextVar("sievemq send", default=None)
         self._sent = meter.create_counter(
             instruments.MESSAGING_CLIENT_SENT_MESSAGES, "{message}", "Messages that were given to a send."
         )
@@ -71,93 +67,70 @@ class Recorder:
         )
 
     @contextmanager
-    def send(self) -> Iterator[Span]:
-        """Around a send; :meth:`sending` says what and where to once that is known."""
+    def send(self, message: Message | None, destination: Destination | None, client: Client) -> Iterator[Span]:
+        """Around a send."""
         start = time.perf_counter()
-        measured = _attributes("send", "send", None)
-        token = self._target.set(None)
+        attributes = _attributes("send", "send", destination, client)
+        measured = _measured(attributes)
         # Its context becomes the message's creation context, which makes it a producer's span.
         with self._tracer.start_as_current_span(
-            "send", kind=SpanKind.PRODUCER, attributes=measured, record_exception=False, set_status_on_exception=False
+            "send" if destination is None else f"send {_name(destination)}",
+            kind=SpanKind.PRODUCER,
+            attributes=attributes,
+            record_exception=False,
+            set_status_on_exception=False,
         ) as span:
             try:
-                yield span
+                with nullcontext() if message is None else carried(message):
+                    yield span
+                if message is not None and span.is_recording():
+                    span.set_attributes(_of_message(message))
             except Exception as error:
                 _failed(span, error, measured)
                 raise
             finally:
-                measured |= _measured(self._target.get() or measured)
-                self._target.reset(token)
                 self._duration.record(time.perf_counter() - start, measured)
                 self._sent.add(1, measured)
 
-    def sending(self, destination: Destination, terms: Terms | None) -> None:
-        """The current span sends to a destination."""
-        attributes = _attributes("send", "send", destination, terms)
-        self._target.set(attributes)
-        span = trace.get_current_span()
-        if span.is_recording():
-            span.update_name(f"send {_name(destination)}")
-            span.set_attributes(attributes)
-
-    def sent(self, message: Message) -> None:
-        """The current span has sent a message: its headers and size are known."""
-        span = trace.get_current_span()
-        if span.is_recording():
-            span.set_attributes(_of_message(message))
-
-    def received(
-        self,
-        message: Message,
-        destination: Destination,
-        terms: Terms | None,
-        subscription: str | None,
-        begun: float,
-    ) -> None:
-        """A receive has a message.
-
-        Args:
-            message: the message.
-            destination: the consumer's.
-            terms: of the consumer's connection.
-            subscription: its subscription's name, if it has one.
-            begun: when the receive was called, by time.perf_counter.
-        """
-        attributes = _attributes("receive", "receive", destination, terms, subscription)
-        took = time.perf_counter() - begun
+    def received(self, message: Message, source: Source, seconds: float) -> None:
+        """A receive has a message."""
+        attributes = _attributes("receive", "receive", source.destination, source.client, source.subscription)
         span = self._tracer.start_span(
-            f"receive {_name(destination)}",
+            f"receive {_name(source.destination)}",
             kind=SpanKind.CLIENT,
             attributes=attributes | _of_message(message),
             links=_links(creation_context(message)),
-            start_time=time.time_ns() - int(took * 1e9),
+            start_time=time.time_ns() - int(seconds * 1e9),
         )
         span.end()
         measured = _measured(attributes)
-        self._duration.record(took, measured)
+        self._duration.record(seconds, measured)
         self._consumed.add(1, measured)
 
-    def receive_failed(self, error: Exception, destination: Destination, terms: Terms | None, begun: float) -> None:
+    def receive_failed(self, error: Exception, source: Source, seconds: float) -> None:
         """A receive has raised."""
-        attributes = _attributes("receive", "receive", destination, terms)
-        took = time.perf_counter() - begun
+        attributes = _attributes("receive", "receive", source.destination, source.client)
         span = self._tracer.start_span(
-            f"receive {_name(destination)}",
+            f"receive {_name(source.destination)}",
             kind=SpanKind.CLIENT,
             attributes=attributes,
-            start_time=time.time_ns() - int(took * 1e9),
+            start_time=time.time_ns() - int(seconds * 1e9),
         )
         measured = _measured(attributes)
         _failed(span, error, measured)
         span.end()
-        self._duration.record(took, measured)
+        self._duration.record(seconds, measured)
+
+    def process(self, message: Message, source: Source) -> AbstractContextManager[Span]:
+        """Around the call of a listener."""
+        return self.processing(message, source.destination, source.client, source.subscription, listener=True)
 
     @contextmanager
-    def process(
+    def processing(
         self,
         message: Message,
         destination: Destination | None,
-        terms: Terms | None = None,
+        client: Client | None = None,
         subscription: str | None = None,
         *,
         listener: bool = False,
@@ -167,11 +140,11 @@ class Recorder:
         Args:
             message: the message.
             destination: the consumer's, or the message's.
-            terms: of the consumer's connection, if one is known.
+            client: the consumer's connection, if one is known.
             subscription: the subscription's name, if it has one.
             listener: a listener is called: the message is not counted yet.
         """
-        attributes = _attributes("process", "process", destination, terms, subscription)
+        attributes = _attributes("process", "process", destination, client, subscription)
         context = creation_context(message)
         start = time.perf_counter()
         measured = _measured(attributes)
@@ -195,9 +168,9 @@ class Recorder:
                     self._consumed.add(1, measured)
 
     @contextmanager
-    def settle(self, operation: str, terms: Terms | None) -> Iterator[None]:
+    def settle(self, operation: str, client: Client) -> Iterator[None]:
         """Around acknowledge, commit, rollback, recover."""
-        attributes = _attributes(operation, "settle", None, terms)
+        attributes = _attributes(operation, "settle", None, client)
         start = time.perf_counter()
         measured = _measured(attributes)
         with self._tracer.start_as_current_span(
@@ -220,7 +193,7 @@ def _attributes(
     operation: str,
     kind: str,
     destination: Destination | None,
-    terms: Terms | None = None,
+    client: Client | None = None,
     subscription: str | None = None,
 ) -> Attributes:
     attributes: Attributes = {
@@ -233,11 +206,11 @@ def _attributes(
         if _temporary(destination):
             attributes[names.MESSAGING_DESTINATION_TEMPORARY] = True
             attributes[names.MESSAGING_DESTINATION_TEMPLATE] = _ANONYMOUS
-    if terms is not None:
-        if terms.client_id is not None:
-            attributes[names.MESSAGING_CLIENT_ID] = terms.client_id
-        if terms.peer is not None:
-            attributes[SERVER_ADDRESS], attributes[SERVER_PORT] = terms.peer
+    if client is not None:
+        if client.client_id is not None:
+            attributes[names.MESSAGING_CLIENT_ID] = client.client_id
+        if client.peer is not None:
+            attributes[SERVER_ADDRESS], attributes[SERVER_PORT] = client.peer
     if subscription is not None:
         attributes[names.MESSAGING_DESTINATION_SUBSCRIPTION_NAME] = subscription
     return attributes

@@ -322,11 +322,8 @@ def test_names_without_end_are_not_measured(url: str, recorded: Recorded) -> Non
 
 
 def test_undone(url: str) -> None:
-    before = sievemq.MessageProducer.send, sievemq.aio.MessageConsumer.__dict__["receive"]
     SieveMQInstrumentor().instrument(tracer_provider=TracerProvider(), meter_provider=MeterProvider())
-    assert sievemq.MessageProducer.send is not before[0]
     SieveMQInstrumentor().uninstrument()
-    assert (sievemq.MessageProducer.send, sievemq.aio.MessageConsumer.__dict__["receive"]) == before
     with ConnectionFactory(url).create_context() as context:
         context.create_producer().send(Queue("q"), "x")
         message = context.create_consumer(Queue("q")).receive(60_000)
