@@ -6,26 +6,32 @@ from collections.abc import Callable
 from typing import Final
 
 from sievemq_core.selector.arithmetic import NUMBERS
-from sievemq_spark.selector_values import DOUBLE, EXACT, FLOAT, INT, Value, let
+from sievemq_spark.selector_values import DOUBLE, EXACT, FLOAT, INT, Value
 
 __all__ = ["OPERATIONS", "kept", "negated"]
+
+
+_MINUS_ONE: Final = "CAST(-1L AS BIGINT)"
+_LOWEST: Final = "CAST('-9223372036854775808' AS BIGINT)"
 
 
 def _wrap_int(sql: str) -> str:
     return f"shiftright(shiftleft({sql}, 32), 32)"
 
 
-def _wrap_long(sql: str) -> str:
-    """A decimal of up to 38 digits as Java's long."""
-    body = (
-        "CAST(CASE WHEN _wide >= 9223372036854775808BD THEN _wide - 18446744073709551616BD "
-        "WHEN _wide < -9223372036854775808BD THEN _wide + 18446744073709551616BD ELSE _wide END AS BIGINT)"
-    )
-    return let("_wide", f"({sql}) % 18446744073709551616BD", body)
-
-
 def _single(sql: str) -> str:
     return f"CAST(CAST({sql} AS FLOAT) AS DOUBLE)"
+
+
+def _wrapped(symbol: str, a: str, b: str) -> str:
+    """What is left of a result that does not fit a long."""
+    if symbol == "*":
+        half, whole = "9223372036854775808BD", "18446744073709551616BD"
+        product = f"CAST({a} AS DECIMAL(20, 0)) * CAST({b} AS DECIMAL(20, 0))"
+        return f"CAST(pmod({product} + {half}, {whole}) - {half} AS BIGINT)"
+    # an operand with its highest bit turned is half of all longs away: with both turned the result is in range
+    function = "try_add" if symbol == "+" else "try_subtract"
+    return f"{function}({a} ^ {_LOWEST}, {b} ^ {_LOWEST})"
 
 
 def _operation(function: str, symbol: str) -> Callable[[int, Value, Value], str]:
@@ -35,10 +41,7 @@ def _operation(function: str, symbol: str) -> Callable[[int, Value, Value], str]
         if kind == FLOAT:  # one rounding more is harmless: a double has more than twice a float's bits
             return _single(f"{left.as_single} {symbol} {right.as_single}")
         simple = f"{function}({left.long}, {right.long})"
-        if kind == INT:
-            return _wrap_int(simple)
-        wide = f"CAST({left.long} AS DECIMAL(20, 0)) {symbol} CAST({right.long} AS DECIMAL(20, 0))"
-        return f"coalesce({simple}, {_wrap_long(wide)})"
+        return _wrap_int(simple) if kind == INT else f"coalesce({simple}, {_wrapped(symbol, left.long, right.long)})"
 
     return compute
 
@@ -48,17 +51,15 @@ def _quotient(kind: int, left: Value, right: Value) -> str:
     if kind in EXACT:
         if constant:
             return f"{left.long} div {right.long}"
-        divisor = f"nullif(nullif({right.long}, 0L), CAST(-1L AS BIGINT))"
-        return f"CASE WHEN {right.long} = -1 THEN {negated(kind, left)} ELSE {left.long} div {divisor} END"
+        divisor = f"nullif(nullif({right.long}, 0L), {_MINUS_ONE})"
+        return f"CASE WHEN {right.long} = {_MINUS_ONE} THEN {negated(kind, left)} ELSE {left.long} div {divisor} END"
     a, b = (left.as_double, right.as_double) if kind == DOUBLE else (left.as_single, right.as_single)
     if constant and kind == DOUBLE:
         return f"{a} / {b}"
-    by_zero = (
-        f"CASE WHEN isnan({a}) OR {a} = 0D THEN CAST('NaN' AS DOUBLE) "
-        f"WHEN ({a} < 0D) = (CAST({b} AS STRING) = '-0.0') THEN CAST('Infinity' AS DOUBLE) "
-        f"ELSE CAST('-Infinity' AS DOUBLE) END"
+    infinite = "CASE CAST({} AS STRING) WHEN '0.0' THEN {} WHEN '-0.0' THEN {} END".format(
+        b, "CAST('Infinity' AS DOUBLE)", "CAST('-Infinity' AS DOUBLE)"
     )
-    sql = f"CASE WHEN {b} = 0D THEN {by_zero} ELSE {a} / nullif({b}, 0D) END"
+    sql = f"coalesce(try_divide({a}, {b}), {a} * {infinite})"  # Spark's own quotient by zero is NULL
     return sql if kind == DOUBLE else _single(sql)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Final
 
 from sievemq_core.selector import CompiledSelector
@@ -41,9 +42,11 @@ from sievemq_core.selector.like import LikePattern, parse_pattern
 from sievemq_core.selector.names import HEADERS
 from sievemq_spark.selector_arithmetic import OPERATIONS, kept, negated
 from sievemq_spark.selector_values import (
+    DOUBLE,
     EXACT,
     FATAL,
     FLOAT,
+    INT,
     LONG,
     NO_DOUBLE,
     NO_LONG,
@@ -338,22 +341,29 @@ class _Compiler:
         Args:
             zero: an exact divisor; where it is 0, the result of an exact division is NULL (D-02).
         """
-        possible = {max(kinds) for kinds in _products([value.kinds for value in values])}
         bad = f"CAST({FATAL} AS INT)" if self.dialect.null_arithmetic_is_fatal else "CAST(NULL AS INT)"
         if not all(value.kinds for value in values):  # a string or boolean is among them
             return f"named_struct('k', {bad}, 'l', {NO_LONG}, 'd', {NO_DOUBLE})"
-        unsure = [value.kind for value in values if value.constant is None]
-        greatest = values[0].kind if len(values) == 1 else f"greatest({', '.join(value.kind for value in values)})"
-        nulls = " OR ".join(f"({kind}) IS NULL" for kind in unsure)
-        kind = f"CASE WHEN {nulls} THEN {bad} ELSE {greatest} END" if unsure else greatest
-        self._variables += 1
-        k = f"_kind{self._variables}"
-        result_kind = (
-            k if zero is None else f"CASE WHEN {k} <= {LONG} AND {zero} = 0 THEN CAST(NULL AS INT) ELSE {k} END"
+        possible = {max(each) for each in product(*(value.kinds for value in values))}
+        integer, exact, number = (
+            all_of(*(getattr(value, name) for value in values)) for name in ("integer", "exact", "numeric")
         )
-        exact = case([(f"{k} = {kind}", compute(kind)) for kind in sorted(possible & EXACT)], NO_LONG)
-        real = case([(f"{k} = {kind}", compute(kind)) for kind in sorted(possible - EXACT)], NO_DOUBLE)
-        return let(k, kind, f"named_struct('k', {result_kind}, 'l', {exact}, 'd', {real})")
+        double = any_of(*(value.double for value in values))
+        conditions = {INT: integer, LONG: exact, DOUBLE: all_of(number, double), FLOAT: number}
+        no_result = None if zero is None else all_of(exact, f"{zero} = 0L")
+        kinds: list[tuple[str | None, str]] = [(no_result, "CAST(NULL AS INT)")]
+        kinds += [(condition, str(kind)) for kind, condition in conditions.items() if kind in possible]
+
+        def either(condition: str | None, first: int, second: int, neither: str) -> str:
+            """A computation is NULL by itself where an operand is not of its kind."""
+            found = [compute(kind) for kind in (first, second) if kind in possible]
+            return case([(condition, found[0])], found[1]) if len(found) == 2 else found[0] if found else neither
+
+        longs = either(integer, INT, LONG, NO_LONG)
+        reals = either(double, DOUBLE, FLOAT, NO_DOUBLE)
+        if possible & EXACT and possible - EXACT:
+            reals = case([(exact, NO_DOUBLE)], reals)
+        return f"named_struct('k', {case(kinds, bad)}, 'l', {longs}, 'd', {reals})"
 
 
 def _short(op: str, value: Value, other: Value) -> str | None:
@@ -389,13 +399,6 @@ def _short(op: str, value: Value, other: Value) -> str | None:
 
 def _one_of(sql: str, values: list[str]) -> str:
     return f"{sql} IN ({', '.join(values)})"
-
-
-def _products(sets: list[frozenset[int]]) -> list[tuple[int, ...]]:
-    rows: list[tuple[int, ...]] = [()]
-    for choice in sets:
-        rows = [(*row, one) for row in rows for one in choice]
-    return [row for row in rows if row]
 
 
 def _like(pattern: LikePattern) -> str:

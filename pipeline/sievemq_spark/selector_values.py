@@ -116,8 +116,7 @@ class Value:
 
     Attributes:
         kinds: numeric types that it can be.
-        kind: INT … DOUBLE, NULL where it is no number, FATAL.
-        exact, double, numeric: conditions: it is an int or long, a double, any number.
+        integer, exact, double, numeric: conditions: it is an int, an int or long, a double, any number.
         long, real: its value as BIGINT where exact, as DOUBLE (a float widened) where not; NULL elsewhere.
         text, boolean: its value as STRING, as BOOLEAN; NULL elsewhere.
         null: condition: it is NULL.
@@ -130,7 +129,7 @@ class Value:
     """
 
     kinds: frozenset[int] = frozenset()
-    kind: str = "CAST(NULL AS INT)"
+    integer: str | None = None
     exact: str | None = None
     double: str | None = None
     numeric: str | None = None
@@ -189,7 +188,7 @@ def constant(value: PropertyValue, letter: str) -> Value:
     exact = kind in EXACT
     return Value(
         kinds=frozenset({kind}),
-        kind=str(kind),
+        integer="TRUE" if kind == INT else None,
         exact="TRUE" if exact else None,
         double="TRUE" if kind == DOUBLE else None,
         numeric="TRUE",
@@ -205,8 +204,7 @@ def from_property(name: str) -> Value:
     item = f"properties[{quote_text(name)}]"
     return Value(
         kinds=_ALL,
-        kind=f"CASE WHEN {item}.t IN ('b', 'h', 'i') THEN 1 WHEN {item}.t = 'l' THEN 2 WHEN {item}.t = 'f' THEN 3 "
-        f"WHEN {item}.t = 'd' THEN 4 END",
+        integer=f"{item}.t IN ('b', 'h', 'i')",
         exact=f"{item}.l IS NOT NULL",
         double=f"{item}.t = 'd'",
         numeric=f"{item}.l IS NOT NULL OR {item}.d IS NOT NULL",
@@ -233,7 +231,7 @@ def from_column(column: str, kind: str) -> Value:
     exact = number in EXACT
     return Value(
         kinds=frozenset({number}),
-        kind=f"CASE WHEN {there} THEN {number} END",
+        integer=there if number == INT else None,
         exact=there if exact else None,
         double=there if number == DOUBLE else None,
         numeric=there,
@@ -258,7 +256,7 @@ def from_header(name: str, *, numeric_mode: bool = False) -> Value:
             value = f"CAST({column} AS BIGINT)"
             return Value(
                 kinds=EXACT,
-                kind=f"CASE WHEN {value} BETWEEN {INT_MIN} AND {INT_MAX} THEN 1 WHEN {value} IS NOT NULL THEN 2 END",
+                integer=f"{value} BETWEEN {INT_MIN} AND {INT_MAX}",
                 exact=f"{value} IS NOT NULL",
                 numeric=f"{value} IS NOT NULL",
                 long=value,
@@ -270,7 +268,7 @@ def from_variable(variable: str, kinds: frozenset[int], can_be_fatal: bool) -> V
     """A computed number in a variable: struct<k, l, d>."""
     return Value(
         kinds=kinds,
-        kind=f"{variable}.k",
+        integer=f"{variable}.k = {INT}" if INT in kinds else None,
         exact=f"{variable}.l IS NOT NULL" if kinds & EXACT else None,
         double=f"{variable}.k = {DOUBLE}" if DOUBLE in kinds else None,
         numeric=f"{variable}.k <= {DOUBLE}",

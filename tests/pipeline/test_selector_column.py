@@ -5,7 +5,9 @@ A frame holds all messages and is asked for many selectors in one job, so that a
 
 from __future__ import annotations
 
+import itertools
 import json
+import operator
 import random
 from collections.abc import Iterable
 from pathlib import Path
@@ -228,6 +230,20 @@ def test_random_pairs(interpreted: Any) -> None:
 def test_random_pairs_compiled_to_java(spark: Any) -> None:
     """The same through Spark's code generation, as filters in production run; jobs small enough that it compiles."""
     assert random_pairs(spark, 2, selectors=20, messages=100, per_job=5) == 2_000
+
+
+@pytest.mark.spark
+def test_results_that_do_not_fit_a_long_wrap_around(interpreted: Any) -> None:
+    edges = (0, 1, -1, 2, -2, 3, 2**31, 2**32 + 1, 2**62, -(2**62) - 1, 2**63 - 1, -(2**63), -(2**63) + 1)
+    operations = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+    selectors = [compile_selector(f"a {sign} b = r{place}") for place, sign in enumerate(operations)]
+    messages = []
+    for a, b in itertools.product(edges, edges):
+        results = [(each(a, b) + 2**63) % 2**64 - 2**63 for each in operations.values()]
+        named = {f"r{place}": Long(result) for place, result in enumerate(results)}
+        messages.append(message_of({"a": Long(a), "b": Long(b), **named}, {}))
+    answers = ask(interpreted, messages, [each for each in selectors if each is not None])
+    assert [message[0] for message, row in zip(messages, answers, strict=True) if row != [True] * 3] == []
 
 
 @pytest.mark.spark
