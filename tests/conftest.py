@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    # Thousands of tests are no garbage, neither now nor, as they live until the end, later: nobody looks through them.
+    # Thousands of tests are no garbage, neither now nor, as they live until the end, later: the collector skips them.
     gc.disable()
     try:
         return (yield)
@@ -73,7 +73,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """What failed once on a machine that nobody can look at has to tell all itself."""
     report = yield
-    if report.failed and isinstance(report.longrepr, ExceptionRepr):  # there it is said of a run that is repeated, too
+    if report.failed and isinstance(report.longrepr, ExceptionRepr):  # also of a run that is repeated
         report.longrepr.addsection("the machine then", _machine(call.duration))
         report.longrepr.addsection("the threads then", _threads())
     return report

@@ -95,7 +95,7 @@ def test_the_rig_is_a_broker() -> None:
     consumer = receiver.consumer("queue:q", "a = 1", credit=5)
     sender.send("queue:q", envelope(1, a=1))
     sender.send("queue:q", envelope(2, a=2))
-    assert sender.flush() == []  # nobody waits for the confirm
+    assert sender.flush() == []  # no caller waits for the confirm
     (delivery,) = receiver.flush()
     assert delivery[:4] == (Command.DELIVER, consumer, 1, 1)
     assert rig.spent > 0

@@ -58,7 +58,7 @@ class Twin:
 
 
 def serve(module: str, name: str) -> None:
-    """The other process: plays what it is told until nobody is there any more."""
+    """The other process: plays its input until the pipe closes."""
     sys.meta_path.insert(0, _Sources())  # type: ignore[arg-type]  # a finder needs no other method
     play = getattr(import_module(module), name)
     queue = import_module("sievemq_broker.domain.queue")

@@ -70,7 +70,7 @@ class Bridge:
                 result, error = work(), None
             except BaseException as raised:
                 result, error = None, raised
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: no task waits any more
                 self._loop.call_soon_threadsafe(settle, result, error)
 
         def settle(result: Any, error: BaseException | None) -> None:

@@ -123,7 +123,7 @@ class Listener(_Collector):
 
 
 class Reports(_Collector):
-    """An exception listener that keeps what it is told."""
+    """An exception listener that records its calls."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)

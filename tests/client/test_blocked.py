@@ -254,7 +254,7 @@ async def test_what_finds_no_room_before_the_session_ends_is_told(api: Api) -> N
 
 
 async def test_a_window_of_sends_into_a_little_room_comes_in_order(api: Api) -> None:
-    """Far more are on their way than fit: they are said again and again, a few at a time, and none twice."""
+    """Far more are on their way than fit: they are resent, a few at a time, and none is taken twice."""
     api.start_broker(settings={"destinations": {"full": {"max_messages": 20, "at_limit": "block"}}})
     session = await api.session()
     producer = await session.create_producer(api.queue("full"))

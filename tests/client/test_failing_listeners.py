@@ -163,7 +163,7 @@ async def test_an_exception_listener_of_asyncio(broker: TestBroker, kind: type[B
 
 def test_a_listener_of_asyncio_that_ends_the_program(broker: TestBroker) -> None:
     """It ends, and the context is closed in order: the other callbacks are called, nothing waits for ever. asyncio does
-    not complain that nobody has asked the task that called it."""
+    not complain about an unretrieved exception of the task that called it."""
     once = Once(SystemExit, 3, lambda: None)
 
     class Completions:

@@ -1,4 +1,4 @@
-"""What is told to whoever reaches no broker: what is there instead, and what to write."""
+"""Errors of a client that reaches no broker: what is there instead, and what to write."""
 
 from __future__ import annotations
 

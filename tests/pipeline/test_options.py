@@ -124,7 +124,7 @@ def test_java_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_wrong_versions(monkeypatch: pytest.MonkeyPatch, name: str, version: str, says: str) -> None:
-    for needed in ("pyspark", "pyarrow", "pandas"):  # they are looked at in turn
+    for needed in ("pyspark", "pyarrow", "pandas"):  # they are checked in turn
         pytest.importorskip(needed, reason=f"{needed} is not installed")
     monkeypatch.setattr(sys.modules[name], "__version__", version)
     with pytest.raises(MissingSparkError, match=says):

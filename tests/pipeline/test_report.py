@@ -133,7 +133,7 @@ def test_other_types_are_refused() -> None:
 
 
 class Tracker:
-    """A status tracker whose stage 2 ends while it is asked about."""
+    """A status tracker whose stage 2 ends during the query."""
 
     def getActiveStageIds(self) -> list[int]:
         return [1, 2, 3]

@@ -1,6 +1,6 @@
 """Three ways to evaluate a selector agree: the interpreter, the generated function and the Spark Column.
 
-A frame holds all messages and is asked for many selectors in one job, so that a job's fixed cost hardly counts.
+A frame holds all messages and evaluates many selectors in one job, so that a job's fixed cost hardly counts.
 """
 
 from __future__ import annotations

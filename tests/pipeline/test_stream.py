@@ -236,7 +236,7 @@ def test_mistakes_in_a_stream(spark: Any, broker: EmbeddedBroker, tmp_path: Path
 @pytest.mark.timeout(3_600)
 def test_an_executor_that_fails_and_a_driver_that_is_killed(broker: EmbeddedBroker, tmp_path: Path) -> None:
     """A task raises in the middle of its rows and is run again; then the driver is killed, at the worst moment: the
-    broker has published a batch, and nobody was told. Started again it sends what is missing, and nothing twice."""
+    broker has published a batch, and the driver misses it. Restarted it sends what is missing, and nothing twice."""
     send(broker, *(str(n) for n in range(200)))
     published = threading.Event()
     carry_out, batches = HANDLERS[Command.PUBLISH], Counter[str]()

@@ -279,7 +279,7 @@ def test_both_ways_of_acknowledging(broker: EmbeddedBroker) -> None:
 
 
 def test_a_batch_that_is_not_done_is_read_again_after_a_restart(broker: EmbeddedBroker) -> None:
-    """As Spark does after a crash between the sink's commit and its own: the same range, no offset is asked for."""
+    """As Spark does after a crash between the sink's commit and its own: the same range, no offset is requested."""
     stream = Stream(broker)
     send(broker, *"ab")
     assert stream.batch() == ["a", "b"]
@@ -461,7 +461,7 @@ def test_a_write_is_visible_when_all_of_it_is_there(broker: EmbeddedBroker) -> N
     assert waiting(broker) == []
     driver.commit(written)
     assert waiting(broker) == ["a", "b", "c"]
-    driver.commit(written)  # nobody knows whether the first one was carried out
+    driver.commit(written)  # the outcome of the first one is unknown
     assert waiting(broker) == ["a", "b", "c"]
 
 

@@ -141,7 +141,7 @@ def test_what_was_not_decided_is_dropped_by_the_next_compaction(spark: Any, crow
 def test_a_reader_takes_nothing_from_a_compaction_that_runs(
     spark: Any, crowded: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who reads or adds between its steps, against the documents, still loses nothing."""
+    """A reader or writer between its steps, against the documents, still loses nothing."""
     real = Files.write
 
     def read_first(place: Files, name: str, text: str) -> None:

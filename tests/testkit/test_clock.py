@@ -22,7 +22,7 @@ ORDERS = Queue("orders")
 
 @pytest.fixture
 def _deaf(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is cut off cannot say that the clock's move was seen; so nobody is waited for."""
+    """A client that is cut off cannot report the clock's move, so the broker does not wait for it."""
     monkeypatch.setattr(embedded, "SEEN_SECONDS", 0.05)
 
 
@@ -199,7 +199,7 @@ def test_time_skipped_while_the_network_stands_still_is_a_missed_heartbeat(
             assert not told.done()
             assert sievemq_namespace.queue("orders").in_flight == 1
             sievemq_clock.advance(seconds=15)  # the heartbeat's interval
-        # Both ends have noticed: the message has come back, the application is told.
+        # Both ends have noticed: the message has come back, the listener was called.
         assert sievemq_namespace.queue("orders").in_flight == 0
         lost_connection = told.result(SOON)
         assert isinstance(lost_connection, JMSException)

@@ -233,7 +233,7 @@ def test_the_answer_to_a_commit_is_lost_and_the_commit_is_not(
     context = factory.create_context(JMSContext.SESSION_TRANSACTED)
     context.create_producer().send(ORDERS, "x")
     faults.drop_on("commit", after=True)
-    context.commit()  # the client comes back and is told
+    context.commit()  # the client comes back and learns it
     assert namespace.queue("orders").depth == 1
     context.close()
 

@@ -69,7 +69,7 @@ def is_plain(selector: CompiledSelector, properties: dict[str, Any], headers: tu
 
 
 def differs(activemq: ActiveMQ, selector: CompiledSelector, batch: list[Any]) -> str | None:
-    """Where ActiveMQ does not say what is said here; None if nowhere."""
+    """Where ActiveMQ's answer differs from ours; None if nowhere."""
     answer = activemq.ask(selector.text, batch)
     if answer.refused is not None:
         return f"refused: {answer.refused}"

@@ -1,4 +1,4 @@
-"""A peer that breaks the protocol is told why and cut off; others notice nothing, and nothing accepted is lost."""
+"""A peer that breaks the protocol gets the reason and is cut off; others go on, and nothing accepted is lost."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ ENVELOPE = ("ID:raw:1", 0, 4, 1, 0, 0, None, None, None, None, None, 1, b"accept
 SEND = (Command.SEND, 1, 1, "queue:orders", ENVELOPE)
 OPEN_SESSION = (Command.OPEN_SESSION, 1, 1, 1)
 
-# What is said after the handshake.
+# Sent after the handshake.
 OPEN_CASES = {
     "not msgpack": (b"\x00\x00\x00\x04\xc1\xc1\xc1\xc1", ErrorCode.MALFORMED_FRAME, "msgpack"),
     "a frame of length zero": (bytes(4), ErrorCode.MALFORMED_FRAME, "zero"),
@@ -96,7 +96,7 @@ OPEN_CASES = {
     "a second HELLO": (frame(HELLO), ErrorCode.UNEXPECTED_COMMAND, "HELLO"),
 }  # fmt: skip
 
-# What is said in place of the handshake.
+# Sent in place of the handshake.
 FIRST_CASES = {
     "another protocol": (b"GET / HTTP/1.1\r\n\r\n", ErrorCode.FRAME_TOO_LARGE, "bytes"),
     "a command before HELLO": (frame(OPEN_SESSION), ErrorCode.UNEXPECTED_COMMAND, "OPEN_SESSION"),

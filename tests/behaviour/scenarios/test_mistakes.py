@@ -1,4 +1,4 @@
-"""An application's mistake is told to it where it was made; its connection and its neighbours go on."""
+"""An application's mistake raises where it was made; its connection and its neighbours go on."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def selector(text: str | None) -> CompiledSelector | None:
 
 
 class Port:
-    """A DeliveryPort that keeps what it is told, and how many came in a row."""
+    """A DeliveryPort that records its calls, and how many came in a row."""
 
     def __init__(self) -> None:
         self.writable = True

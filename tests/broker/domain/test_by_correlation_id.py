@@ -35,7 +35,7 @@ def depth(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def world() -> World:
-    """With a queue in which ten messages wait that nobody wants, and an index if there may be one."""
+    """With a queue of ten messages that match no consumer, and an index if there may be one."""
     world = World()
     world.send("queue:q", *(message(f"m{n}", correlation_id=f"c{n}") for n in range(10)))
     world.consumer("queue:q", "JMSCorrelationID = 'none'", credit=0).close(0, world.now)

@@ -101,7 +101,7 @@ def test_what_no_longer_waits_for_its_delay_stays_when_the_delay_would_have_ende
     holder.abandon(world.now)
     queue = queue_of(world)
     (entry,) = queue.scheduled.values()
-    queue.unmark([(entry, 1)], world.now)  # nobody had seen it after all (D-32)
+    queue.unmark([(entry, 1)], world.now)  # no application had seen it after all (D-32)
     assert world.browse("queue:q") == ["a"]
     world.advance(50)
     assert world.browse("queue:q") == ["a"]

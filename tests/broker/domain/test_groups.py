@@ -199,7 +199,7 @@ class GroupMachine(RuleBasedStateMachine):
                         assert envelope.properties.get("JMSXGroupID") in owned
 
     def teardown(self) -> None:
-        """Whoever comes last gets everything, groups in order of arrival within a priority."""
+        """The last consumer gets everything, groups in order of arrival within a priority."""
         for consumer in self.open:
             consumer.abandon(NOW)
         last = self.world.consumer("queue:q", credit=10_000)

@@ -23,7 +23,7 @@ class Program:
     Attributes:
         group: of each message, by its name.
         count: how often a message came back marked.
-        fresh: messages that nobody has given back: their first deliveries keep the order of the group.
+        fresh: messages that no consumer has returned: their first deliveries keep the order of the group.
         held: per consumer what it was delivered and has not settled, by tag.
         gone: acknowledged.
     """
@@ -158,7 +158,7 @@ class Program:
                 self.queue.unpause(now)
 
     def drain(self) -> None:
-        """Whoever has left gives back what it held; of the others, one goes on and takes everything."""
+        """A consumer that left returns what it held; of the others, one goes on and takes everything."""
         self.queue.unpause(self.world.now)
         for port in self.world.ports.values():
             port.writable = True

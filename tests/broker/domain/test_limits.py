@@ -333,7 +333,7 @@ def test_a_deleted_queue_lets_its_senders_go_on() -> None:
 
 
 class Place:
-    """Counts how often it is asked."""
+    """Counts its calls."""
 
     limit_text = "full"
 

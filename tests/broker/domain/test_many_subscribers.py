@@ -84,7 +84,7 @@ class Market:
             case _ if not subscriber.how:
                 consumer.abandon(now)
                 self.check(self.there.pop(index), complete=False)
-            case _:  # a durable one waits for who asks for it next, and what it gets again is marked
+            case _:  # a durable one waits for its next consumer, and what it gets again is marked
                 got = self.got(subscriber)
                 consumer.abandon(now)
                 again = self.world.consumer(ADDRESS, subscriber.text, credit=0, **subscriber.how)

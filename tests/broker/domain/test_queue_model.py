@@ -266,7 +266,7 @@ class QueueMachine(RuleBasedStateMachine):
         elif not self.queue.backlog.scans:
             assert receiver.tag == before
             others = [r for r in self.all if r is not receiver and r.recalls]
-            assert others, "unanswered, and nobody was asked"
+            assert others, "unanswered, and nothing was recalled"
 
     @rule(receiver=receivers)
     def block(self, receiver: Receiver) -> None:

@@ -1,4 +1,4 @@
-"""Nobody starves: what idle consumers have buffered is asked back for one that waits (MCO-14, D-23)."""
+"""No consumer starves: messages buffered by idle consumers are recalled for a waiting one (MCO-14, D-23)."""
 
 from __future__ import annotations
 
@@ -281,11 +281,11 @@ def test_mco_14_older_messages_are_recalled_from_a_consumer_that_has_stopped_wor
     assert waiter.want(world.now, patient=True)
     world.advance(IDLE_MS - 1)
     assert world.port(busy).recalls == []
-    world.advance(1)  # nobody asks again: the deadline does it
+    world.advance(1)  # without a further request: the deadline does it
     assert world.port(busy).recalls == [(busy.id, [1, 2])]
     busy.release([1, 2], world.now)
     assert world.got(waiter) == ["d", "a", "b"]
-    # It still sleeps: the next is asked for without waiting again.
+    # It still sleeps: the next is requested without waiting again.
     waiter.acknowledge(3, world.now)
     assert not waiter.want(world.now, patient=True)
     assert world.port(busy).recalls[1:] == [(busy.id, [3])]

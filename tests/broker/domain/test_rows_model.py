@@ -79,7 +79,7 @@ STEPS = st.lists(
         ),
         st.tuples(st.sampled_from(["pause", "hold", "purge", "tidy"])),
         st.tuples(st.just("advance"), st.integers(1, 6)),
-        st.tuples(st.just("late"), st.integers(1, 6)),  # nobody has noticed yet
+        st.tuples(st.just("late"), st.integers(1, 6)),  # not noticed yet
     ),
     min_size=4,
     max_size=25,

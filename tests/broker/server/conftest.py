@@ -12,7 +12,7 @@ from sievemq_broker.domain import Broker
 
 
 class FakeConnection:
-    """The broker's end of a connection, and its client: remembers what it is told, says what the test wants."""
+    """The broker's end of a connection, and its client: records its input, sends what the test wants."""
 
     frame_bytes = frame_number = unpublished = 0
 

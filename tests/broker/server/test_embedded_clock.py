@@ -17,7 +17,7 @@ from .wire_client import WireClient
 
 @pytest.fixture
 def _deaf(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody here says that the clock's move was seen; so nobody is waited for."""
+    """No client here reports that it saw the clock's move, so the broker waits for none."""
     monkeypatch.setattr(embedded, "SEEN_SECONDS", 0.05)
 
 

@@ -1,4 +1,4 @@
-"""Limits of a namespace and of the broker, with many who send at once: looked at after every turn of the loop."""
+"""Limits of a namespace and of the broker, with many senders at once: checked after every turn of the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits that a client cannot count beforehand: who is refused hears which, how many, and what to do."""
+"""Limits that a client cannot count beforehand: the error names the limit, its number and the remedy."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_what_may_be_read_is_used_up_before_it_may_be_added_up_again() -> None:
     gate = world.broker.gate
     assert gate is not None
     assert 0 < gate.bytes < GIB // 64
-    # The first that finds nothing left of that adds up; there is a little room, but less than is looked at so often
+    # The first that finds nothing left of that adds up; there is a little room, but less than is checked so often
     gate.bytes = 0
     assert world.send(1) == 0
     assert world.memory.blocked

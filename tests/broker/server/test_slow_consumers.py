@@ -17,7 +17,7 @@ from .conftest import StandingClock
 
 
 class Connection:
-    """What is looked at of a connection."""
+    """The part of a connection that is checked."""
 
     address, client_id = "peer", None
 

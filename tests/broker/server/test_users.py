@@ -40,7 +40,7 @@ def test_wrong_name_is_hashed_like_a_wrong_password(monkeypatch: pytest.MonkeyPa
 
     def note(secret: str, password: str) -> bool:
         checked.append(secret)
-        return True  # even if the decoy's own password was guessed, nobody comes in
+        return True  # even if the decoy's own password was guessed, it opens nothing
 
     monkeypatch.setattr("sievemq_broker.users.account.verify", note)
     store = users(anna=HASH, ben="clear")

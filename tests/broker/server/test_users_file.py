@@ -236,7 +236,7 @@ def test_broken_file_changes_nothing(broker: EmbeddedBroker, file: Path, caplog:
 
 
 def test_change_is_seen_without_being_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is looked at each second."""
+    """The file is checked each second."""
     assert user_store.LOOK_SECONDS == 1
     monkeypatch.setattr(user_store, "LOOK_SECONDS", 0.01)
     with EmbeddedBroker(settings={"users_file": str(file)}) as broker:

@@ -113,7 +113,7 @@ class World:
         return client
 
     def settle(self) -> None:
-        """Carry bytes both ways until nobody has anything to say, as turns of a loop would."""
+        """Carry bytes both ways until both ends are silent, as turns of a loop would."""
         busy = True
         while busy:
             busy = False
@@ -130,7 +130,7 @@ class World:
 
 
 class Client:
-    """A client's end: says commands, keeps what it hears. Nothing is said on its own, except what a test asks for."""
+    """A client's end: sends commands, keeps its input. It sends nothing on its own, except on a test's request."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -143,7 +143,7 @@ class Client:
         self._request = 100
         self._ids = 0
         self._sequences: dict[int, int] = {}
-        #: What was sent, by session; and whether what waited for room is said again at once when there is some.
+        #: What was sent, by session; and whether what waited for room is resent at once when there is some.
         self.sends: dict[int, list[tuple[Any, ...]]] = {}
         self.goes_on = True
         self.consumers: dict[int, Consumer] = {}
@@ -357,7 +357,7 @@ class Consumer:
         self.deliveries: list[Delivery] = []
         #: Tag of the last message that the application has seen.
         self.seen = 0
-        #: Answer RECALL at once with what nobody has seen, as a client does.
+        #: Answer RECALL at once with the unseen messages, as a client does.
         self.answers_recall = True
 
     def recalled(self, tags: Iterable[int]) -> None:

@@ -40,7 +40,7 @@ LONGEST = 2_500
 
 
 class Meter:
-    """Counts what selectors do, wherever they are asked."""
+    """Counts the work of selectors, wherever they are evaluated."""
 
     def __init__(self) -> None:
         self.units = self.piece = self.longest = self.evaluations = 0

@@ -152,7 +152,7 @@ def test_by_default_senders_are_refused() -> None:
 
 
 def test_a_sender_that_cannot_wait_is_refused() -> None:
-    """A move, a management command: nobody is there to wait."""
+    """A move, a management command: there is no session to wait."""
     world = world_that()
     space = world.broker.namespace("")
     fills(world)
@@ -183,7 +183,7 @@ def test_a_disk_that_is_full_again_stops_them_where_they_are() -> None:
 
 
 def test_many_sessions_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few are asked in a look, so that a turn stays short."""
+    """A few are considered in one pass, so that a turn stays short."""
     monkeypatch.setattr(admission, "GO_ON", 3)
     world = world_that()
     clients = [world.client() for _ in range(4)]

@@ -1,4 +1,4 @@
-"""A COMMIT that takes several turns: all of it or nothing, whoever looks, comes, goes or dies in the middle."""
+"""A COMMIT that takes several turns: all of it or nothing, while clients browse, come, go or die in the middle."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_an_administrator_sees_and_touches_what_was_there_before(world: World) -
 
 
 def test_what_it_had_consumed_is_gone_from_the_first_turn_on(world: World) -> None:
-    """Whether it happens is decided when it begins: who sends and consumes in one transaction may go then."""
+    """Whether it happens is decided when it begins: a client that sends and consumes in one transaction may go then."""
     feeder, worker = world.client(), world.client(keep=60_000)
     feeder.send(feeder.session(AUTO), "in", to="queue:in")
     session = worker.session(TRANSACTED)
@@ -284,7 +284,7 @@ def test_at_a_limit_it_waits_whole_and_is_taken_whole(policy: dict[str, Any]) ->
     assert blocked
     turn(world)
     assert texts_in(queue_of(world)) == ["there"]
-    # While it waits another namespace-wide batch is on its way: it is asked again behind that.
+    # While it waits another namespace-wide batch is on its way: it is retried behind that.
     _, elsewhere = committing(other, *names("o"), to="queue:elsewhere")
     reader = other.consumer(other.session(AUTO), credit=1)
     assert reader.all() == ["there"]

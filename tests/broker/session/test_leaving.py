@@ -1,4 +1,4 @@
-"""A connection that ends and holds very much gives it back in slices: nobody waits for it, and nothing is missed."""
+"""A connection that ends and holds very much returns it in slices: others go on meanwhile, and nothing is missed."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ QUEUES = ("queue:1", "queue:2")
 
 
 class Model:
-    """What must be true, kept beside what is said."""
+    """The expected state, kept beside the commands."""
 
     def __init__(self) -> None:
         # Six attempts are soon over here, and dead letters are another story.

@@ -238,7 +238,7 @@ def test_what_waits_for_its_turn_counts_as_memory(world: World) -> None:
 
 @pytest.mark.parametrize(("subscribers", "longest"), [(10, 200), (700, 4)])
 def test_a_row_to_many_subscribers_is_short(world: World, subscribers: int, longest: int) -> None:
-    """Nobody looks at the time while a row is delivered."""
+    """The time is not checked while a batch is delivered."""
     reader = world.client(**SEVERAL)
     sessions = reader.session(AUTO)
     consumers = [reader.consumer(sessions, "topic:t", credit=1_000) for _ in range(subscribers)]

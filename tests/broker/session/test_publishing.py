@@ -1,4 +1,4 @@
-"""A batch that takes several turns to publish: nobody sees a part of it, and nobody waits for longer than it takes."""
+"""A batch that takes several turns to publish: no client sees a part of it, and none waits for longer than it takes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_what_others_send_meanwhile_is_taken_and_later_sends_stand_behind(world:
 
 
 def test_one_after_the_other_and_each_once(world: World) -> None:
-    """Whoever says PUBLISH again before it is answered waits for the first, on any connection; a next batch too."""
+    """A PUBLISH that is repeated before its answer waits for the first, on any connection; a next batch too."""
     sender, other = world.client(), world.client()
     first, second = staged(sender, *NUMBERS), staged(sender, *(f"2{n}" for n in NUMBERS), batch=1)
     asked = [

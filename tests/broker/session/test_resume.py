@@ -1,4 +1,4 @@
-"""A connection that was lost and comes back: what it is told, what it gets again, and what happens only once (D-32)."""
+"""A connection that was lost and comes back: its WELCOME, its redeliveries, and what happens only once (D-32)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what where: patterns, verbs, and what is asked about everything."""
+"""Rights: patterns, verbs, and rights on everything."""
 
 from __future__ import annotations
 

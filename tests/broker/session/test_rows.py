@@ -78,7 +78,7 @@ others = st.one_of(
     st.tuples(st.just("drop"), st.integers(1, 2)),
     st.tuples(st.just("later"), st.sampled_from([1, 20, 100])),
 )
-#: Somebody is there, something is sent, something happens; and so on.
+#: A consumer opens, a message is sent, something happens; and so on.
 STEPS = st.tuples(
     st.lists(opens, min_size=1, max_size=4),
     st.lists(st.tuples(sends, st.lists(st.one_of(others, others, opens), max_size=3)), min_size=1, max_size=6),

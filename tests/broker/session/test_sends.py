@@ -49,7 +49,7 @@ def non_persistent(**more: Any) -> tuple[Any, ...]:
 
 
 def test_d_24_confirms_of_non_persistent_messages_wait_for_company(world: World) -> None:
-    """Nobody waits for them: a write at one end and a wake-up at the other would cost more than the message."""
+    """No caller waits for them: a write at one end and a wake-up at the other would cost more than the message."""
     client = world.client()
     session = client.session()
 
@@ -60,7 +60,7 @@ def test_d_24_confirms_of_non_persistent_messages_wait_for_company(world: World)
         return [sequence for _, _, sequence in client.take(Command.CONFIRM)]
 
     assert confirmed_after(non_persistent()) == []
-    client.ask(Command.PING)  # whoever wants to know asks
+    client.ask(Command.PING)  # a caller that waits sends PING
     assert client.take(Command.CONFIRM) == [(Command.CONFIRM, session, 1)]
     assert confirmed_after(non_persistent()) == []
     client.ask(Command.DECLARE, "queue:other")  # something is written anyway

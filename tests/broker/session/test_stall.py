@@ -32,7 +32,7 @@ def waiting() -> tuple[World, Client, int]:
 
 
 def turn(world: World) -> None:
-    """The end of a turn: who has room goes on."""
+    """The end of a turn: senders with room go on."""
     world.broker.work(world.now)
     world.settle()
 

@@ -3,7 +3,7 @@ is accounted for.
 
     python tests/broker/store/kill.py --kills 200 --seed 7
 
-Clients speak the protocol themselves and do nothing clever: a connection that breaks is made anew, nothing is sent
+Clients speak the protocol themselves and do nothing clever: a broken connection is opened again, nothing is sent
 again. So what is known of a message is simple: it was confirmed or its fate is open; it was seen unmarked, or marked.
 
     producers ─► queue:in ─► relays, in transactions ─► queue:out
@@ -154,7 +154,7 @@ class Accounts:
         #: transactions of producers: their names, and whether the commit was answered.
         self.transactions: list[tuple[list[str], bool]] = []
         self.faults: list[str] = []
-        #: what the clients have done so far, and when somebody wants to know
+        #: what the clients have done so far, and the condition to wait for it
         self.steps = 0
         self._wanted = 0
         self._reached = threading.Event()

@@ -31,7 +31,7 @@ POLICIES = (
     ("topic:*", DestinationPolicy(redelivery_delay=50)),
 )
 
-#: How often each is said.
+#: How often each is sent.
 VERBS = {
     "send": 4, "consume": 2, "acknowledge": 2, "release": 1, "recover": 2, "close": 1, "abandon": 1, "commit": 1,
     "purge": 1, "delete": 1, "pause": 1, "subscribe": 2, "unsubscribe": 1, "wait": 2, "temporary": 1, "cut": 3,

@@ -1,4 +1,4 @@
-"""A disk that fails for a while, or for good: faults are injected where the store is asked, no disk is needed."""
+"""A disk that fails for a while, or for good: faults are injected at the store's interface, no disk is needed."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Commit(threading.Thread):
     """Consumes a message and sends very many in one transaction.
 
     Attributes:
-        begun: everything is sent, COMMIT is said next.
+        begun: everything is sent, COMMIT is next.
         took: seconds that the commit took, None if it failed.
     """
 

@@ -1,5 +1,5 @@
 """How far connections have come is in the store with the very messages that they sent: whenever connections are lost,
-come back, and the broker is killed, what is said again is carried out once.
+come back, and the broker is killed, what is resent is carried out once.
 
 A turn's end is a call here, and so is a cut of the journal; between two cuts may be several turns, as there are while
 the disk is busy.

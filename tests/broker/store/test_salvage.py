@@ -140,7 +140,7 @@ class TestRepair:
         assert (tmp_path / "damaged-1" / DATABASE).read_bytes() == old
         left_out = [json.loads(line) for line in (tmp_path / "damaged-1" / "left-out.jsonl").read_text().splitlines()]
         assert any(line.get("bytes") == "ABEiM0Q=" for line in left_out)
-        # m00 was acknowledged, but nobody knows that any more: it comes again, and marked.
+        # m00 was acknowledged, but that is forgotten: it is redelivered.
         assert names(tmp_path) == ["m00", "m01", "m20", "m21", "published"]
         broker = Broker()
         store = SqliteStore(tmp_path, reserve=0)

@@ -1,4 +1,4 @@
-"""What a cancelled opening had asked for is in nobody's way, and no connection lives on that nobody has."""
+"""A cancelled opening leaves nothing behind at the broker, and no connection that nothing refers to."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ async def test_a_cancelled_request_is_undone_however_late_its_answer_is() -> Non
         connection = await ConnectionFactory(broker.url, request_timeout=1_500).create_connection()
         session = await connection.create_session()
         task = asyncio.create_task(session.create_consumer(Queue("q")))
-        await asyncio.sleep(0)  # it is asked, and no timer can have been looked at
+        await asyncio.sleep(0)  # it is polled, and no timer can have fired
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -1,4 +1,4 @@
-"""A thread that waits for a message reads the socket itself (decision 0020): nobody is left waiting for that."""
+"""A thread that waits for a message reads the socket itself (decision 0020), and no other is left waiting."""
 
 from __future__ import annotations
 

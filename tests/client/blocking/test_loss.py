@@ -70,7 +70,7 @@ def test_d_32_a_loss_wakes_everybody(broker: EmbeddedBroker, connection: Connect
 
 
 def test_a_request_that_is_under_way_fails(connection: Connection, session: Session) -> None:
-    """The answer never comes: whoever waits for it is told so."""
+    """The answer never comes: the waiting call raises."""
     transport = connection._transport
     with transport.lock:
         completion = connection._engine.ping()

@@ -88,7 +88,7 @@ def test_tls_client_certificate(certificates: Path) -> None:
 
 
 class Peer:
-    """The broker's end of one connection, which reads only when it is told to."""
+    """The broker's end of one connection, which reads only on request."""
 
     def __init__(self) -> None:
         ours, self._socket = socket.socketpair()

@@ -190,7 +190,7 @@ class World:
         return memory
 
     def settle(self) -> None:
-        """Carry bytes until nobody has anything to say."""
+        """Carry bytes until both ends are silent."""
         now = self.services.now()
         self.broker.due(now)
         self.broker.work(now)

@@ -88,7 +88,7 @@ def test_the_front_is_rung_once_for_a_confirm_of_many(sender: Sender) -> None:
     assert sender.rings == 1
     assert sender.call() == messages
     assert sender.producer.send(TextMessage(), QUEUE, delivery_mode=1) is None
-    sender.say(Command.CONFIRM, 10)  # of one that nobody waits for
+    sender.say(Command.CONFIRM, 10)  # of one without a waiter
     assert sender.rings == 1
 
 

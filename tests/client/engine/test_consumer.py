@@ -170,7 +170,7 @@ def test_d_23_a_single_consumer_recalls_nothing(destination: Destination, more: 
     assert consumer.lone is not asks
     consumer.want()
     assert [command[0] for command in broker.heard()] == [Command.WANT] * asks
-    assert consumer.want(answered=True) is not None  # MCO-05: that one is told when everything is there
+    assert consumer.want(answered=True) is not None  # MCO-05: that one is answered when everything is there
     assert [command[0] for command in broker.heard()] == [Command.WANT]
 
 
@@ -464,11 +464,11 @@ def test_a_selective_consumer_is_opened_for_one_message(broker: FakeBroker) -> N
     session = broker.session()
     consumer = broker.consumer(session, selector="JMSCorrelationID = 'c1'")
     assert consumer.granted == 1
-    assert not consumer.expect()  # it is on its way, perhaps: nothing more is asked for
+    assert not consumer.expect()  # it is on its way, perhaps: no further request
     assert broker.heard() == []
     broker.deliver(consumer, 1)
     assert take(consumer) == "1"
-    assert consumer.expect() is False  # whoever waits for a second one is here for more
+    assert consumer.expect() is False  # a caller that waits for a second one is here for more
     assert broker.heard() == [(Command.ACKNOWLEDGE, consumer.id, 1, FIRST_WINDOW)]
     assert broker.consumer(session).granted == FIRST_WINDOW
 
@@ -483,7 +483,7 @@ def test_mco_10_closing_waits_for_the_broker_only_if_something_may_go_back(broke
     assert session.close_consumer(done).done
     acknowledged, closed = broker.heard()[-2:]
     assert acknowledged == (Command.ACKNOWLEDGE, done.id, 1, 0)
-    assert closed == (Command.CLOSE_CONSUMER, 0, done.id, 1)  # no answer is asked for
+    assert closed == (Command.CLOSE_CONSUMER, 0, done.id, 1)  # no answer is requested
     kept = broker.consumer(session, selector="a = 1")
     broker.deliver(kept, 1)
     assert not session.close_consumer(kept).done  # in the buffer: it goes back

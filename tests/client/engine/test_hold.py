@@ -1,4 +1,4 @@
-"""Sends that wait for room, without I/O: what is said, kept, and said again (docs/protocol.md, section 6)."""
+"""Sends that wait for room, without I/O: what is sent, kept, and resent (docs/protocol.md, section 6)."""
 
 from __future__ import annotations
 

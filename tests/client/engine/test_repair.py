@@ -1,4 +1,4 @@
-"""When a loss is repaired, and what is said then: the plan; sends, deliveries, transactions over losses, by a model."""
+"""When a loss is repaired, and what is sent then: the plan; sends, deliveries, transactions over losses, by a model."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_nothing_is_said_between_hello_and_welcome() -> None:
 
 @pytest.mark.parametrize("again", [False, True])
 def test_it_is_told_once_all_that_was_open_is_open_again(again: bool) -> None:
-    """Who is told may publish at once: the subscriber is there. Lost again before that, it is told after the next."""
+    """The listener may publish at once: the subscriber is there. Lost again before that, it is called later."""
     world = World()
     memory = world.connect(reconnect=5_000)
     world.consumer(world.session(memory), Topic("t"))

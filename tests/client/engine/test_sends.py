@@ -99,7 +99,7 @@ def test_confirms_are_cumulative_and_in_order(broker: FakeBroker) -> None:
     broker.say(Command.CONFIRM, session.id, 5)
     assert settled == [1, 2, 3, -4, 5]
     broker.say(Command.CONFIRM, session.id, 5)
-    assert broker.reported == []  # each was reported where somebody waits
+    assert broker.reported == []  # each was raised in a waiting call
 
 
 def test_d_24_a_failure_without_a_waiter(broker: FakeBroker) -> None:
@@ -196,7 +196,7 @@ def test_pro_26_closed(broker: FakeBroker) -> None:
 
 
 def test_a_send_at_the_very_moment_of_the_loss(broker: FakeBroker) -> None:
-    """The connection is lost between the send's first look and its last step: it fails, nobody waits for ever."""
+    """The connection is lost between the send's first look and its last step: it fails, and no call waits for ever."""
     session = broker.session()
 
     class Slow(TextMessage):

@@ -1,4 +1,4 @@
-"""The envelope in which a message travels, without anybody who sends it."""
+"""The envelope in which a message travels, without a producer."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def test_user_text_is_never_code(text: str) -> None:
 
 
 def test_wide_headers_and_none_for_properties_that_are_not_needed() -> None:
-    """Who has not decoded the properties need not, if only headers are named."""
+    """Properties stay undecoded if only headers are named."""
     selector = valid("JMSPriority > 3 AND JMSType = 'T'")
     assert not selector.facts.uses_properties
     assert selector.function(None, (*HEADERS, b"", None, 0, b"body"))  # type: ignore[arg-type]
@@ -288,7 +288,7 @@ def test_dialects_by_name() -> None:
      ("and", False), ("Escape", False), ("a\x00", False), ("a\u200d", True), ("\u200da", False), ("²", False)],
 )  # fmt: skip
 def test_identifiers(name: str, expected: bool) -> None:
-    """D-09, for whoever has to check a property's name (PRP-08)."""
+    """D-09, for checks of a property's name (PRP-08)."""
     assert is_identifier(name, JAKARTA) is expected
 
 

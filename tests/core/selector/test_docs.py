@@ -71,7 +71,7 @@ def portability_rows() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(("text", "who", "safe"), portability_rows())
 def test_portability(text: str, who: str, safe: str) -> None:
-    """Who is named is named by the notes, and what is safe is their rewrite."""
+    """Notes name the providers of the table, and their rewrite is safe."""
     for whole in (text, f"{text} = 3", f"a = {text}"):
         try:
             selector = compile_selector(whole)

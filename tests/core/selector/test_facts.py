@@ -1,4 +1,4 @@
-"""What an index is told."""
+"""The facts of a selector for an index."""
 
 from __future__ import annotations
 

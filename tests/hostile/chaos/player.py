@@ -5,7 +5,7 @@ Roles are ``produce``, ``aio-produce``, ``consume``, ``aio-consume``, and ``keep
 the journal, before and after every step, what ``checker.py`` needs to know. A line is written with one system call, so
 that it is there if the step after it was begun.
 
-Connections may be cut as well: the client repairs them, and this notes what it is told. Where the broker itself is
+Connections may be cut as well: the client repairs them, and this notes the notifications. Where the broker itself is
 killed, all messages are persistent, for others would be lost as promised.
 
     S key…          these are going to be sent             C key…       their send was confirmed

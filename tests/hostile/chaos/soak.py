@@ -113,7 +113,7 @@ class Stage:
         return late < 0 or (late < PATIENCE and not (reached and self._deliveries() > LEAST))
 
     def wait(self, chance: random.Random, pause: float) -> None:
-        """Let them play for so many seconds, or until one ends by itself. Who is late is given more peace."""
+        """Let them play for so many seconds, or until one ends by itself. A late one gets more time."""
         left = self._ends - time.monotonic()
         self.late = left <= 0
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -168,7 +168,7 @@ def policies(limit: int) -> dict[str, dict[str, Any]]:
 
 
 def options(repair: bool, limit: int) -> str:
-    """Of the players' URL. Who waits for room gives up after a while, for those who make it end some day."""
+    """Of the players' URL. A blocked sender gives up after a while, so that the run ends."""
     chosen = RECONNECT if repair else "?reconnect=0"
     return f"{chosen}&send_timeout=300" if limit else chosen
 

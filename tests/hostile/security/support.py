@@ -118,7 +118,7 @@ def raw(broker: EmbeddedBroker, data: bytes, *, port: int | None = None) -> byte
 
 
 def said_at_last(sock: socket.socket) -> bytes:
-    """Everything a peer says, to whom nothing more is said once it has begun to answer."""
+    """Everything a peer sends, after whose first byte nothing more is sent to it."""
     first = sock.recv(1 << 16)  # whoever ends their side before an answer gets none
     with suppress(OSError):  # it has closed already
         sock.shutdown(socket.SHUT_WR)

@@ -96,7 +96,7 @@ def test_forged_addresses_are_not_believed(broker: EmbeddedBroker) -> None:
 
 
 def test_signed_in_users_stay_signed_in(broker: EmbeddedBroker) -> None:
-    """Who has signed in from this address before is not locked out by whoever guesses elsewhere at the same name."""
+    """A user who signed in from this address before is not locked out by guesses at the same name from elsewhere."""
     with ConnectionFactory(broker.url).create_context("admin", PASSWORD) as context:
         throttle = broker.server.authenticator.throttle
         broker.call(lambda _: [throttle.charge(f"203.0.113.{n}", "admin", 0.0) for n in range(50)])
@@ -204,7 +204,7 @@ def test_fleet_that_comes_back_at_once_costs_one_hash(slow: Slow) -> None:
 
 
 async def test_flood_is_cut_short() -> None:
-    """Different names from different addresses: so many wait, the rest is told to come again."""
+    """Different names from different addresses: so many wait, the rest must retry."""
     authenticator = Authenticator(Users({"anna": User("anna", HASH)}), lambda: 0.0)
     waiting = [authenticator.begin(f"user{n}", "x", f"10.0.{n // 250}.{n % 250}") for n in range(MAX_WAITING)]
     with pytest.raises(TooManyAttemptsError, match="too many passwords are being checked"):

@@ -1,4 +1,4 @@
-"""Pages of other sites, in the browser of somebody who has signed in or sits beside the broker: they change nothing."""
+"""Pages of other sites, in the browser of a signed-in user, or on the broker's machine: they change nothing."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_signing_out_ends_it(broker: EmbeddedBroker) -> None:
     assert 'sievemq="";' in answer.headers["set-cookie"]
     assert ask(broker, "/api/v1/broker", Cookie=cookie).status == 401
     assert ask(broker, "/session", Cookie=cookie).json["user"] is None
-    assert ask(broker, "/session", "DELETE").status == 204  # nobody has signed in: nothing to do
+    assert ask(broker, "/session", "DELETE").status == 204  # no user has signed in: nothing to do
 
 
 def test_signing_in_again_ends_the_session_before(broker: EmbeddedBroker) -> None:

@@ -1,4 +1,4 @@
-"""TLS: broken, missing, in the wrong place; and who is let in without a certificate."""
+"""TLS: broken, missing, in the wrong place; and access without a client certificate."""
 
 from __future__ import annotations
 

@@ -294,7 +294,7 @@ class Page:
         return answer["result"].get("value")
 
     def until(self, condition: str) -> Any:
-        """Wait until an expression is true in the page, and return it. A page that is left meanwhile is asked again.
+        """Wait until an expression is true in the page, and return it. A page that is left meanwhile is queried again.
 
         Raises:
             AssertionError: it never was; says what the page shows.

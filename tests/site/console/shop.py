@@ -100,7 +100,7 @@ class Shop:
         self._consume()
 
     def _tap(self) -> None:
-        """What an archive has still to read, and one that nobody reads."""
+        """What an archive has still to read, and a tap without a reader."""
         with ConnectionFactory(self._broker.url).create_connection() as connection:
             open_tap(connection, "archive", Topic("prices"), selector="currency = 'EUR'", retain_age=86_400_000)
             open_tap(connection, "last-year", Topic("prices"), retain_messages=2)

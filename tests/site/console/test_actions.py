@@ -48,7 +48,7 @@ def more(page: Page, item: str) -> None:
 
 
 def confirm(page: Page, button: str, said: str) -> None:
-    """Press the button that says how many, and wait for what is said afterwards."""
+    """Press the button that names the number, and wait for the message afterwards."""
     page.click("dialog button[type=submit]", button)
     page.says(said)
     page.until("document.querySelector('dialog') === null")
@@ -275,7 +275,7 @@ def test_a_connection_and_a_consumer_are_closed(page: Page, broker: EmbeddedBrok
 
 
 def test_queues_are_made_and_deleted(page: Page, broker: EmbeddedBroker) -> None:
-    open_view(page, broker, "#/fresh/queues")  # nobody has used this namespace yet
+    open_view(page, broker, "#/fresh/queues")  # an unused namespace
     page.shows("There is no namespace fresh.")
     page.click(".nothing button", "Make it")
     page.shows("No queues here.")

@@ -103,7 +103,7 @@ def test_nothing_moves_with_reduced_motion(chromium: Chromium, shop_broker: Embe
 
 
 def test_a_walk_by_keyboard(page: Page, shop_broker: EmbeddedBroker) -> None:
-    page.leave()  # who comes from another view has the focus in the content
+    page.leave()  # coming from another view, the focus is in the content
     open_view(page, shop_broker, "#/default/overview")
     focus = "document.activeElement"
     page.value("document.body.focus()")

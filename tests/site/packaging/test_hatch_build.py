@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def compiled(folder: Path, source: str, **environment: str) -> str:
-    """What is said when a module is compiled in a folder of its own."""
+    """The output of compiling a module in a folder of its own."""
     shutil.copy(ROOT / "pyproject.toml", folder)
     for root in ("core", "client", "broker", "testkit", "pipeline"):  # the paths that mypy looks in
         (folder / root).mkdir()

@@ -12,7 +12,7 @@ import pytest
 
 SCRIPT = Path(__file__).parents[3] / ".ci" / "venv"
 
-#: Stands for .venv/bin/python: says that it is new enough, and notes what pip is asked to do.
+#: Stands for .venv/bin/python: says that it is new enough, and notes the calls of pip.
 PYTHON = '#!/bin/sh\n[ "$1" = -c ] || printf "%s\\n" "$@" >> "$(dirname "$0")/arguments"\n'
 
 

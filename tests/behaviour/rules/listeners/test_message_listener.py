@@ -201,7 +201,7 @@ async def test_lis_09_a_raising_listener_is_logged(api: Api, caplog: pytest.LogC
 
 
 async def test_lis_09_what_a_message_says_is_not_logged(api: Api, caplog: pytest.LogCaptureFixture) -> None:
-    """Who reads logs may be somebody who must not read messages: it is named, by its id and destination."""
+    """The reader of a log may not be allowed to read messages: the log names id and destination only."""
 
     def act(message: Message) -> None:
         if not message.get_jms_redelivered():

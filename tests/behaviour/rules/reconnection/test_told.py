@@ -1,4 +1,4 @@
-"""A lost connection is repaired before anybody is told (EXL-04, D-32)."""
+"""A lost connection is repaired before the exception listener is called (EXL-04, D-32)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_the_broker_logs_a_warning_once_per_meaning(caplog: pytest.LogCaptureFix
             "secret='x' AND secret='s3cr3t'",
             "a = 1",
             "b > 5 AND b < 3",
-            "c > 5 AND c < 3".ljust(2_049),  # left to those who ask
+            "c > 5 AND c < 3".ljust(2_049),  # computed on demand
         ):
             context.create_consumer(queue, text).close()
         context.create_consumer(context.create_topic("t"), "b < 3 AND b > 5").close()

@@ -1,4 +1,4 @@
-"""Durable and shared subscriptions that are asked for anew with other arguments; client ids (section 29)."""
+"""Durable and shared subscriptions that are reopened with other arguments; client ids (SUB-13, SUB-15)."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ async def test_a_listener_is_told_only_what_it_may_view() -> None:
         ("destination.created", {"namespace": namespace, "address": address})
         for namespace, address in (("n", "queue:mine.1"), ("n", "queue:yours"), ("m", "queue:mine.1"))
     ]
-    # who is connected is seen by those who may view the namespace as a whole
+    # connections are visible to users who may view the whole namespace
     opened: list[Event] = [("connection.opened", {"namespace": n, "connection": "c"}) for n in ("m", "n")]
     assert list(filter(listener.hears, [*created, *opened])) == created[:1]
     listener.tick("1", {"time": 5, "blocked": None, "depth": 1_000})

@@ -1,4 +1,4 @@
-"""Taps: what is behind, what may be held, who reads; making and deleting them."""
+"""Taps: lag, limits, readers; making and deleting them."""
 
 from __future__ import annotations
 
