@@ -36,7 +36,7 @@ class Gatherer(Protocol):
         """A verb that takes more than a turn begins."""
 
     def let_go(self) -> None:
-        """It has come to its end."""
+        """End such a verb."""
 
 
 class Deliverer(Protocol):

@@ -294,7 +294,7 @@ class Journal:
         self.holds += 1
 
     def let_go(self) -> None:
-        """It has come to its end."""
+        """End such a verb."""
         self.holds -= 1
 
     def cut(self) -> Batch:

@@ -4,9 +4,9 @@
             ├─ none can: place ─► backlog ─ serve ─┘        │
             └─ not yet: scheduled ─ on_deadline ─► arrive   └─► take_back ─► arrive | scheduled | dead letter
 
-What waits is the matter of :mod:`backlog`, whose turn it is of :mod:`turns`, what a consumer holds of :mod:`consumer`,
-what one that waits asks of others of :mod:`recall`. A subscription owns a queue as well; only what happens before
-:meth:`Queue.accept` differs.
+Messages that wait are kept by :mod:`backlog`. :mod:`turns` chooses the next consumer, :mod:`consumer` keeps what was
+delivered to one, and :mod:`recall` takes buffered messages back for one that waits. A subscription owns a queue as
+well; only what happens before :meth:`Queue.accept` differs.
 """
 
 from __future__ import annotations
