@@ -12,6 +12,7 @@ from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.domain.outcome_tap import STAMPED
 from sievemq_broker.domain.policy import FAIL, DomainSettings
 from sievemq_broker.domain.ports import Observer
 from sievemq_broker.domain.publishing import Publishing
@@ -22,7 +23,7 @@ from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.admission import Gate, Limited
-    from sievemq_broker.domain.outcome_tap import OutcomeTap
+    from sievemq_broker.domain.tap import CopyTap
 
 __all__ = ["Broker"]
 
@@ -52,8 +53,10 @@ class Broker:
         self.namespaces: dict[str, Namespace] = {}
         #: Told of each queue and topic before it is deleted, so that what it counted is not lost.
         self.on_deleted: Callable[[Queue | Topic], None] | None = None
-        #: Taps that have observed something and do not know the time yet.
-        self.stamping: list[OutcomeTap] = []
+        #: Taps that have observed something and do not know the time yet, or do not have what waited before them.
+        self.stamping: deque[CopyTap] = deque()
+        #: There while a journal waits for them.
+        self._stamps: Overfull | None = None
         self._work: deque[Queue] = deque()
         #: Large batches on their way, one of a namespace at most.
         self._publishings: deque[Publishing] = deque()
@@ -161,9 +164,22 @@ class Broker:
         return deadline
 
     def _stamp(self, now: int) -> None:
-        for tap in self.stamping:
-            tap.stamp(now)
-        self.stamping.clear()
+        """Let taps keep what they have observed, or what waited when they were made, a slice of it. All of it is in one
+        batch of the journal."""
+        stamping, budget = self.stamping, STAMPED
+        while stamping and budget > 0:
+            tap = stamping[0]
+            budget -= tap.stamp(budget, now) + 1
+            if not tap.behind:
+                stamping.popleft()
+        if stamping and self._stamps is None and self.journal is not None:
+            self._stamps = Overfull("taps have not kept all that became of messages", refuses=False)
+            self.journal.hold()
+        elif not stamping and self._stamps is not None:
+            self._stamps.end()
+            self._stamps = None
+            assert self.journal is not None
+            self.journal.let_go()
 
     def clock_jumped(self, by: int) -> None:
         """The machine's clock was set, by so many ms. Expiry and delivery times go by the new time; redelivery delays
@@ -184,6 +200,8 @@ class Broker:
 
     def finish_publishings(self, now: int) -> None:
         """Carry to its end what has begun: nothing is done in slices any more."""
+        while self.stamping:
+            self._stamp(now)
         if self.fan_out is not None:
             self.fan_out.finish(now)
             self._end_fan_out()
@@ -193,8 +211,8 @@ class Broker:
     @property
     def busy(self) -> Limited | None:
         """What must end before another message is delivered in slices; None if that may begin."""
-        if self.fan_out is not None:
-            return self.fan_out
+        if self.fan_out is not None or self._stamps is not None:
+            return self.fan_out or self._stamps
         held = self.journal is not None and self.journal.holds > 0
         return next((one for one in self._publishings if one.holding or (held and not one.added)), None)
 
@@ -274,7 +292,7 @@ class Broker:
             self._stamp(now)
         if self._leaving:
             self._go_on_leaving(now)
-        return bool(work or publishings or self._leaving or told or self.fan_out is not None)
+        return bool(work or publishings or self._leaving or told or self.fan_out is not None or self.stamping)
 
 
 def _behind(before: Steps[None], steps: Steps[None]) -> Steps[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.admission import Rooms
     from sievemq_broker.domain.fan_out import FanOut
     from sievemq_broker.domain.journal import Journal
-    from sievemq_broker.domain.outcome_tap import OutcomeTap
     from sievemq_broker.domain.policy import DomainSettings
+    from sievemq_broker.domain.tap import CopyTap
 
 __all__ = ["Destination", "Namespace"]
 
@@ -82,7 +83,7 @@ class Above(Protocol):
         """Told of each queue and topic before it is deleted."""
 
     @property
-    def stamping(self) -> list[OutcomeTap]:
+    def stamping(self) -> deque[CopyTap]:
         """Taps that have observed something and do not know the time yet."""
 
     @property
@@ -415,7 +416,7 @@ class Namespace:
         destination = self._routes.get(address)
         if destination is None:
             destination = self._look_up(address, envelope)
-            self._count(((destination, envelope),))  # a new send has checked for room
+            self._count(((destination, envelope),))  # the caller has checked whether there is room
         if destination.policy.limited:
             capacity.move_within(destination, overridden(destination.policy, envelope, now), now)
             return

@@ -8,20 +8,23 @@ fetched and acknowledged as what a copy tap holds. When that was is the time at 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.domain.ports import Observed, Taker
-from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.tap import CopyTap, Keeper, Mode, TapTerms
-from sievemq_broker.matching.condition import Condition
+from sievemq_broker.domain.tap import CopyTap, Mode
+from sievemq_broker.domain.tap_log import OVERHEAD_BYTES
+from sievemq_broker.matching.condition import units
 from sievemq_core.message import outcomes
 from sievemq_core.message.envelope import BODY_KIND, PROPERTIES, BodyKind, Envelope, pack_properties
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.entry import Entry
-    from sievemq_broker.domain.topic import Topic
 
-__all__ = ["OutcomeTap"]
+__all__ = ["STAMPED", "OutcomeTap"]
+
+#: Units (condition.units) that are spent in one turn on keeping what was observed: two or three milliseconds.
+STAMPED: Final = 1_000
 
 #: Sets of properties that are kept packed: most records share a few.
 _PACKED = 256
@@ -39,21 +42,12 @@ class OutcomeTap(CopyTap):
     __slots__ = ("_noted", "_packed", "_watch")
     mode: Mode = "outcomes"
 
-    def __init__(
-        self,
-        keeper: Keeper,
-        tap_id: str,
-        name: str,
-        destination: Queue | Topic,
-        condition: Condition | None,
-        terms: TapTerms,
-        now: int,
-    ) -> None:
-        #: What was observed since the last stamp: the message and its outcome.
-        self._noted: list[tuple[Envelope, tuple[str, str | None, str | None, str | None, int]]] = []
+    def _begin(self, now: int) -> None:
+        #: What was observed since the last stamp: the message, and its outcome.
+        self._noted: deque[tuple[Envelope, tuple[str, str | None, str | None, str | None, int]]] = deque()
         self._packed: dict[object, tuple[bytes | None, str | None]] = {}
         self._watch = _Watch(self)
-        super().__init__(keeper, tap_id, name, destination, condition, terms, now)
+        super()._begin(now)
 
     def _attach(self) -> None:
         self.destination.observe(self._watch)
@@ -62,22 +56,48 @@ class OutcomeTap(CopyTap):
         self.destination.unobserve(self._watch)
 
     def hear(self, now: int) -> None:
-        """Its reader is there, and shall see all that has happened."""
-        self.stamp(now)
+        """Its reader is there, and sees what has happened."""
+        self.stamp(STAMPED, now)
         super().hear(now)
 
-    def stamp(self, now: int) -> None:
-        """What was observed was now."""
-        noted, self._noted = self._noted, []
-        for envelope, said in noted:
-            self._append(self._record(envelope, said), max(1, said[4]), now)
+    def stamp(self, budget: int, now: int) -> int:
+        """Keep what was observed, as of now.
+
+        Args:
+            budget: units (condition.units) of its selector.
+            now: ms epoch.
+
+        Returns:
+            What was done of the budget; as much if some of it is left.
+        """
+        noted, condition, done = self._noted, self.condition, 0
+        if not self.open:
+            noted.clear()
+        while noted and done < budget:
+            envelope, said = noted.popleft()
+            done += 2 if condition is None else 2 + units(condition, envelope)
+            if self._wants(envelope):
+                self._append(self._record(envelope, said), max(1, said[4]), now)
+            envelope.compact()
+        return done
+
+    @property
+    def behind(self) -> bool:
+        """Something was observed and is not kept yet."""
+        return bool(self._noted)
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds, for the broker's memory."""
+        return self.log.bytes + OVERHEAD_BYTES * len(self._noted)
+
+    def _fill(self, after: int, messages: int, now: int) -> bool:
+        return self.behind
 
     def note(
         self, queue: Observed, envelope: Envelope, outcome: str, reason: str | None, selector: str | None, attempts: int
     ) -> None:
         """Something became of a message."""
-        if not self._wants(envelope):
-            return
         if not self._noted:
             self._keeper.stamp_soon(self)
         if outcome == outcomes.DEAD_LETTERED and self._noted and self._noted[-1][0] is envelope:

@@ -26,7 +26,7 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, TapLog, Tapped
 from sievemq_broker.domain.view import ALL_SCANNED
-from sievemq_broker.matching.condition import Condition, is_true, units_of
+from sievemq_broker.matching.condition import Condition, is_true, units, units_of
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_PROPERTY_CHARS
 from sievemq_core.message.envelope import Envelope
@@ -81,7 +81,7 @@ class Keeper(Protocol):
         """The lease of a tap is over: it ends."""
 
     def stamp_soon(self, tap: Tap) -> None:
-        """A tap has observed something: it is to be stamped at the end of the turn."""
+        """A tap is behind: it goes on at the end of the turn, and of those that follow."""
 
 
 class Tap:
@@ -166,6 +166,7 @@ class Tap:
         self.ended: str | None = None
         self.open = True
         self._armed = False
+        self._begin(now)
 
     def __lt__(self, other: object) -> bool:
         return False  # two deadlines in the same millisecond: any order will do
@@ -274,6 +275,10 @@ class Tap:
             )
 
     # -- what the kinds do differently --------------------------------------------------------------------------
+
+    def _begin(self, now: int) -> None:
+        """Take up its work, once what both kinds have is set."""
+        raise NotImplementedError
 
     def _fill(self, after: int, messages: int, now: int) -> bool:
         raise NotImplementedError
@@ -401,20 +406,10 @@ class CopyTap(Tap):
     __slots__ = ("_waiting",)
     mode: Mode = "copy"
 
-    def __init__(
-        self,
-        keeper: Keeper,
-        tap_id: str,
-        name: str,
-        destination: Queue | Topic,
-        condition: Condition | None,
-        terms: TapTerms,
-        now: int,
-    ) -> None:
-        super().__init__(keeper, tap_id, name, destination, condition, terms, now)
+    def _begin(self, now: int) -> None:
         #: What waited in the queue when the tap was made, and what came while that was looked at: still to be judged.
         self._waiting: deque[Envelope] = deque()
-        journal = keeper.journal
+        journal = self._keeper.journal
         if journal is not None:
             self.number = journal.take_number()
         self._attach()
@@ -429,8 +424,8 @@ class CopyTap(Tap):
     def take_backlog(self, envelopes: list[Envelope], now: int) -> None:
         """Begin with what waits already."""
         self._waiting.extend(envelopes)
-        while self.number and self._fill(0, 0, now):  # all at once, so that it is in the journal with the tap
-            pass
+        if self.number and envelopes:
+            self._keeper.stamp_soon(self)  # in slices, but so that it is in one batch of the journal with the tap
 
     @property
     def lag(self) -> int:
@@ -486,13 +481,32 @@ class CopyTap(Tap):
             self._arm()
 
     def _fill(self, after: int, messages: int, now: int) -> bool:
-        waiting = self._waiting
-        for _ in range(min(STEP, len(waiting))):
+        self.stamp(STEP, now)
+        return self.behind
+
+    @property
+    def behind(self) -> bool:
+        """There are messages that it has not judged, or kept, yet."""
+        return bool(self._waiting)
+
+    def stamp(self, budget: int, now: int) -> int:
+        """Judge what waited when the tap was made.
+
+        Args:
+            budget: messages, and units (condition.units) of the selector.
+            now: ms epoch.
+
+        Returns:
+            What was done of the budget; as much if some of it is left.
+        """
+        waiting, condition, done = self._waiting, self.condition, 0
+        while waiting and done < budget:
             envelope = waiting.popleft()
+            done += 1 if condition is None else 1 + 3 * units(condition, envelope)
             self._judge(envelope, now)
-            if self.condition is not None:
+            if condition is not None:
                 envelope.compact()
-        return bool(waiting)
+        return done
 
     def _lapse(self, now: int) -> None:
         self._keeper.drop(self, now)
@@ -500,6 +514,7 @@ class CopyTap(Tap):
     def close(self, now: int) -> None:
         if self.open:
             self.open = False
+            self._waiting.clear()
             self._detach()
 
 
@@ -510,21 +525,11 @@ class DrainTap(Tap):
     mode: Mode = "drain"
     destination: Queue
 
-    def __init__(
-        self,
-        keeper: Keeper,
-        tap_id: str,
-        name: str,
-        destination: Queue,
-        condition: Condition | None,
-        terms: TapTerms,
-        now: int,
-    ) -> None:
-        super().__init__(keeper, tap_id, name, destination, condition, terms, now)
+    def _begin(self, now: int) -> None:
         self._now = now
         self._behind = 0  # sequence before tag 1 of the consumer
         self._giving = False  # a part of what it held has gone back, and the rest will
-        self._consumer: Consumer = destination.open_consumer(self, 0, condition, 0, now)
+        self._consumer: Consumer = self.destination.open_consumer(self, 0, self.condition, 0, now)
 
     @property
     def held_bytes(self) -> int:

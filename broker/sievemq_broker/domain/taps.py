@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -97,7 +98,7 @@ class Taps:
 
     __slots__ = ("_namespace", "_stamping", "_taps", "made", "missed")
 
-    def __init__(self, namespace: Home, stamping: list[OutcomeTap]) -> None:
+    def __init__(self, namespace: Home, stamping: deque[CopyTap]) -> None:
         self._namespace = namespace
         self._stamping = stamping
         self.made = 0
@@ -128,7 +129,7 @@ class Taps:
 
     def stamp_soon(self, tap: Tap) -> None:
         """As a :class:`~sievemq_broker.domain.tap.Keeper`."""
-        assert isinstance(tap, OutcomeTap)
+        assert isinstance(tap, CopyTap)
         self._stamping.append(tap)
 
     def get(self, name: str, address: str) -> CopyTap | DrainTap | None:

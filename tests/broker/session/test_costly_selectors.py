@@ -14,6 +14,7 @@ from sievemq_broker.domain import management
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.dead_letters import ORIGIN
 from sievemq_broker.domain.examining import EXAMINED
+from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.domain.taps import MAX_TAPS
@@ -604,6 +605,55 @@ def test_a_transfer_to_a_queue_with_costly_taps_is_made_in_pieces(meter: Meter, 
     outcome = carried_out(steps, world)
     assert (outcome.matched, outcome.touched, outcome.skipped) == (6, 6, 0)
     assert meter.evaluations == 6 * taps
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_outcomes_are_kept_in_pieces_and_in_one_batch_with_what_they_tell_of(meter: Meter, durable: bool) -> None:
+    world = world_of()
+    journal = Journal()
+    if durable:
+        world.broker.keep_in(journal)
+    client, sender, receiver = world.client(), world.client(), world.client()
+    taps = tapped(client, "queue:q", "outcomes")
+    session = receiver.session(CLIENT)
+    consumer = receiver.consumer(session, credit=100)
+    sending = sender.session()
+    for number in range(40):
+        sender.queue_send(sending, envelope(f"m{number}", properties={"p": HAYSTACK}))
+    world.settle()
+    assert len(consumer.all()) == 40
+    receiver.wire.send(Command.ACKNOWLEDGE, consumer.id, consumer.seen, 0)
+    receiver.broker.receive_data(receiver.wire.data_to_send(), world.now)
+    METER.during(lambda: world.broker.due(world.now))
+    assert journal.holds == durable
+    assert world.broker.busy is not None or not durable
+    world.settle()
+    assert [len(tap.log) for tap in world.broker.namespace("").taps] == [40] * taps
+    assert meter.evaluations == 40 * taps
+    assert journal.holds == 0
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_tap_takes_a_backlog_in_pieces(meter: Meter, durable: bool) -> None:
+    world = world_of()
+    journal = Journal()
+    if durable:
+        world.broker.keep_in(journal)
+    client, sender = world.client(), world.client()
+    sending = sender.session()
+    for number in range(20):
+        sender.queue_send(sending, envelope(f"m{number}", properties={"p": HAYSTACK}))
+    world.settle()
+    client.wire.send(Command.OPEN_TAP, 77, "t", "queue:q", "copy", hostile(1), None, {"start": "earliest"})
+    client.broker.receive_data(client.wire.data_to_send(), world.now)
+    METER.during(lambda: world.broker.due(world.now))
+    assert journal.holds == durable
+    world.settle()
+    (tap,) = world.broker.namespace("").taps
+    for _ in range(20):
+        METER.during(lambda: tap.look(0, 0, 0, world.now))
+    assert len(tap.log) == meter.evaluations == 20
+    assert journal.holds == 0
 
 
 selectors = st.one_of(
