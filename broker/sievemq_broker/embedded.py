@@ -17,18 +17,15 @@ from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from os import PathLike, fspath
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar
 from urllib.parse import quote
 
 from sievemq_broker.clock import AdjustableClock
 from sievemq_broker.config import load
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.server.process import new_event_loop, start_http
+from sievemq_broker.server.process import ManagementPort, bind, new_event_loop
 from sievemq_broker.server.server import Server
 from sievemq_core.durations import MILLISECOND
-
-if TYPE_CHECKING:
-    from sievemq_broker.server.http.serve import HttpServer
 
 __all__ = ["BrokerClock", "EmbeddedBroker", "EmbeddedNamespace", "EmbeddedOptions", "Moved"]
 
@@ -101,7 +98,7 @@ class EmbeddedBroker:
         self._namespace = namespace
         self._adjustable = clock or AdjustableClock()
         self._server: Server | None = None
-        self._http: HttpServer | None = None
+        self._http: ManagementPort | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
@@ -177,10 +174,11 @@ class EmbeddedBroker:
 
     async def _serve(self, started: Future[None]) -> None:
         server = self._make_server()
-        server.bind()
+        self._http = bind(server)
         try:
             await server.start()
-            self._http = await start_http(server)
+            if self._http is not None:
+                await self._http.start(server)
             self._server = server
             self._loop = asyncio.get_running_loop()
             self._stopping = asyncio.Event()
@@ -209,10 +207,9 @@ class EmbeddedBroker:
         Raises:
             RuntimeError: it was started without ``http=True``.
         """
-        url = self.server.http_url
-        if url is None:
+        if not self.server.settings.http or self._http is None:
             raise RuntimeError("this broker serves no HTTP; start it with EmbeddedBroker(http=True)")
-        return url
+        return self._http.url
 
     @property
     def server(self) -> Server:

@@ -1,12 +1,13 @@
 """The process of ``sievemq broker``: loop, signals, garbage collection, ordered start and end.
 
-A broker is put together here and in :mod:`sievemq_broker.embedded`: the server first, then the management port on top.
+A broker is put together here and in :mod:`sievemq_broker.embedded`: ports, the server, then the management port on top.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import ssl
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,16 +16,17 @@ from sievemq_broker import logs
 from sievemq_broker.config import Settings, is_loopback
 from sievemq_broker.server.credentials.exposed import warn_if_exposed
 from sievemq_broker.server.net.codec import hasten
-from sievemq_broker.server.net.listener import ListenError
+from sievemq_broker.server.net.listener import ListenError, Port, make_tls_context
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.collector import calm
 from sievemq_broker.version import version
 from sievemq_core.compiled import COMPILED
 
 if TYPE_CHECKING:
+    from sievemq_broker.server.http.api.management import Management
     from sievemq_broker.server.http.serve import HttpServer
 
-__all__ = ["new_event_loop", "run", "start_http"]
+__all__ = ["ManagementPort", "bind", "new_event_loop", "run"]
 
 log = logs.get("server")
 
@@ -38,26 +40,76 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-async def start_http(server: Server) -> HttpServer | None:
-    """Serve the management port of a server that has started; it ends with the server.
+class ManagementPort:
+    """The HTTP port: taken before the broker starts, served once clients can connect.
 
-    Importing the HTTP stack takes longer than starting all the rest, so this comes last and imports off the loop.
+    Args:
+        settings: checked settings.
 
-    Returns:
-        The management port; None where the settings have none.
+    Raises:
+        ListenError: it cannot be bound, or the certificate cannot be used.
     """
-    if server.http_socket is None:
-        return None
-    http = await asyncio.get_running_loop().run_in_executor(None, _make_http, server)
-    server.on_stop.append(http.stop)
-    await http.start(server.http_socket, server.http_tls)
-    return http
+
+    def __init__(self, settings: Settings) -> None:
+        self._tls: ssl.SSLContext | None = None
+        if settings.tls_cert is not None:
+            self._tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca, for_http=True)
+        self._port = Port("HTTP", settings.http_address, settings.http_port)
+        self._http: HttpServer | None = None
+
+    @property
+    def url(self) -> str:
+        """For people and scrapers."""
+        return self._port.url("https" if self._tls else "http")
+
+    @property
+    def management(self) -> Management:
+        """What serves the management API."""
+        assert self._http is not None
+        return self._http.management
+
+    async def start(self, server: Server) -> None:
+        """Serve a broker that has started. Importing the HTTP stack takes longer than starting all the rest, so this
+        comes last and imports off the loop."""
+        self._http = await asyncio.get_running_loop().run_in_executor(None, _make_http, server, self.url)
+        await self._http.start(self._port.socket, self._tls)
+
+    async def stop(self) -> None:
+        """Finish open requests, and give the port up."""
+        if self._http is not None:
+            await self._http.stop()
+        self._port.close()
+
+    def close(self) -> None:
+        """Give the port up before it was served."""
+        self._port.close()
 
 
-def _make_http(server: Server) -> HttpServer:
+def _make_http(server: Server, url: str) -> HttpServer:
     from sievemq_broker.server.http.serve import HttpServer
 
-    return HttpServer(server)
+    return HttpServer(server, url)
+
+
+def bind(server: Server) -> ManagementPort | None:
+    """Take all ports of a broker, or none.
+
+    Returns:
+        The management port, which ends with the server; None where the settings have none.
+
+    Raises:
+        ListenError: one of them cannot be bound.
+    """
+    http = ManagementPort(server.settings) if server.settings.http else None
+    try:
+        server.bind()
+    except BaseException:
+        if http is not None:
+            http.close()
+        raise
+    if http is not None:
+        server.on_stop.append(http.stop)
+    return http
 
 
 def run(settings: Settings) -> int:
@@ -72,11 +124,11 @@ def run(settings: Settings) -> int:
     stopping = asyncio.Event()
     try:
         server = Server(settings, on_failure=stopping.set)
-        server.bind()
+        http = bind(server)
     except ListenError as error:
         return _not_started(settings, str(error))
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(server, stopping))
+        return runner.run(_serve(server, http, stopping))
 
 
 def _not_started(settings: Settings, reason: str) -> int:
@@ -85,7 +137,7 @@ def _not_started(settings: Settings, reason: str) -> int:
     return 1
 
 
-async def _serve(server: Server, stopping: asyncio.Event) -> int:
+async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.Event) -> int:
     settings = server.settings
     _on_signals(stopping, server)
     try:
@@ -101,7 +153,7 @@ async def _serve(server: Server, stopping: asyncio.Event) -> int:
     (log.debug if _for_people(settings) else log.info)(
         "broker.ready",
         url=server.url,
-        http_url=server.http_url,
+        http_url=None if port is None else port.url,
         version=version(),
         python=sys.version.split()[0],
         compiled=COMPILED,
@@ -122,9 +174,9 @@ async def _serve(server: Server, stopping: asyncio.Event) -> int:
         elif settings.tls_cert is None:
             log.warning("broker.clear_text", note="passwords and messages cross the network in clear; set tls_cert")
     if _for_people(settings):
-        _greet(server)
+        _greet(server, port)
     asyncio.get_running_loop().call_soon(hasten)
-    http = asyncio.create_task(start_http(server))
+    http = asyncio.create_task(_start_http(port, server))
     http.add_done_callback(lambda task: stopping.set() if not task.cancelled() and task.exception() else None)
     http.add_done_callback(lambda _: calm())
     await stopping.wait()
@@ -140,16 +192,21 @@ async def _serve(server: Server, stopping: asyncio.Event) -> int:
     return 1 if failed else 0
 
 
+async def _start_http(port: ManagementPort | None, server: Server) -> None:
+    if port is not None:
+        await port.start(server)
+
+
 def _for_people(settings: Settings) -> bool:
     """The log is shown on a terminal, not read by a program."""
     return not settings.json_logs and sys.stdout.isatty()
 
 
-def _greet(server: Server) -> None:
+def _greet(server: Server, port: ManagementPort | None) -> None:
     """Where clients connect and the console is, as the last lines of the start."""
     sys.stdout.write(f"\nClients  {server.url}\n")
-    if server.http_url is not None:
-        sys.stdout.write(f"Console  {server.http_url}\n")
+    if port is not None:
+        sys.stdout.write(f"Console  {port.url}\n")
     sys.stdout.flush()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -19,7 +18,7 @@ from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.credentials.user_store import UserStore
 from sievemq_broker.server.net.link import Connection, Link, Links
-from sievemq_broker.server.net.listener import bind, listen, make_tls_context
+from sievemq_broker.server.net.listener import Port, listen, make_tls_context
 from sievemq_broker.server.net.services import ServerServices, new_incarnation
 from sievemq_broker.server.net.turn import Timers, Turn
 from sievemq_broker.server.watch.counts import Ended
@@ -74,7 +73,6 @@ class Server:
         opened: the store of the data directory, None if there is none.
         failure: what made the store unusable: nothing leaves this broker any more, and it must end.
         started_at: when it became ready, seconds since 1970; 0 before.
-        http_tls: TLS of the management port; None for clear text.
     """
 
     def __init__(
@@ -93,13 +91,8 @@ class Server:
         self.user_store = UserStore(settings)
         self.authenticator = Authenticator(self.user_store.users)
         self._tls: ssl.SSLContext | None = None
-        self.http_tls: ssl.SSLContext | None = None
         if settings.tls_cert is not None:
-            files = settings.tls_cert, settings.tls_key, settings.tls_client_ca
-            self._tls = make_tls_context(*files)
-            self.http_tls = make_tls_context(*files, for_http=True)
-        self._sockets: dict[str, socket.socket] = {}
-        self._addresses: dict[str, tuple[str, int]] = {}
+            self._tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
         #: Connections that were lost and may come back; before the start it may be that of an earlier run.
         self.lost = LostConnections()
         self._acceptor: asyncio.AbstractServer | None = None
@@ -118,43 +111,22 @@ class Server:
     @property
     def port(self) -> int:
         """The wire port, as bound."""
-        return self._addresses["wire"][1]
+        return self._bound.number
 
     @property
     def url(self) -> str:
         """Where clients connect."""
-        return f"sievemq{'s' if self._tls else ''}://{_join(*self._addresses['wire'])}"
-
-    @property
-    def http_socket(self) -> socket.socket | None:
-        """The bound socket of the management port; None without HTTP."""
-        return self._sockets.get("HTTP")
-
-    @property
-    def http_url(self) -> str | None:
-        """Where people and scrapers look; None without HTTP."""
-        if "HTTP" not in self._addresses:
-            return None
-        return f"http{'s' if self.http_tls else ''}://{_join(*self._addresses['HTTP'])}"
+        return self._bound.url("sievemqs" if self._tls else "sievemq")
 
     # -- start ----------------------------------------------------------------------------------------------------
 
     def bind(self) -> None:
-        """Take the ports. Both or none.
+        """Take the wire port.
 
         Raises:
-            ListenError: one of them cannot be bound.
+            ListenError: it cannot be bound.
         """
-        wanted = {"wire": (self.settings.host, self.settings.port)}
-        if self.settings.http:
-            wanted["HTTP"] = (self.settings.http_address, self.settings.http_port)
-        try:
-            for what, (host, port) in wanted.items():
-                sock = self._sockets[what] = bind(what, host, port)
-                self._addresses[what] = (host, sock.getsockname()[1])
-        except BaseException:
-            self._close_sockets()
-            raise
+        self._bound = Port("wire", self.settings.host, self.settings.port)
 
     async def start(self) -> None:
         """Serve the wire port.
@@ -201,7 +173,7 @@ class Server:
         self.namespace_limits = NamespaceLimits(self.broker)
         self.selector_times = SelectorTimes(self.broker)
         self.slow_consumers = SlowConsumers(self.services.connections, self.clock)
-        self._acceptor = await listen(self._sockets["wire"], self._link, self._tls, settings.handshake_seconds)
+        self._acceptor = await listen(self._bound.socket, self._link, self._tls, settings.handshake_seconds)
         self.timers.start(self.turn.mark)
         self.clock.follow(self._clock_jumped, self.services.drifted)
         self.user_store.watch(loop, self.use_users)
@@ -367,7 +339,7 @@ class Server:
             self.broker.finish_leaving(self.clock.now())
         for stop in self.on_stop:
             await stop()
-        self._close_sockets()
+        self._bound.close()
         if self.opened is not None and self._commits is not None:
             await asyncio.sleep(0)  # connections that were cut give back what they held in the next turn
             await self._commits.close()
@@ -408,12 +380,3 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(gone, seconds)
         self.links.abort_all()
-
-    def _close_sockets(self) -> None:
-        for sock in self._sockets.values():
-            sock.close()
-        self._sockets.clear()
-
-
-def _join(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

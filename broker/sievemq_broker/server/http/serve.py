@@ -88,10 +88,11 @@ class HttpServer:
 
     Args:
         server: the broker.
+        url: of the port.
     """
 
-    def __init__(self, server: Server) -> None:
-        self.management = Management(server)
+    def __init__(self, server: Server, url: str) -> None:
+        self.management = Management(server, url)
         self._app = make_app(server, make_api(self.management))
         self._uvicorn: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None

@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
-__all__ = ["ListenError", "bind", "listen", "make_tls_context"]
+__all__ = ["ListenError", "Port", "listen", "make_tls_context"]
 
 #: Connections that may wait to be accepted. A fleet that reconnects at once should not be refused by the kernel.
 BACKLOG = 1024
@@ -19,17 +19,38 @@ class ListenError(Exception):
     """A port or a certificate that cannot be used; the text says which and what to do."""
 
 
-def bind(what: str, host: str, port: int) -> socket.socket:
-    """A listening socket.
+class Port:
+    """A port that is taken.
 
     Args:
         what: for the error: "wire", "HTTP".
         host: a name or an address. "::" takes IPv4 too.
-        port: 0 for a free one.
+        number: 0 for a free one.
 
     Raises:
         ListenError: it cannot be bound.
+
+    Attributes:
+        socket: listens.
+        number: as bound.
     """
+
+    def __init__(self, what: str, host: str, number: int) -> None:
+        self._host = host
+        self.socket = _bind(what, host, number)
+        self.number: int = self.socket.getsockname()[1]
+
+    def url(self, scheme: str) -> str:
+        """What to connect to."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{scheme}://{host}:{self.number}"
+
+    def close(self) -> None:
+        """Give the port up."""
+        self.socket.close()
+
+
+def _bind(what: str, host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -103,7 +124,7 @@ async def listen(
     """Accept on a bound socket.
 
     Args:
-        sock: from :func:`bind`; closed with the server.
+        sock: of a :class:`Port`; closed with the server.
         factory: makes the protocol of each connection.
         tls: None for clear text.
         handshake_seconds: time that a TLS handshake may take.

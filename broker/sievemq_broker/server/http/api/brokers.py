@@ -69,7 +69,7 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         incarnation=server.services.settings.incarnation,
         phase=server.phase.value,
         url=server.url,
-        http_url=server.http_url,
+        http_url=call.management.url,
         durable=server.services.settings.durable,
         now=call.now,
         uptime_seconds=round(time.time() - server.started_at, 3) if server.started_at else 0.0,

@@ -18,6 +18,7 @@ class Management:
 
     Args:
         server: the broker.
+        url: of the management port.
 
     Attributes:
         sampler: rates and histories of destinations.
@@ -25,10 +26,11 @@ class Management:
         at_work: actions on messages that are running.
     """
 
-    __slots__ = ("_sender", "_sent", "at_work", "hub", "sampler", "server")
+    __slots__ = ("_sender", "_sent", "at_work", "hub", "sampler", "server", "url")
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, url: str = "") -> None:
         self.server = server
+        self.url = url
         self.sampler = Sampler(server)
         self.hub = Hub(server, self.sampler)
         self.at_work = 0
