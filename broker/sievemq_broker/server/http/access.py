@@ -44,7 +44,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import RedirectResponse
 
 from sievemq_broker import logs
-from sievemq_broker.server.credentials.authenticator import TooManyAttemptsError
+from sievemq_broker.server.credentials.authenticator import Authenticator, TooManyAttemptsError
 from sievemq_broker.server.http.errors import ApiError, GoneError, failure
 from sievemq_broker.server.http.hosts import Hosts, is_same_site
 from sievemq_broker.server.http.sessions import Session, Sessions
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from sievemq_broker.server.server import Server
+    from sievemq_broker.config import Settings
 
 __all__ = ["HEALTH", "MAX_REQUEST_BYTES", "OPEN", "Access", "caller", "cookie_name", "require"]
 
@@ -133,17 +133,23 @@ class Access:
 
     Args:
         app: what it guards.
-        server: the broker.
+        authenticator: knows the users.
+        settings: of the port.
         clock: seconds, for the sessions.
 
     Attributes:
         app: what it guards.
     """
 
-    def __init__(self, app: ASGIApp, server: Server, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        authenticator: Authenticator,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.app = app
-        self._server = server
-        settings = server.settings
+        self._authenticator = authenticator
         self._hosts = Hosts({settings.http_address, *settings.http_hosts})
         self._sessions = Sessions(settings.session_seconds, clock)
         self._certificates = settings.tls_client_ca is not None
@@ -220,7 +226,7 @@ class Access:
         if changing and not same:
             text = "a page of another site must not change anything here (Origin, Sec-Fetch-Site)"
             raise ApiError(403, "CROSS_SITE", text)
-        authenticator = self._server.authenticator
+        authenticator = self._authenticator
         if not authenticator.required:
             return Identity(), _always
         if path in OPEN and not (path == "/session" and scope["method"] != "POST"):
@@ -254,7 +260,7 @@ class Access:
             if scheme.lower() != "basic":
                 raise AuthenticationError("HTTP Basic is what is understood here")
             user, _, password = b64decode(encoded, validate=True).decode("utf-8").partition(":")
-            return await self._server.authenticator.check(user, password, address)
+            return await self._authenticator.check(user, password, address)
         except TooManyAttemptsError as error:
             raise _throttled(error) from None
         except (ValueError, AuthenticationError) as error:
@@ -263,7 +269,7 @@ class Access:
 
     def _session(self, scope: Scope) -> Session | None:
         token = HTTPConnection(scope).cookies.get(cookie_name(scope["scheme"]))
-        return None if token is None else self._sessions.find(token, self._server.authenticator.users)
+        return None if token is None else self._sessions.find(token, self._authenticator.users)
 
 
 _NOBODY = Identity(None, Rights([]))

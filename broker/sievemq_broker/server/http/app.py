@@ -72,7 +72,8 @@ def make_app(server: Server, api: Iterable[Route]) -> Access:
         Page("GET", "/metrics/detailed", metrics_detailed),
         Page("GET", "/openapi.json", openapi),
     ]
-    return Access(Router([*pages, *sign_in_routes(server), *console_routes(), *api]), server)
+    router = Router([*pages, *sign_in_routes(server.authenticator), *console_routes(), *api])
+    return Access(router, server.authenticator, server.settings)
 
 
 def liveness(server: Server) -> dict[str, object]:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from sievemq_broker.server.credentials.authenticator import TooManyAttemptsError
+from sievemq_broker.server.credentials.authenticator import Authenticator, TooManyAttemptsError
 from sievemq_broker.server.http.access import caller, cookie_name
 from sievemq_broker.server.http.router import Page
 from sievemq_broker.session.settings import AuthenticationError
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from sievemq_broker.server.http.sessions import Session, Sessions
-    from sievemq_broker.server.server import Server
 
 __all__ = ["sign_in_routes"]
 
@@ -78,15 +77,15 @@ button { padding: .5rem; color: var(--on); background: var(--accent); border: 0;
 """
 
 
-def sign_in_routes(server: Server) -> list[Page]:
+def sign_in_routes(authenticator: Authenticator) -> list[Page]:
     """The routes.
 
     Args:
-        server: the broker.
+        authenticator: knows the users.
     """
 
     async def form(request: Request) -> Response:
-        if not server.authenticator.required:
+        if not authenticator.required:
             return RedirectResponse("/", 303)
         return _form(request.query_params.get("next"))
 
@@ -98,16 +97,16 @@ def sign_in_routes(server: Server) -> list[Page]:
         if fields is None:
             return _form(None, "The form could not be read.", status=400)
         user, password, following = fields
-        if not server.authenticator.required:
+        if not authenticator.required:
             return RedirectResponse(_local(following), 303)
         try:
-            await server.authenticator.check(user, password, request.client.host if request.client else "")
+            await authenticator.check(user, password, request.client.host if request.client else "")
         except TooManyAttemptsError as error:
             headers = {"Retry-After": str(error.retry_after)}
             return _form(following, f"{error.text[:1].upper()}{error.text[1:]}.", user, 429, headers)
         except AuthenticationError:
             return _form(following, "User name or password is wrong.", user, 401)
-        found = server.authenticator.users.find(user)
+        found = authenticator.users.find(user)
         if found is None:  # removed in this moment
             return _form(following, "User name or password is wrong.", user, 401)
         _end(request)
@@ -123,7 +122,7 @@ def sign_in_routes(server: Server) -> list[Page]:
         session: Session | None = getattr(request.state, "session", None)
         return JSONResponse(
             {
-                "secured": server.authenticator.required,
+                "secured": authenticator.required,
                 "user": caller(request).user,
                 "csrf": None if session is None else session.csrf,
                 "expires_in": None if session is None else round(_sessions(request).expires_in(session)),

@@ -16,7 +16,8 @@ from sievemq_core.message.destination import Address, parse_address
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from sievemq_broker.server.server import Server
+    from sievemq_broker.server.http.api.managed import Managed
+
 
 __all__ = ["Call"]
 
@@ -51,7 +52,7 @@ class Call(Generic[Q, B]):
         self.status = 200
 
     @property
-    def server(self) -> Server:
+    def server(self) -> Managed:
         """The broker."""
         return self.management.server
 

@@ -18,7 +18,7 @@ from sievemq_broker.domain.steps import Steps
 from sievemq_broker.server.http.errors import GoneError
 
 if TYPE_CHECKING:
-    from sievemq_broker.server.server import Server
+    from sievemq_broker.server.http.api.managed import Managed
 
 __all__ = ["SLICE_SECONDS", "gone", "in_slices", "run"]
 
@@ -35,11 +35,11 @@ gone: ContextVar[Callable[[], bool]] = ContextVar("gone", default=lambda: False)
 _lines: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
-async def run(server: Server, steps: Steps[T]) -> T:
+async def run(broker: Managed, steps: Steps[T]) -> T:
     """Carry a verb of the domain to its end and return what it returns.
 
     Args:
-        server: whose clock and turns.
+        broker: whose clock and turns.
         steps: from :mod:`sievemq_broker.domain`.
 
     Raises:
@@ -51,9 +51,9 @@ async def run(server: Server, steps: Steps[T]) -> T:
             await _others()
         begin = perf_counter()
         while True:
-            steps.send(server.clock.now())
+            steps.send(broker.clock.now())
             if perf_counter() - begin > SLICE_SECONDS:
-                server.turn.worked()
+                broker.turn.worked()
                 await _others()
                 begin = perf_counter()
     except StopIteration as end:
@@ -61,7 +61,7 @@ async def run(server: Server, steps: Steps[T]) -> T:
         return result
     finally:
         steps.close()
-        server.turn.worked()
+        broker.turn.worked()
 
 
 async def in_slices(items: Iterable[T], every: int = 64) -> AsyncIterator[T]:
