@@ -148,7 +148,8 @@ class Publishing:
                 self._promise(queue, promise)
         #: Queues that are not released yet, the next one last.
         self._unreleased: list[Queue] = []
-        self._hold(AT_ONCE)
+        if not self.holding:
+            self._hold(AT_ONCE)
         #: The message that is being added, whether there are limits, and where it still goes, the next one last.
         self._envelope: Envelope | None = None
         self._limited = False
