@@ -270,7 +270,7 @@ def test_a_connection_and_a_consumer_are_closed(page: Page, broker: EmbeddedBrok
     open_view(page, broker, "#/default/connections")
     page.click("td button", "Close…")
     page.click("dialog button", "Close it")
-    page.shows("Nobody is connected.")
+    page.shows("No connections.")
     assert broker.call(lambda _: len(broker.server.services.connections)) == 0
 
 

@@ -1,4 +1,4 @@
-// What an administrator does to messages and destinations. First it is said how many messages it touches (a dry run),
+// What an administrator does to messages and destinations. First it shows how many messages it touches (a dry run),
 // then it is done, step by step until nothing is left.
 
 import { go } from "./address.js";

@@ -18,7 +18,7 @@ export class Refused extends Error {
   }
 }
 
-/** Nobody answered. */
+/** No answer. */
 export class Unreachable extends Error {
   constructor() {
     super("The broker does not answer.");

@@ -66,7 +66,7 @@ export function clock(ms) {
 
 let ahead = 0; // ms by which the broker's clock is ahead of the browser's
 
-/** Takes the broker's time: how long ago something was is said by its clock. */
+/** Takes the broker's time: ages are shown by its clock. */
 export function setClock(ms) {
   ahead = ms - Date.now();
 }

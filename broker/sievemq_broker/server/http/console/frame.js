@@ -79,7 +79,7 @@ export function locate(namespace) {
   fold(true);
 }
 
-/** Says what runs, which namespaces there are, and who has which rights. */
+/** Shows the broker, its namespaces, and the user's rights. */
 export function describe(broker, namespaces, rights) {
   existing = namespaces.map(({ name }) => name);
   offer([spaces.value], spaces.value);

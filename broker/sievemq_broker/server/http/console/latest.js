@@ -1,4 +1,4 @@
-// Work that is asked for faster than it can be done: one at a time, and after it only the latest.
+// Work that is requested faster than it can be done: one at a time, and after it only the latest.
 
 /**
  * @param {() => Promise<void>} work

@@ -62,7 +62,7 @@ export function begin(past) {
   samples.splice(0, Math.max(0, samples.length - KEEP));
 }
 
-/** Takes totals that were asked for, until the first ones are told. */
+/** Takes requested totals, until the first event brings some. */
 export function note(totals) {
   if (state.connected === null) samples.push(totals);
 }
@@ -80,7 +80,7 @@ export function connect() {
   expect();
 }
 
-/** Stops listening, while nobody looks: a browser opens six connections to a host, for all its tabs together. */
+/** Stops listening while the page is hidden: a browser opens six connections to a host, for all its tabs together. */
 export function disconnect() {
   clearTimeout(watch);
   clearTimeout(retry);

@@ -84,7 +84,7 @@ const unknown = () => ({
   node: h("div", head("Not found"), nothing("There is no such view.", "Choose one from the menu.")),
 });
 
-/** Reads the data of the view shown; once more afterwards if that is asked for meanwhile. */
+/** Reads the data of the view shown; once more afterwards on a request meanwhile. */
 async function read(ticking = false) {
   const now = shown;
   if (now.reading) {
@@ -167,7 +167,7 @@ function unreachable() {
   );
 }
 
-// No events: because nobody answers, or only no events. Then the views are read at each try to hear them again.
+// No events: no answer at all, or only no events. Then the views are read at each try to hear them again.
 async function lost() {
   document.body.classList.replace("live", "lost") || document.body.classList.add("lost");
   if (!(await session.resume())) return; // the session has ended, not the broker
@@ -207,7 +207,7 @@ function heard(what, about) {
   if (what !== "event") {
     frame.warn();
     document.body.classList.remove("lost");
-    document.body.classList.add("live"); // from here on, whatever happens is told
+    document.body.classList.add("live"); // from here on, events arrive
   }
   shown.view.heard?.(begins ? "begin" : what, about);
   if (what === "tick") ticks += 1;
@@ -219,7 +219,7 @@ function heard(what, about) {
   if (what === "back" || (what === "tick" && ticks % SELDOM === 0)) readBroker();
 }
 
-// Somebody looks again: at what is there now.
+// The page is visible again: show the present state.
 function look() {
   live.connect();
   read();

@@ -89,7 +89,7 @@ export function tabs(label, items, current) {
   );
 }
 
-/** The link to a destination; its kind is said by where it stands. */
+/** The link to a destination; its place shows its kind. */
 export function destinationLink(namespace, address, text = address) {
   return h("a", { class: "address", href: link([namespace, "destination", address]) }, text);
 }
@@ -127,7 +127,7 @@ export class Pager {
 
   /**
    * @param {string | null} next cursor of the page that follows. @param {string | null} here cursor of the page shown.
-   * @param {string} words what is said beside the buttons. @param {string[]} before cursors of the pages before it.
+   * @param {string} words text beside the buttons. @param {string[]} before cursors of the pages before it.
    */
   update(next, here, words = "", before = pagesBefore()) {
     this.cursor = next;

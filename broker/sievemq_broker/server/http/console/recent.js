@@ -4,7 +4,7 @@
 import * as api from "./api.js";
 
 const KEEP = 60; // samples
-const ASKED = 30; // rows of a list whose past is asked for
+const ASKED = 30; // rows of a list whose past is requested
 const AT_ONCE = 4; // requests
 const MOST = 5_000; // destinations whose past is kept
 

@@ -111,7 +111,7 @@ export class SelectorBox {
     this.timer = setTimeout(() => this.#look(), PAUSE);
   }
 
-  // Nobody asked for this check: where the broker does not answer, the banner says so.
+  // A check on its own initiative: if the broker does not answer, the banner says so.
   #look() {
     this.check().catch(() => {});
   }

@@ -1,4 +1,4 @@
-// Who has signed in. Where the broker asks nobody who they are, there is nothing to show.
+// The signed-in user. Without users at the broker there is nothing to show.
 
 import { setToken } from "./api.js";
 import { h } from "./dom.js";
@@ -7,7 +7,7 @@ let user = null;
 let csrf = null;
 
 /**
- * Asks who has signed in, and takes the token that changes have to carry. Leads to the sign-in page where that is
+ * Reads the signed-in user, and takes the token that changes have to carry. Leads to the sign-in page where that is
  * needed, and back to the view shown.
  * @returns {Promise<boolean>} whether the console may go on.
  */
@@ -18,7 +18,7 @@ export async function resume() {
     if (!answer.ok) return true; // what follows says what is wrong
     found = await answer.json();
   } catch {
-    return true; // nobody answers: the banner says so
+    return true; // no answer: the banner says so
   }
   if (found.secured && found.user === null) {
     signIn();
@@ -35,7 +35,7 @@ export function signIn() {
   location.assign(`/sign-in?next=${encodeURIComponent(location.pathname + location.hash)}`);
 }
 
-/** Who it is, with which rights, and the way out. */
+/** The user, their rights, and signing out. */
 export function node(failed, rights) {
   if (user === null) return null;
   const out =

@@ -1,4 +1,4 @@
-// Who is connected, and how to end it.
+// Open connections, and how to close them.
 
 import { link, turn } from "../address.js";
 import * as api from "../api.js";
@@ -17,7 +17,7 @@ export default function connections({ namespace, query, read: reread }) {
   const table = new Table({
     label: "Connections",
     key: (row) => row.id,
-    empty: nothing("Nobody is connected.", "Shown are connections to namespaces that you may view as a whole."),
+    empty: nothing("No connections.", "Shown are connections to namespaces that you may view as a whole."),
     columns: [
       {
         label: "Client",

@@ -1,4 +1,4 @@
-// Messages that nobody could handle, per queue they came to, by the reason why.
+// Dead letters, per dead-letter queue, by reason.
 
 import { link } from "../address.js";
 import * as api from "../api.js";

@@ -87,7 +87,7 @@ function destinations({ namespace, query, read: reread, signal: gone }, { kind, 
     onsort: (sort) => change({ sort, cursor: "" }),
     empty: nothing(
       `No ${title.toLowerCase()} here.`,
-      `A ${kind} is made when somebody first names it, or with the button above.`,
+      `A ${kind} is created at its first use, or with the button above.`,
     ),
   });
   const total = h("span", { class: "dim", role: "status" });
@@ -95,7 +95,7 @@ function destinations({ namespace, query, read: reread, signal: gone }, { kind, 
   const make = button(`New ${kind}`, () => declare(namespace, kind), "primary");
   makes(namespace, kind, gone).then(
     (reason) => allow(make, reason),
-    () => {}, // what is wrong is said by what is read below
+    () => {}, // the read below reports errors
   );
   const node = h(
     "div",

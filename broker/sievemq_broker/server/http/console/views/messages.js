@@ -22,7 +22,7 @@ const STATES = [
 
 const VERBS = { retry: "Retry…", move: "Move…", copy: "Copy…", delete: "Delete…" };
 
-/** Which subscription is meant, where the destination is a topic: as the API is asked. */
+/** Which subscription is meant, where the destination is a topic: as a parameter of the API. */
 export const subscriptionOf = (query) =>
   query.get("subscription")
     ? { subscription: query.get("subscription"), client_id: query.get("client_id") || undefined }

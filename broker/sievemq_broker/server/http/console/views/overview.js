@@ -44,7 +44,7 @@ export default function overview({ namespace, signal: gone }) {
     key: (row) => row.address,
     empty: nothing(
       "No queues yet.",
-      "A queue is made when somebody first names it. ",
+      "A queue is created at its first use. ",
       h("a", { href: link([namespace, "destination", "queue:hello", "send"]) }, "Send a first message"),
     ),
   });
@@ -104,7 +104,7 @@ export default function overview({ namespace, signal: gone }) {
     busiest.update(deepest.destinations);
   }
 
-  // Samples from before this page was opened; who may not see all destinations sees totals from now on.
+  // Samples from before this page was opened; a user who may not see all destinations sees totals from now on.
   function begin() {
     if (!lacks) return;
     lacks = false;
@@ -160,7 +160,7 @@ function tile(key, name, format) {
   };
 }
 
-// Who waits where: links to the queue or topic and to the connections.
+// Blocked senders: links to the queue or topic and to the connections.
 function blockedAt({ namespace, address, text, senders, since: from, connections }) {
   const links = connections.map((id, i) => [
     i ? ", " : "",

@@ -1,4 +1,4 @@
-// Who has subscribed to topics, what waits for them, and whether anybody is there to take it.
+// Subscriptions of topics, what waits for them, and whether they have a consumer.
 
 import { link, turn } from "../address.js";
 import * as api from "../api.js";

@@ -29,7 +29,7 @@ export default function summary({ namespace, address, isQueue, read: reread }) {
     label: "Subscriptions",
     columns: subscriptionColumns(namespace, reread).slice(1),
     key: subscriptionKey,
-    empty: nothing("Nobody has subscribed.", "What is published here now goes nowhere."),
+    empty: nothing("No subscriptions.", "Messages published now are dropped."),
   });
   let reason = null; // why the user may not close consumers
   const consumers = consumerTable(namespace, address, isQueue, reread, () => reason);
@@ -107,8 +107,8 @@ function consumerTable(namespace, address, isQueue, reread, reason) {
     label: "Consumers",
     key: (row) => row.id,
     empty: isQueue
-      ? nothing("No consumers.", "Nobody takes messages from this queue: they wait.")
-      : nothing("No consumers.", "Nobody listens to this topic now."),
+      ? nothing("No consumers.", "Messages of this queue wait.")
+      : nothing("No consumers.", "This topic has no open consumer."),
     columns: [
       {
         label: "Client",

@@ -11,7 +11,7 @@ import { allow } from "../rights.js";
 import { Table } from "../table.js";
 
 const PAGE = 100;
-const FULL = 0.8; // of what it may hold; then it is said
+const FULL = 0.8; // of what it may hold; then it is shown
 
 export const tapKey = (row) => `${row.destination} ${row.id}`;
 
@@ -92,7 +92,7 @@ async function remove(namespace, row, reread) {
           ? `${what} that its reader has not seen will be missing there; ${row.destination} keeps what it has.`
           : `${what} that it has taken go back to ${row.destination}, marked as redelivered.`,
       ),
-      row.connected && h("p", h("b", "Somebody reads it now."), " That will fail."),
+      row.connected && h("p", h("b", "It has a reader now."), " Its reads will fail."),
     ],
     run: () => api.remove(api.destination(namespace, row.destination, "taps", row.name)),
   });

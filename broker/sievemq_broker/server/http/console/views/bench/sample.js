@@ -66,7 +66,7 @@ export class Sample {
     }
   }
 
-  // A dry run counts all. Whoever may only look counts the first page.
+  // A dry run counts all. A user who may only view counts the first page.
   async #count(selector, dialect, signal) {
     const order = { selector, dialect, ...this.whose };
     try {

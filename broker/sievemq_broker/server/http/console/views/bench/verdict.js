@@ -17,10 +17,10 @@ export class Verdict {
     this.node.className = `card checked ${!answer ? "bad" : empty ? "" : "good"}`;
     if (!answer) {
       put(this.node, h("h2", "Not valid"), h("p", "A consumer with this selector would be refused."));
-      put(this.notes, nothing("Nothing to say yet.", "Other providers are asked once the selector is valid here."));
+      put(this.notes, nothing("Nothing to say yet.", "Other providers are compared once the selector is valid here."));
     } else if (empty) {
       put(this.node, h("h2", "No condition"), h("p", "Every message matches."));
-      put(this.notes, nothing("Nothing to say yet.", "Write a selector to see who would read it differently."));
+      put(this.notes, nothing("Nothing to say yet.", "Write a selector to see which providers would read it differently."));
     } else {
       put(this.node, h("h2", "Valid"), facts(answer), answer.advice.map(advice));
       put(this.notes, portability(answer.portability));
