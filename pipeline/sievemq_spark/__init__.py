@@ -6,13 +6,13 @@
 
 Where things are:
 
-- the data source: source, options, missing, reader, writer, outgoing, stream_reader, stream_writer, tap_reader, offsets
-- a message as a row: schema, columns, property_columns, tap_rows, outcome_rows, bodies, times
-- a selector as a Column: selector_column, selector_sql, selector_values, selector_arithmetic
-- the archive, and what keeps it small: archive, files, footers, misfits, drain, compaction, replacement, retention
+- the data source: source, options, reader, writer, outgoing, stream_reader, stream_writer, tap_reader, offsets
+- a message as a row: schema, columns, property_columns, tap_rows, bodies, times
+- a selector as a Column: selector_column, selector_sql, selector_values
+- the archive, and what keeps it small: archive, files, misfits, drain, compaction, retention
 - questions to it: traffic, backtest, profile, outcomes, deadletters, report
-- back to a broker: replay, mapping
-- the command, and running it: cli, progress, runs, spark, connect, links, errors, failures
+- back to a broker: replay
+- the command, and running it: cli, progress, spark, links, errors, failures
 """
 
 from sievemq_spark.drain import drain

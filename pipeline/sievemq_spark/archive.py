@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from sievemq_spark.errors import NoArchiveError, NoDestinationError
-from sievemq_spark.files import Files
-from sievemq_spark.footers import require_files
-from sievemq_spark.misfits import require_columns
-from sievemq_spark.replacement import finish
+from sievemq_spark.files import Files, finish
+from sievemq_spark.misfits import require_columns, require_files
 from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, PARTITIONS, ddl
 from sievemq_spark.times import day_of
 
@@ -218,7 +216,7 @@ def _add_stream(
         counts[0] += done.seen
         counts[1] += done.added
 
-    from sievemq_spark.runs import run_to_end
+    from sievemq_spark.spark import run_to_end
 
     stream = spark.readStream.format("sievemq").options(**options).load()
     writer = stream.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)

@@ -1,6 +1,6 @@
 """Many small files of an archive become few. Never lost, never doubled, also when the job is killed in the middle.
 
-The new files take the place of the old ones as replacement.py says. What is not described there may be the work of a
+The new files take the place of the old ones as files.py says. What is not described there may be the work of a
 job that runs: only the next compaction drops it.
 """
 
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 from sievemq_spark.archive import outcomes_of, require_archive
 from sievemq_spark.errors import PipelineError
-from sievemq_spark.files import Files
-from sievemq_spark.footers import require_files
-from sievemq_spark.replacement import WORK, Replacement, decide, finish
+from sievemq_spark.files import WORK, Files, Replacement, decide, finish
+from sievemq_spark.misfits import require_files
 from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, PARTITIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Compacted", "compact"]
+
 
 TARGET_BYTES: Final = 128 * 1024 * 1024
 """Size that a file is filled up to: what Spark reads as one split."""

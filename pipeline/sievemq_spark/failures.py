@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-from sievemq_spark.runs import SLOW_WORKER
+from sievemq_spark.spark import SLOW_WORKER
 
 __all__ = ["DAMAGED", "explain_failure", "java_cause"]
 

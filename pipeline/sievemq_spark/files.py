@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.failures import explain_failure
@@ -15,7 +16,7 @@ from sievemq_spark.failures import explain_failure
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Files", "check_writable"]
+__all__ = ["WORK", "Files", "Replacement", "check_writable", "decide", "finish"]
 
 _SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]+:")
 
@@ -149,3 +150,56 @@ class Files:
         finally:
             stream.close()
         self.rename(part, name)
+
+
+WORK: Final = "_compaction"
+"""New files take the place of old ones in an archive: all of them or none, also when the job is killed in the middle.
+
+    _compaction/<id>/…        the new files; Spark reads nothing in folders that begin with _
+    _compaction/<id>.json     which new files take the place of which old ones. From here on it counts
+
+Then the old files go and the new ones move in, and last the description goes. Each opening of the archive carries out
+what is described, so a job that was killed at any point leaves one of the two states.
+"""
+
+
+class Replacement(TypedDict):
+    """The new files of one folder, and the old ones that they replace."""
+
+    folder: str
+    staged: str
+    new: list[str]
+    old: list[str]
+
+
+def decide(place: Files, job: str, moves: list[Replacement]) -> None:
+    """Describe what is to be replaced: from here on it counts, and :func:`finish` carries it out."""
+    place.write(f"{WORK}/{job}.json", json.dumps(moves))
+
+
+def finish(spark: SparkSession, path: str) -> None:
+    """Carry out what was decided, as by a job that was killed. Without effect otherwise.
+
+    Raises:
+        PipelineError: the new files are neither where they were written nor where they belong; nothing is changed.
+    """
+    place = Files(spark, path)
+    for description in place.names(WORK):
+        if not description.endswith(".json"):
+            continue
+        moves: list[Replacement] = json.loads(place.read(f"{WORK}/{description}"))
+        for move in moves:
+            for name in move["new"]:  # before the first old file goes: it would be the last copy
+                if not (place.exists(f"{move['staged']}/{name}") or place.exists(f"{move['folder']}/{name}")):
+                    raise PipelineError(
+                        f"{place.at(WORK)}/{description} says that {move['staged']}/{name} takes the place of "
+                        f"{len(move['old'])} files, but it is not there; delete the description to keep those files"
+                    )
+        for move in moves:
+            for name in move["old"]:
+                place.delete(name)
+            for name in move["new"]:
+                if place.exists(f"{move['staged']}/{name}"):  # else it has been moved before
+                    place.rename(f"{move['staged']}/{name}", f"{move['folder']}/{name}")
+        place.delete(f"{WORK}/{description}")
+        place.delete(f"{WORK}/{description.removesuffix('.json')}")

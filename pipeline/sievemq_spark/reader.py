@@ -14,8 +14,7 @@ from sievemq import Connection, Queue
 from sievemq._engine.completion import Completion
 from sievemq.taps import TapPage
 from sievemq.url import parse_url
-from sievemq_spark.connect import connect
-from sievemq_spark.missing import require_queues
+from sievemq_spark.links import connect, require_queues
 from sievemq_spark.options import WORTH, ReadOptions, broker_name
 from sievemq_spark.tap_rows import record_batches
 

@@ -8,8 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Final
 
 from sievemq_spark.archive import OUTCOMES, outcomes_of, require_archive
-from sievemq_spark.files import Files
-from sievemq_spark.replacement import finish
+from sievemq_spark.files import Files, finish
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

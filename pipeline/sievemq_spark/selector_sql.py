@@ -40,7 +40,6 @@ from sievemq_core.selector.dialect import Dialect
 from sievemq_core.selector.evaluate import is_approximate, strict_letter, value_of, zero_id
 from sievemq_core.selector.like import LikePattern, parse_pattern
 from sievemq_core.selector.names import HEADERS
-from sievemq_spark.selector_arithmetic import OPERATIONS, kept, negated
 from sievemq_spark.selector_values import (
     DOUBLE,
     EXACT,
@@ -65,6 +64,7 @@ from sievemq_spark.selector_values import (
 )
 
 __all__ = ["selector_sql"]
+
 
 _FLIPPED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -318,7 +318,7 @@ class _Compiler:
             assert isinstance(node, Unary)
             kinds.append(values[0].kinds)
             return self._struct(
-                values, lambda kind: negated(kind, values[0]) if node.op == "-" else kept(kind, values[0])
+                values, lambda kind: _negated(kind, values[0]) if node.op == "-" else _kept(kind, values[0])
             )
 
         def binary(values: list[Value]) -> str:
@@ -326,7 +326,7 @@ class _Compiler:
             left, right = values
             kinds.append(frozenset(max(one, other) for one in left.kinds for other in right.kinds))
             zero = right.long if node.op == "/" and right.kinds & EXACT and right.constant in (None, 0) else None
-            return self._struct(values, lambda kind: OPERATIONS[node.op](kind, left, right), zero)
+            return self._struct(values, lambda kind: _OPERATIONS[node.op](kind, left, right), zero)
 
         if isinstance(node, Unary):
             sql = self._with((node.operand,), unary)
@@ -424,3 +424,77 @@ def _compare_floating(op: str, left: Value, right: Value, *, single: bool) -> st
     if op == "<>":
         return f"isnan({a}) OR {plain}"
     return f"NOT isnan({a}) AND NOT isnan({b}) AND {plain}"
+
+
+_MINUS_ONE: Final = "CAST(-1L AS BIGINT)"
+_LOWEST: Final = "CAST('-9223372036854775808' AS BIGINT)"
+
+
+def _wrap_int(sql: str) -> str:
+    return f"shiftright(shiftleft({sql}, 32), 32)"
+
+
+def _single(sql: str) -> str:
+    return f"CAST(CAST({sql} AS FLOAT) AS DOUBLE)"
+
+
+def _wrapped(symbol: str, a: str, b: str) -> str:
+    """What is left of a result that does not fit a long."""
+    if symbol == "*":
+        half, whole = "9223372036854775808BD", "18446744073709551616BD"
+        product = f"CAST({a} AS DECIMAL(20, 0)) * CAST({b} AS DECIMAL(20, 0))"
+        return f"CAST(pmod({product} + {half}, {whole}) - {half} AS BIGINT)"
+    # an operand with its highest bit turned is half of all longs away: with both turned the result is in range
+    function = "try_add" if symbol == "+" else "try_subtract"
+    return f"{function}({a} ^ {_LOWEST}, {b} ^ {_LOWEST})"
+
+
+def _operation(function: str, symbol: str) -> Callable[[int, Value, Value], str]:
+    def compute(kind: int, left: Value, right: Value) -> str:
+        if kind == DOUBLE:
+            return f"{left.as_double} {symbol} {right.as_double}"
+        if kind == FLOAT:  # one rounding more is harmless: a double has more than twice a float's bits
+            return _single(f"{left.as_single} {symbol} {right.as_single}")
+        simple = f"{function}({left.long}, {right.long})"
+        return _wrap_int(simple) if kind == INT else f"coalesce({simple}, {_wrapped(symbol, left.long, right.long)})"
+
+    return compute
+
+
+def _quotient(kind: int, left: Value, right: Value) -> str:
+    constant = type(right.constant) in NUMBERS and right.constant not in (0, -1)
+    if kind in EXACT:
+        if constant:
+            return f"{left.long} div {right.long}"
+        divisor = f"nullif(nullif({right.long}, 0L), {_MINUS_ONE})"
+        return f"CASE WHEN {right.long} = {_MINUS_ONE} THEN {_negated(kind, left)} ELSE {left.long} div {divisor} END"
+    a, b = (left.as_double, right.as_double) if kind == DOUBLE else (left.as_single, right.as_single)
+    if constant and kind == DOUBLE:
+        return f"{a} / {b}"
+    infinite = "CASE CAST({} AS STRING) WHEN '0.0' THEN {} WHEN '-0.0' THEN {} END".format(
+        b, "CAST('Infinity' AS DOUBLE)", "CAST('-Infinity' AS DOUBLE)"
+    )
+    sql = f"coalesce(try_divide({a}, {b}), {a} * {infinite})"  # Spark's own quotient by zero is NULL
+    return sql if kind == DOUBLE else _single(sql)
+
+
+def _negated(kind: int, value: Value) -> str:
+    """``- value``."""
+    if kind not in EXACT:
+        return f"-({value.real})"
+    simple = f"try_subtract(0L, {value.long})"
+    return _wrap_int(simple) if kind == INT else f"coalesce({simple}, {value.long})"  # the lowest long stays
+
+
+def _kept(kind: int, value: Value) -> str:
+    """``+ value``."""
+    return value.long if kind in EXACT else value.real
+
+
+#: Operator -> SQL for a kind of result and two operands.
+_OPERATIONS: Final[dict[str, Callable[[int, Value, Value], str]]] = {
+    "+": _operation("try_add", "+"),
+    "-": _operation("try_subtract", "-"),
+    "*": _operation("try_multiply", "*"),
+    "/": _quotient,
+}

@@ -1,4 +1,4 @@
-"""A SparkSession as the pipeline needs it, and clear words where Spark cannot run."""
+"""A SparkSession as the pipeline needs it, clear words where Spark cannot run, and carrying a query to its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +16,10 @@ from sievemq_spark.errors import MissingSparkError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["require_spark", "spark_session"]
+__all__ = ["SLOW_WORKER", "require_spark", "run_to_end", "spark_session"]
+
 
 JAVA = 17
 """The oldest Java that PySpark 4.3 runs on."""
@@ -129,3 +131,30 @@ def spark_session(
     for name, value in (settings or {}).items():
         builder = builder.config(name, str(value))
     return builder.getOrCreate()
+
+
+SLOW_WORKER: Final = "Python worker failed to connect back"
+"""What Spark says if the process in which a Python source is planned has not started within ten seconds. No setting
+makes that longer, and nothing has been read or written by then."""
+
+_TRIES: Final = 10
+
+
+def run_to_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Start a query that ends by itself, and wait for its end. Started again if Spark gave up on a slow worker.
+
+    Args:
+        start: of a writer with the trigger ``availableNow`` and a checkpoint.
+
+    Raises:
+        StreamingQueryException: it failed.
+    """
+    for tries_left in range(_TRIES - 1, -1, -1):
+        query = start()
+        try:
+            query.awaitTermination()
+            break
+        except Exception as error:
+            if SLOW_WORKER not in str(error) or not tries_left:
+                raise
+    return query

@@ -18,12 +18,10 @@ from sievemq.destinations import parse_destination
 from sievemq.taps import Tap, TapState, find_tap, open_tap
 from sievemq.url import parse_url
 from sievemq_spark.errors import DataLossError, NoDestinationError, PipelineError
-from sievemq_spark.links import PATIENCE, Link
-from sievemq_spark.missing import HINT, is_missing
+from sievemq_spark.links import HINT, PATIENCE, Link, is_missing
 from sievemq_spark.offsets import Place
 from sievemq_spark.options import WORTH, ReadOptions, broker_name
-from sievemq_spark.outcome_rows import outcome_batches
-from sievemq_spark.tap_rows import record_batches
+from sievemq_spark.tap_rows import outcome_batches, record_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable

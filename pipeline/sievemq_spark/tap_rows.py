@@ -1,8 +1,8 @@
-"""Pages of messages as Arrow record batches, column by column: most columns need no look at single messages."""
+"""Pages of a tap as Arrow record batches, column by column: most columns need no look at single messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -24,11 +24,14 @@ from sievemq_core.message.envelope import (
     TIMESTAMP,
     TYPE,
     BodyKind,
+    unpack_properties,
 )
+from sievemq_core.message.outcomes import ATTEMPTS, OUTCOME, REASON, SELECTOR, SUBSCRIPTION
 from sievemq_spark.property_columns import PropertyColumns
 from sievemq_spark.schema import KINDS, utf8
 
-__all__ = ["record_batches"]
+__all__ = ["outcome_batches", "record_batches"]
+
 
 _TEXT: Final = int(BodyKind.TEXT)
 
@@ -85,7 +88,7 @@ def _values(
         *(pa.repeat(pa.scalar(part, pa.string()), count) for part in origin),
         np.arange(page.first, page.first + count, dtype=np.int64) if places is None else places,
         _texts(fields[MESSAGE_ID]),
-        _texts([each if type(each) is str else None for each in correlations]),
+        _only_texts(correlations),
         [each if type(each) is bytes else None for each in correlations],
         _texts(fields[TYPE]),
         fields[REPLY_TO],
@@ -96,7 +99,7 @@ def _values(
         fields[DELIVERY_TIME],
         counts > 1,
         counts,
-        _texts([each if type(each) is str else None for each in groups]),
+        _only_texts(groups),
         [int(each) if isinstance(each, int) and type(each) is not bool else None for each in numbers],
         [KINDS.get(kind, str(kind)) for kind in kinds],
         *_bodies(kinds, bodies),
@@ -116,6 +119,10 @@ def _texts(values: Sequence[str | None]) -> pa.Array:
         return pa.array([value if value is None else utf8(value) for value in values], pa.string())
 
 
+def _only_texts(values: Iterable[object]) -> pa.Array:
+    return _texts([value if type(value) is str else None for value in values])
+
+
 def _bodies(kinds: Sequence[int], bodies: Sequence[bytes | None]) -> tuple[pa.Array, pa.Array]:
     """The columns `body_text` and `body_bytes`: text that is no UTF-8 stays bytes."""
     texts = [body if kind == _TEXT else None for kind, body in zip(kinds, bodies, strict=True)]
@@ -129,3 +136,50 @@ def _bodies(kinds: Sequence[int], bodies: Sequence[bytes | None]) -> tuple[pa.Ar
             except UnicodeDecodeError:
                 texts[place], data[place] = None, body
         return pa.array(texts, pa.binary()).cast(pa.string()), pa.array(data, pa.binary())
+
+
+_NO_HEADERS: Final = (None,) * PROPERTIES
+
+
+def outcome_batches(
+    page: TapPage, origin: tuple[str, str, str], schema: pa.Schema, size: int
+) -> Iterator[pa.RecordBatch]:
+    """The records of a page as rows.
+
+    Args:
+        page: of a tap of outcomes.
+        origin: broker, namespace, destination.
+        schema: Spark's, from ``to_arrow_schema``.
+        size: rows of a batch.
+
+    Raises:
+        ProtocolError: the properties of a record cannot be decoded.
+    """
+    fields, count = page.columns, len(page)
+    pairs = zip(fields[PROPERTIES], fields[PROPERTY_TYPES], strict=True)
+    said: dict[Any, Any] = {}  # most records share a few sets of properties
+    properties = []
+    for pair in pairs:
+        known = said.get(pair)
+        if known is None:
+            known = said[pair] = unpack_properties((*_NO_HEADERS, *pair))
+        properties.append(known)
+    columns: dict[str, Any] = {
+        **{name: [part] * count for name, part in zip(("broker", "namespace", "destination"), origin, strict=True)},
+        "seq": range(page.first, page.first + count),
+        "message_id": _only_texts(fields[MESSAGE_ID]),
+        "correlation_id": _only_texts(fields[CORRELATION_ID]),
+        "type": _only_texts(fields[TYPE]),
+        "timestamp": fields[TIMESTAMP],
+        "subscription": _only_texts([each.get(SUBSCRIPTION) for each in properties]),
+        "outcome": [each[OUTCOME] for each in properties],
+        "reason": [each.get(REASON) for each in properties],
+        "attempts": [each[ATTEMPTS] for each in properties],
+        "selector": _only_texts([each.get(SELECTOR) for each in properties]),
+        "time": page.times,
+    }
+    given = [(columns[field.name], field.type) for field in schema]
+    arrays = [each if isinstance(each, pa.Array) else pa.array(each, kind) for each, kind in given]
+    whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    for begin in range(0, count, size):
+        yield whole.slice(begin, size)

@@ -29,9 +29,8 @@ from sievemq.messages import received
 from sievemq.staging import discard, publish, stage
 from sievemq_core.message.envelope import BODY, PROPERTIES, EnvelopeFields
 from sievemq_spark.columns import TYPES
-from sievemq_spark.connect import connect
 from sievemq_spark.errors import PipelineError
-from sievemq_spark.links import Link
+from sievemq_spark.links import Link, connect
 from sievemq_spark.misfits import misspelled
 from sievemq_spark.options import WriteOptions
 from sievemq_spark.outgoing import check_name, outgoing

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from sievemq_spark.errors import MissingSparkError
-from sievemq_spark.runs import SLOW_WORKER
-from sievemq_spark.spark import require_spark, spark_session
+from sievemq_spark.spark import SLOW_WORKER, require_spark, spark_session
 
 #: Spark waits ten seconds for a Python process, and no setting makes that longer: a busy machine is no failure. The
 #: second is what our commands say of it.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sievemq_spark import spark_session
-from sievemq_spark.runs import run_to_end
+from sievemq_spark.spark import run_to_end
 
 
 def main() -> None:

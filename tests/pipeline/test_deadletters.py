@@ -19,10 +19,9 @@ from sievemq_spark.archive import (
 )
 from sievemq_spark.backtest import backtest, coverage
 from sievemq_spark.deadletters import deadletters
-from sievemq_spark.mapping import Changes
 from sievemq_spark.outcomes import outcomes
 from sievemq_spark.profile import profile
-from sievemq_spark.replay import Replayed, replay
+from sievemq_spark.replay import Changes, Replayed, replay
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sievemq_broker import EmbeddedBroker
-from sievemq_spark.runs import SLOW_WORKER
+from sievemq_spark.spark import SLOW_WORKER
 
 ROOT = Path(__file__).parents[2]
 

@@ -22,8 +22,8 @@ from sievemq_core.wire.commands import Command
 from sievemq_spark import drain
 from sievemq_spark.archive import Archived, archive, archive_stream, read_archive, read_queues
 from sievemq_spark.failures import explain_failure
-from sievemq_spark.runs import SLOW_WORKER, run_to_end
 from sievemq_spark.schema import properties_of
+from sievemq_spark.spark import SLOW_WORKER, run_to_end
 from sievemq_testing.demo.flights import TOTAL, Flight, fingerprint, read_flights
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]

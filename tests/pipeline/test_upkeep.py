@@ -13,8 +13,7 @@ import pytest
 from sievemq_spark.archive import archive, read_archive
 from sievemq_spark.compaction import compact
 from sievemq_spark.errors import NoArchiveError, PipelineError
-from sievemq_spark.files import Files
-from sievemq_spark.replacement import WORK
+from sievemq_spark.files import WORK, Files
 from sievemq_spark.retention import expire
 from sievemq_spark.schema import COLUMNS, ddl
 from sievemq_spark.times import day_of, time_of

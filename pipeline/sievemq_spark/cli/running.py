@@ -14,9 +14,9 @@ from sievemq import Connection
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.exceptions import InvalidSelectorException, InvalidURLException, JMSException, JMSSecurityException
 from sievemq_spark.cli.options import Access
-from sievemq_spark.connect import connect
 from sievemq_spark.errors import MissingSparkError, NoArchiveError, NoDestinationError, PipelineError
 from sievemq_spark.failures import DAMAGED, explain_failure
+from sievemq_spark.links import connect
 from sievemq_spark.selector_column import checked
 from sievemq_spark.spark import require_spark, spark_session
 

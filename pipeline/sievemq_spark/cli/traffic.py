@@ -14,7 +14,7 @@ from sievemq_spark.cli.options import LOCAL, Access, Archived, DialectOption, Js
 from sievemq_spark.cli.running import running_spark
 from sievemq_spark.cli.shown import print_json
 from sievemq_spark.files import check_writable
-from sievemq_spark.missing import require_queues
+from sievemq_spark.links import require_queues
 from sievemq_spark.options import ReadOptions, WriteOptions
 from sievemq_spark.progress import progress
 
@@ -118,7 +118,7 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """Send archived messages again. All become visible at once, or piece by piece with a rate or transaction size."""
-    from sievemq_spark.mapping import Changes
+    from sievemq_spark.replay import Changes
     from sievemq_spark.replay import replay as job
 
     changes = Changes(dict(map(_renaming, rename or ())), dict(map(parse_property, properties or ())), unset or ())
