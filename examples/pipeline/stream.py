@@ -12,7 +12,7 @@ import tempfile
 
 from sievemq import ConnectionFactory, Queue, TextMessage
 from sievemq_broker import EmbeddedBroker
-from sievemq_spark import drain, spark_session, where
+from sievemq_spark import drain, lag, spark_session, where
 
 ORDERS = [("DE", 80), ("DE", 1200), ("FR", 450), (None, 50), ("DE", 2500), ("AT", 700)]
 
@@ -36,16 +36,18 @@ with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as folder:
     source = source.option("columns", "country STRING, total INT").option("maxMessagesPerTrigger", 1_000)
     orders = source.option("failOnMissing", "false").load()
 
-    def catch_up() -> None:
-        """What there is now, into Parquet; from a scheduler, or without the trigger for ever."""
+    def catch_up() -> dict[str, int]:
+        """What there is now, into Parquet; from a scheduler, or without the trigger for ever. How far it is behind."""
         writer = orders.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
-        writer.trigger(availableNow=True).start(f"{folder}/orders").awaitTermination()
+        query = writer.trigger(availableNow=True).start(f"{folder}/orders")
+        query.awaitTermination()
+        return lag(query.lastProgress)
 
     catch_up()
     send_and_consume(broker.url, ORDERS[:4])
     catch_up()
     send_and_consume(broker.url, ORDERS[4:])
-    catch_up()
+    print(f"behind: {catch_up()}")
 
     # %% Every order is there once, though the queue is empty.
     kept = spark.read.parquet(f"{folder}/orders")
