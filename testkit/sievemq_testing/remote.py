@@ -7,12 +7,18 @@ and says why.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import http.client
+import json
 import os
+import ssl
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from time import monotonic, sleep
 from typing import Any, Final, NoReturn, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -21,6 +27,7 @@ from sievemq.destinations import Destination, Queue, parse_destination
 from sievemq.exceptions import JMSException
 from sievemq.messages import received
 from sievemq.taps import Tap, open_tap
+from sievemq.tls import tls_context
 from sievemq.url import BrokerURL, parse_url
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
@@ -28,7 +35,6 @@ from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope
 from sievemq_testing.broker import refuse_on_a_loop
 from sievemq_testing.journal import matches
-from sievemq_testing.management import DEFAULT_PORT, Management, ManagementError, place
 from sievemq_testing.reasons import why_not
 from sievemq_testing.views import (
     ConnectionView,
@@ -52,6 +58,115 @@ _STATES: Final = ("ready", "in_flight", "scheduled")
 _ORIGIN: Final = "JMS_SieveMQ_DeadLetterOrigin"
 _REASON: Final = "JMS_SieveMQ_DeadLetterReason"
 _REASONS: Final = (None, "attempts", "expired")
+
+
+DEFAULT_PORT: Final = 7680
+_ANSWER_SECONDS: Final = 60.0
+_PAGE: Final = 500
+
+
+class ManagementError(Exception):
+    """The management port does not answer, or refuses.
+
+    Attributes:
+        status: of the HTTP answer; 0 if there was none.
+    """
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Management:
+    """The management API of one broker.
+
+    Args:
+        url: of the management port.
+        broker: of the wire port: its user, password and TLS options apply here too.
+    """
+
+    def __init__(self, url: str, broker: BrokerURL) -> None:
+        self.url = url.rstrip("/")
+        if not self.url.startswith(("http://", "https://")):
+            raise ManagementError(
+                f"{url!r} is no URL of a management port; write it as http://localhost:{DEFAULT_PORT}"
+            )
+        self._headers = {"Accept": "application/json"}
+        if broker.user is not None:
+            secret = f"{broker.user}:{broker.password or ''}".encode()
+            self._headers["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
+        chosen = broker.options
+        self._tls: ssl.SSLContext | None = None
+        if self.url.startswith("https://"):
+            try:
+                self._tls = tls_context(
+                    ca=chosen.tls_ca, cert=chosen.tls_cert, key=chosen.tls_key, verify=chosen.tls_verify
+                )
+            except JMSException as error:
+                raise ManagementError(str(error)) from error
+
+    def ask(
+        self, path: str, method: str = "GET", body: object = None, query: Mapping[str, object] | None = None
+    ) -> Any:
+        """One request.
+
+        Args:
+            path: below ``/api/v1``.
+            method: of HTTP.
+            body: as JSON; None for none.
+            query: parameters.
+
+        Raises:
+            ManagementError: no answer, or a refusal.
+        """
+        url = f"{self.url}/api/v1{path}{f'?{urlencode(query)}' if query else ''}"
+        data = None if body is None else json.dumps(body).encode()
+        headers = self._headers if data is None else {**self._headers, "Content-Type": "application/json"}
+        request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310  http and https only
+        try:
+            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS, context=self._tls) as answer:  # noqa: S310
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            with error:
+                raise ManagementError(f"{self.url} refuses {method} {path}: {_text_of(error)}", error.code) from error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise ManagementError(f"no management port answers at {self.url}: {reason}") from error
+
+    def rows(self, path: str, key: str, **query: object) -> Iterator[dict[str, Any]]:
+        """All rows of a list, page after page."""
+        cursor: dict[str, object] = {}
+        while True:
+            page = self.ask(path, query={"limit": _PAGE, **cursor, **query})
+            yield from page[key]
+            if page["next"] is None:
+                return
+            cursor = {"cursor": page["next"]}
+
+    def find(self, path: str) -> dict[str, Any] | None:
+        """What is there; None if there is nothing."""
+        try:
+            found: dict[str, Any] = self.ask(path)
+        except ManagementError as error:
+            if error.status == 404:
+                return None
+            raise
+        return found
+
+
+def _place(namespace: str, address: str = "", *rest: str) -> str:
+    """The path of a namespace, of a destination in it, and of what is below that."""
+    parts = ["/namespaces", quote(namespace, safe="")]
+    if address:
+        parts += ["destinations", quote(address, safe="")]
+    return "/".join([*parts, *rest])
+
+
+def _text_of(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["text"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"{error.code} {error.reason}"
 
 
 def needs_inside(what: str) -> NoReturn:
@@ -177,7 +292,7 @@ class RemoteNamespace:
     @property
     def destinations(self) -> list[str]:
         """Addresses of what exists here, such as ``queue:orders``."""
-        rows = self.api("namespace.destinations").rows(place(self.name) + "/destinations", "destinations")
+        rows = self.api("namespace.destinations").rows(_place(self.name) + "/destinations", "destinations")
         return sorted(row["address"] for row in rows)
 
     @property
@@ -191,7 +306,7 @@ class RemoteNamespace:
         consumers: dict[str, list[str]] = {}
         if rows:
             for address in self.destinations:
-                for consumer in api.rows(place(self.name, address, "consumers"), "consumers"):
+                for consumer in api.rows(_place(self.name, address, "consumers"), "consumers"):
                     consumers.setdefault(consumer["connection"], []).append(address)
         return [
             ConnectionView(row["id"], row["client_id"], row["agent"], tuple(consumers.get(row["id"], ())))
@@ -212,7 +327,7 @@ class RemoteNamespace:
         self._connection.close()
         if self.broker._management is not None and not left:
             with contextlib.suppress(ManagementError):  # a client has just come, or there is nothing to delete
-                self.broker._management.ask(place(self.name), "DELETE")
+                self.broker._management.ask(_place(self.name), "DELETE")
         return left
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -251,7 +366,7 @@ class _Remote:
         return self.namespace.api(f"{self._kind} {self.name}")
 
     def _row(self) -> dict[str, Any] | None:
-        return self._api().find(place(self.namespace.name, self.name))
+        return self._api().find(_place(self.namespace.name, self.name))
 
     def _counter(self, name: str) -> int:
         row = self._row()
@@ -392,7 +507,7 @@ class RemoteQueue(_Remote):
     @property
     def consumers(self) -> list[ConsumerView]:
         """The consumers of the queue."""
-        rows = self._api().rows(place(self.namespace.name, self.name, "consumers"), "consumers")
+        rows = self._api().rows(_place(self.namespace.name, self.name, "consumers"), "consumers")
         return [
             ConsumerView(
                 row["consumer"],
@@ -419,7 +534,9 @@ class RemoteQueue(_Remote):
         self._act("resume")
 
     def _act(self, action: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._api().ask(place(self.namespace.name, self.name, "actions", action), "POST", {})
+        found: Mapping[str, Any] = self._api().ask(
+            _place(self.namespace.name, self.name, "actions", action), "POST", {}
+        )
         return found
 
     # -- assertions -------------------------------------------------------------------------------------------------
@@ -462,7 +579,7 @@ class RemoteQueue(_Remote):
 
     def _ids(self) -> Iterator[object]:
         """Message ids of what is there."""
-        path = place(self.namespace.name, self.name, "messages")
+        path = _place(self.namespace.name, self.name, "messages")
         for state in _STATES:
             for row in self._api().rows(path, "messages", state=state):
                 yield row["message_id"]
@@ -525,7 +642,7 @@ class RemoteTopic(_Remote):
     @property
     def subscriptions(self) -> list[Mapping[str, Any]]:
         """The subscriptions: name, client_id, selector, durable, shared, depth, in_flight, consumers."""
-        rows = self._api().rows(place(self.namespace.name) + "/subscriptions", "subscriptions", topic=self.name)
+        rows = self._api().rows(_place(self.namespace.name) + "/subscriptions", "subscriptions", topic=self.name)
         names = ("name", "client_id", "selector", "durable", "shared", "depth", "in_flight", "consumers")
         return [{name: row[name] for name in names} for row in rows]
 
