@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from sievemq_testing.management import ManagementError
 
 from sievemq import ConnectionFactory, JMSContext, Queue, Topic
 from sievemq_testing import TestBroker
-from sievemq_testing.management import ManagementError
 from sievemq_testing.remote import RemoteBroker, RemoteNamespace
 
 
