@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from enum import IntEnum
 from typing import Protocol
 
 from sievemq_broker.domain.entry import Entry
@@ -13,7 +14,17 @@ from sievemq_broker.domain.view import View
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_CREDIT
 
-__all__ = ["Consumer", "Source"]
+__all__ = ["Consumer", "Outcome", "Source"]
+
+
+class Outcome(IntEnum):
+    """What becomes of a message that a client settles by itself."""
+
+    ACKNOWLEDGED = 0
+    FAILED = 1
+    """The attempt failed: it comes again, marked, or becomes a dead letter after too many attempts."""
+    REJECTED = 2
+    """It becomes a dead letter, whatever the attempts."""
 
 
 class Source(Protocol):
@@ -61,6 +72,9 @@ class Source(Protocol):
 
     def take_back(self, unmarked: list[Entry], now: int, marked: list[Entry], suspects: int | None) -> None:
         """Messages come back: unseen, and perhaps seen."""
+
+    def take_failed(self, consumer: Consumer, entries: list[Entry], now: int, reject: bool) -> None:
+        """The consumer could not process these; with `reject` it never will."""
 
     def unmark(self, entries: list[tuple[Entry, int]], now: int) -> None:
         """Messages came back marked, and it turns out that no application has seen them (D-32)."""
@@ -283,25 +297,28 @@ class Consumer:
         Raises:
             RequestError: ILLEGAL_STATE, nothing with such a tag was delivered.
         """
-        entries: list[Entry] = []
-        window = self.window
-        for tag in tags:
-            if tag > self.tag or tag < 1:
-                raise self._unknown(tag)
-        for tag in tags:
-            index = tag - self.base - 1
-            entry = window[index] if index >= 0 else None
-            if entry is not None:
-                window[index] = None
-                self._holes += 1
-                entries.append(entry)
-        while window and window[0] is None:
-            window.popleft()
-            self._holes -= 1
-            self.base += 1
+        entries = self._take(tags)
         credit, self.credit = self.credit, 0  # others first: it is their asking that brought these back
         self.source.take_released(self, entries, tags, now)
         self.grant(credit, now)
+
+    def settle(self, tags: list[int] | tuple[int, ...], outcome: Outcome, now: int) -> None:
+        """Settle single messages, in any order. A tag that is settled already is passed over.
+
+        Args:
+            tags: of the messages.
+            outcome: what becomes of them.
+            now: ms epoch.
+
+        Raises:
+            RequestError: ILLEGAL_STATE, nothing with such a tag was delivered.
+        """
+        entries = self._take(tags)
+        if outcome is Outcome.ACKNOWLEDGED:
+            self.acknowledged += len(entries)
+            self.source.settle(self, entries, now)
+        else:
+            self.source.take_failed(self, entries, now, outcome is Outcome.REJECTED)
 
     def give_back_oldest(self, count: int, now: int, suspects: int) -> None:
         """Give back, marked, what it has held longest, and go on with the rest; it has no credit.
@@ -380,6 +397,26 @@ class Consumer:
         self.open = False
         self.credit = 0
         self.source.remove_consumer(self)
+
+    def _take(self, tags: list[int] | tuple[int, ...]) -> list[Entry]:
+        """Take what was delivered with these tags, and is not settled, out of the window."""
+        entries: list[Entry] = []
+        window = self.window
+        for tag in tags:
+            if tag > self.tag or tag < 1:
+                raise self._unknown(tag)
+        for tag in tags:
+            index = tag - self.base - 1
+            entry = window[index] if index >= 0 else None
+            if entry is not None:
+                window[index] = None
+                self._holes += 1
+                entries.append(entry)
+        while window and window[0] is None:
+            window.popleft()
+            self._holes -= 1
+            self.base += 1
+        return entries
 
     def _pop(self, count: int) -> list[Entry]:
         """Take what was delivered first out of the window."""

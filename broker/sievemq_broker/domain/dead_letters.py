@@ -44,8 +44,8 @@ __all__ = [
 PREFIX = "DLQ."
 
 REASON = "JMS_SieveMQ_DeadLetterReason"
-"""``attempts`` (it failed too often) or ``expired``."""
-FAILED, EXPIRED = "attempts", "expired"
+"""``attempts`` (it failed too often), ``expired``, or ``rejected`` (its consumer said that it never can process it)."""
+FAILED, EXPIRED, REJECTED = "attempts", "expired", "rejected"
 ORIGIN = "JMS_SieveMQ_DeadLetterOrigin"
 """Address of the destination."""
 SUBSCRIPTION = "JMS_SieveMQ_DeadLetterSubscription"

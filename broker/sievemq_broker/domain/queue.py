@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from sievemq_broker.domain.backlog import Backlog
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.dead_letters import EXPIRED, FAILED, REFUSED_DELAY_MS, Burial
+from sievemq_broker.domain.dead_letters import EXPIRED, FAILED, REFUSED_DELAY_MS, REJECTED, Burial
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED, HELD, READY, STRAY, Entry, key_of
 from sievemq_broker.domain.observers import joined, without
@@ -636,8 +636,26 @@ class Queue:
         if consumer.open:
             self._recall.answer(consumer, None, now)
 
+    def take_failed(self, consumer: Consumer, entries: list[Entry], now: int, reject: bool) -> None:
+        """A consumer could not process these: they come back, marked, as :meth:`take_back`.
+
+        Args:
+            consumer: that had them.
+            entries: the messages.
+            now: ms epoch.
+            reject: they become dead letters at once, where that is possible.
+        """
+        if not consumer.open:
+            self._forget_if_done(consumer)
+        self.take_back([], now, entries, reject=reject)
+
     def take_back(
-        self, unmarked: list[Entry], now: int, marked: Iterable[Entry] = (), suspects: int | None = None
+        self,
+        unmarked: list[Entry],
+        now: int,
+        marked: Iterable[Entry] = (),
+        suspects: int | None = None,
+        reject: bool = False,
     ) -> None:
         """Take back what a consumer held, in the original order.
 
@@ -646,6 +664,7 @@ class Queue:
             now: ms epoch.
             marked: these may have been seen: count + 1, redelivered (ACK-08), dead-lettered after too many attempts.
             suspects: how many of `marked` may be dead-lettered now; None for all.
+            reject: dead-letter `marked` after however few attempts.
         """
         back: list[tuple[int, Entry]] = []
         for entry in unmarked:
@@ -654,7 +673,7 @@ class Queue:
             if self.observer is not None:
                 self.observer.released(self, entry)
         for number, entry in enumerate(marked):
-            if self._mark(entry, now, suspects is None or number < suspects):
+            if self._mark(entry, now, suspects is None or number < suspects, reject):
                 back.append((key_of(entry), entry))
         back.sort()
         for _, entry in back:
@@ -667,7 +686,7 @@ class Queue:
             else:
                 self._arrive_among_many(entry)
 
-    def _mark(self, entry: Entry, now: int, suspect: bool) -> bool:
+    def _mark(self, entry: Entry, now: int, suspect: bool, reject: bool) -> bool:
         """Count a failed delivery; False if the entry does not come back now."""
         entry.fail(now)
         self.redelivered += 1
@@ -677,8 +696,8 @@ class Queue:
             self.observer.returned(self, entry)
         policy = self.policy
         delay = policy.redelivery_delay_after(entry.count)
-        if suspect and 0 < policy.max_attempts <= entry.count:
-            burial = self._bury(entry, FAILED, now)
+        if reject or (suspect and 0 < policy.max_attempts <= entry.count):
+            burial = self._bury(entry, REJECTED if reject else FAILED, now)
             if burial is Burial.DONE:
                 entry.end()
                 return False

@@ -42,6 +42,7 @@ from sievemq_broker.session.handlers.messages import (
     on_recover,
     on_rollback,
     on_send,
+    on_settle,
     on_withdraw,
 )
 from sievemq_broker.session.handlers.taps import (
@@ -92,6 +93,7 @@ HANDLERS: dict[int, Handler] = {
     _C.CLOCK_SEEN: on_clock_seen,
     _C.ACKNOWLEDGE_SEVERAL: on_acknowledge_several,
     _C.WITHDRAW: on_withdraw,
+    _C.SETTLE: on_settle,
     _C.OPEN_TAP: on_open_tap,
     _C.LOOK_TAP: on_look_tap,
     _C.FETCH_TAP: on_fetch_tap,
@@ -126,6 +128,7 @@ OPEN = frozenset(
         Command.ROLLBACK,
         Command.CLOCK_SEEN,
         Command.WITHDRAW,
+        Command.SETTLE,
         # Which right a tap needs depends on its mode: handlers/taps.py asks.
         Command.OPEN_TAP,
         Command.LOOK_TAP,

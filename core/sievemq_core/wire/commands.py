@@ -53,6 +53,7 @@ class Command:
     CLOCK_SEEN: Final = 33
     ACKNOWLEDGE_SEVERAL: Final = 34
     WITHDRAW: Final = 35
+    SETTLE: Final = 36
     # -- client to broker: taps
     OPEN_TAP: Final = 40
     LOOK_TAP: Final = 41
@@ -372,6 +373,24 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 _REQUEST,
                 _SESSION,
                 _f("sequence", "uint", "of the send; 0 for the session's COMMIT"),
+            ),
+        ),
+        CommandSpec(
+            Command.SETTLE,
+            "SETTLE",
+            "client",
+            "settles single messages of a consumer, in any order, outside of a transaction; not answered. A tag that "
+            "is settled already is passed over",
+            (
+                _CONSUMER,
+                _f("tags", "ids", "of the messages"),
+                _f(
+                    "outcome",
+                    "uint",
+                    "0: acknowledged; 1: the attempt failed, and the message comes again, marked, or becomes a dead "
+                    "letter after too many attempts; 2: a dead letter at once",
+                ),
+                _f("credit", "uint", "further messages that may be sent to the consumer"),
             ),
         ),
         CommandSpec(

@@ -9,7 +9,7 @@ from typing import Final
 
 from sievemq_broker.domain.admission import Limited
 from sievemq_broker.domain.broker_properties import without_broker_properties
-from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.consumer import Consumer, Outcome
 from sievemq_broker.domain.examining import EXAMINED
 from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.publishing import Publishing
@@ -26,11 +26,12 @@ from sievemq_core.wire.commands import Command
 
 __all__ = [
     "on_acknowledge", "on_acknowledge_all", "on_acknowledge_several", "on_close_session", "on_commit",
-    "on_open_session", "on_recover", "on_rollback", "on_send", "on_withdraw",
+    "on_open_session", "on_recover", "on_rollback", "on_send", "on_settle", "on_withdraw",
 ]  # fmt: skip
 
 _SEND: Final = int(Command.SEND)
 _LAST_KIND: Final = int(max(BodyKind))
+_OUTCOMES: Final = frozenset(map(int, Outcome))
 
 #: Deliveries, at most, of messages that are taken together: a millisecond or two. They may all be of one message.
 _DELIVERIES: Final = 3_000
@@ -65,12 +66,12 @@ def on_close_session(peer: Peer, command: CommandTuple, now: int) -> None:
 def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     """Take messages: on to their destination, or staged in a transaction (TXN-02).
 
-    Consecutive messages of one session to one destination are a batch, and go on together until one needs a check of
-    its own; a single message is a batch of one.
+    Those that one session sends to one destination one after the other are a batch, and go on together as far as
+    nothing is to be looked at in between; a single message is a batch of one.
 
     Args:
         peer: the client.
-        commands: as it has sent them.
+        commands: what it has said.
         at: where the first SEND stands.
         now: ms epoch.
 
@@ -84,9 +85,9 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
         return 1
     if sequence != session.sent + 1 or session.stall is not None:
         if peer.resumed and sequence <= session.sent:
-            return 1  # a repeat, of the lost connection or of this one: it was carried out
+            return 1  # said on the lost connection or on its way to this one twice: it has been carried out
         if session.passes_over(sequence):
-            return 1  # its client repeats it
+            return 1  # its client says it again
         if sequence != session.sent + 1:
             raise ProtocolError(
                 f"SEND {sequence} in session {session_id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
@@ -103,7 +104,7 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     ):
         if destination.takes_rows:
             most = max(1, _DELIVERIES // (destination.fan_out or 1))
-        elif peer.watcher is None:  # a watcher is called before each is sent
+        elif peer.watcher is None:  # a watcher hears of each before it is sent
             most = _ONE_BY_ONE
     batch: list[Envelope] = []
     urgent = False
@@ -188,7 +189,7 @@ def _send_examined(
     urgent: bool,
     now: int,
 ) -> None:
-    """Carry out a send whose selectors are evaluated, or that may go to very many subscriptions."""
+    """Carry out a send that selectors have been asked about, or that may go to very many subscriptions."""
     text, envelope = sends[0]
     peer.flush_confirms()  # of those before it: this one may take some turns
     before = peer.broker.fan_out
@@ -345,6 +346,30 @@ def _acknowledge(peer: Peer, consumer: Consumer, tag: int, now: int) -> None:
         peer.forget_consumers((consumer_id,))
 
 
+def on_settle(peer: Peer, command: CommandTuple, now: int) -> None:
+    """Single messages are acknowledged, have failed, or are rejected."""
+    _, consumer_id, tags, outcome, credit = command
+    consumer = peer.consumers.get(consumer_id)
+    if consumer is None:
+        peer.check_once_open(consumer_id)
+        return
+    if peer.owners[consumer_id].transaction is not None:
+        raise ProtocolError(
+            f"SETTLE for consumer {consumer_id} of a transacted session; only COMMIT acknowledges there",
+            ErrorCode.UNEXPECTED_COMMAND,
+        )
+    if outcome not in _OUTCOMES:
+        raise ProtocolError(f"SETTLE has the outcome {outcome}; there are 0, 1 and 2", ErrorCode.UNEXPECTED_COMMAND)
+    consumer.settle(tags, Outcome(outcome), now)
+    if consumer_id in peer.retired:
+        if not consumer.unacknowledged:
+            peer.forget_consumers((consumer_id,))
+    elif credit:
+        if credit > MAX_CREDIT:
+            raise too_much_credit(consumer_id, credit)
+        consumer.grant(credit, now)
+
+
 def on_acknowledge_all(peer: Peer, command: CommandTuple, now: int) -> None:
     """Everything that the session's consumers were handed is consumed (ACK-05)."""
     _, request, session_id, handed = command
@@ -358,7 +383,7 @@ def on_acknowledge_all(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def on_recover(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Redeliver what was handed out and not acknowledged (ACK-08)."""
+    """What was handed and not acknowledged comes again (ACK-08)."""
     _, request, session_id, handed = command
     session = peer.session(session_id)
     if session.transaction is not None:
@@ -386,7 +411,7 @@ def on_commit(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
-    """The rest of a COMMIT: the selectors for its messages are evaluated."""
+    """The rest of a COMMIT: selectors have been asked about its messages."""
     _, request, session_id, handed = command
     session = peer.session(session_id)
     transaction = session.transaction
@@ -454,7 +479,7 @@ def _committed(peer: Peer, session: Session, command: CommandTuple, publishing: 
 
 
 def on_rollback(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Drop what was sent; redeliver what was handed out, with JMSRedelivered set (TXN-04)."""
+    """Forget what was sent; what was handed comes again, marked (TXN-04)."""
     _, request, session_id, handed = command
     session = peer.session(session_id)
     if session.transaction is None:

@@ -124,6 +124,9 @@ CLIENT = [
     frame("withdraw a send", (C.WITHDRAW, 21, 1, 7)),
     frame("withdraw in the place of the send", (C.WITHDRAW, 0, 1, 7)),
     frame("withdraw the commit", (C.WITHDRAW, 21, 1, 0)),
+    frame("settle two messages", (C.SETTLE, 7, (3, 5), 0, 2)),
+    frame("give one back", (C.SETTLE, 7, (4,), 1, 0)),
+    frame("reject one", (C.SETTLE, 7, (4,), 2, 1)),
     frame("open tap", (C.OPEN_TAP, 22, "audit", "queue:orders", "copy", None, None, {})),
     frame(
         "open tap with everything",
