@@ -33,6 +33,9 @@ def _option(*names: str, text: str, panel: str = "Options") -> typer.models.Opti
 def broker(
     host: Annotated[str | None, _option("--host", text="Address of the wire port; 127.0.0.1.")] = None,
     port: Annotated[int | None, _option("--port", text="Wire port, 0 for a free one; 7672.")] = None,
+    protocols: Annotated[
+        str | None, _option("--protocols", text="Protocols of the wire port: sieve, stomp; sieve,stomp.")
+    ] = None,
     http: Annotated[bool | None, _option("--http/--no-http", text="Serve health, metrics, API and console.")] = None,
     http_host: Annotated[str | None, _option("--http-host", text="Address of the HTTP port; that of --host.")] = None,
     http_port: Annotated[int | None, _option("--http-port", text="HTTP port, 0 for a free one; 7680.")] = None,
@@ -114,7 +117,8 @@ def broker(
     Exit codes: 0 ended in order, 1 could not start, 2 the settings are wrong.
     """
     given: dict[str, object] = {
-        "host": host, "port": port, "http": http, "http_host": http_host, "http_port": http_port, "data_dir": data_dir,
+        "host": host, "port": port, "protocols": protocols,
+        "http": http, "http_host": http_host, "http_port": http_port, "data_dir": data_dir,
         "users": ",".join(user) if user else None, "users_file": users_file, "http_hosts": http_hosts,
         "session_seconds": session_seconds, "insecure": insecure, "tls_cert": tls_cert, "tls_key": tls_key,
         "tls_client_ca": tls_client_ca, "on_full_disk": on_full_disk, "log_level": log_level, "json_logs": json_logs,

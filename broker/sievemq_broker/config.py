@@ -19,7 +19,7 @@ from datetime import timedelta
 from enum import IntEnum
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy, DomainSettings, NamespacePolicy
 from sievemq_broker.logs import LEVELS
@@ -131,6 +131,16 @@ def _level(value: object) -> str:
     return word
 
 
+def _protocols(value: object) -> tuple[str, ...]:
+    names = _names(value)
+    unknown = [name for name in names if name not in PROTOCOLS]
+    if unknown:
+        raise ValueError(f"must be of {', '.join(PROTOCOLS)}, not {unknown[0]!r:.40}")
+    if PROTOCOLS[0] not in names:
+        raise ValueError(f"must have {PROTOCOLS[0]}, the protocol of SieveMQ's own client")
+    return names
+
+
 def _dialect(value: object) -> str:
     word = str(value).lower()
     if word not in DIALECTS:
@@ -155,6 +165,9 @@ def _body_bytes(value: object) -> int:
 def _auto_bytes(value: object) -> int | None:
     return None if value is None or str(value).lower() == "auto" else _bytes(value)
 
+
+#: What the wire port can speak, SieveMQ's own first.
+PROTOCOLS: Final = ("sieve", "stomp")
 
 _POLICY = {f.name: f for f in fields(DestinationPolicy) if f.init}
 _NAMESPACE_RULES = {f.name: f for f in fields(NamespacePolicy)}
@@ -286,6 +299,9 @@ class Settings:
 
     host: str = _setting("127.0.0.1", "address of the wire port", _text)
     port: int = _setting(7672, "wire port; 0 for a free one", _whole(0, 65_535))
+    protocols: tuple[str, ...] = _setting(
+        PROTOCOLS, "protocols of the wire port, told apart by their first bytes: sieve, stomp", _protocols
+    )
     http: bool = _setting(True, "serve health, metrics, API and console over HTTP", _flag)
     http_host: str | None = _setting(None, "address of the HTTP port; host if not given", _optional_text)
     http_port: int = _setting(7680, "HTTP port; 0 for a free one", _whole(0, 65_535))

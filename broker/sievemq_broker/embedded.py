@@ -196,6 +196,12 @@ class EmbeddedBroker:
         return f"{url}/{quote(self._namespace, safe='')}" if self._namespace else url
 
     @property
+    def stomp_url(self) -> str:
+        """For STOMP clients: host, port, and as the path the ``host`` header of CONNECT that leads to the namespace."""
+        url = self.server.stomp_url
+        return f"{url}/{quote(self._namespace, safe='')}" if self._namespace else url
+
+    @property
     def port(self) -> int:
         """The wire port."""
         return self.server.port
@@ -297,6 +303,11 @@ class EmbeddedNamespace:
     def url(self) -> str:
         """For a ConnectionFactory."""
         return f"{self.broker.server.url}/{quote(self.name, safe='')}"
+
+    @property
+    def stomp_url(self) -> str:
+        """For STOMP clients: host, port, and as the path the ``host`` header of CONNECT that leads here."""
+        return f"{self.broker.server.stomp_url}/{quote(self.name, safe='')}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

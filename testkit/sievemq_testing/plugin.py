@@ -138,6 +138,14 @@ def sievemq_url(sievemq_namespace: TestNamespace) -> str:
 
 
 @pytest.fixture
+def sievemq_stomp_url(sievemq_namespace: TestNamespace) -> str:
+    """Where the STOMP clients of this test connect: ``stomp://host:port/namespace``. The path, with its ``/``, is the
+    ``host`` header of CONNECT: it leads to a namespace of the test's own.
+    """
+    return sievemq_namespace.stomp_url
+
+
+@pytest.fixture
 def sievemq_context(sievemq_url: str) -> Iterator[JMSContext]:
     """A blocking JMSContext in the test's namespace; its connection starts with its first consumer."""
     from sievemq import ConnectionFactory

@@ -266,6 +266,11 @@ class RemoteNamespace:
         self._views: dict[str, RemoteQueue | RemoteTopic] = {}
         self._connection: Connection = ConnectionFactory(url, reconnect=0).create_connection()
 
+    @property
+    def stomp_url(self) -> str:
+        """For STOMP clients, where the broker has that protocol: as :attr:`EmbeddedNamespace.stomp_url`."""
+        return self.url.partition("?")[0].replace("sievemq", "stomp", 1)
+
     def __repr__(self) -> str:
         return f"<RemoteNamespace {self.name!r} of {self.broker!r}>"
 

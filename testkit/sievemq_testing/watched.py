@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import msgpack
 
@@ -21,25 +21,24 @@ from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.protocols.sieve.connection import SieveConnection
-from sievemq_broker.protocols.sieve.heartbeat import Heartbeat
 from sievemq_broker.protocols.sieve.outbox import Outbox
+from sievemq_broker.protocols.stomp.connection import StompConnection
+from sievemq_broker.protocols.stomp.outbox import Outbox as StompOutbox
 from sievemq_broker.server.durability.commits import Commits
-from sievemq_broker.server.net.link import Connect, Connection, Link, Links
+from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Links
 from sievemq_broker.server.net.turn import Turn
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.session.handlers.messages import on_send
 from sievemq_broker.session.lost import LostConnections
-from sievemq_broker.session.peer import Peer, Services
+from sievemq_broker.session.peer import Peer, Services, Table
 from sievemq_broker.session.session import Session
-from sievemq_broker.session.settings import SessionSettings
 from sievemq_broker.session.table import HANDLERS, make_table
 from sievemq_core.counted import counted
 from sievemq_core.errors import AddressError, ErrorCode, ProtocolError, SieveError
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import COMMANDS, Command
-from sievemq_core.wire.connection import WireConnection
 from sievemq_testing.journal import Recorder, matches
 
 __all__ = [
@@ -142,30 +141,23 @@ class WatchedServer(Server):
         super().clock_moved()
 
     def _link(self) -> Link:
-        return WatchedLink(self.links, self.turn, self.clock, self._connect, self._refuse)
+        return WatchedLink(self.links, self.turn, self.clock, self._connect, self._refuse, self._choose)
 
     def _connect(self, address: str, wake: Callable[[], None]) -> Connection:
-        return WatchedConnection(self.broker, self.services, address, wake, self._watch)
+        return WatchedSieve(self.broker, self.services, address, wake, self._watch)
+
+    def _connect_stomp(self, address: str, wake: Callable[[], None]) -> Connection:
+        return WatchedStomp(self.broker, self.services, address, wake, self._watch)
 
 
-class WatchedOutbox(Outbox):
-    """Sees deliveries pass, and can stop after a few."""
+class _Deliveries:
+    """Sees the deliveries of an outbox pass, and can stop after a few. Comes before the outbox among the bases."""
 
-    __slots__ = ("_connection", "_in_row", "allowance")
-
-    def __init__(
-        self,
-        connection: WatchedConnection,
-        wire: WireConnection,
-        heartbeat: Heartbeat,
-        settings: SessionSettings,
-        wake: Callable[[], None],
-    ) -> None:
-        super().__init__(wire, heartbeat, settings, wake)
-        self._connection = connection
-        #: Deliveries that may still be made; None for any number.
-        self.allowance: int | None = None
-        self._in_row = False
+    #: Deliveries that may still be made; None for any number.
+    allowance: int | None = None
+    _in_row = False
+    _connection: WatchedConnection
+    writable: bool
 
     @property
     def connection_id(self) -> str:
@@ -180,21 +172,21 @@ class WatchedOutbox(Outbox):
         """A delivery; see Outbox."""
         if not self._in_row:
             self._note(consumer_id, tag, count)
-        super().deliver(consumer_id, tag, count, packed)
+        super().deliver(consumer_id, tag, count, packed)  # type: ignore[misc]
         if self.allowance is not None:
             self.allowance -= 1
             if self.allowance <= 0:
-                self.pause()
+                self.pause()  # type: ignore[attr-defined]
 
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
         """Several deliveries; see Outbox."""
         if self._in_row:  # a part of it
-            return super().deliver_row(consumer_id, tag, row)
+            return cast("int", super().deliver_row(consumer_id, tag, row))  # type: ignore[misc]
         if self.allowance is not None:
-            return deliver_each(self, consumer_id, tag, row)
+            return deliver_each(cast("Outbox", self), consumer_id, tag, row)
         self._in_row = True
         try:
-            taken = super().deliver_row(consumer_id, tag, row)
+            taken: int = super().deliver_row(consumer_id, tag, row)  # type: ignore[misc]
         finally:
             self._in_row = False
         for at in range(tag, tag + taken):
@@ -211,23 +203,64 @@ class WatchedOutbox(Outbox):
             )
 
 
-class WatchedConnection(SieveConnection):
-    """A connection whose commands pass the faults and the journal first.
+class WatchedOutbox(_Deliveries, Outbox):
+    """Of a client of SieveMQ's own protocol."""
 
-    Args:
-        broker, services, address, wake: as of SieveConnection.
-        watch: who watches.
+    def __init__(self, connection: WatchedConnection, *args: Any) -> None:
+        super().__init__(*args)
+        self._connection = connection
+
+
+class WatchedStompOutbox(_Deliveries, StompOutbox):
+    """Of a STOMP client."""
+
+    def __init__(self, connection: WatchedConnection, *args: Any) -> None:
+        super().__init__(*args)
+        self._connection = connection
+
+
+if TYPE_CHECKING:
+
+    class _Face:
+        """What the protocol's class behind it has."""
+
+        peer: Peer
+
+        @property
+        def closing(self) -> bool:
+            """See Connection."""
+            return False
+
+        @property
+        def heartbeats(self) -> tuple[int, int]:
+            """See Connection."""
+            return 0, 0
+
+        def pause(self) -> None:
+            """See Connection."""
+
+        def resume(self, now: int) -> None:
+            """See Connection."""
+
+        def close(self, code: ErrorCode, text: str, now: int) -> None:
+            """See Connection."""
+
+else:
+    _Face = object
+
+
+class WatchedConnection(_Face):
+    """What is watched of a connection, whatever protocol it speaks: its commands pass the faults and the journal first.
+    Comes before the protocol's connection among the bases.
     """
 
-    def __init__(
-        self, broker: Broker, services: Services, address: str, wake: Callable[[], None], watch: Watch
-    ) -> None:
-        self.watch = watch
-        #: Commands that wait until the test lets them on; None while they are carried out as they come.
-        self.held: list[tuple[Any, ...]] | None = None
-        table = make_table(self._send, dict.fromkeys(HANDLERS, self._pass_on))
-        outbox = partial(WatchedOutbox, self)
-        super().__init__(broker, services, table, address=address, wake=wake, watcher=self, make_outbox=outbox)
+    outbox: Any
+    watch: Watch
+    #: Commands that wait until the test lets them on; None while they are carried out as they come.
+    held: list[tuple[Any, ...]] | None = None
+
+    def _table(self) -> Table:
+        return make_table(self._pass_send, dict.fromkeys(HANDLERS, self._pass_on))
 
     def note(self, kind: str, where: str = "", envelope: Envelope | None = None, detail: str = "") -> None:
         """Write into the journal of the connection's namespace."""
@@ -253,7 +286,7 @@ class WatchedConnection(SieveConnection):
         if rule is not None:
             rule.after(self)
 
-    def _send(self, peer: Peer, commands: list[tuple[Any, ...]], at: int, now: int) -> int:
+    def _pass_send(self, peer: Peer, commands: list[tuple[Any, ...]], at: int, now: int) -> int:
         """The same for SEND: several at once while there are no faults that might meet one of them."""
         command = commands[at]
         if self.held is not None:
@@ -302,11 +335,9 @@ class WatchedConnection(SieveConnection):
     def allow(self, deliveries: int | None, now: int) -> None:
         """Pass so many deliveries from now on; None for any number."""
         if not self.closing:
-            outbox = self.outbox
-            assert isinstance(outbox, WatchedOutbox)
-            outbox.allow(deliveries)
+            self.outbox.allow(deliveries)
             self.resume(now)
-            outbox.nudge()
+            self.outbox.nudge()
 
     def cut(self) -> None:
         """The network has failed: nothing is written or carried out any more."""
@@ -362,6 +393,38 @@ class WatchedConnection(SieveConnection):
         staged = 0 if session.transaction is None else len(session.transaction.staged)
         if staged and not session.committing:
             self.note("rolled back", detail=f"{counted(staged, 'send')} never committed")
+
+
+class WatchedSieve(WatchedConnection, SieveConnection):
+    """A client of SieveMQ's own protocol.
+
+    Args:
+        broker, services, address, wake: as of SieveConnection.
+        watch: what is shared with the other connections.
+    """
+
+    def __init__(
+        self, broker: Broker, services: Services, address: str, wake: Callable[[], None], watch: Watch
+    ) -> None:
+        self.watch = watch
+        outbox = partial(WatchedOutbox, self)
+        super().__init__(broker, services, self._table(), address=address, wake=wake, watcher=self, make_outbox=outbox)
+
+
+class WatchedStomp(WatchedConnection, StompConnection):
+    """A STOMP client.
+
+    Args:
+        broker, services, address, wake: as of StompConnection.
+        watch: what is shared with the other connections.
+    """
+
+    def __init__(
+        self, broker: Broker, services: Services, address: str, wake: Callable[[], None], watch: Watch
+    ) -> None:
+        self.watch = watch
+        outbox = partial(WatchedStompOutbox, self)
+        super().__init__(broker, services, self._table(), address=address, wake=wake, watcher=self, make_outbox=outbox)
 
 
 # Without these a connection could not begin, stay or end.
@@ -498,8 +561,9 @@ class WatchedLink(Link):
         clock: Clock,
         connect: Connect,
         refuse: Callable[[Connection, int], None],
+        choose: Choose,
     ) -> None:
-        super().__init__(links, turn, clock, connect, refuse)
+        super().__init__(links, turn, clock, connect, refuse, choose)
         self._waiting: list[bytes] = []
         #: Nothing passes, in either direction.
         self.standing = False
@@ -575,12 +639,12 @@ class WatchedLink(Link):
         self._silence += milliseconds
         connection = self.connection
         assert isinstance(connection, WatchedConnection)
-        wire = connection.wire
-        if wire.interval_in and self._silence >= 2 * wire.interval_in:
-            text = f"nothing was heard for {2 * wire.interval_in} ms"
+        wanted, promised = connection.heartbeats
+        if wanted and self._silence >= 2 * wanted:
+            text = f"nothing was heard for {2 * wanted} ms"
             connection.note("fault", detail=f"end the connection: HEARTBEAT_MISSED, {text} ({connection.peer.id})")
             connection.close(ErrorCode.HEARTBEAT_MISSED, text, now)
-        if wire.interval_out and self._silence >= 2 * wire.interval_out:
+        if promised and self._silence >= 2 * promised:
             self.abort()
 
     def go_on(self) -> None:
@@ -599,6 +663,8 @@ def entries_of(queue: Queue) -> list[Entry]:
 
 def _says_goodbye(data: bytes) -> bool:
     """True if a GOODBYE is among the whole frames in `data`: its client would wait for an answer that cannot come."""
+    if data.startswith(b"DISCONNECT"):
+        return True
     start = 0
     while start + 4 <= len(data):
         stop = start + 4 + int.from_bytes(data[start : start + 4], "big")

@@ -8,7 +8,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
@@ -17,7 +17,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.credentials.user_store import UserStore
-from sievemq_broker.server.net.link import Connection, Link, Links
+from sievemq_broker.server.net.link import Connect, Connection, Link, Links
 from sievemq_broker.server.net.listener import Port, listen, make_tls_context
 from sievemq_broker.server.net.services import ServerServices, new_incarnation
 from sievemq_broker.server.net.turn import Timers, Turn
@@ -40,6 +40,9 @@ __all__ = ["Phase", "Server"]
 
 #: Seconds without a byte from any client after which draining is over, unless one of them has unsettled work.
 QUIET_SECONDS = 0.1
+
+#: How the first frame of a STOMP client begins, in bytes.
+_STOMP: Final = frozenset({b"CONN", b"STOM"})
 
 #: Seconds that clients may take to read the farewell and close their side; less where no client was promised time.
 FAREWELL_SECONDS = 1.0
@@ -117,6 +120,11 @@ class Server:
     def url(self) -> str:
         """Where clients connect."""
         return self._bound.url("sievemqs" if self._tls else "sievemq")
+
+    @property
+    def stomp_url(self) -> str:
+        """Where STOMP clients connect."""
+        return self._bound.url("stomps" if self._tls else "stomp")
 
     # -- start ----------------------------------------------------------------------------------------------------
 
@@ -241,10 +249,19 @@ class Server:
             await self._commits.synced()
 
     def _link(self) -> Link:
-        return Link(self.links, self.turn, self.clock, self._connect, self._refuse)
+        return Link(self.links, self.turn, self.clock, self._connect, self._refuse, self._choose)
 
     def _connect(self, address: str, wake: Callable[[], None]) -> Connection:
         return SieveConnection(self.broker, self.services, address=address, wake=wake)
+
+    def _connect_stomp(self, address: str, wake: Callable[[], None]) -> Connection:
+        from sievemq_broker.protocols.stomp import StompConnection  # only a broker that has such a client needs it
+
+        return StompConnection(self.broker, self.services, address=address, wake=wake)
+
+    def _choose(self, first: bytes) -> Connect | None:
+        """The protocol that a client speaks, by its first bytes: None for SieveMQ's own."""
+        return self._connect_stomp if first[:4] in _STOMP and "stomp" in self.settings.protocols else None
 
     def _refuse(self, connection: Connection, now: int) -> None:
         limit = self.links.limit

@@ -47,6 +47,8 @@ def test_the_settings_of_a_broker_are_all_listed_with_their_defaults() -> None:
         if name in AUTOMATIC:
             assert known is None
             assert default in (AUTOMATIC[name], f"`{AUTOMATIC[name]}`")
+        elif isinstance(known, tuple) and known:
+            assert written(default) == ",".join(known), name
         elif isinstance(known, (bool, int, float, str)):
             assert written(default) == known, name
         else:

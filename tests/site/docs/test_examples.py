@@ -25,6 +25,7 @@ PRINTED = {
         "second try: two chairs - redelivered: True",
         "in the books: invoice for two chairs",
     },
+    "stomp_client.py": {"processed: order over 120", "rejected: order over 300", "left: order over 50"},
     "traced.py": {
         "send queue:example.traced",
         "receive queue:example.traced -> send queue:example.traced",

@@ -97,6 +97,11 @@ class SieveConnection:
         """True if there was no time for all that arrived: :meth:`catch_up` is to be called."""
         return self.peer.behind or self.wire.behind
 
+    @property
+    def full(self) -> bool:
+        """False: a client of this protocol knows itself when it has to wait."""
+        return False
+
     def catch_up(self, now: int) -> None:
         """Carry out what is left, as far as there is time. Never raises.
 
@@ -144,6 +149,11 @@ class SieveConnection:
         """
         self._held_back = held
         self._heartbeat.excuse()
+
+    @property
+    def heartbeats(self) -> tuple[int, int]:
+        """Milliseconds after which something is to be heard, and to be said; 0 for never."""
+        return self.wire.interval_in, self.wire.interval_out
 
     @property
     def frame_bytes(self) -> int:

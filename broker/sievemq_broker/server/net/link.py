@@ -28,7 +28,7 @@ from sievemq_broker.session.peer import Peer
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import GATHER_BYTES
 
-__all__ = ["HIGH_WATER", "LOW_WATER", "READ_BYTES", "READ_PAUSE", "Connect", "Connection", "Link", "Links"]
+__all__ = ["HIGH_WATER", "LOW_WATER", "READ_BYTES", "READ_PAUSE", "Choose", "Connect", "Connection", "Link", "Links"]
 
 #: Unsent bytes above which nothing is delivered to a connection, and below which it goes on. Some two reads of a fast
 #: consumer: enough to keep it busy, little enough that ten thousand slow ones do not hurt.
@@ -74,8 +74,16 @@ class Connection(Protocol):
         """True if there was no time for all that arrived."""
 
     @property
+    def full(self) -> bool:
+        """True while nothing more is to be read: what came waits for something."""
+
+    @property
     def has_data(self) -> bool:
         """True if there is something to write."""
+
+    @property
+    def heartbeats(self) -> tuple[int, int]:
+        """Milliseconds after which something is to be heard, and to be said; 0 for never."""
 
     @property
     def frame_bytes(self) -> int:
@@ -128,6 +136,12 @@ class Connection(Protocol):
 
 Connect: TypeAlias = Callable[[str, Callable[[], None]], Connection]
 """Makes the broker's end of a connection: given the peer's address, and what is called when output appears."""
+
+Choose: TypeAlias = Callable[[bytes], Connect | None]
+"""Tells another protocol by the first bytes of a connection; None if it is that which it was taken for."""
+
+#: Bytes that tell a protocol.
+FIRST_BYTES = 4
 
 
 class Links:
@@ -219,6 +233,16 @@ class Links:
                 return True
         return False
 
+    def replace(self, peer: Peer, link: Link) -> None:
+        """The client of a link turned out to speak another protocol.
+
+        Args:
+            peer: that it was taken for.
+            link: whose.
+        """
+        self._by_peer.pop(peer, None)
+        self._by_peer[link.connection.peer] = link
+
     def discard(self, link: Link) -> None:
         """A link is gone."""
         if link in self.open:
@@ -257,9 +281,11 @@ class Link(asyncio.BufferedProtocol):
         clock: the broker's time.
         connect: makes the broker's end.
         refuse: says what is to be said to one connection too many.
+        choose: tells another protocol by the first bytes; None if there is no other.
     """
 
     __slots__ = (
+        "_choose",
         "_clock",
         "_closing",
         "_connect",
@@ -293,7 +319,9 @@ class Link(asyncio.BufferedProtocol):
         clock: Clock,
         connect: Connect,
         refuse: Callable[[Connection, int], None],
+        choose: Choose | None = None,
     ) -> None:
+        self._choose = choose
         self._links = links
         self._turn = turn
         self._clock = clock
@@ -353,6 +381,10 @@ class Link(asyncio.BufferedProtocol):
         self._links.came(size)
         if self._closing:
             return
+        if self._choose is not None:
+            data = self._begin(data)
+            if not data:
+                return
         if self.late or not self._turn.grant():
             self.unheard += data
             self._put_off()
@@ -365,10 +397,25 @@ class Link(asyncio.BufferedProtocol):
         self._turn.fed(self)
         if self.connection.behind:
             self._put_off()
-        elif size >= READ_BYTES:
+        elif size >= READ_BYTES or self.connection.full:
             self._rest()
         if self.connection.frame_bytes > GATHER_BYTES or self._large:
             self._follow_frame()
+
+    def _begin(self, data: bytes) -> bytes:
+        """Tell the protocol by the first bytes; returns what is to be carried out now."""
+        assert self._choose is not None
+        self.unheard += data
+        if len(self.unheard) < FIRST_BYTES:
+            return b""
+        data, self.unheard = self.unheard, b""
+        connect = self._choose(data)
+        self._choose = None
+        if connect is not None and not self.connection.closing:
+            before = self.connection.peer
+            self.connection = connect(self.peer, self._wake)
+            self._links.replace(before, self)
+        return data
 
     def catch_up(self) -> None:
         """It is its turn again: carry out what was put off, or some of it."""
@@ -383,7 +430,7 @@ class Link(asyncio.BufferedProtocol):
     @property
     def behind(self) -> bool:
         """Something that was read is not carried out yet, and will be."""
-        return not self._closing and (bool(self.unheard) or self.connection.behind)
+        return not self._closing and ((bool(self.unheard) and self._choose is None) or self.connection.behind)
 
     def _go_on(self) -> None:
         if self._closing:
@@ -505,7 +552,7 @@ class Link(asyncio.BufferedProtocol):
     def flush(self) -> None:
         """Write all output in one call; close if nothing comes after it."""
         transport = self.transport
-        if self._rests and not self.late:
+        if self._rests and not self.late and not self.connection.full:
             self._rests = False
             if self._reading and not self._waits and not transport.is_closing():
                 transport.resume_reading()
