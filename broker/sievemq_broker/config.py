@@ -26,10 +26,17 @@ from sievemq_broker.logs import LEVELS
 from sievemq_broker.users.account import User, Users
 from sievemq_broker.users.file import parse_users, read_users
 from sievemq_core.durations import MILLISECOND, in_units
-from sievemq_core.limits import FRAME_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS, HEARTBEAT_MS, MAX_BODY_BYTES, MIN_HEARTBEAT_MS
+from sievemq_core.limits import (
+    BUSY_POLL_US,
+    FRAME_TIMEOUT_MS,
+    HANDSHAKE_TIMEOUT_MS,
+    HEARTBEAT_MS,
+    MAX_BODY_BYTES,
+    MAX_BUSY_POLL_US,
+    MIN_HEARTBEAT_MS,
+)
 from sievemq_core.message.destination import Kind
 from sievemq_core.selector.dialect import DIALECTS
-from sievemq_core.wire.busy_poll import BUSY_POLL_US, MAX_BUSY_POLL_US
 
 __all__ = ["ConfigError", "Loaded", "Settings", "load", "parse_users"]
 

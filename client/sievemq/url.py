@@ -29,9 +29,15 @@ from urllib.parse import quote, unquote
 
 from sievemq.exceptions import InvalidURLException
 from sievemq_core.durations import MILLISECOND, Milliseconds, in_units
-from sievemq_core.limits import HEARTBEAT_MS, MAX_CREDIT, MAX_IDENTIFIER_CHARS, MIN_HEARTBEAT_MS
+from sievemq_core.limits import (
+    BUSY_POLL_US,
+    HEARTBEAT_MS,
+    MAX_BUSY_POLL_US,
+    MAX_CREDIT,
+    MAX_IDENTIFIER_CHARS,
+    MIN_HEARTBEAT_MS,
+)
 from sievemq_core.selector.dialect import DIALECTS
-from sievemq_core.wire.busy_poll import BUSY_POLL_US, MAX_BUSY_POLL_US
 
 __all__ = ["DEFAULT_PORT", "BrokerURL", "ClientOptions", "Options", "parse_url", "url_of_environment"]
 

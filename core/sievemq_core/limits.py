@@ -115,3 +115,8 @@ FRAME_TIMEOUT_MS = 120_000
 #: Milliseconds between heartbeats when neither side asks otherwise; twice this without a byte ends a connection.
 HEARTBEAT_MS = 15_000
 MIN_HEARTBEAT_MS = 100
+
+#: Microseconds that both ends poll before they block, and at most (decision 0022): waking a sleeping processor may take
+#: longer than all that a broker does for a message.
+BUSY_POLL_US = 600
+MAX_BUSY_POLL_US = 10_000

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sievemq import Connection, Queue
-from sievemq._engine.completion import Completion
+from sievemq._engine.outbox import Completion
 from sievemq.taps import TapPage
 from sievemq.url import parse_url
 from sievemq_spark.links import connect, require_queues

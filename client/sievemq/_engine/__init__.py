@@ -73,18 +73,18 @@ Where things are:
 - a session: session, browser, taps, producer
 - consumers: deliveries, consumer, credit
 - sends, their fate, what they wait for: sends
-- commands and answers: outbox, requests
+- commands and answers: outbox, answers
 - what holds with the broker: terms, selector, options
-- values: completion, heartbeat, repair
+- values: heartbeat, repair
 """
 
 from __future__ import annotations
 
 from sievemq._engine.browser import EngineBrowser, Scan
-from sievemq._engine.completion import Completion
 from sievemq._engine.connection import ClientConnection
 from sievemq._engine.consumer import PATIENCE, EngineConsumer
 from sievemq._engine.options import EngineOptions, SendConfirm
+from sievemq._engine.outbox import Completion
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
 from sievemq._engine.repair import Repair, for_how_long, is_passing
 from sievemq._engine.sends import Blocked, Callbacks, Sends, call

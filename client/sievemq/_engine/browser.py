@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
-from sievemq._engine.completion import Completion
+from sievemq._engine.outbox import Completion
 from sievemq._engine.session import EngineSession
 from sievemq.destinations import Queue
 from sievemq.messages import Message, received

@@ -7,11 +7,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from sievemq._engine.completion import Completion, when_settled
 from sievemq._engine.deliveries import Deliveries
 from sievemq._engine.heartbeat import Heartbeat
 from sievemq._engine.options import EngineOptions
-from sievemq._engine.outbox import Outbox
+from sievemq._engine.outbox import Completion, Outbox, when_settled
 from sievemq._engine.recovery import Recovery
 from sievemq._engine.repair import for_how_long
 from sievemq._engine.sends import Blocked, Deadlines, Flow, Sends
@@ -21,10 +20,9 @@ from sievemq.exceptions import IllegalStateException, InvalidClientIDException, 
 from sievemq.session_mode import session_mode
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.harmless import harmless
-from sievemq_core.wire.busy_poll import BusyPoll
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
-from sievemq_core.wire.connection import State
+from sievemq_core.wire.connection import BusyPoll, State
 
 __all__ = ["ClientConnection"]
 

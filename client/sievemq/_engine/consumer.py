@@ -14,9 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from sievemq._engine.completion import Completion
 from sievemq._engine.credit import PrefetchWindow
-from sievemq._engine.outbox import Outbox
+from sievemq._engine.outbox import Completion, Outbox
 from sievemq._engine.terms import Terms
 from sievemq.destinations import Destination, Queue
 from sievemq.messages import Message, received

@@ -1,22 +1,223 @@
-"""What a client says on a connection: sends, acknowledgements and requests, in the order of their calls."""
+"""What a client says on a connection, in the order of its calls: sends, acknowledgements, requests; and the answers to
+these, which arrive later."""
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from sievemq._engine.completion import Completion
-from sievemq._engine.requests import Requests
+from sievemq._engine.answers import check_answer
 from sievemq.exceptions import IllegalStateException, JMSException
+from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.codec import CommandTuple, pack
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
 
-__all__ = ["Outbox", "Unsettled"]
+__all__ = ["Completion", "Outbox", "Requests", "Unsettled", "when_settled"]
 
+T = TypeVar("T")
+
+#: Requests of which it matters whether they were carried out.
+_DOUBTFUL: Final = frozenset({Command.COMMIT, Command.ACKNOWLEDGE_ALL, Command.STAGE})
+_DELETING: Final = frozenset({Command.DELETE_TEMPORARY, Command.UNSUBSCRIBE})
 #: Numbers in one ACKNOWLEDGE_SEVERAL: consumers and tags in turn. Far below the limit of an array.
 _SEVERAL: Final = 2_000
+
+
+class Completion(Generic[T]):
+    """The answer to a request, or the fate of a send; settled exactly once, with a value or an error.
+
+    Callbacks run in the order they were added, inside the engine call that settles the completion (so, in a front with
+    threads, under its engine lock): they must only wake somebody or hand the result on. An exception from outside, such
+    as KeyboardInterrupt, may break into them: settling once more calls those that have not returned. So a callback may
+    be called twice.
+    """
+
+    __slots__ = ("_callbacks", "_value", "done", "error")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.error: Exception | None = None
+        self._value: T | None = None
+        self._callbacks: list[Callable[[Completion[T]], None]] = []
+
+    def add_callback(self, callback: Callable[[Completion[T]], None]) -> None:
+        """Call `callback` with this completion once it is settled; at once if it is already."""
+        if self.done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
+
+    def succeed(self, value: T) -> None:
+        """Settle with a value. A completion that is settled already stays as it is."""
+        if not self.done:
+            self._value = value
+            self.done = True
+        self.tell()
+
+    def fail(self, error: Exception) -> None:
+        """Settle with an error. A completion that is settled already stays as it is."""
+        if not self.done:
+            self.error = error
+            self.done = True
+        self.tell()
+
+    def result(self) -> T:
+        """The value of a settled completion.
+
+        Raises:
+            Exception: what :meth:`fail` was given.
+        """
+        assert self.done, "a completion was asked for its result before it had one"
+        if self.error is not None:
+            raise self.error
+        return self._value  # type: ignore[return-value]
+
+    def tell(self) -> None:
+        """Call the callbacks of a settled completion that have not returned."""
+        callbacks = self._callbacks
+        if not callbacks:
+            return
+        self._callbacks = []  # a callback may come back here
+        try:
+            while callbacks:
+                callbacks[0](self)
+                del callbacks[0]
+        except BaseException as error:
+            self._callbacks = callbacks[1:] if isinstance(error, Exception) else callbacks  # a defect would come again
+            raise
+
+
+def when_settled(completions: Sequence[Completion[Any]], then: Callable[[], None]) -> None:
+    """Call something once all these completions are settled, whichever way; at once if they are."""
+    left = sum(not completion.done for completion in completions)
+    if not left:
+        then()
+
+    def settled(_: Completion[Any]) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            then()
+
+    for completion in completions:
+        if not completion.done:
+            completion.add_callback(settled)
+
+
+class Requests:
+    """The requests of one connection.
+
+    Attributes:
+        pending: by number: the waiter for the answer, and the command.
+        doubtful: those pending when a connection was lost of which it matters whether they were carried out.
+        next_number: gives the next request its number.
+    """
+
+    __slots__ = ("_repeated", "doubtful", "next_number", "pending")
+
+    def __init__(self) -> None:
+        self.pending: dict[int, tuple[Completion[Any], CommandTuple]] = {}
+        self.doubtful: list[int] = []
+        self.next_number: Callable[[], int] = itertools.count(1).__next__
+        self._repeated: set[int] = set()  # said once more; the first time may have been heard
+
+    def make(self, kind: int, fields: tuple[object, ...]) -> tuple[Completion[Any], bytes]:
+        """A new one.
+
+        Args:
+            kind: of the command.
+            fields: behind its request number.
+
+        Returns:
+            What its answer settles, and the command, packed.
+        """
+        completion: Completion[Any] = Completion()
+        number = self.next_number()
+        command = (kind, number, *fields)
+        packed = pack(command)  # may fail: then there is no request
+        self.pending[number] = completion, command
+        return completion, packed
+
+    def expect(self, completion: Completion[Any], kind: int, *fields: object) -> int:
+        """The answer to a command that is sent at once settles this; its number."""
+        number = self.next_number()
+        self.pending[number] = completion, (kind, number, *fields)
+        return number
+
+    def repeat(self, number: int, kind: int, fields: tuple[object, ...]) -> tuple[Completion[Any], bytes]:
+        """One that waits already, and may have been said before; arguments and value as :meth:`make`."""
+        completion, _ = self.pending[number]
+        command = (kind, number, *fields)
+        self.pending[number] = completion, command
+        self._repeated.add(number)
+        return completion, pack(command)
+
+    def succeed(self, number: int, result: object) -> None:
+        """OK has come.
+
+        Raises:
+            ProtocolError: with what is no answer to what was asked; it still waits for one.
+        """
+        entry = self.pending.get(number)
+        if entry is not None:
+            completion, said = entry
+            check_answer(said[0], result)
+            completion.succeed(result)
+            self._forget(number)
+
+    def fail(self, number: int, code: int, error: Exception) -> None:
+        """ERROR has come."""
+        entry = self.pending.get(number)
+        if entry is None:
+            return
+        completion, said = entry
+        if number in self._repeated and said[0] in _DELETING and code == ErrorCode.INVALID_DESTINATION:
+            completion.succeed(None)  # it was carried out before the connection was lost
+        else:
+            completion.fail(error)
+        self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        """The answer is known. Only after it was told: :meth:`finish` finds what an interrupt left."""
+        self.pending.pop(number, None)
+        self._repeated.discard(number)
+
+    def finish(self) -> None:
+        """An interrupt may have broken into a call here: tell the rest of each answer that is known."""
+        for number, (completion, _) in tuple(self.pending.items()):
+            if completion.done:
+                completion.tell()
+                self._forget(number)
+
+    def doubt(self) -> None:
+        """The connection is lost: what was said may have been carried out."""
+        self.doubtful += [number for number, (_, command) in self.pending.items() if command[0] in _DOUBTFUL]
+
+    def take_doubtful(self) -> Iterator[tuple[int, tuple[Completion[Any], CommandTuple]]]:
+        """Those of :attr:`doubtful` that still wait, each with its number; settle each before the next is taken."""
+        for number in self.doubtful:
+            entry = self.pending.get(number)
+            if entry is not None:
+                yield number, entry
+                self._forget(number)
+        self.doubtful = []
+
+    def end(self, error: Exception, goodbye: int = 0) -> None:
+        """No answer will come any more: all fail, in the order in which they were made.
+
+        Args:
+            error: why.
+            goodbye: number of the one that has what it wanted: an end.
+        """
+        for number, (completion, _) in tuple(self.pending.items()):
+            if number == goodbye:
+                completion.succeed(None)
+            else:
+                completion.fail(error)
+            self._forget(number)
 
 
 class Unsettled(Protocol):

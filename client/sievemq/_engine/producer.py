@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sievemq._engine.completion import Completion
+from sievemq._engine.outbox import Completion
 from sievemq._engine.sends import Callbacks, of_another
 from sievemq._engine.session import EngineSession
 from sievemq.destinations import Destination, destination_for

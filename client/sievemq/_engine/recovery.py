@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from sievemq._engine.completion import Completion
+from sievemq._engine.answers import check_resumed
 from sievemq._engine.consumer import EngineConsumer
 from sievemq._engine.deliveries import Deliveries
-from sievemq._engine.outbox import Outbox
-from sievemq._engine.requests import check_resumed
+from sievemq._engine.outbox import Completion, Outbox
 from sievemq._engine.session import EngineSession
 from sievemq._engine.terms import Terms
 from sievemq.exceptions import JMSException, TransactionRolledBackException

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from sievemq._engine.completion import Completion
-from sievemq._engine.outbox import Outbox
+from sievemq._engine.outbox import Completion, Outbox
 from sievemq._engine.terms import Terms
 from sievemq.exceptions import ResourceAllocationException, TransactionRolledBackException, exception_for
 from sievemq.messages import Message

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from sievemq._engine.completion import Completion
 from sievemq._engine.consumer import EngineConsumer
 from sievemq._engine.deliveries import Deliveries
-from sievemq._engine.outbox import Outbox
+from sievemq._engine.outbox import Completion, Outbox
 from sievemq._engine.sends import Sends
 from sievemq._engine.terms import Terms
 from sievemq.destinations import Destination

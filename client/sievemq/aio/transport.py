@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from sievemq._engine import ClientConnection, Completion, Repair, Sends
 from sievemq.exceptions import IllegalStateException, JMSException
-from sievemq_core.wire.busy_poll import BusyPoll
+from sievemq_core.wire.connection import BusyPoll
 
 __all__ = ["Reach", "Transport", "release", "turn", "wake", "wall_clock"]
 

@@ -29,7 +29,7 @@ from itertools import chain
 from math import ceil
 from typing import Final, Protocol
 
-from sievemq_core.wire.busy_poll import BusyPoll
+from sievemq_core.wire.connection import BusyPoll
 
 __all__ = ["CAN_LEAD", "Lead"]
 

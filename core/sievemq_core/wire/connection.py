@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import sys
 from enum import Enum
-from typing import Literal
+from typing import Final, Literal
 
 from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
 from sievemq_core.limits import (
@@ -42,7 +42,7 @@ from sievemq_core.wire.codec import CommandTuple, Decoder, Payload, delivery_hea
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_core.wire.form import FORMS, ROWS, TRUSTED_FORMS, Form, examine
 
-__all__ = ["FrameReader", "State", "WireConnection", "pack_frames"]
+__all__ = ["BusyPoll", "FrameReader", "State", "WireConnection", "pack_frames"]
 
 Role = Literal["client", "broker"]
 
@@ -472,3 +472,40 @@ class WireConnection:
         self.state = state
         self._plain = _PLAIN[state, self.peer]
         self._row = _ROW[state, self.peer]
+
+
+# -- waiting for the peer (decision 0022) ----------------------------------------------------------------------------
+
+#: Seconds by which a wait may be longer than the polling, so that the next one polls: waking is part of it.
+_WAKING: Final = 200e-6
+
+
+class BusyPoll:
+    """Polling of one end of a connection, by how long the last wait took.
+
+    Args:
+        microseconds: to poll at most; 0 for never.
+
+    Attributes:
+        seconds: the same.
+        worth: the next wait polls.
+    """
+
+    __slots__ = ("_short", "seconds", "worth")
+
+    def __init__(self, microseconds: int) -> None:
+        self.begin(microseconds)
+
+    def begin(self, microseconds: int) -> None:
+        """Start anew with another peer.
+
+        Args:
+            microseconds: to poll at most; 0 for never.
+        """
+        self.seconds = microseconds / 1e6
+        self._short = self.seconds + _WAKING if microseconds else 0.0
+        self.worth = False
+
+    def waited(self, seconds: float) -> None:
+        """Note how long a wait took."""
+        self.worth = seconds < self._short

@@ -6,7 +6,7 @@ import pytest
 
 from sievemq._engine import EngineOptions
 from sievemq.url import parse_url
-from sievemq_core.wire.busy_poll import BUSY_POLL_US
+from sievemq_core.limits import BUSY_POLL_US
 from sievemq_core.wire.connection import WireConnection
 
 from .harness import FakeBroker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sievemq_core.wire.busy_poll import BusyPoll
+from sievemq_core.wire.connection import BusyPoll
 
 
 def test_the_first_wait_blocks() -> None:

@@ -17,7 +17,7 @@ from sievemq.cli.manage.access import DEFAULT_HTTP
 from sievemq.url import options_as_rows
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy
-from sievemq_core.wire.busy_poll import BUSY_POLL_US, MAX_BUSY_POLL_US
+from sievemq_core.limits import BUSY_POLL_US, MAX_BUSY_POLL_US
 from sievemq_testing import QueueView, TestBroker, TestNamespace, TopicView
 
 from .programs import ROOT

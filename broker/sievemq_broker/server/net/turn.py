@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.server.histogram import Histogram
-from sievemq_core.wire.busy_poll import BusyPoll
+from sievemq_core.wire.connection import BusyPoll
 
 if TYPE_CHECKING:
     from sievemq_broker.server.durability.commits import Commits
