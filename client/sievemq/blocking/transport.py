@@ -1,7 +1,7 @@
 """The socket of a connection, its I/O thread, and when bytes are written.
 
 One lock guards the engine, reading, and the order of writes. The I/O thread reads, or a thread that waits for a message
-(lead.py); the sending thread writes, unless more is likely to follow at once:
+(:class:`Lead`); the sending thread writes, unless more is likely to follow at once:
 
 - a thread that waits for the broker writes before it waits;
 - a send is written by its caller if the last write was in another millisecond, or if 64 KiB have gathered: sparse
@@ -17,26 +17,29 @@ from __future__ import annotations
 import atexit
 import os
 import random
+import select
 import selectors
 import socket
 import ssl
 import sys
 import threading
 import time
-from _thread import allocate_lock
+from _thread import LockType, allocate_lock, get_ident
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from itertools import chain
+from math import ceil
+from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
 
 from sievemq._engine import ClientConnection, Completion, Repair, Sends
-from sievemq.blocking.lead import CAN_LEAD, Lead
 from sievemq.blocking.repair import Attempt, Reach
 from sievemq.exceptions import JMSException
+from sievemq_core.wire.connection import BusyPoll
 
-__all__ = ["Transport", "wall_clock"]
+__all__ = ["CAN_LEAD", "Lead", "Transport", "wall_clock"]
 
 T = TypeVar("T")
 
@@ -55,6 +58,324 @@ _LONGEST: Final = 3600.0
 def wall_clock(_time: Callable[[], float] = time.time) -> int:
     """Milliseconds since 1970-01-01 UTC."""
     return int(_time() * 1000.0)
+
+
+# -- a thread that waits reads (decisions 0020, 0021, 0022) ------------------------------------------------------------
+
+#: The I/O thread waits in an epoll, which another thread may change while it does.
+CAN_LEAD: Final = hasattr(select, "epoll") and hasattr(select, "poll")
+
+
+#: Lets others have the processor; where that cannot be said nobody looks.
+_give_way: Final = getattr(os, "sched_yield", None)
+
+#: Of who looks: one thread of a process at a time, since two would take the interpreter's lock from each other.
+_looking: Final = allocate_lock()
+
+#: Seconds; a poll takes no more than this many milliseconds, as a C int.
+_LONGEST_POLL: Final = 1e6
+
+# -- who reads the socket: states, and what follows each of them at an event -------------------------------------------
+#
+#   state     the socket is read by                      at begin   leave   evict     close
+#   FREE      the I/O thread                             LED        FREE    FREE      ENDED
+#   LED       a waiting thread, the leader               LED        FREE    EVICTED   ENDING
+#   EVICTED   no thread, until its leader leaves         EVICTED    FREE    EVICTED   ENDING
+#   ENDING    no thread; the leader has not left yet     ENDING     ENDED   ENDING    ENDING
+#   ENDED     no thread                                  ENDED      ENDED   ENDED     ENDED
+#
+# begin: a thread begins to wait, and the socket can be waited for; leave: the leader waits no more, or waits for
+# something else; evict: the socket is of no use any more; close: the transport ends.
+
+FREE: Final = 0
+LED: Final = 1
+EVICTED: Final = 2
+ENDING: Final = 3
+ENDED: Final = 4
+
+AT_BEGIN: Final = (LED, LED, EVICTED, ENDING, ENDED)
+AT_LEAVE: Final = (FREE, FREE, FREE, ENDED, ENDED)
+AT_EVICT: Final = (FREE, EVICTED, EVICTED, ENDING, ENDED)
+AT_CLOSE: Final = (ENDED, ENDING, ENDING, ENDING, ENDED)
+
+
+class _Bell:
+    """Has a leader look around, where it waits in a poll."""
+
+    __slots__ = ("_ears", "_hand", "fd", "rung")
+
+    def __init__(self) -> None:
+        self._ears, self._hand = socket.socketpair()
+        self._ears.setblocking(False)
+        self._hand.setblocking(False)
+        self.fd = self._ears.fileno()
+        self.rung = False
+
+    def ring(self) -> None:
+        """Have whoever polls for :attr:`fd` find something there."""
+        if not self.rung:
+            self.rung = True
+            try:
+                self._hand.send(b"\0")
+            except OSError:  # closed: nobody polls any more
+                pass
+
+    def hush(self) -> None:
+        """Nothing is there any more."""
+        try:
+            self._ears.recv(64)
+        except OSError:  # nothing was; or closed, while a signal handler kept this thread
+            pass
+        self.rung = False  # last: who rings before does not know that its byte is taken, but what it says is seen
+
+    def close(self) -> None:
+        self._ears.close()
+        self._hand.close()
+
+    @property
+    def sockets(self) -> tuple[socket.socket, socket.socket]:
+        """What it is made of."""
+        return self._ears, self._hand
+
+
+class _Socket(Protocol):
+    """What a leader needs of the transport whose socket it reads."""
+
+    @property
+    def lock(self) -> LockType: ...
+
+    @property
+    def asleep(self) -> bool:
+        """The I/O thread would not notice by itself that there is something to write."""
+
+    @property
+    def asked(self) -> int:
+        """How often something was said to the broker that it may answer."""
+
+    @property
+    def heeded(self) -> bool:
+        """What is read concerns others than the waiting thread: callbacks of sends."""
+
+    @property
+    def can_be_led(self) -> bool:
+        """A waiting thread may read the socket."""
+
+    def fileno(self) -> int:
+        """The socket's file descriptor."""
+
+    def watch(self) -> None:
+        """Wake the I/O thread for what is left to it. The lock is held."""
+
+    def read_for_leader(self) -> None:
+        """Read the socket in the leader's thread. The lock is held."""
+
+
+class Lead:
+    """A thread that waits for the broker reads the socket itself, the leader: no other thread has to wake it for that
+    (decision 0020). The I/O thread does not watch for bytes meanwhile; it does all else. Other threads that wait, the
+    followers, are woken by what the leader reads.
+
+    The leader stops as soon as it has what it waits for, or is wanted elsewhere:
+
+    - another thread wakes it (:meth:`rouse`): its consumer was closed, the connection is lost;
+    - the I/O thread takes the socket away (:meth:`evict`);
+    - a signal handler waits for the broker in the leader's own thread (:meth:`give_up`). The leader's poll goes on when
+      the handler returns: it finds a byte then, and looks whether the handler's wait has read what it waits for.
+
+    A leader that has said something since it last waited expects an answer. While answers come at once it polls for a
+    moment before it blocks (decision 0022). When it leaves, the I/O thread is made to watch the socket only if another
+    thread would miss it; else it watches when it next looks around, within milliseconds (decision 0021).
+
+    Everything but :meth:`wait` and :meth:`rouse` needs the transport's lock.
+
+    Args:
+        transport: whose socket it is.
+        busy_poll: whether a leader that expects an answer polls before it blocks.
+
+    Attributes:
+        state: one of the table above.
+        thread: the leader's; None if there is none.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_bell",
+        "_busy_poll",
+        "_expects",
+        "_followers",
+        "_left",
+        "_poll",
+        "_transport",
+        "_woken",
+        "state",
+        "thread",
+    )
+
+    def __init__(self, transport: _Socket, busy_poll: BusyPoll) -> None:
+        self._transport = transport
+        self._busy_poll = busy_poll if _give_way is not None else BusyPoll(0)
+        self.thread: int | None = None
+        self.state: int = FREE
+        self._expects = False
+        self._asked = 0
+        self._followers: set[LockType] = set()
+        self._poll: select.poll | None = None  # for the present socket, unless somebody is still in it
+        self._woken: LockType | None = None  # of the leader
+        self._left: dict[LockType, list[_Bell]] = {}  # by what wakes those who gave up: they poll for these still
+        self._bell: _Bell | None = None
+
+    def begin(self, woken: LockType) -> None:
+        """Somebody is going to wait; :meth:`end` follows. They lead, if nobody does and the socket is of use.
+
+        Args:
+            woken: released by whoever wakes this thread.
+        """
+        self.give_up()
+        transport = self._transport
+        if self.state != FREE or not transport.can_be_led:
+            self._followers.add(woken)
+            if self.thread is None:
+                transport.watch()
+            return
+        self.state = AT_BEGIN[FREE]
+        asked = transport.asked
+        self._expects, self._asked = asked != self._asked, asked
+        self._woken = woken
+        self.thread = get_ident()
+        transport.watch()
+        if self._poll is None:
+            self._poll = self._make_poll()
+
+    def _make_poll(self) -> select.poll:
+        if self._bell is None:
+            self._bell = _Bell()
+        poll = select.poll()
+        poll.register(self._transport.fileno(), select.POLLIN)
+        poll.register(self._bell.fd, select.POLLIN)  # behind the socket: what is ready is told in this order
+        return poll
+
+    def wait(self, woken: LockType, seconds: float) -> bool:
+        """Wait until woken, or until the time is over; a leader reads meanwhile. Without the transport's lock.
+
+        Args:
+            woken: as :meth:`begin` was given.
+            seconds: at most; negative for no limit.
+
+        Returns:
+            True if woken.
+        """
+        me = get_ident()
+        begun = time.monotonic()
+        end = None if seconds < 0 else begun + seconds
+        while not woken.acquire(False):
+            left = -1.0 if end is None else end - time.monotonic()
+            if end is not None and left <= 0.0:
+                return False
+            poll = self._poll
+            if self.thread != me or self.state != LED or poll is None:  # the I/O thread has to read, or does
+                with self._transport.lock:
+                    self._followers.add(woken)
+                    self._hand_over()
+                return woken.acquire(timeout=left)
+            ready = self._look(poll, left) if self._expects else None
+            if not ready:
+                ready = poll.poll(None if end is None else ceil(min(left, _LONGEST_POLL) * 1000.0))
+            with self._transport.lock:
+                if self.thread != me:  # gave up
+                    continue
+                bell = self._bell
+                if bell is not None and (bell.rung or (ready and ready[-1][0] == bell.fd)):
+                    bell.hush()
+                if self.state == LED:
+                    self._transport.read_for_leader()
+        if self._expects and self.thread == me:
+            self._busy_poll.waited(time.monotonic() - begun)
+        return True
+
+    def _look(self, poll: select.poll, seconds: float) -> list[tuple[int, int]] | None:
+        """What is ready, if that comes at once and looking for it is worth while.
+
+        Args:
+            poll: what to ask.
+            seconds: at most; negative for no limit.
+        """
+        if not self._busy_poll.worth or not _looking.acquire(False):
+            return None
+        assert _give_way is not None
+        try:
+            most = self._busy_poll.seconds
+            end = time.monotonic() + (most if seconds < 0 else min(seconds, most))
+            while not (ready := poll.poll(0)) and time.monotonic() < end:
+                _give_way()
+            return ready
+        finally:
+            _looking.release()
+
+    def end(self, woken: LockType) -> None:
+        """Somebody does not wait any more.
+
+        Args:
+            woken: as :meth:`begin` was given.
+        """
+        self._followers.discard(woken)
+        if self._left:
+            for bell in self._left.pop(woken, ()):
+                bell.close()
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """The I/O thread reads again, if this thread was the leader."""
+        transport = self._transport
+        if self.thread == get_ident():
+            self.state, self.thread = AT_LEAVE[self.state], None
+            if self._bell is not None and self._bell.rung:
+                self._bell.hush()
+            if self.state == ENDED:
+                self.close()
+        if self.thread is None and (self._followers or transport.heeded or transport.asleep):
+            transport.watch()
+
+    def give_up(self) -> None:
+        """This thread is going to wait for something else: a signal handler does, in the middle of a wait."""
+        if self.thread == get_ident():
+            self._poll = None  # it may be in it
+            if self._woken is not None and self._bell is not None:
+                self._bell.ring()
+                self._left.setdefault(self._woken, []).append(self._bell)
+                self._bell = None
+            self._hand_over()
+
+    def rouse(self) -> None:
+        """Have the leader look whether it is woken; nothing to do in its own thread. What it is to see is there before:
+        then the lock is not needed."""
+        bell = self._bell
+        if bell is not None and self.thread is not None and self.thread != get_ident():
+            bell.ring()
+
+    def evict(self) -> None:
+        """The socket is of no use any more."""
+        self._poll = None
+        self.state = AT_EVICT[self.state]
+        self.rouse()
+
+    def close(self) -> None:
+        """No thread leads any more. A leader that is still there ends it."""
+        self.state = AT_CLOSE[self.state]
+        self._poll = None
+        if self.state == ENDED:
+            if self._bell is not None:
+                self._bell.close()
+        else:
+            self.rouse()
+
+    def forget(self) -> list[socket.socket]:
+        """In a child made by fork: there is no leader. Returns sockets that are the parent's."""
+        self.state, self.thread, self._poll = ENDED, None, None
+        bells = [*chain.from_iterable(self._left.values()), *([self._bell] if self._bell else [])]
+        return [end for bell in bells for end in bell.sockets]
+
+
+# -- the transport -----------------------------------------------------------------------------------------------------
 
 
 class Transport:
@@ -476,7 +797,7 @@ class Transport:
         except BlockingIOError:
             pass
 
-    # -- a leader (lead.py) -------------------------------------------------------------------------------------------
+    # -- for a leader -------------------------------------------------------------------------------------------
 
     @property
     def can_be_led(self) -> bool:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import select
 import signal
+import socket
 import threading
 import time
-from collections.abc import Callable
+from _thread import allocate_lock
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from sievemq import Connection, ConnectionFactory, JMSContext, Queue, Session
-from sievemq.blocking.lead import CAN_LEAD
-from sievemq.blocking.transport import Transport
+from sievemq.blocking import transport as reading
+from sievemq.blocking.transport import CAN_LEAD, Lead, Transport
+from sievemq_core.wire.connection import BusyPoll
 
 from .conftest import Connect
 from .helpers import SOON, Background, Collector, receive_text, wait_until_receiving
@@ -47,6 +50,109 @@ def send(connect: Connect, *texts: str, to: str = "q") -> None:
     producer = session.create_producer(Queue(to))
     for text in texts:
         producer.send(session.create_text_message(text))
+
+
+class Socket:
+    """The transport of a leader, with a socket at which nothing happens."""
+
+    can_be_led = True
+    asleep = heeded = False
+    asked = 0
+
+    def __init__(self) -> None:
+        self.lock = allocate_lock()
+        self.ends = socket.socketpair()
+        self.watched = 0
+
+    def fileno(self) -> int:
+        return self.ends[0].fileno()
+
+    def watch(self) -> None:
+        self.watched += 1
+
+    def read_for_leader(self) -> None:
+        raise AssertionError("there is nothing to read")
+
+
+@pytest.fixture
+def idle() -> Iterator[Socket]:
+    transport = Socket()
+    yield transport
+    for end in transport.ends:
+        end.close()
+
+
+@pytest.fixture
+def lead(idle: Socket) -> Iterator[Lead]:
+    lead = Lead(idle, BusyPoll(0))
+    yield lead
+    for end in lead.forget():
+        end.close()
+
+
+FREE, LED, EVICTED, ENDING, ENDED = range(5)
+#: State, event, and what follows, as the comment in the module has them.
+STEPS = [
+    *[(FREE, "begin", LED), (FREE, "leave", FREE), (FREE, "evict", FREE), (FREE, "close", ENDED)],
+    *[(LED, "begin", LED), (LED, "leave", FREE), (LED, "evict", EVICTED), (LED, "close", ENDING)],
+    *[(EVICTED, "begin", EVICTED), (EVICTED, "leave", FREE), (EVICTED, "evict", EVICTED), (EVICTED, "close", ENDING)],
+    *[(ENDING, "begin", ENDING), (ENDING, "leave", ENDED), (ENDING, "evict", ENDING), (ENDING, "close", ENDING)],
+    *[(ENDED, "begin", ENDED), (ENDED, "leave", ENDED), (ENDED, "evict", ENDED), (ENDED, "close", ENDED)],
+]
+#: Events that lead to a state from the first one.
+WAY: dict[int, list[str]] = {
+    FREE: [],
+    LED: ["begin"],
+    EVICTED: ["begin", "evict"],
+    ENDING: ["begin", "close"],
+    ENDED: ["close"],
+}
+
+
+@pytest.mark.parametrize(("state", "event", "then"), STEPS)
+def test_the_table_of_states_tells_which_thread_reads(
+    idle: Socket, lead: Lead, state: int, event: str, then: int
+) -> None:
+    woken, other = allocate_lock(), allocate_lock()
+    deeds: dict[str, Callable[[], None]] = {
+        "begin": lambda: lead.begin(woken),
+        "leave": lambda: lead.end(woken),
+        "evict": lead.evict,
+        "close": lead.close,
+    }
+    for step in WAY[state]:
+        deeds[step]()
+    assert lead.state == state
+    watched = idle.watched
+    if event == "begin" and lead.thread is not None:
+        Background(lambda: lead.begin(other)).result()
+        assert lead._followers == {other}
+    else:
+        deeds[event]()
+    assert lead.state == then == getattr(reading, f"AT_{event.upper()}")[state]
+    assert (lead.thread is not None) == (then in (LED, EVICTED, ENDING))
+    if event == "leave":
+        assert idle.watched == watched  # no thread follows, and the I/O thread is awake: it watches by itself
+
+
+def test_the_io_thread_watches_for_a_follower_when_the_leader_leaves(idle: Socket, lead: Lead) -> None:
+    woken, other = allocate_lock(), allocate_lock()
+    lead.begin(woken)
+    Background(lambda: lead.begin(other)).result()
+    watched = idle.watched
+    lead.end(woken)
+    assert (lead.state, idle.watched) == (FREE, watched + 1)
+
+
+def test_a_signal_handlers_wait_takes_the_lead_from_the_wait_it_interrupts(lead: Lead) -> None:
+    woken, inner = allocate_lock(), allocate_lock()
+    lead.begin(woken)
+    lead.begin(inner)
+    assert (lead.state, lead.thread) == (LED, threading.get_ident())
+    lead.end(inner)
+    assert (lead.state, lead.thread) == (FREE, None)
+    lead.end(woken)
+    assert not lead._left
 
 
 def test_a_waiting_thread_leads_and_the_io_thread_reads_otherwise(connection: Connection, connect: Connect) -> None:

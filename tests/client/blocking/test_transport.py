@@ -13,8 +13,7 @@ import pytest
 
 from sievemq import ConnectionFactory, DeliveryMode, JMSException, Queue, TextMessage
 from sievemq._engine import ClientConnection, EngineOptions
-from sievemq.blocking.lead import CAN_LEAD
-from sievemq.blocking.transport import Transport, wall_clock
+from sievemq.blocking.transport import CAN_LEAD, Transport, wall_clock
 from sievemq_broker import EmbeddedBroker
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
