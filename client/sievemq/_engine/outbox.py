@@ -41,12 +41,14 @@ class Completion(Generic[T]):
         self.done = False
         self.error: Exception | None = None
         self._value: T | None = None
-        self._callbacks: list[Callable[[Completion[T]], None]] = []
+        self._callbacks: list[Callable[[Completion[T]], None]] | None = None
 
     def add_callback(self, callback: Callable[[Completion[T]], None]) -> None:
         """Call `callback` with this completion once it is settled; at once if it is already."""
         if self.done:
             callback(self)
+        elif self._callbacks is None:
+            self._callbacks = [callback]
         else:
             self._callbacks.append(callback)
 
@@ -55,14 +57,16 @@ class Completion(Generic[T]):
         if not self.done:
             self._value = value
             self.done = True
-        self.tell()
+        if self._callbacks:
+            self.tell()
 
     def fail(self, error: Exception) -> None:
         """Settle with an error. A completion that is settled already stays as it is."""
         if not self.done:
             self.error = error
             self.done = True
-        self.tell()
+        if self._callbacks:
+            self.tell()
 
     def result(self) -> T:
         """The value of a settled completion.
@@ -80,7 +84,7 @@ class Completion(Generic[T]):
         callbacks = self._callbacks
         if not callbacks:
             return
-        self._callbacks = []  # a callback may come back here
+        self._callbacks = None  # a callback may come back here
         try:
             while callbacks:
                 callbacks[0](self)
@@ -313,10 +317,10 @@ class Outbox:
 
     # -- saying something ---------------------------------------------------------------------------------------------
 
-    def put(self, packed: bytes) -> None:
-        """Queue a send. Needs no lock."""
+    def put(self, packed: bytes, size: int) -> None:
+        """Queue a send of so many bytes. Needs no lock."""
         self.queue.append(packed)
-        self.queued_bytes += len(packed)
+        self.queued_bytes += size
 
     def put_again(self, packed: list[bytes]) -> None:
         """Queue sends that the broker did not take."""

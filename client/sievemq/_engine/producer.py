@@ -120,6 +120,7 @@ class EngineProducer:
     def set_disable_timestamp(self, disabled: object) -> None:
         """Send without timestamps (PRO-02)."""
         self.disable_timestamp = bool(disabled)
+        self._decided_at = _NEVER
 
     def set_delivery_mode(self, delivery_mode: object) -> None:
         """Default delivery mode; other than 1 and 2: JMSException (PRO-03)."""
@@ -205,7 +206,7 @@ class EngineProducer:
         if self.closed or session.closed or outbox.closing or outbox.failure is not None:
             self.check_open()
         now = terms.clock() + terms.clock_offset
-        if now != self._decided_at or not (delivery_mode is priority is time_to_live is None) or self.disable_timestamp:
+        if now != self._decided_at or not (delivery_mode is priority is time_to_live is None):
             self._decide(now, delivery_mode, priority, time_to_live)
         decided, mode = self._decided, self._decided_mode
         text = destination._text

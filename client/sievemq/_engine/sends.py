@@ -7,6 +7,7 @@ import sys
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -247,20 +248,20 @@ class Sends:
         """
         completion: Completion[None] | None = Completion() if callbacks is None and self.waits[mode] else None
         settled = callbacks or completion
-        sequence = self.sequence + 1
+        sequence, size = self.sequence + 1, len(packed)
         outbox = self._outbox
         if settled is None:
             self.unconfirmed.append(packed)
-            outbox.put(packed)
+            outbox.put(packed, size)
         else:  # what waits comes first: it must be there when the CONFIRM comes
             self.waiting.append(fate := (sequence, settled, message))
             self.unconfirmed.append(packed)
-            outbox.put(packed)
+            outbox.put(packed, size)
             if mode == NON_PERSISTENT:
                 outbox.hurry()
             if outbox.failure is not None:  # lost since the caller looked
                 self._fail_late(fate, outbox.failure)
-        self.sent_bytes += len(packed)
+        self.sent_bytes += size
         self.sent_at = now
         self.sequence = sequence  # last: from here on it is sent, whatever breaks into the caller
         return completion
@@ -337,11 +338,7 @@ class Sends:
             return
         count = min(sequence - self.confirmed, len(self.unconfirmed))
         self.confirmed = sequence  # first: what is still there of these is then known (recount)
-        take = self.unconfirmed.popleft
-        done = 0
-        for _ in range(count):
-            done += len(take())
-        self.confirmed_bytes += done
+        self.confirmed_bytes += sum(map(len, map(_take_first, repeat(self.unconfirmed, count))))
         self.sequence_limit = sequence + self._terms.window_messages
         self.byte_limit = self.confirmed_bytes + self._terms.window_bytes
         if self.hold is not None:

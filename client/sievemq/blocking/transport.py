@@ -237,11 +237,11 @@ class Lead:
             if self.thread is None:
                 transport.watch()
             return
-        self.state = AT_BEGIN[FREE]
+        me = get_ident()
+        self.state, self.thread = AT_BEGIN[self.state], me  # no interrupt comes in between
         asked = transport.asked
         self._expects, self._asked = asked != self._asked, asked
         self._woken = woken
-        self.thread = get_ident()
         transport.watch()
         if self._poll is None:
             self._poll = self._make_poll()

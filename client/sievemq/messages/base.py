@@ -259,16 +259,17 @@ class Message(Properties):
             raise ResourceAllocationException(
                 f"the body has {len(body)} bytes; the broker takes {max_body}", "MESSAGE_TOO_LARGE"
             )
-        if fields is NEW_FIELDS or fields[6] is fields[7] is fields[8] is None:
-            headers = None
-        else:
-            reply_to = fields[7]
-            if reply_to is not None and type(reply_to) is not str:
-                reply_to = reply_to._text
-            headers = (fields[6], reply_to, fields[8])
+        headers = None
+        if fields is not NEW_FIELDS:
+            if not fields[6] is fields[7] is fields[8] is None:
+                reply_to = fields[7]
+                if reply_to is not None and type(reply_to) is not str:
+                    reply_to = reply_to._text
+                headers = (fields[6], reply_to, fields[8])
+            decided = decided[:5] + fields[6:]
         send = pack_send(start, sequence, digits, packed_decided, headers, packed, letters, self._body_kind, body)
         # Unpacking takes twice as long as a sum.
-        self._fields = (message_id,) + (decided if fields is NEW_FIELDS else decided[:5] + fields[6:])
+        self._fields = (message_id,) + decided  # noqa: RUF005
         self._destination = destination
         return send
 

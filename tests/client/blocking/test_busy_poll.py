@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from sievemq import Connection, ConnectionFactory, Queue
-from sievemq.blocking import lead
+from sievemq.blocking import transport as lead
 
 from .conftest import Connect
 from .helpers import SOON

@@ -132,7 +132,8 @@ def test_a_broker_that_does_not_read_for_a_while(peer: Peer) -> None:
     for number in range(200):
         with peer.transport.lock:
             peer.engine.outbox.append((Command.ACKNOWLEDGE, number, 1, 0))
-            peer.engine.outbox.put(b"\x94\x19" + b"\xce" + number.to_bytes(4, "big") + b"\x02\x00")
+            packed = b"\x94\x19" + b"\xce" + number.to_bytes(4, "big") + b"\x02\x00"
+            peer.engine.outbox.put(packed, len(packed))
             peer.engine.outbox.append((Command.RELEASE, number, tuple(range(10_000))))
             peer.transport.write()
     received: list[tuple[object, ...]] = []

@@ -143,9 +143,9 @@ def test_d_27_what_one_send_or_a_setter_says_counts_in_the_same_millisecond() ->
     assert sent() == (NOW, 7, 2, NOW + 3, NOW + 8)
     producer.set_delivery_mode(1)
     assert sent() == (NOW, 7, 1, NOW + 3, NOW + 8)
-    producer.disable_timestamp = True
+    producer.set_disable_timestamp(True)
     assert sent() == (0, 7, 1, NOW + 3, NOW + 8)
-    producer.disable_timestamp = False
+    producer.set_disable_timestamp(False)
     assert sent() == (NOW, 7, 1, NOW + 3, NOW + 8)
     broker.engine.terms.clock_offset = 100
     assert sent() == (NOW + 100, 7, 1, NOW + 103, NOW + 108)
