@@ -6,6 +6,7 @@ which is near one of these). A profile function sees both, so an exception raise
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,15 +42,20 @@ class Interrupts:
 
     @contextmanager
     def armed(self) -> Iterator[None]:
-        """What runs in this block can be interrupted."""
+        """What runs in this block can be interrupted. The garbage of other tests is not collected in it: Python drops
+        what is raised in a finalizer."""
         if self.place:
             yield
             return
+        collects = gc.isenabled()
+        gc.disable()
         sys.setprofile(self._pass)
         try:
             yield
         finally:
             sys.setprofile(None)
+            if collects:
+                gc.enable()
 
     def _pass(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
