@@ -1,0 +1,93 @@
+"""A broker elsewhere, over its wire and management ports, from this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sievemq import ConnectionFactory, JMSContext, Queue, Topic
+from sievemq_testing import TestBroker
+from sievemq_testing.remote import RemoteBroker, RemoteNamespace
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[RemoteBroker]:
+    with TestBroker(http=True) as broker:
+        yield RemoteBroker(broker.url, broker.http_url or "")
+
+
+@pytest.fixture
+def space(elsewhere: RemoteBroker, request: pytest.FixtureRequest) -> Iterator[RemoteNamespace]:
+    namespace = elsewhere.namespace(request.node.name)
+    yield namespace
+    assert namespace.drop() == []
+
+
+@pytest.fixture
+def client(space: RemoteNamespace) -> Iterator[JMSContext]:
+    with ConnectionFactory(space.url).create_context() as context:
+        yield context
+
+
+def test_destinations_and_connections(space: RemoteNamespace) -> None:
+    assert space.connections == []
+    with ConnectionFactory(space.url, client_id="reader").create_context() as context:
+        context.create_consumer(Queue("orders"))
+        context.create_consumer(Queue("other"))
+        (connection,) = space.connections
+        assert connection.client_id == "reader"
+        assert sorted(connection.consumers) == ["queue:orders", "queue:other"]
+        assert space.destinations == ["queue:orders", "queue:other"]
+
+
+def test_a_namespace_with_open_connections_stays(elsewhere: RemoteBroker) -> None:
+    namespace = elsewhere.namespace("in-use")
+    with ConnectionFactory(namespace.url, client_id="open").create_context():
+        assert [connection.client_id for connection in namespace.drop()] == ["open"]
+    assert elsewhere.namespace("in-use").drop() == []
+
+
+def test_a_view_is_made_once(space: RemoteNamespace) -> None:
+    assert space.queue("orders") is space.queue(Queue("orders"))
+    assert space.topic("prices") is space.topic(Topic("prices"))
+    assert "prices" in repr(space.topic("prices"))
+    assert repr(space).startswith("<RemoteNamespace ")
+
+
+def test_what_needs_the_brokers_inside_skips_the_test(elsewhere: RemoteBroker, space: RemoteNamespace) -> None:
+    for view, name in ((elsewhere, "clock"), (space, "excerpt"), (space.queue("orders"), "configure")):
+        with pytest.raises(pytest.skip.Exception, match=rf"{name} needs a broker in the test's process"):
+            getattr(view, name)
+        assert not hasattr(view, "_no_such_attribute")
+
+
+def test_messages_received_twice_are_read_once(space: RemoteNamespace, client: JMSContext) -> None:
+    orders = space.queue("orders")
+    producer = client.create_producer()
+    producer.send(Queue("orders"), "one")
+    assert [message.get_text() for message in orders.assert_received(count=1, within=60)] == ["one"]
+    producer.send(Queue("orders"), "two")
+    assert [message.get_text() for message in orders.assert_received(count=2, within=60)] == ["one", "two"]
+
+
+def test_failed_assertions_say_what_is_there(space: RemoteNamespace, client: JMSContext) -> None:
+    orders = space.queue("orders")
+    client.create_producer().send(Queue("orders"), "one")
+    with pytest.raises(AssertionError, match="queue:orders is not empty: 1 wait"):
+        orders.assert_empty()
+    with pytest.raises(AssertionError, match="1 consumer should be waiting"):
+        orders.assert_awaited()
+    with pytest.raises(ValueError, match="'attempts' or 'expired'"):
+        orders.assert_dead_letters(reason="other")
+    with pytest.raises(AssertionError, match="but does not match"):
+        orders.assert_received("a = 1", within=0)
+
+
+def test_an_address_that_is_no_management_port(elsewhere: RemoteBroker) -> None:
+    other = RemoteBroker(elsewhere.url, "ftp://localhost")
+    namespace = other.namespace("unmanaged")
+    with pytest.raises(pytest.skip.Exception, match="is no URL of a management port"):
+        _ = namespace.destinations
+    namespace.drop()
+    elsewhere.namespace("unmanaged").drop()
