@@ -36,6 +36,14 @@ from sievemq_spark.tap_rows import record_batches
 #: Settings by which Spark makes no Java program of expressions: for many of them over few rows.
 INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 
+#: Selectors that compare, and selectors that compute first.
+PLAIN = ("n BETWEEN {0} AND {0}00", "region = 'EU' AND amount > {0}", "text3 LIKE '%{0}%' OR JMSPriority > 3")
+COMPUTED = (
+    "(n * {0} + 7) / 2 > amount - {0}",
+    "NOT (region = 'EU' OR n - {0} BETWEEN 3 AND amount)",
+    "-(n + amount) * {0} <> JMSPriority AND text3 IS NOT NULL",
+)
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -204,20 +212,20 @@ def columns(spark: Any, selectors: int, rows: int) -> list[dict[str, Any]]:
     """So many selectors as Columns of one select: made, planned, and asked of a few messages."""
     made = spark.read.format("generator").options(rows=rows, partitions=1, properties=5, messages="yes").load().cache()
     made.count()
-    kinds = ("n BETWEEN {0} AND {0}00", "region = 'EU' AND amount > {0}", "text3 LIKE '%{0}%' OR JMSPriority > 3")
-    chosen = [where(kinds[k % 3].format(k)).alias(f"c{k}") for k in range(selectors)]
     found = []
-    for case, work in (
-        (f"{selectors} Columns, planned", lambda: made.select(*chosen)),
-        (f"{selectors} Columns, planned and collected", lambda: made.select(*chosen).collect()),
-    ):
-        found.append({"case": case, "rows": rows, "seconds": timed(work)})
-    for name, value in INTERPRETED.items():
-        spark.conf.set(name, value)
-    case = f"{selectors} Columns, planned and collected, interpreted"
-    found.append({"case": case, "rows": rows, "seconds": timed(lambda: made.select(*chosen).collect())})
-    for name in INTERPRETED:
-        spark.conf.unset(name)
+
+    def took(case: str, work: Callable[[], object]) -> None:
+        found.append({"case": f"{selectors} Columns that {case}", "rows": rows, "seconds": timed(work)})
+
+    for does, kinds in (("compare", PLAIN), ("compute", COMPUTED)):
+        chosen = [where(kinds[k % len(kinds)].format(k)).alias(f"c{k}") for k in range(selectors)]
+        took(f"{does}, planned", lambda chosen=chosen: made.select(*chosen)._jdf.queryExecution().executedPlan())  # type: ignore[misc]
+        took(f"{does}, planned and collected", lambda chosen=chosen: made.select(*chosen).collect())  # type: ignore[misc]
+        for name, value in INTERPRETED.items():
+            spark.conf.set(name, value)
+        took(f"{does}, planned and collected, interpreted", lambda chosen=chosen: made.select(*chosen).collect())  # type: ignore[misc]
+        for name in INTERPRETED:
+            spark.conf.unset(name)
     made.unpersist()
     return found
 
@@ -244,6 +252,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=numbers, default=[1, 4, 2], help="of the backtest, in turn")
     parser.add_argument("--groups", type=numbers, default=[10, 100, 500], help="selectors in one select, in turn")
     parser.add_argument("--only-backtest", action="store_true", help="no broker, no source and no sink")
+    parser.add_argument("--only-columns", action="store_true", help="selectors as Columns of one select alone")
     parser.add_argument("--no-backtest", action="store_true", help="all but the second table")
     parser.add_argument("--master", default="local[2]")
     chosen = parser.parse_args()
@@ -252,7 +261,10 @@ def main() -> None:
     )
     spark.sparkContext.setLogLevel("OFF")
     lines: list[dict[str, Any]] = []
-    if not chosen.only_backtest:
+    if chosen.only_columns:
+        spark.dataSource.register(Generator)
+        lines += columns(spark, chosen.selectors, 400)
+    elif not chosen.only_backtest:
         with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as folder:
             spark.dataSource.register(Generator)
             fill(broker.url, "warm", 1_000, chosen.properties)
@@ -260,9 +272,9 @@ def main() -> None:
             lines += sources(spark, broker.url, chosen.rows, chosen.properties, folder)
             lines += sinks(spark, broker.url, chosen.rows, folder)
             lines += columns(spark, chosen.selectors, 400)
-        for line in lines:
-            show(line)
-    if not chosen.no_backtest:
+    for line in lines:
+        show(line)
+    if not (chosen.no_backtest or chosen.only_columns):
         backtests(spark, chosen.selectors, min(chosen.messages, 10_000), [2], [])  # code is compiled
         lines += backtests(spark, chosen.selectors, chosen.messages, chosen.partitions, chosen.groups)
     spark.stop()

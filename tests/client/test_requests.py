@@ -55,6 +55,7 @@ async def test_replies_that_name_another_request_are_dropped(api: Api) -> None:
     context = await api.context()
     for body in ("one", "two", "three"):
         assert text(await context.request(api.queue(), body, SOON)) == f"{body}!"
+    assert text(await context.request(api.queue(), "without a timeout")) == "without a timeout!"
 
 
 async def test_a_reply_may_copy_the_correlation_id_or_have_none(api: Api) -> None:

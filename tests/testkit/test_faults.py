@@ -74,6 +74,19 @@ def test_refuses_after_some_have_passed(faults: Faults, namespace: TestNamespace
     assert namespace.queue("orders").depth == 3
 
 
+def test_refuses_one_client_and_one_namespace_only(
+    faults: Faults, sievemq_test_broker: TestBroker, factory: ConnectionFactory, context: JMSContext
+) -> None:
+    faults.refuse("send", times=9, client_id="chosen")
+    context.create_producer().send(ORDERS, "of another client")
+    with ConnectionFactory(sievemq_test_broker.url, client_id="chosen").create_context() as elsewhere:
+        elsewhere.create_producer().send(ORDERS, "in another namespace")
+    with factory.create_context() as chosen:
+        chosen.set_client_id("chosen")
+        with pytest.raises(ResourceAllocationRuntimeException):
+            chosen.create_producer().send(ORDERS, "refused")
+
+
 def test_refused_commit_is_a_rollback(faults: Faults, namespace: TestNamespace, factory: ConnectionFactory) -> None:
     with factory.create_context(JMSContext.SESSION_TRANSACTED) as context:
         context.create_producer().send(ORDERS, "x")

@@ -97,6 +97,21 @@ def test_excerpt_explains_why_nothing_came(sievemq_namespace: TestNamespace, sie
     assert "wants \"region = 'EU' AND amount > 100\"" in text
 
 
+def test_excerpt_shows_what_a_selector_may_ask_for(
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext
+) -> None:
+    message = sievemq_context.create_bytes_message()
+    message.write_bytes(b"four")
+    message.set_jms_type("order")
+    message.set_jms_correlation_id("c-1")
+    for number in range(40):
+        message.set_int_property(f"n{number}", number)
+    sievemq_context.create_producer().set_priority(9).send(Queue("orders"), message)
+    text = sievemq_namespace.excerpt()
+    for part in ("JMSType='order'", "JMSCorrelationID='c-1'", "JMSPriority=9", "n0=0", "more properties", "4 bytes of"):
+        assert part in text, text
+
+
 def test_excerpt_explains_a_selector_that_came_later(
     sievemq_namespace: TestNamespace, sievemq_context: JMSContext
 ) -> None:

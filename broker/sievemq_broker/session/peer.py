@@ -58,7 +58,7 @@ _ID_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 
 
 class PortOwner(Protocol):
-    """What the domain says to a client besides deliveries."""
+    """What the domain calls on a client besides deliveries."""
 
     def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         """The domain closed a consumer."""
@@ -68,11 +68,11 @@ class PortOwner(Protocol):
 
 
 class ClientPort(DeliveryPort, Protocol):
-    """How a protocol says things to its client: it writes them out its own way, once per turn of the loop."""
+    """The output of a client: a protocol encodes it, and writes it once per turn of the loop."""
 
     @property
     def open(self) -> bool:
-        """True between the handshake and the end: everything may be said."""
+        """True between the handshake and the end: all commands may be sent."""
 
     @property
     def unread(self) -> int:
@@ -86,12 +86,12 @@ class ClientPort(DeliveryPort, Protocol):
         """From now on this is the port of `owner`."""
 
     def shut(self) -> None:
-        """The client is gone, or about to be: nothing of the domain's is passed on, nothing that came is of use."""
+        """The client is gone, or about to be: drop later output of the domain, and input that was not decoded."""
 
     def touch(self) -> None:
-        """Something of this client's was carried out, though nothing came from it just now. The rim must hear of it
-        even where it knows of output already: a store has to note how far the client has come with the very batch that
-        this is in, or a client that comes back after a crash says it again."""
+        """A deferred command of this client was carried out: notify the I/O layer, even if output was queued already.
+        The store must note the client's progress in the same batch. Otherwise a client that reconnects after a crash
+        repeats the command."""
 
     def welcome(
         self, connection: str, version: int, heartbeat: int, options: dict[str, Any], limits: dict[str, Any],
@@ -129,11 +129,11 @@ class ClientPort(DeliveryPort, Protocol):
         """The broker ends in `grace` milliseconds."""
 
     def fail(self, error: SieveError) -> None:
-        """The last word."""
+        """Send the error that ends the connection."""
 
 
 class Watcher(Protocol):
-    """Hears of what a client does; for the test kit's journal."""
+    """Observes what a client does; for the test kit's journal."""
 
     def sending(self, peer: Peer, address: str, envelope: Envelope, transacted: bool) -> None:
         """A message has come, and is about to be accepted or staged."""
@@ -176,10 +176,10 @@ class Services(ABC):
         self.moved_at = 0
         #: Which limit keeps the broker from taking sends; None while there is none. Change it with :meth:`flow`.
         self.blocked: str | None = None
-        #: Where senders wait then; set by whoever makes both.
+        #: Where senders wait then; set by the code that creates both.
         self.broker: Broker | None = None
-        #: Asked after each command of several: True if the others are to wait, since the client has had its time
-        #: (:attr:`Peer.behind`). A rim may set it.
+        #: Called after each command of a batch: True if the client has used its time and the rest must wait
+        #: (:attr:`Peer.behind`). The I/O layer may set it.
         self.spent: Callable[[], bool] = _never
 
     @abstractmethod
@@ -194,13 +194,13 @@ class Services(ABC):
         password: str | None,
         later: Callable[[Identity | AuthenticationError, int], None],
     ) -> Identity | None:
-        """Who this is.
+        """Authenticate a client.
 
         Args:
             peer: the client in its handshake.
-            user: as whom.
+            user: name of the user.
             password: in clear.
-            later: is given the answer, with the time, if finding out takes a while; in the same thread.
+            later: called with the result and the time, if the check takes a while; in the same thread.
 
         Returns:
             None if that takes a while.
@@ -260,18 +260,17 @@ class Services(ABC):
 
 
 class Pending:
-    """A command that takes several turns, or has to wait for some. Until it is over nothing behind it of the same
-    client is carried out.
+    """A command that takes several turns, or waits for some. Later commands of the same client wait until it ends.
 
-    Before costly selectors have answered, or while another message is delivered in slices, the command has not
-    happened: a client that is lost has not said it. A message that is being delivered in slices itself has been sent:
-    the broker goes on with it whatever becomes of the client, and confirms it when every subscription has it.
+    While costly selectors are evaluated, or another message is delivered in slices, the command has no effect: if the
+    connection is lost, it was not carried out. A message whose own delivery in slices has begun is sent: the broker
+    completes it even if the connection is lost, and confirms it when every subscription has it.
 
     Args:
-        work: what is to be done before.
+        work: must end before.
         command: the command.
         act: carries it out, with the time.
-        size: bytes of the messages that are held by nobody else.
+        size: bytes of the messages that only this command holds.
     """
 
     __slots__ = ("_work", "act", "command", "size")
@@ -308,7 +307,7 @@ class Peer:
         out: writes output to the client.
         table: what is done for each verb.
         address: of the other end, for people.
-        watcher: hears of what the client does.
+        watcher: observes the client.
     """
 
     __slots__ = (
@@ -374,7 +373,7 @@ class Peer:
         self._handlers: Mapping[int, Handler] = table.free.others
         #: Destinations where a limited user may send to, as far as it has.
         self.allowed: set[str] = set()
-        #: Who and where; set by the handshake.
+        #: Identity and namespace; set by the handshake.
         self.id = ""
         self.agent = ""
         self.identity = Identity()
@@ -384,7 +383,7 @@ class Peer:
         #: It takes the place of a lost one; what is remembered of that.
         self._resumed = False
         self._memory: Memory | None = None
-        #: Consumer -> last tag that the application may have seen, where the client has said so from elsewhere.
+        #: Consumer -> last tag that the application may have seen, if the client has reported it on a new connection.
         self._handed_elsewhere: Mapping[int, int] = {}
         self.sessions: dict[int, Session] = {}
         #: Memory of all their transactions.
@@ -419,8 +418,8 @@ class Peer:
     # -- what a protocol calls --------------------------------------------------------------------------------------
 
     def carry_out(self, commands: list[CommandTuple], size: int, now: int) -> None:
-        """Carry out what the client has said, in its order, as far as there is time (:attr:`Services.spent`, decision
-        0026). Never raises: what is wrong ends this client's connection at most.
+        """Carry out commands of the client, in their order, as far as there is time (:attr:`Services.spent`, decision
+        0026). Never raises: an error ends this client's connection at most.
 
         Args:
             commands: each a verb of the table and its fields. Nothing must be :attr:`behind`.
@@ -519,7 +518,7 @@ class Peer:
     # -- what the rim and the management call -------------------------------------------------------------------------
 
     def close(self, code: ErrorCode, text: str, now: int) -> None:
-        """End the connection from this side, with an error as the last word. Idempotent."""
+        """End the connection from this side, with an error. Idempotent."""
         if not self.closing:
             self.fail(ProtocolError(text, code), now)
             self.out.touch()
@@ -575,7 +574,7 @@ class Peer:
         """How many temporary destinations it has."""
         return self.namespace.temporaries.count(self.id)
 
-    # -- what the domain says, through the port -----------------------------------------------------------------------
+    # -- called by the domain, through the port -----------------------------------------------------------------------
 
     def want_settled(self, consumer_id: int) -> None:
         """Answer the WANTs of a consumer."""
@@ -594,7 +593,7 @@ class Peer:
     # -- the handshake ------------------------------------------------------------------------------------------------
 
     def enter(self, identity: Identity, namespace: str, agent: str, keep: int) -> None:
-        """It is known who this is, and where it wants to be.
+        """The handshake has found the identity and the namespace.
 
         Args:
             identity: the user.
@@ -659,7 +658,7 @@ class Peer:
 
         Args:
             handed: consumer -> the last tag that the application may have seen.
-            done: consumer -> up to this tag everything was acknowledged; this connection did not live to hear of it.
+            done: consumer -> last tag that was acknowledged; the ACKNOWLEDGE was lost with this connection.
             now: ms since 1970.
         """
         for consumer_id, tag in done.items():
@@ -672,10 +671,10 @@ class Peer:
 
     def _may_keep(self, resume: str) -> bool:
         """True if a connection that this broker does not remember may keep its id: it was given by another incarnation,
-        so nobody else can have it, and its messages and temporary destinations go by it.
+        so no other client can have it, and messages and temporary destinations carry it.
 
-        Not for a limited user: ids are no secret, every message carries one, and a user with the id of somebody
-        else would be sent the replies to their requests.
+        Not for a limited user: ids are no secret, every message carries one, and with the id of another user it
+        would receive the replies to that user's requests.
         """
         services = self.services
         return (
@@ -731,10 +730,10 @@ class Peer:
     def sent_after_move(self, timestamp: int) -> bool:
         """True if a client that has not seen the clock move sent a message after it moved: its times are to be shifted.
 
-        What was sent before, and was only on its way, was sent at the time it says.
+        A message that was in transit when the clock moved keeps its time.
 
         Args:
-            timestamp: JMSTimestamp of the message, ms; 0 where the producer gives none, which says nothing.
+            timestamp: JMSTimestamp of the message, ms; 0 where the producer sets none, which decides nothing.
         """
         return not timestamp or timestamp - self.clock_seen > self.services.moved_at
 
@@ -1069,7 +1068,7 @@ class Peer:
         self.out.answer(request, result)
 
     def carry_out_late(self, command: CommandTuple, handler: Handler, now: int) -> None:
-        """Carry out a command that had to wait; whether it may be was looked at when it came. Never raises.
+        """Carry out a command that had to wait; its rights were checked when it arrived. Never raises.
 
         Args:
             command: the command.
@@ -1085,7 +1084,7 @@ class Peer:
         self.out.touch()
 
     def wait_for_publishing(self, command: CommandTuple, handler: Handler) -> bool:
-        """True if a large batch is on its way, of which nobody may see a part: the command is carried out behind it."""
+        """True if a large batch is being published, which no client may see in part: the command runs after it."""
         publishing = self.namespace.publishing
         if publishing is None:
             return False
@@ -1108,7 +1107,7 @@ class Peer:
         self.fail(SieveError(f"an internal error of the broker while carrying out {name}; it was logged there"), now)
 
     def fail(self, error: SieveError, now: int) -> None:
-        """The last word, then the end."""
+        """Send the error, then end the connection."""
         if self.out.open:
             self.flush_confirms()  # what was accepted is accepted
         if not error.code.repairable:
@@ -1122,14 +1121,14 @@ class Peer:
     def end(self, now: int, handed: Mapping[int, int] | None, request: int | None = None) -> None:
         """Give everything back that this client holds, in slices if that is much. Idempotent.
 
-        Until the last of it has come back its client id is not free and its request not answered. Whoever cannot wait
-        for that (its own client that comes back, another one that wants its client id) has it finished:
+        Until all of it is returned, the client id stays taken and the request unanswered. A connection that cannot
+        wait (of the same client, or of another with the same client id) completes it:
         :meth:`Broker.finish_leaving`.
 
         Args:
             now: milliseconds since 1970.
-            handed: what the application has seen, by consumer; None if nobody can say (ACK-18).
-            request: the one by which it says goodbye, answered when all is given back.
+            handed: what the application has seen, by consumer; None if that is unknown (ACK-18).
+            request: of its GOODBYE, answered when all is returned.
         """
         if self.gone:
             return
@@ -1187,7 +1186,7 @@ class Peer:
         Args:
             sessions: that it had.
             now: ms since 1970.
-            handed: what the application has seen, by consumer; None if nobody can say (ACK-18).
+            handed: what the application has seen, by consumer; None if that is unknown (ACK-18).
             kept: it may come back; until then its temporary destinations stay.
             request: is answered then.
         """

@@ -234,6 +234,26 @@ def test_rules_with_a_mistake_are_refused(rules: str, text: str) -> None:
     assert text in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("rules", "text"),
+    [
+        ('{"shop": 1}', "needs a table of rules for 'shop'"),
+        ('{"shop": {"max_message": 1}}', "max_message"),
+        ('{"shop": {"max_messages": "3"}}', "max_messages"),
+    ],
+)
+def test_rules_of_namespaces_with_a_mistake_are_refused(rules: str, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(environ={"SIEVEMQ_NAMESPACES": rules})
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [{"on_full_disk": "panic"}, {"http": "perhaps"}])
+def test_words_that_no_setting_has_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="must be"):
+        load(wrong)
+
+
 # -- limits -----------------------------------------------------------------------------------------------------------
 
 

@@ -88,8 +88,12 @@ class Process:
 
     def close(self) -> None:
         if self.popen.poll() is None:
-            self.popen.kill()
-            self.popen.wait()
+            self.popen.terminate()  # in order, so that `make coverage` has its figures
+            try:
+                self.popen.wait(5)
+            except subprocess.TimeoutExpired:
+                self.popen.kill()
+                self.popen.wait()
         self._reader.join(DEADLINE)
         assert self.popen.stdout is not None
         self.popen.stdout.close()
@@ -337,6 +341,20 @@ def test_console_lines_on_request(processes: list[Process]) -> None:
     assert "url=" in process.lines[0]
     process.signal()
     assert process.end() == 0
+
+
+def test_passwords_in_clear_over_a_network_are_a_warning(processes: list[Process]) -> None:
+    processes.append(process := Process(SIEVEMQ_HOST="0.0.0.0", SIEVEMQ_USERS="ann:secret"))
+    assert process.event("broker.clear_text")["level"] == "warning"
+
+
+def test_too_few_files_for_the_connections_are_a_warning(processes: list[Process]) -> None:
+    resource = pytest.importorskip("resource")
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard == resource.RLIM_INFINITY or hard > 1_000_000:
+        pytest.skip("as many files as connections can be configured")
+    processes.append(process := Process(SIEVEMQ_MAX_CONNECTIONS="1000000"))
+    assert process.event("broker.few_files")["max_connections"] == 1_000_000
 
 
 def test_idle_broker_is_small(processes: list[Process], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ class Outbox:
         self._wake = wake
         self._owner: PortOwner = _NOBODY
         self.writable = True
-        #: The transport asked for a pause.
+        #: The transport has paused writing.
         self.congested = False
         #: Deliveries were held back since the last resume.
         self._starved = False
@@ -61,7 +61,7 @@ class Outbox:
         #: The client takes DELIVER_SEVERAL.
         self._several = False
 
-    # -- what the domain says ---------------------------------------------------------------------------------------
+    # -- called by the domain ---------------------------------------------------------------------------------------
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Queue a delivery; the envelope's bytes are shared with every other delivery of the message."""
@@ -104,11 +104,11 @@ class Outbox:
         if not self._over:
             self._owner.want_settled(consumer_id)
 
-    # -- what the client's Peer says ----------------------------------------------------------------------------------
+    # -- called by the client's Peer ----------------------------------------------------------------------------------
 
     @property
     def open(self) -> bool:
-        """True between the handshake and the end: everything may be said."""
+        """True between the handshake and the end: all commands may be sent."""
         return self._wire.state is State.OPEN
 
     @property
@@ -122,14 +122,13 @@ class Outbox:
 
     def shut(self) -> None:
         """The connection is over: the domain's output is dropped, without a wake-up. While its
-        consumers are closed one by one, what the first gives back may well lead to asking the others for theirs."""
+        consumers are closed one by one, messages that one returns may cause recalls to the others."""
         self.writable = self._starved = False
         self._over = self._awake = True
         self._wire.drop_input()
 
     def touch(self) -> None:
-        """Something of this connection's was carried out, though nothing came from it just now: wake the rim, even if
-        it knows of output already."""
+        """A deferred command ran: tell the I/O layer to flush, even if output was queued already."""
         self._awake = True
         self._wake()
 
@@ -204,10 +203,10 @@ class Outbox:
         if not self._awake:
             self.nudge()
 
-    # -- what the connection says -------------------------------------------------------------------------------------
+    # -- called by the connection -------------------------------------------------------------------------------------
 
     def nudge(self) -> None:
-        """There is output; see that somebody writes it."""
+        """There is output: have the I/O layer write it."""
         if not self._awake:
             self._awake = True
             self._wake()
@@ -243,7 +242,7 @@ class Outbox:
         self.writable, self._starved = True, False
 
     def urgent_flow(self, text: str) -> bytes:
-        """A frame with a FLOW, past what waits; empty where the client cannot be told."""
+        """A frame with a FLOW, past what waits; empty before the handshake and after the end."""
         return self._wire.frame_of(Command.FLOW, True, text) if self.open else b""
 
     def disown(self) -> None:
@@ -269,4 +268,4 @@ _NOBODY = _Nobody()
 
 
 def _no_wake() -> None:
-    """Nobody writes any more."""
+    """The transport is gone: no write."""

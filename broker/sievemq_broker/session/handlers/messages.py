@@ -66,12 +66,12 @@ def on_close_session(peer: Peer, command: CommandTuple, now: int) -> None:
 def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     """Take messages: on to their destination, or staged in a transaction (TXN-02).
 
-    Those that one session sends to one destination one after the other are a batch, and go on together as far as
-    nothing is to be looked at in between; a single message is a batch of one.
+    Consecutive messages of one session to one destination are a batch, and go on together until one needs a check of
+    its own; a single message is a batch of one.
 
     Args:
         peer: the client.
-        commands: what it has said.
+        commands: as it has sent them.
         at: where the first SEND stands.
         now: ms epoch.
 
@@ -85,9 +85,9 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
         return 1
     if sequence != session.sent + 1 or session.stall is not None:
         if peer.resumed and sequence <= session.sent:
-            return 1  # said on the lost connection or on its way to this one twice: it has been carried out
+            return 1  # a repeat, of the lost connection or of this one: it was carried out
         if session.passes_over(sequence):
-            return 1  # its client says it again
+            return 1  # its client repeats it
         if sequence != session.sent + 1:
             raise ProtocolError(
                 f"SEND {sequence} in session {session_id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
@@ -104,7 +104,7 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     ):
         if destination.takes_rows:
             most = max(1, _DELIVERIES // (destination.fan_out or 1))
-        elif peer.watcher is None:  # a watcher hears of each before it is sent
+        elif peer.watcher is None:  # a watcher is called before each is sent
             most = _ONE_BY_ONE
     batch: list[Envelope] = []
     urgent = False
@@ -189,7 +189,7 @@ def _send_examined(
     urgent: bool,
     now: int,
 ) -> None:
-    """Carry out a send that selectors have been asked about, or that may go to very many subscriptions."""
+    """Carry out a send whose selectors are evaluated, or that may go to very many subscriptions."""
     text, envelope = sends[0]
     peer.flush_confirms()  # of those before it: this one may take some turns
     before = peer.broker.fan_out
@@ -383,7 +383,7 @@ def on_acknowledge_all(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def on_recover(peer: Peer, command: CommandTuple, now: int) -> None:
-    """What was handed and not acknowledged comes again (ACK-08)."""
+    """Redeliver what was handed out and not acknowledged (ACK-08)."""
     _, request, session_id, handed = command
     session = peer.session(session_id)
     if session.transaction is not None:
@@ -411,7 +411,7 @@ def on_commit(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
-    """The rest of a COMMIT: selectors have been asked about its messages."""
+    """The rest of a COMMIT: the selectors for its messages are evaluated."""
     _, request, session_id, handed = command
     session = peer.session(session_id)
     transaction = session.transaction
@@ -479,7 +479,7 @@ def _committed(peer: Peer, session: Session, command: CommandTuple, publishing: 
 
 
 def on_rollback(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Forget what was sent; what was handed comes again, marked (TXN-04)."""
+    """Drop what was sent; redeliver what was handed out, with JMSRedelivered set (TXN-04)."""
     _, request, session_id, handed = command
     session = peer.session(session_id)
     if session.transaction is None:

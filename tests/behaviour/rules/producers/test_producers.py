@@ -224,6 +224,24 @@ async def test_req_02_req_05_req_06_any_session_requests_and_a_closed_requestor_
     await requestor.close()
 
 
+async def test_req_04_a_late_reply_is_none_of_the_next_request(api: Api) -> None:
+    server = await api.session()
+    replies = await server.create_producer()
+    requests = await server.create_consumer(api.queue("service"))
+    requestor = await api.requestor(sievemq.aio.QueueRequestor, await api.session(), api.queue("service"))
+    assert await requestor.request(TextMessage("first"), 1) is None
+    first = await requests.receive(SOON)
+    await replies.send(first.get_jms_reply_to(), TextMessage("late"))
+
+    async def reply(message: Message) -> None:
+        await replies.send(message.get_jms_reply_to(), TextMessage(f"{text(message)}!"))
+
+    requests.set_message_listener(reply)
+    assert text(await requestor.request(TextMessage("second"), SOON)) == "second!"
+    assert text(await requestor.request(TextMessage("third"))) == "third!"
+    await requestor.close()
+
+
 def test_req_06_the_constructors_take_any_session() -> None:
     for kind in (
         sievemq.QueueRequestor,
