@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from sievemq_testing.management import ManagementError
 
 from sievemq import ConnectionFactory, JMSContext, Queue, Topic
 from sievemq_testing import TestBroker
@@ -92,11 +91,3 @@ def test_an_address_that_is_no_management_port(elsewhere: RemoteBroker) -> None:
         _ = namespace.destinations
     namespace.drop()
     elsewhere.namespace("unmanaged").drop()
-
-
-def test_a_management_port_with_an_unusable_certificate(elsewhere: RemoteBroker) -> None:
-    other = RemoteBroker(elsewhere.url, "https://127.0.0.1:1")
-    with pytest.raises(ManagementError):
-        from sievemq_testing.management import Management
-
-        Management("https://127.0.0.1:1", other._parsed).ask("/broker")
