@@ -23,7 +23,7 @@ from sievemq_core.wire import codec
 
 # No deadlines: a shared machine is not equally fast all the time, and a slow example is not a wrong one. How many
 # examples a strategy throws away is luck, too. Each developer's run tries other examples; continuous integration, where
-# nobody looks into what was found by chance, tries the same ones until a test or a strategy changes.
+# a chance find would be lost, tries the same ones until a test or a strategy changes.
 settings.register_profile(
     "sievemq",
     deadline=None,

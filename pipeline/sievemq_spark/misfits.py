@@ -144,7 +144,7 @@ _good: set[tuple[str, int, str]] = set()
 
 
 def require_files(place: Files, found: Sequence[tuple[str, int]], columns: Mapping[str, str]) -> None:
-    """Raise unless files hold rows with columns of their types. A file is looked at once by a process.
+    """Raise unless files hold rows with columns of their types. A process checks a file once.
 
     Args:
         place: the archive's folder.

@@ -29,8 +29,8 @@ class Examining:
     """One or several messages of a sender.
 
     Args:
-        sends: address and message; a message is replaced by what the administrator makes of it (D-21), since selectors
-            are asked about that.
+        sends: address and message; a message is replaced by what the administrator's rules make of it (D-21): selectors
+            are evaluated for that.
         costly: the destinations whose selectors may take long, or whose subscriptions are very many, by address.
         broker: theirs, if they wait until it may deliver them in slices.
     """

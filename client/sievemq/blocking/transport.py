@@ -66,16 +66,17 @@ def wall_clock(_time: Callable[[], float] = time.time) -> int:
 CAN_LEAD: Final = hasattr(select, "epoll") and hasattr(select, "poll")
 
 
-#: Lets others have the processor; where that cannot be said nobody looks.
+#: Yields the processor to other threads; a platform without it does not poll.
 _give_way: Final = getattr(os, "sched_yield", None)
 
-#: Of who looks: one thread of a process at a time, since two would take the interpreter's lock from each other.
+#: Held by the thread that polls: one of a process at a time, since two would take the interpreter's lock from each
+#: other.
 _looking: Final = allocate_lock()
 
 #: Seconds; a poll takes no more than this many milliseconds, as a C int.
 _LONGEST_POLL: Final = 1e6
 
-# -- who reads the socket: states, and what follows each of them at an event -------------------------------------------
+# -- which thread reads the socket: its states, and the state that follows each at an event --------------------------
 #
 #   state     the socket is read by                      at begin   leave   evict     close
 #   FREE      the I/O thread                             LED        FREE    FREE      ENDED
@@ -112,12 +113,12 @@ class _Bell:
         self.rung = False
 
     def ring(self) -> None:
-        """Have whoever polls for :attr:`fd` find something there."""
+        """Make :attr:`fd` readable for the thread that polls it."""
         if not self.rung:
             self.rung = True
             try:
                 self._hand.send(b"\0")
-            except OSError:  # closed: nobody polls any more
+            except OSError:  # closed: no thread polls it any more
                 pass
 
     def hush(self) -> None:
@@ -219,16 +220,17 @@ class Lead:
         self._expects = False
         self._asked = 0
         self._followers: set[LockType] = set()
-        self._poll: select.poll | None = None  # for the present socket, unless somebody is still in it
+        self._poll: select.poll | None = None  # for the present socket; None while a thread is still in it
         self._woken: LockType | None = None  # of the leader
         self._left: dict[LockType, list[_Bell]] = {}  # by what wakes those who gave up: they poll for these still
         self._bell: _Bell | None = None
 
     def begin(self, woken: LockType) -> None:
-        """Somebody is going to wait; :meth:`end` follows. They lead, if nobody does and the socket is of use.
+        """This thread is going to wait; :meth:`end` follows. It becomes the leader if there is none and the socket is
+        of use.
 
         Args:
-            woken: released by whoever wakes this thread.
+            woken: released by the thread that wakes this one.
         """
         self.give_up()
         transport = self._transport
@@ -251,7 +253,7 @@ class Lead:
             self._bell = _Bell()
         poll = select.poll()
         poll.register(self._transport.fileno(), select.POLLIN)
-        poll.register(self._bell.fd, select.POLLIN)  # behind the socket: what is ready is told in this order
+        poll.register(self._bell.fd, select.POLLIN)  # behind the socket: poll lists what is ready in this order
         return poll
 
     def wait(self, woken: LockType, seconds: float) -> bool:
@@ -312,7 +314,7 @@ class Lead:
             _looking.release()
 
     def end(self, woken: LockType) -> None:
-        """Somebody does not wait any more.
+        """This thread does not wait any more.
 
         Args:
             woken: as :meth:`begin` was given.
@@ -698,7 +700,7 @@ class Transport:
                 self._serve()
                 if self._stopping or not engine.usable or not self._find_another():
                     break
-        except Exception as error:  # a defect: nobody must wait for an I/O thread that is gone
+        except Exception as error:  # a defect: no thread may wait for an I/O thread that has ended
             with self.lock:
                 engine.leave()
                 engine.lost(error)
@@ -949,7 +951,7 @@ class Transport:
 
 
 def _milliseconds() -> int:
-    """Of a clock that nobody sets."""
+    """Of a clock that is never set."""
     return int(time.monotonic() * 1000.0)
 
 
