@@ -18,6 +18,8 @@ from sievemq_broker import EmbeddedBroker
 
 from .interrupts import Interrupts
 
+pytestmark = pytest.mark.needs_python("counts the functions that it interrupts")
+
 SOON = 60_000
 #: Every so many points one is tried here, all of them in the slow part.
 STRIDE = 29

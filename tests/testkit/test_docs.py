@@ -21,7 +21,7 @@ TESTS = {
 OTHERS = [
     (text, BLOCKS[n + 1][1])
     for n, (language, text) in enumerate(BLOCKS)
-    if language == "python" and not text.startswith("# test_")
+    if language == "python" and not text.startswith("# test_") and BLOCKS[n + 1][0] == "text"
 ]
 STRICT = (*PYTEST, "-q", "-o", "asyncio_mode=strict", "-o", "asyncio_default_fixture_loop_scope=function")
 

@@ -25,6 +25,7 @@ class FakeConnection:
         self.calls: list[str] = []
         self.output = b""
         self.closing = False
+        self.full = False
         #: What is left of what it was told: it carries out a byte at a time where the test says so.
         self.left = b""
         self.slow = False

@@ -188,6 +188,17 @@ async def test_a_flooding_client_rests_until_the_next_turn() -> None:
     assert transport.calls == ["pause_reading", "resume_reading"]
 
 
+async def test_a_connection_that_waits_for_something_is_not_read_from_until_then() -> None:
+    link, transport, connection = Rig().open()
+    connection.full = True
+    link.data_received(b"a")
+    await end_of_turn()
+    assert transport.calls == ["pause_reading"]
+    connection.full = False
+    link.flush()
+    assert transport.calls == ["pause_reading", "resume_reading"]
+
+
 async def test_what_is_read_is_taken_before_the_next_read() -> None:
     rig = Rig()
     link, _, connection = rig.open()

@@ -16,6 +16,8 @@ from sievemq._engine import Callbacks, Completion, EngineProducer, EngineSession
 from ..interrupts import Interrupts
 from .harness import Memory, World
 
+pytestmark = pytest.mark.needs_python("counts the functions that it interrupts")
+
 QUEUE = Queue("q")
 AUTO, CLIENT, TRANSACTED = 1, 2, 0
 #: Every so many points one is tried here, all of them in the slow part.
