@@ -24,6 +24,9 @@ __all__ = ["EXAMINED", "Examining"]
 #: of them takes longer.
 EXAMINED = 200
 
+#: Selectors that are listed for a message in the time of a unit.
+LISTED = 8
+
 
 class Examining:
     """One or several messages of a sender.
@@ -85,7 +88,9 @@ class Examining:
             if destination is not None:
                 envelope = overridden(destination.policy, envelope, now)
                 sends[place] = address, envelope
-                self._answers = destination.index.asking(envelope)
+                index = destination.index
+                budget -= index.most // LISTED
+                self._answers = index.asking(envelope)
         return False
 
     def _may_send(self, budget: int, now: int) -> bool:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AT_ONCE", "Publishing", "Sends", "Told", "is_large", "load_of"]
 
-#: Messages that are added within one turn without further ado, each counted for every subscription that it goes to: two
-#: or three milliseconds.
+#: Messages that are added within one turn without further ado, each counted for every subscription that it goes to, or
+#: every selector that it is matched with if these are more: two or three milliseconds.
 AT_ONCE = 1_000
 
 Sends: TypeAlias = list[tuple[str, Envelope]]
@@ -51,7 +51,7 @@ def is_large(sends: Sends, destinations: Mapping[str, Queue | Topic]) -> bool:
         if destination is not None:
             if destination.large:
                 return True
-            places += destination.fan_out
+            places += max(destination.fan_out, destination.index.most)
     return places > AT_ONCE
 
 
@@ -259,7 +259,7 @@ class Publishing:
         self._queues = destination.matching(envelope, self._connection)[::-1]
         if not self._queues:
             envelope.compact()
-        return 1 + destination.asked_by_taps
+        return max(1, destination.index.most) + destination.asked_by_taps
 
     def _add(self, budget: int, now: int) -> int:
         """Add the message to so many of its queues; how many that were."""
@@ -273,7 +273,7 @@ class Publishing:
                     capacity.admit(queue, envelope, now)
                 else:
                     queue.accept([envelope], now)
-            added += queue.fan_out
+            added += max(queue.fan_out, queue.index.most)
         if not queues:
             envelope.compact()
             self._envelope = None

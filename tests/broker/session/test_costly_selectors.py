@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from sievemq_broker.domain import management
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.dead_letters import ORIGIN
-from sievemq_broker.domain.examining import EXAMINED
+from sievemq_broker.domain.examining import EXAMINED, Examining
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.domain.taps import MAX_TAPS
 from sievemq_broker.matching.condition import units_of
+from sievemq_broker.matching.index import SelectorIndex
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.session import checks
 from sievemq_core.errors import ErrorCode
@@ -234,6 +235,43 @@ def test_a_transaction_of_more_messages_than_one_look_examines_comes_to_its_end(
     world.settle()
     assert sender.answer_to(99) == (Command.OK, 99, None)
     assert consumer.all() == names
+
+
+def test_selectors_that_are_listed_for_each_message_of_a_transaction_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A slice once listed all selectors for each of 200 messages."""
+    world = world_of()
+    subscriber, sender = world.client(), world.client()
+    session = subscriber.session()
+    consumers = [subscriber.consumer(session, "topic:t", selector=f"p LIKE '%{n}%'", credit=500) for n in range(160)]
+    listed = longest = 0
+    real, work = SelectorIndex.asking, Examining.work
+
+    def asking(index: SelectorIndex[Any], message: Envelope) -> Any:
+        nonlocal listed
+        listed += index.most
+        return real(index, message)
+
+    def piece(examining: Examining, budget: int, now: int) -> bool:
+        nonlocal listed, longest
+        listed = 0
+        try:
+            return work(examining, budget, now)
+        finally:
+            longest = max(longest, listed)
+
+    monkeypatch.setattr(SelectorIndex, "asking", asking)
+    monkeypatch.setattr(Examining, "work", piece)
+    transacted = sender.session(TRANSACTED)
+    for number in range(EXAMINED):
+        sender.queue_send(transacted, envelope(f"m{number}", properties={"p": "x7x"}), "topic:t")
+    sender.queue(Command.COMMIT, 99, transacted, ())
+    world.settle()
+    sender.exchange()
+    assert sender.answer_to(99) == (Command.OK, 99, None)
+    assert consumers[7].all() == [f"m{number}" for number in range(EXAMINED)]
+    assert 0 < longest <= 8 * EXAMINED + len(consumers)
 
 
 def test_a_staged_batch_is_examined_before_it_is_published(meter: Meter) -> None:
