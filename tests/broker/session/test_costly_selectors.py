@@ -237,14 +237,15 @@ def test_a_transaction_of_more_messages_than_one_look_examines_comes_to_its_end(
     assert consumer.all() == names
 
 
+@pytest.mark.parametrize("to", ["queue:q", "topic:t"])
 def test_selectors_that_are_listed_for_each_message_of_a_transaction_are_counted(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, to: str
 ) -> None:
     """A slice once listed all selectors for each of 200 messages."""
     world = world_of()
     subscriber, sender = world.client(), world.client()
     session = subscriber.session()
-    consumers = [subscriber.consumer(session, "topic:t", selector=f"p LIKE '%{n}%'", credit=500) for n in range(160)]
+    consumers = [subscriber.consumer(session, to, selector=f"p LIKE '%{n}%'", credit=500) for n in range(160)]
     listed = longest = 0
     real, work = SelectorIndex.asking, Examining.work
 
@@ -265,7 +266,7 @@ def test_selectors_that_are_listed_for_each_message_of_a_transaction_are_counted
     monkeypatch.setattr(Examining, "work", piece)
     transacted = sender.session(TRANSACTED)
     for number in range(EXAMINED):
-        sender.queue_send(transacted, envelope(f"m{number}", properties={"p": "x7x"}), "topic:t")
+        sender.queue_send(transacted, envelope(f"m{number}", properties={"p": "x7x"}), to)
     sender.queue(Command.COMMIT, 99, transacted, ())
     world.settle()
     sender.exchange()
