@@ -449,6 +449,22 @@ def test_an_aborted_transaction_has_done_nothing(world: World) -> None:
     assert queue(world, "a").in_flight == 1
 
 
+@pytest.mark.parametrize(("command", "left"), [("COMMIT", []), ("ABORT", [("m1", "true")])])
+def test_a_transaction_settles_messages_of_a_subscription_that_has_ended(
+    world: World, command: str, left: list[tuple[str, str]]
+) -> None:
+    client, ids = deliver(world, 2, "client-individual")
+    client.say("ACK", id=ids[0])
+    client.say("BEGIN", transaction="t")
+    client.say("ACK", id=ids[1], transaction="t")
+    client.say("UNSUBSCRIBE", id="1")
+    client.say("SUBSCRIBE", id="2", destination="/queue/a")
+    assert client.messages() == []
+    client.say(command, transaction="t")
+    assert [(each.body.decode(), each.headers["redelivered"]) for each in client.take("MESSAGE")] == left
+    assert (queue(world, "a").depth, queue(world, "a").in_flight) == (0, 0)
+
+
 def test_a_transaction_that_ends_with_its_connection_has_done_nothing(world: World) -> None:
     client, ids = deliver(world, 1, "client-individual")
     client.say("BEGIN", transaction="t")

@@ -297,7 +297,7 @@ class StompConnection:
         )
 
     def _disconnect(self, receipt: str | None, now: int) -> None:
-        handed = [number for each in self.outbox.subscriptions.values() for number in (each.consumer, _last_of(each))]
+        handed = [number for each in self.outbox.subscriptions.values() for number in (each.consumer, each.last)]
         self._ask(now, lambda _: self.outbox.receipt(receipt), Command.GOODBYE, tuple(handed))
 
     # -- sends --------------------------------------------------------------------------------------------------------
@@ -408,7 +408,7 @@ class StompConnection:
             consumer = subscription.consumer
             self._acknowledge_written(now)
             held = tuple(subscription.held)
-            self._ask(now, _nothing, Command.CLOSE_CONSUMER, consumer, _last_of(subscription))
+            self._ask(now, _nothing, Command.CLOSE_CONSUMER, consumer, subscription.last)
             del self.outbox.subscriptions[consumer]
             if held:  # the application may have seen them
                 self._do(now, 0, Command.SETTLE, consumer, held, int(Outcome.FAILED), 0)
@@ -489,15 +489,17 @@ class StompConnection:
     def _committed(self, transaction: _Transaction, receipt: str | None, now: int) -> None:
         """Its messages are sent: in the same turn, as a rule, its ACKs and NACKs are carried out."""
         for subscription, held, outcome in transaction.settled:
-            if subscription.consumer in self.outbox.subscriptions:
-                tags = tuple(held)
-                self._do(now, 0, Command.SETTLE, subscription.consumer, tags, int(outcome), len(tags))
+            tags = tuple(held)
+            self._do(now, 0, Command.SETTLE, subscription.consumer, tags, int(outcome), len(tags))
         self._ask(now, lambda _: self.outbox.receipt(receipt), Command.CLOSE_SESSION, transaction.session, ())
 
     def _abort(self, headers: dict[str, str], now: int) -> None:
         transaction = self._end_of(headers, "ABORT")
         for subscription, held, _ in transaction.settled:
-            subscription.held.update(held)  # the client may settle them anew
+            if subscription.consumer in self.outbox.subscriptions:
+                subscription.held.update(held)  # the client may settle them anew
+            else:
+                self._do(now, 0, Command.SETTLE, subscription.consumer, tuple(held), int(Outcome.FAILED), 0)
         self._ask(now, _nothing, Command.CLOSE_SESSION, transaction.session, ())
 
     def _end_of(self, headers: dict[str, str], command: str) -> _Transaction:
@@ -714,10 +716,6 @@ def _missing(name: str, command: str) -> RequestError:
 
 def _unexpected(text: str) -> ProtocolError:
     return ProtocolError(text, ErrorCode.UNEXPECTED_COMMAND)
-
-
-def _last_of(subscription: Subscription) -> int:
-    return max(subscription.held, default=0)
 
 
 def _heartbeats(text: str) -> tuple[int, int]:

@@ -27,7 +27,8 @@ class Subscription:
         destination: as the client wrote it.
         ack: ``auto``, ``client`` or ``client-individual``.
         durable: name of a durable subscription, None for none.
-        held: what was delivered and is not settled: tag -> message-id.
+        held: what was delivered and is not settled: tag -> message-id. Without what a transaction settles.
+        last: tag of the last message that was delivered, 0 for none.
         written: tag of the last message that auto acknowledgement has still to settle; 0 for none.
         unsettled: how many these are.
     """
@@ -38,11 +39,13 @@ class Subscription:
     ack: str
     durable: str | None = None
     held: dict[int, str] = field(default_factory=dict)
+    last: int = 0
     written: int = 0
     unsettled: int = 0
 
     def note(self, tag: int, message_id: str) -> None:
         """A message is written to the client."""
+        self.last = tag
         if self.ack == "auto":
             self.written = tag
             self.unsettled += 1
