@@ -150,7 +150,7 @@ def queue_browser(broker: TestBroker) -> str | None:
 def test_a_part_of_it_keeps_a_connection_alive(broker: TestBroker, part: Callable[[TestBroker], str | None]) -> None:
     with pytest.warns(ResourceWarning, match="unclosed") as told:
         assert collected(lambda: part(broker)) == "hello"
-    assert len(told) == 1
+    assert len(told) == 1, [str(warning.message) for warning in told]
 
 
 @pytest.mark.parametrize("part", ["consumer", "producer", "browser"])
@@ -181,7 +181,9 @@ async def test_a_part_of_it_keeps_a_connection_of_asyncio_alive(broker: TestBrok
 
     with pytest.warns(ResourceWarning, match="unclosed") as told:
         assert await leave() == "hello"
-    assert len(told) == 1
+    # The collector may finalize asyncio's transport and socket first, which then warn, too.
+    texts = [str(warning.message) for warning in told]
+    assert len([text for text in texts if not text.startswith(("unclosed <socket", "unclosed transport"))]) == 1, texts
 
 
 def test_a_listener_keeps_a_connection_alive(broker: TestBroker) -> None:
