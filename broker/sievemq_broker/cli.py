@@ -36,6 +36,9 @@ def broker(
     protocols: Annotated[
         str | None, _option("--protocols", text="Protocols of the wire port: sieve, stomp; sieve,stomp.")
     ] = None,
+    stomp_port: Annotated[
+        int | None, _option("--stomp-port", text="A further port, for STOMP alone; 0 for a free one.")
+    ] = None,
     http: Annotated[bool | None, _option("--http/--no-http", text="Serve health, metrics, API and console.")] = None,
     http_host: Annotated[str | None, _option("--http-host", text="Address of the HTTP port; that of --host.")] = None,
     http_port: Annotated[int | None, _option("--http-port", text="HTTP port, 0 for a free one; 7680.")] = None,
@@ -117,7 +120,7 @@ def broker(
     Exit codes: 0 ended in order, 1 could not start, 2 the settings are wrong.
     """
     given: dict[str, object] = {
-        "host": host, "port": port, "protocols": protocols,
+        "host": host, "port": port, "protocols": protocols, "stomp_port": stomp_port,
         "http": http, "http_host": http_host, "http_port": http_port, "data_dir": data_dir,
         "users": ",".join(user) if user else None, "users_file": users_file, "http_hosts": http_hosts,
         "session_seconds": session_seconds, "insecure": insecure, "tls_cert": tls_cert, "tls_key": tls_key,

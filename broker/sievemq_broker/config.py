@@ -19,10 +19,11 @@ from datetime import timedelta
 from enum import IntEnum
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy, DomainSettings, NamespacePolicy
 from sievemq_broker.logs import LEVELS
+from sievemq_broker.protocols import PROTOCOLS
 from sievemq_broker.users.account import User, Users
 from sievemq_broker.users.file import parse_users, read_users
 from sievemq_core.durations import MILLISECOND, in_units
@@ -86,6 +87,10 @@ def _whole(low: int, high: int) -> Callable[[object], int]:
     return parse
 
 
+def _optional_port(value: object) -> int | None:
+    return None if value in (None, "") else _whole(0, 65_535)(value)
+
+
 def _seconds(value: object) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
@@ -143,8 +148,8 @@ def _protocols(value: object) -> tuple[str, ...]:
     unknown = [name for name in names if name not in PROTOCOLS]
     if unknown:
         raise ValueError(f"must be of {', '.join(PROTOCOLS)}, not {unknown[0]!r:.40}")
-    if PROTOCOLS[0] not in names:
-        raise ValueError(f"must have {PROTOCOLS[0]}, the protocol of SieveMQ's own client")
+    if "sieve" not in names:
+        raise ValueError("must have sieve, the protocol of SieveMQ's own client")
     return names
 
 
@@ -172,9 +177,6 @@ def _body_bytes(value: object) -> int:
 def _auto_bytes(value: object) -> int | None:
     return None if value is None or str(value).lower() == "auto" else _bytes(value)
 
-
-#: What the wire port can speak, SieveMQ's own first.
-PROTOCOLS: Final = ("sieve", "stomp")
 
 _POLICY = {f.name: f for f in fields(DestinationPolicy) if f.init}
 _NAMESPACE_RULES = {f.name: f for f in fields(NamespacePolicy)}
@@ -307,8 +309,11 @@ class Settings:
     host: str = _setting("127.0.0.1", "address of the wire port", _text)
     port: int = _setting(7672, "wire port; 0 for a free one", _whole(0, 65_535))
     protocols: tuple[str, ...] = _setting(
-        PROTOCOLS, "protocols of the wire port, told apart by their first bytes: sieve, stomp", _protocols
+        tuple(PROTOCOLS),
+        f"protocols of the wire port, told apart by their first bytes: {', '.join(PROTOCOLS)}",
+        _protocols,
     )
+    stomp_port: int | None = _setting(None, "a further port, for STOMP alone; 0 for a free one", _optional_port)
     http: bool = _setting(True, "serve health, metrics, API and console over HTTP", _flag)
     http_host: str | None = _setting(None, "address of the HTTP port; host if not given", _optional_text)
     http_port: int = _setting(7680, "HTTP port; 0 for a free one", _whole(0, 65_535))
@@ -364,6 +369,12 @@ class Settings:
         _whole(0, MAX_BUSY_POLL_US),
     )
     drain_seconds: float = _setting(5.0, "at the end, time that clients get to finish", _seconds)
+
+    @property
+    def own_ports(self) -> dict[str, int]:
+        """Ports that only one protocol has, by the protocol."""
+        ports = {name: getattr(self, f"{name}_port", None) for name in PROTOCOLS}
+        return {name: port for name, port in ports.items() if port is not None}
 
     def domain(self) -> DomainSettings:
         """What of this concerns the broker's body."""

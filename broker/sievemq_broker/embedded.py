@@ -44,6 +44,7 @@ class EmbeddedOptions(TypedDict, total=False):
 
     host: str
     port: int
+    stomp_port: int | None
     http: bool
     http_port: int
     namespace: str
@@ -59,6 +60,7 @@ class EmbeddedBroker:
     Args:
         host: loopback address to listen on.
         port: 0 for a free one.
+        stomp_port: a further port for STOMP alone, 0 for a free one; None for none. STOMP clients may use `port`, too.
         http: also serve health, metrics, API and console, see :attr:`http_url`.
         http_port: 0 for a free one.
         namespace: that :attr:`url` leads to.
@@ -80,6 +82,7 @@ class EmbeddedBroker:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        stomp_port: int | None = None,
         http: bool = False,
         http_port: int = 0,
         namespace: str = "",
@@ -90,6 +93,8 @@ class EmbeddedBroker:
     ) -> None:
         given: dict[str, Any] = {"drain_seconds": 0.0, "max_memory_bytes": 0, "busy_poll": 0, **(settings or {})}
         given |= {"host": host, "port": port, "http": http, "http_port": http_port}
+        if stomp_port is not None:
+            given["stomp_port"] = stomp_port
         if users is not None:
             given["users"] = dict(users)
         if data_dir is not None:
@@ -192,13 +197,19 @@ class EmbeddedBroker:
     @property
     def url(self) -> str:
         """For a ConnectionFactory."""
-        url = self.server.url
-        return f"{url}/{quote(self._namespace, safe='')}" if self._namespace else url
+        return self._url_of("sieve")
 
     @property
     def stomp_url(self) -> str:
-        """For STOMP clients: host, port, and as the path the ``host`` header of CONNECT that leads to the namespace."""
-        url = self.server.stomp_url
+        """For STOMP clients: host, port, and as the path the ``host`` header of CONNECT that leads to the namespace.
+
+        Raises:
+            RuntimeError: the settings turn STOMP off.
+        """
+        return self._url_of("stomp")
+
+    def _url_of(self, protocol: str) -> str:
+        url = self.server.url_of(protocol)
         return f"{url}/{quote(self._namespace, safe='')}" if self._namespace else url
 
     @property
@@ -307,7 +318,7 @@ class EmbeddedNamespace:
     @property
     def stomp_url(self) -> str:
         """For STOMP clients: host, port, and as the path the ``host`` header of CONNECT that leads here."""
-        return f"{self.broker.server.stomp_url}/{quote(self.name, safe='')}"
+        return f"{self.broker.server.url_of('stomp')}/{quote(self.name, safe='')}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

@@ -148,8 +148,7 @@ class TestBroker(EmbeddedBroker):
         """
 
         def crash(server: Server) -> None:
-            if server._acceptor is not None:
-                server._acceptor.close()
+            server.stop_accepting()
             server.links.abort_all()
 
         self.on_server(crash)
@@ -172,7 +171,8 @@ class TestBroker(EmbeddedBroker):
         directory = self._settings.data_dir
         if directory and keep == "all":
             raise ValueError("with a data directory, what is not PERSISTENT cannot be kept: use persistent or nothing")
-        self._settings = replace(self._settings, port=self.port)
+        bound: dict[str, Any] = {f"{name}_port": self.server.port_of(name) for name in self._settings.own_ports}
+        self._settings = replace(self._settings, port=self.port, **bound)
         if self._thread is not None:
             self.kill()
         # A broker that has kept its messages knows its clients again: what they sent is not doubled.
@@ -367,6 +367,7 @@ class TestNamespace(EmbeddedNamespace):
                 connection.client_id,
                 connection.agent,
                 tuple(consumer.source.place.destination for consumer in connection.consumers.values() if consumer.open),
+                connection.out.protocol,
             )
             for connection in self.broker.server.services.connections.values()
             if connection.namespace.name == self.name

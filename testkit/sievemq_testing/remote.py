@@ -314,7 +314,9 @@ class RemoteNamespace:
                 for consumer in api.rows(_place(self.name, address, "consumers"), "consumers"):
                     consumers.setdefault(consumer["connection"], []).append(address)
         return [
-            ConnectionView(row["id"], row["client_id"], row["agent"], tuple(consumers.get(row["id"], ())))
+            ConnectionView(
+                row["id"], row["client_id"], row["agent"], tuple(consumers.get(row["id"], ())), row["protocol"]
+            )
             for row in rows
         ]
 

@@ -80,12 +80,14 @@ class ConnectionView:
         client_id: its client id; None for none.
         agent: client library, version, and the name of the application where it has one (option ``application``).
         consumers: destinations of its open consumers.
+        protocol: what it speaks: ``sieve``, ``stomp``.
     """
 
     id: str
     client_id: str | None
     agent: str
     consumers: tuple[str, ...]
+    protocol: str
 
     def __str__(self) -> str:
         named = f", client id {self.client_id!r}" if self.client_id else ""

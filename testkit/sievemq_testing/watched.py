@@ -140,8 +140,8 @@ class WatchedServer(Server):
                     link.keep_silent(skipped, self.clock.now())
         super().clock_moved()
 
-    def _link(self) -> Link:
-        return WatchedLink(self.links, self.turn, self.clock, self._connect, self._refuse, self._choose)
+    def _link(self, connect: Connect, choose: Choose | None) -> Link:
+        return WatchedLink(self.links, self.turn, self.clock, connect, self._refuse, choose)
 
     def _connect(self, address: str, wake: Callable[[], None]) -> Connection:
         return WatchedSieve(self.broker, self.services, address, wake, self._watch)
@@ -444,7 +444,8 @@ def _hello(connection: WatchedConnection, command: tuple[Any, ...], now: int) ->
         )
     HANDLERS[Command.HELLO](connection.peer, command, now)
     client_id = f" as {connection.peer.client_id!r}" if connection.peer.client_id else ""
-    connection.note("connected", detail=f"{connection.peer.id}: {connection.peer.agent}{client_id}")
+    peer = connection.peer
+    connection.note("connected", detail=f"{peer.id}: {peer.agent or 'unnamed'}{client_id}, by {peer.out.protocol}")
 
 
 def _rollback(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
@@ -561,7 +562,7 @@ class WatchedLink(Link):
         clock: Clock,
         connect: Connect,
         refuse: Callable[[Connection, int], None],
-        choose: Choose,
+        choose: Choose | None,
     ) -> None:
         super().__init__(links, turn, clock, connect, refuse, choose)
         self._waiting: list[bytes] = []

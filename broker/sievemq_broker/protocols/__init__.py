@@ -4,3 +4,29 @@ A protocol is a class with the face of :class:`~sievemq_broker.protocols.sieve.c
 `server/net/link.py`. It turns its frames into commands of the table that it is given, and writes deliveries and answers
 out its own way, as a :class:`~sievemq_broker.session.peer.ClientPort`.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+__all__ = ["PROTOCOLS", "Spoken"]
+
+
+class Spoken(NamedTuple):
+    """A protocol that clients can speak.
+
+    Attributes:
+        scheme: of its URLs; over TLS with an ``s`` behind it.
+        first_bytes: the four bytes with which a client begins; none for the protocol that is assumed otherwise.
+    """
+
+    scheme: str
+    first_bytes: frozenset[bytes] = frozenset()
+
+
+#: By their names in settings, SieveMQ's own first.
+PROTOCOLS: Final[Mapping[str, Spoken]] = {
+    "sieve": Spoken("sievemq"),
+    "stomp": Spoken("stomp", frozenset({b"CONN", b"STOM"})),
+}

@@ -154,6 +154,7 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
         "broker.ready",
         url=server.url,
         http_url=None if port is None else port.url,
+        **{f"{protocol}_url": server.url_of(protocol) for protocol in settings.own_ports},
         version=version(),
         python=sys.version.split()[0],
         compiled=COMPILED,
@@ -205,6 +206,8 @@ def _for_people(settings: Settings) -> bool:
 def _greet(server: Server, port: ManagementPort | None) -> None:
     """Where clients connect and the console is, as the last lines of the start."""
     sys.stdout.write(f"\nClients  {server.url}\n")
+    for protocol in server.settings.own_ports:
+        sys.stdout.write(f"{protocol.upper():<7}  {server.url_of(protocol)}\n")
     if port is not None:
         sys.stdout.write(f"Console  {port.url}\n")
     sys.stdout.flush()

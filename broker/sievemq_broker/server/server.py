@@ -6,19 +6,20 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.protocols import PROTOCOLS
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.credentials.user_store import UserStore
-from sievemq_broker.server.net.link import Connect, Connection, Link, Links
-from sievemq_broker.server.net.listener import Port, listen, make_tls_context
+from sievemq_broker.server.net.link import FIRST_BYTES, Choose, Connect, Connection, Link, Links
+from sievemq_broker.server.net.listener import ClientPorts, listen, make_tls_context
 from sievemq_broker.server.net.services import ServerServices, new_incarnation
 from sievemq_broker.server.net.turn import Timers, Turn
 from sievemq_broker.server.watch.counts import Ended
@@ -40,9 +41,6 @@ __all__ = ["Phase", "Server"]
 
 #: Seconds without a byte from any client after which draining is over, unless one of them has unsettled work.
 QUIET_SECONDS = 0.1
-
-#: How the first frame of a STOMP client begins, in bytes.
-_STOMP: Final = frozenset({b"CONN", b"STOM"})
 
 #: Seconds that clients may take to read the farewell and close their side; less where no client was promised time.
 FAREWELL_SECONDS = 1.0
@@ -98,7 +96,7 @@ class Server:
             self._tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
         #: Connections that were lost and may come back; before the start it may be that of an earlier run.
         self.lost = LostConnections()
-        self._acceptor: asyncio.AbstractServer | None = None
+        self._acceptors: list[asyncio.AbstractServer] = []
         self.ended = Ended()
         self._hurry = asyncio.Event()
         self._announced = 0
@@ -114,30 +112,41 @@ class Server:
     @property
     def port(self) -> int:
         """The wire port, as bound."""
-        return self._bound.number
+        return self.port_of("sieve")
 
     @property
     def url(self) -> str:
         """Where clients connect."""
-        return self._bound.url("sievemqs" if self._tls else "sievemq")
+        return self.url_of("sieve")
 
-    @property
-    def stomp_url(self) -> str:
-        """Where STOMP clients connect."""
-        return self._bound.url("stomps" if self._tls else "stomp")
+    def port_of(self, protocol: str) -> int:
+        """The port for clients of a protocol, as bound.
+
+        Raises:
+            RuntimeError: the broker does not speak it.
+        """
+        return self._ports.speaking(protocol).number
+
+    def url_of(self, protocol: str) -> str:
+        """Where clients of a protocol connect.
+
+        Raises:
+            RuntimeError: the broker does not speak it.
+        """
+        return self._ports.url(protocol)
 
     # -- start ----------------------------------------------------------------------------------------------------
 
     def bind(self) -> None:
-        """Take the wire port.
+        """Take the ports of clients.
 
         Raises:
-            ListenError: it cannot be bound.
+            ListenError: one cannot be bound.
         """
-        self._bound = Port("wire", self.settings.host, self.settings.port)
+        self._ports = ClientPorts(self.settings, self._tls is not None)
 
     async def start(self) -> None:
-        """Serve the wire port.
+        """Serve the ports of clients.
 
         Raises:
             StoreError: the data directory cannot be used.
@@ -181,7 +190,9 @@ class Server:
         self.namespace_limits = NamespaceLimits(self.broker)
         self.selector_times = SelectorTimes(self.broker)
         self.slow_consumers = SlowConsumers(self.services.connections, self.clock)
-        self._acceptor = await listen(self._bound.socket, self._link, self._tls, settings.handshake_seconds)
+        for port, protocols in self._ports.open:
+            link = self._links_of(protocols)
+            self._acceptors.append(await listen(port.socket, link, self._tls, settings.handshake_seconds))
         self.timers.start(self.turn.mark)
         self.clock.follow(self._clock_jumped, self.services.drifted)
         self.user_store.watch(loop, self.use_users)
@@ -248,8 +259,27 @@ class Server:
         if self._commits is not None:
             await self._commits.synced()
 
-    def _link(self) -> Link:
-        return Link(self.links, self.turn, self.clock, self._connect, self._refuse, self._choose)
+    def _links_of(self, protocols: tuple[str, ...]) -> Callable[[], Link]:
+        """What makes the link of each connection to a port.
+
+        Args:
+            protocols: that are spoken there, the one first that is assumed.
+        """
+        connectors = self._connectors()
+        connect = connectors[protocols[0]]
+        others = {first: connectors[name] for name in protocols[1:] for first in PROTOCOLS[name].first_bytes}
+
+        def choose(data: bytes) -> Connect | None:
+            return others.get(data[:FIRST_BYTES])
+
+        return lambda: self._link(connect, choose if others else None)
+
+    def _link(self, connect: Connect, choose: Choose | None) -> Link:
+        return Link(self.links, self.turn, self.clock, connect, self._refuse, choose)
+
+    def _connectors(self) -> Mapping[str, Connect]:
+        """What makes the broker's end of a connection, by protocol."""
+        return {"sieve": self._connect, "stomp": self._connect_stomp}
 
     def _connect(self, address: str, wake: Callable[[], None]) -> Connection:
         return SieveConnection(self.broker, self.services, address=address, wake=wake)
@@ -258,10 +288,6 @@ class Server:
         from sievemq_broker.protocols.stomp import StompConnection  # only a broker that has such a client needs it
 
         return StompConnection(self.broker, self.services, address=address, wake=wake)
-
-    def _choose(self, first: bytes) -> Connect | None:
-        """The protocol that a client speaks, by its first bytes: None for SieveMQ's own."""
-        return self._connect_stomp if first[:4] in _STOMP and "stomp" in self.settings.protocols else None
 
     def _refuse(self, connection: Connection, now: int) -> None:
         limit = self.links.limit
@@ -346,8 +372,8 @@ class Server:
         if self.phase is Phase.STOPPED:
             return
         self.phase = Phase.DRAINING
-        if self._acceptor is not None:
-            self._acceptor.close()
+        if self._acceptors:
+            self.stop_accepting()
             if drain_seconds > 0:
                 await self._drain(drain_seconds)
             await self._close_links(FAREWELL_SECONDS if drain_seconds > 0 else SHORT_FAREWELL_SECONDS)
@@ -356,7 +382,7 @@ class Server:
             self.broker.finish_leaving(self.clock.now())
         for stop in self.on_stop:
             await stop()
-        self._bound.close()
+        self._ports.close()
         if self.opened is not None and self._commits is not None:
             await asyncio.sleep(0)  # connections that were cut give back what they held in the next turn
             await self._commits.close()
@@ -365,6 +391,11 @@ class Server:
         self.authenticator.close()
         self.phase = Phase.STOPPED
         await asyncio.sleep(0)  # transports that were closed tell their protocols in the next turn
+
+    def stop_accepting(self) -> None:
+        """Let no further client in."""
+        for acceptor in self._acceptors:
+            acceptor.close()
 
     def hurry(self) -> None:
         """Do not wait for clients any longer."""

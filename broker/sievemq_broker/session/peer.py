@@ -71,6 +71,10 @@ class ClientPort(DeliveryPort, Protocol):
     """The output of a client: a protocol encodes it, and writes it once per turn of the loop."""
 
     @property
+    def protocol(self) -> str:
+        """What the client speaks, as the setting `protocols` calls it."""
+
+    @property
     def open(self) -> bool:
         """True between the handshake and the end: all commands may be sent."""
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.config import PROTOCOLS
+from sievemq_broker.protocols import PROTOCOLS
 from sievemq_broker.protocols.stomp.connection import PREFETCH
 
 from .programs import ROOT, modules_of

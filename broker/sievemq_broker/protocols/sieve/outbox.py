@@ -107,6 +107,11 @@ class Outbox:
     # -- called by the client's Peer ----------------------------------------------------------------------------------
 
     @property
+    def protocol(self) -> str:
+        """What the client speaks."""
+        return "sieve"
+
+    @property
     def open(self) -> bool:
         """True between the handshake and the end: all commands may be sent."""
         return self._wire.state is State.OPEN

@@ -252,6 +252,11 @@ class Outbox:
     # -- what the client's Peer says ----------------------------------------------------------------------------------
 
     @property
+    def protocol(self) -> str:
+        """What the client speaks."""
+        return "stomp"
+
+    @property
     def unread(self) -> int:
         """Bytes that wait to be written."""
         return self._size

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase, translate
 from itertools import chain, islice
@@ -30,6 +31,7 @@ from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.policy import DROP_NEWEST, DROP_OLDEST
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.protocols import PROTOCOLS
 from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, kind_of, queues_at
 from sievemq_broker.version import version
@@ -166,6 +168,11 @@ class BrokerCollector(Collector):
     def _connections(self) -> Iterator[Metric]:
         links, services = self._server.links, self._server.services
         yield GaugeMetricFamily("sievemq_connections", "Open connections.", value=len(links.open))
+        clients = GaugeMetricFamily("sievemq_clients", "Connections past their handshake.", labels=["protocol"])
+        speaking = Counter(connection.out.protocol for connection in services.connections.values())
+        for protocol in dict.fromkeys((*PROTOCOLS, *speaking)):
+            clients.add_metric([protocol], speaking[protocol])
+        yield clients
         yield GaugeMetricFamily("sievemq_connections_limit", "Connections allowed at a time.", value=links.limit)
         yield CounterMetricFamily("sievemq_connections_opened", "Connections accepted.", value=links.accepted)
         yield CounterMetricFamily("sievemq_connections_refused", "Connections beyond the limit.", value=links.refused)

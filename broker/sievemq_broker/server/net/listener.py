@@ -1,4 +1,4 @@
-"""The port: bind it, accept on it, TLS."""
+"""Ports: bind them, accept on them, TLS; which protocols clients may speak there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import socket
 import ssl
 from collections.abc import Callable
 
-__all__ = ["ListenError", "Port", "listen", "make_tls_context"]
+from sievemq_broker.config import Settings
+from sievemq_broker.protocols import PROTOCOLS
+
+__all__ = ["ClientPorts", "ListenError", "Port", "listen", "make_tls_context"]
 
 #: Connections that may wait to be accepted. A fleet that reconnects at once should not be refused by the kernel.
 BACKLOG = 1024
@@ -23,7 +26,7 @@ class Port:
     """A port that is taken.
 
     Args:
-        what: for the error: "wire", "HTTP".
+        what: for the error: "wire", "HTTP", "STOMP".
         host: a name or an address. "::" takes IPv4 too.
         number: 0 for a free one.
 
@@ -50,6 +53,58 @@ class Port:
         self.socket.close()
 
 
+class ClientPorts:
+    """The ports on which clients connect, all taken or none.
+
+    Args:
+        settings: the wire port and its protocols, and ports that one protocol has for itself.
+        tls: they speak TLS.
+
+    Raises:
+        ListenError: one of them cannot be bound.
+
+    Attributes:
+        open: each port with its protocols. The first of these is assumed until a client's first bytes say otherwise.
+    """
+
+    def __init__(self, settings: Settings, tls: bool) -> None:
+        self._tls = tls
+        self.open: list[tuple[Port, tuple[str, ...]]] = []
+        # The one without bytes of its own first.
+        shared = tuple(sorted(settings.protocols, key=lambda name: bool(PROTOCOLS[name].first_bytes)))
+        try:
+            self.open.append((Port("wire", settings.host, settings.port), shared))
+            for name, number in settings.own_ports.items():
+                self.open.append((Port(name.upper(), settings.host, number), (name,)))
+        except BaseException:
+            self.close()
+            raise
+
+    def speaking(self, protocol: str) -> Port:
+        """Where clients of a protocol connect: its own port, if it has one.
+
+        Raises:
+            RuntimeError: nowhere.
+        """
+        found = [port for port, protocols in self.open if protocol in protocols]
+        if not found:
+            raise RuntimeError(f"this broker does not speak {protocol}: see the settings protocols and {protocol}_port")
+        return found[-1]
+
+    def url(self, protocol: str) -> str:
+        """What clients of a protocol connect to.
+
+        Raises:
+            RuntimeError: the broker does not speak it.
+        """
+        return self.speaking(protocol).url(PROTOCOLS[protocol].scheme + ("s" if self._tls else ""))
+
+    def close(self) -> None:
+        """Give them up."""
+        for port, _ in self.open:
+            port.close()
+
+
 def _bind(what: str, host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -74,7 +129,7 @@ def _bind(what: str, host: str, port: int) -> socket.socket:
 
 def _why(what: str, host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        setting = "http_port" if what == "HTTP" else "port"
+        setting = "port" if what == "wire" else f"{what.lower()}_port"
         return (
             f"the {what} port {port} on {host} is in use by another process; choose another (setting {setting}), or 0 "
             "for a free one"

@@ -45,6 +45,7 @@ _CONNECTIONS: Columns = {
     "user": lambda row: row["user"] or "",
     "client id": lambda row: row["client_id"] or "",
     "namespace": lambda row: row["namespace"],
+    "protocol": lambda row: row["protocol"],
     "sessions": number("sessions"),
     "consumers": number("consumers"),
     "unacknowledged": number("unacknowledged"),

@@ -72,6 +72,7 @@ def _show(call: Call[Any, Any], connection: Peer) -> answers.Connection:
         namespace=connection.namespace.name,
         user=connection.identity.user,
         client_id=connection.client_id,
+        protocol=connection.out.protocol,
         agent=connection.agent,
         sessions=len(connection.sessions),
         consumers=len(connection.consumers) - len(connection.retired),

@@ -20,6 +20,7 @@ class Connection(Answer, kw_only=True):
     namespace: str
     user: str | None
     client_id: str | None
+    protocol: Annotated[str, Meta(description="What the client speaks: `sieve` is that of SieveMQ's own client.")]
     agent: Annotated[str, Meta(description="What the client says it is.")]
     sessions: int
     consumers: int
