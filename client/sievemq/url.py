@@ -164,42 +164,41 @@ class ClientOptions:
     heartbeat: int = _option(
         HEARTBEAT_MS,
         _time(MIN_HEARTBEAT_MS, _DAY_MS, "never"),
-        "after how long without a byte from the broker this end wants to hear something",
+        "interval in which the broker sends at least a heartbeat; the connection is lost after twice as long without a byte",
     )
     connect_timeout: int = _option(
         10_000,
         _time(1, _DAY_MS),
-        "for reaching a host and being welcomed, each; long enough for a slow network, short enough for a person",
+        "longest time for connecting to a host, and again for its WELCOME",
     )
     reconnect: int | Literal["forever"] = _option(
         5_000,
         _RECONNECT,
-        "for how long a broker that cannot be reached is tried again, at first and when a connection is lost (D-32). "
-        "5 s suit a script, a test and a command; a service chooses forever",
+        "how long the client tries to reach a broker, at first and after a lost connection (D-32). 5 s suit a script, "
+        "a test and a command; a service sets forever",
     )
     reconnect_delay: int = _option(
         50,
         _time(1, _DAY_MS),
-        "before the second attempt to reach a broker; the first comes at once, each further one after twice the time, "
-        "half of it by chance, so that a crowd of clients does not come back in one moment",
+        "pause before the second attempt to reach a broker. The first is made at once; each further pause is twice as "
+        "long. Half of each pause is random, so that many clients do not return at the same moment",
     )
-    reconnect_max_delay: int = _option(2_000, _time(1, _DAY_MS), "to which the time between two attempts grows at most")
+    reconnect_max_delay: int = _option(2_000, _time(1, _DAY_MS), "longest pause between two attempts")
     request_timeout: int = _option(
         60_000,
         _time(1, _DAY_MS, "no limit"),
-        "for the broker's answer to a request; a broker that answers at all does so in milliseconds",
+        "longest time for the broker's answer to a request",
     )
     send_timeout: int = _option(
         0,
         _time(1, _DAY_MS, "no limit"),
-        "that a send or a commit may wait for room where an administrator's limit makes senders wait; then it is "
-        "withdrawn. By default it waits, as it would for a slow broker",
+        "longest time that a send or a commit waits for room at an operator's limit; then the client cancels it",
     )
     busy_poll: int = _option(
         BUSY_POLL_US,
         _time(1, MAX_BUSY_POLL_US, "never", timedelta(microseconds=1)),
-        "that a caller polls for an answer before it blocks, where the last answer came as fast. It saves the time "
-        "that a sleeping processor takes to wake, and keeps a processor busy meanwhile",
+        "how long a caller polls for an answer before it blocks, if the last answer came as fast. Polling saves the "
+        "time that a sleeping processor takes to wake, and keeps a processor busy meanwhile",
     )
     tls_ca: str | None = _option(
         None, _text(4096), "file with the certificates to trust; the system's by default; sievemqs only"
