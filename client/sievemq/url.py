@@ -164,7 +164,7 @@ class ClientOptions:
     heartbeat: int = _option(
         HEARTBEAT_MS,
         _time(MIN_HEARTBEAT_MS, _DAY_MS, "never"),
-        "interval in which the broker sends at least a heartbeat; the connection is lost after twice as long without a byte",
+        "interval in which the broker sends at least a heartbeat; after two silent intervals the connection is lost",
     )
     connect_timeout: int = _option(
         10_000,
