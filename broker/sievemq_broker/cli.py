@@ -63,6 +63,12 @@ def broker(
     http_hosts: Annotated[
         str | None, _option("--http-hosts", text="Further names of the HTTP port, such as mq.example.com.")
     ] = None,
+    http_origins: Annotated[
+        str | None,
+        _option(
+            "--http-origins", text="Origins whose pages may connect by WebSocket, such as https://shop.example.com."
+        ),
+    ] = None,
     session_seconds: Annotated[
         float | None, _option("--session-seconds", text="A browser's session ends after so long without use; 1800.")
     ] = None,
@@ -123,6 +129,7 @@ def broker(
         "host": host, "port": port, "protocols": protocols, "stomp_port": stomp_port,
         "http": http, "http_host": http_host, "http_port": http_port, "data_dir": data_dir,
         "users": ",".join(user) if user else None, "users_file": users_file, "http_hosts": http_hosts,
+        "http_origins": http_origins,
         "session_seconds": session_seconds, "insecure": insecure, "tls_cert": tls_cert, "tls_key": tls_key,
         "tls_client_ca": tls_client_ca, "on_full_disk": on_full_disk, "log_level": log_level, "json_logs": json_logs,
         "dialect": dialect, "auto_create": auto_create, "max_body_bytes": max_body_bytes,

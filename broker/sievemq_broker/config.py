@@ -324,6 +324,9 @@ class Settings:
     http_hosts: tuple[str, ...] = _setting(
         (), "further names under which browsers may ask for the HTTP port, such as mq.example.com", _names
     )
+    http_origins: tuple[str, ...] = _setting(
+        (), "origins whose pages may connect by WebSocket, such as https://shop.example.com; * for any", _names
+    )
     session_seconds: float = _setting(1_800, "a browser's session ends after so long without a request", _seconds)
     insecure: bool = _setting(False, "allow anonymous access from other machines", _flag)
     tls_cert: str | None = _setting(None, "PEM certificate chain; the wire port then speaks TLS", _optional_text)

@@ -259,6 +259,14 @@ class Server:
         if self._commits is not None:
             await self._commits.synced()
 
+    def new_link(self, protocol: str) -> Link:
+        """The link of a connection that came by another port than those of clients.
+
+        Args:
+            protocol: that it speaks.
+        """
+        return self._link(self._connectors()[protocol], None)
+
     def _links_of(self, protocols: tuple[str, ...]) -> Callable[[], Link]:
         """What makes the link of each connection to a port.
 

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sievemq_broker.protocols.stomp.frames import MAX_FRAME_HEADERS, MAX_HEADER_BYTES, Frame, FrameParser, encode
+from sievemq_broker.protocols.stomp.frames import (
+    MAX_FRAME_HEADERS,
+    MAX_HEADER_BYTES,
+    Frame,
+    FrameParser,
+    encode,
+    split,
+)
 from sievemq_core.errors import ErrorCode, ProtocolError
 
 
@@ -120,3 +127,23 @@ def test_a_large_frame_in_small_pieces() -> None:
     frame = parser.next()
     assert frame is not None
     assert len(frame.body) == 100_000
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_output_is_cut_into_its_frames_again(version: str) -> None:
+    frames = [
+        encode("RECEIPT", [("receipt-id", "a: content-length:9")], version=version),
+        b"\n",
+        encode("MESSAGE", [("x", "y")], b"\n\n\0content-length:3\n\n\0", version),
+        encode("CONNECTED", [], version=version),
+        encode("MESSAGE", [], b"\0" * 1_000, version),
+        b"\n",
+        b"\n",
+    ]
+    assert split(b"".join(frames)) == frames
+
+
+def test_output_that_is_cut_off_stays_as_it_is() -> None:
+    frame = encode("MESSAGE", [("a", "b")], b"body")
+    for end in range(1, len(frame)):
+        assert b"".join(split(frame[:end])) == frame[:end]

@@ -8,7 +8,7 @@ from typing import Final
 
 from sievemq_core.errors import ErrorCode, ProtocolError, shown
 
-__all__ = ["COMMANDS", "MAX_FRAME_HEADERS", "MAX_HEADER_BYTES", "Frame", "FrameParser", "encode"]
+__all__ = ["COMMANDS", "MAX_FRAME_HEADERS", "MAX_HEADER_BYTES", "Frame", "FrameParser", "encode", "split"]
 
 #: Commands of a client.
 COMMANDS: Final = frozenset({
@@ -21,6 +21,9 @@ MAX_HEADER_BYTES: Final = 512 * 1024
 
 #: Frames whose headers are not escaped (STOMP 1.2, "Value Encoding").
 _UNESCAPED: Final = frozenset({"CONNECT", "STOMP", "CONNECTED"})
+
+_BEAT: Final = ord("\n")
+_LENGTH: Final = b"content-length:"
 
 _ESCAPES: Final = {"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"}
 _PLAIN: Final = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
@@ -207,6 +210,27 @@ def encode(command: str, headers: Iterable[tuple[str, str]], body: bytes = b"", 
     if body:
         lines.append(f"content-length:{len(body)}")
     return b"".join((("\n".join(lines)).encode("utf-8", "replace"), b"\n\n", body, b"\0"))
+
+
+def split(data: bytes) -> list[bytes]:
+    """Cut what :func:`encode` has made into its frames, with heart-beats on their own.
+
+    Args:
+        data: several frames. What is no whole one is left as it is.
+    """
+    frames: list[bytes] = []
+    start = 0
+    while start < len(data):
+        if data[start] == _BEAT:
+            end = start + 1
+        else:
+            head = data.find(b"\n\n", start)
+            line = max(data.rfind(b"\n", start, head) + 1, start)  # the last header, or the command
+            _, named, length = data[line:head].partition(_LENGTH)
+            end = head + 3 + (int(length) if named else 0) if head >= 0 else len(data)
+        frames.append(data[start:end])
+        start = end
+    return frames
 
 
 def _escape(text: str, version: str) -> str:

@@ -22,8 +22,9 @@ What a request has to pass, in this order; the answer to one that does not is JS
 
 1. the Host header is a name that this port answers to (`hosts.py`), else 421;
 2. health needs nothing more;
-3. what changes something does not come from another site (Origin, Sec-Fetch-Site), else 403, security on or off: a page
-   in somebody's browser must not reach the broker on their machine;
+3. what changes something or begins a WebSocket does not come from another site (Origin, Sec-Fetch-Site), else 403,
+   security on or off: a page in somebody's browser must not reach the broker on their machine. A WebSocket may come
+   from an origin of `http_origins`, without the cookie's session;
 4. with users: HTTP Basic, for programs, or the cookie of a browser's session (`sign_in.py`), else 401, or the way to
    the sign-in page for a browser that wants a page; 429 after too many wrong passwords;
 5. what changes something and came with the cookie carries the session's token in ``X-CSRF-Token``, else 403.
@@ -58,12 +59,15 @@ if TYPE_CHECKING:
 
     from sievemq_broker.config import Settings
 
-__all__ = ["HEALTH", "MAX_REQUEST_BYTES", "OPEN", "Access", "caller", "cookie_name", "require"]
+__all__ = ["HEALTH", "MAX_REQUEST_BYTES", "OPEN", "WEBSOCKET", "Access", "caller", "cookie_name", "require"]
 
 #: Answered to anybody who reaches the port: probes have no credentials, and the answers say nothing worth hiding.
 HEALTH = frozenset({"/livez", "/readyz", "/healthz"})
 #: What it takes to sign in.
 OPEN = HEALTH | {"/sign-in", "/sign-in.css", "/session"}
+
+#: Where WebSockets begin. A user and a password may also follow inside, in STOMP's CONNECT.
+WEBSOCKET: Final = "/stomp"
 
 #: Bytes of a request's body. A message of the largest size fits in base64, and text around it.
 MAX_REQUEST_BYTES: Final = 96 * 1024 * 1024
@@ -152,6 +156,7 @@ class Access:
         self._authenticator = authenticator
         self._hosts = Hosts({settings.http_address, *settings.http_hosts})
         self._sessions = Sessions(settings.session_seconds, clock)
+        self._origins = frozenset(settings.http_origins)
         self._certificates = settings.tls_client_ca is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -226,6 +231,9 @@ class Access:
         if changing and not same:
             text = "a page of another site must not change anything here (Origin, Sec-Fetch-Site)"
             raise ApiError(403, "CROSS_SITE", text)
+        if path == WEBSOCKET and not same and not self._invites(headers.get("origin")):
+            text = "a page of another site must not connect here (Origin); http_origins names those that may"
+            raise ApiError(403, "CROSS_SITE", text)
         authenticator = self._authenticator
         if not authenticator.required:
             return Identity(), _always
@@ -238,9 +246,9 @@ class Access:
             identity = await self._basic(scope, authorization)
             user = authenticator.users.find(identity.user or "")
             return identity, lambda: authenticator.users.find(identity.user or "") == user
-        session = self._session(scope)
+        session = self._session(scope) if same else None
         if session is None:
-            if path == "/session":  # the signed-in user: none
+            if path in ("/session", WEBSOCKET):  # the signed-in user: none
                 return _NOBODY, _always
             raise _challenge(scope, headers)
         if changing and headers.get("x-csrf-token") != session.csrf:
@@ -252,6 +260,10 @@ class Access:
             user.identity,
             lambda: self._sessions.alive(session, authenticator.users) and authenticator.users.find(user.name) == user,
         )
+
+    def _invites(self, origin: str | None) -> bool:
+        """True for the origin of a site whose pages may open WebSockets."""
+        return "*" in self._origins or (origin is not None and origin.lower() in self._origins)
 
     async def _basic(self, scope: Scope, header: str) -> Identity:
         scheme, _, encoded = header.partition(" ")

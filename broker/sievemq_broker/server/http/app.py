@@ -8,7 +8,7 @@ from functools import cache
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from sievemq_broker.server.http.access import Access, require
+from sievemq_broker.server.http.access import WEBSOCKET, Access, require
 from sievemq_broker.server.http.api.assemble import ENDPOINTS
 from sievemq_broker.server.http.api.openapi import document
 from sievemq_broker.server.http.console import console_routes
@@ -64,6 +64,11 @@ def make_app(server: Server, api: Iterable[Route]) -> Access:
     async def openapi(_: Request) -> Response:
         return Response(_document(), media_type="application/json")
 
+    async def websocket(request: Request) -> Response | None:
+        from sievemq_broker.server.http.websocket import open_websocket  # few brokers have such clients
+
+        return await open_websocket(request, server)
+
     pages = [
         Page("GET", "/livez", livez),
         Page("GET", "/readyz", readyz),
@@ -71,6 +76,7 @@ def make_app(server: Server, api: Iterable[Route]) -> Access:
         Page("GET", "/metrics", metrics),
         Page("GET", "/metrics/detailed", metrics_detailed),
         Page("GET", "/openapi.json", openapi),
+        Page("GET", WEBSOCKET, websocket),
     ]
     router = Router([*pages, *sign_in_routes(server.authenticator), *console_routes(), *api])
     return Access(router, server.authenticator, server.settings)

@@ -34,8 +34,8 @@ class PatientProtocol(H11Protocol):
         config, server_state, app_state: uvicorn's.
         order: all connections of the port, the oldest first.
 
-    Its requests carry in their state whether the peer has shown a certificate that was found good, and a function that
-    says whether it has gone meanwhile.
+    Its requests carry in their state whether the peer has shown a certificate that was found good, a function that
+    says whether it has gone meanwhile, and one that gives the connection away (:meth:`hand_over`).
     """
 
     _gone = False
@@ -59,7 +59,12 @@ class PatientProtocol(H11Protocol):
         if len(self._order) > MAX_CONNECTIONS:
             next((other for other in self._order if not other.busy), self).transport.abort()
         certificate = bool(transport.get_extra_info("peercert"))
-        self.app_state = {**self.app_state, "client_certificate": certificate, "gone": lambda: self._gone}
+        self.app_state = {
+            **self.app_state,
+            "client_certificate": certificate,
+            "gone": lambda: self._gone,
+            "hand_over": self.hand_over,
+        }
         self._await(h11.IDLE, HEAD_SECONDS)
 
     def data_received(self, data: bytes) -> None:
@@ -93,11 +98,29 @@ class PatientProtocol(H11Protocol):
         """True while a request that has come as a whole is being answered."""
         return self._reading is None and self.cycle is not None and not self.cycle.response_complete
 
+    def _should_upgrade(self) -> bool:
+        """Requests that begin a WebSocket are answered like all others, by `websocket.py`."""
+        return False
+
+    def hand_over(self) -> tuple[asyncio.Transport, bytes]:
+        """Give the connection away: the request that is being answered was the last.
+
+        Returns:
+            The transport, and what came behind the request.
+        """
+        self._leave()
+        self._unset_keepalive_if_required()
+        super().connection_lost(EOFError("handed over"))  # to uvicorn it is: nothing is answered here
+        return self.transport, self.conn.trailing_data[0]
+
+    def _leave(self) -> None:
+        self._order.pop(self, None)
+        self._await(None, 0.0)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._gone = True
-        self._order.pop(self, None)
-        self._await(None, 0.0)
+        self._leave()
         super().connection_lost(exc)
 
     def _await(self, state: object, seconds: float) -> None:

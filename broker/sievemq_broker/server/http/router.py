@@ -51,9 +51,9 @@ class Page:
 
     method: str
     path: str
-    handler: Callable[[Request], Awaitable[Response]]
+    handler: Callable[[Request], Awaitable[Response | None]]
 
-    async def respond(self, path: Mapping[str, str], scope: Scope, receive: Receive, send: Send) -> Response:
+    async def respond(self, path: Mapping[str, str], scope: Scope, receive: Receive, send: Send) -> Response | None:
         """See :class:`Route`."""
         return await self.handler(Request(scope, receive))
 

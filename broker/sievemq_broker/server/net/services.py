@@ -80,6 +80,9 @@ class ServerServices(Services):
         later: Callable[[Identity | AuthenticationError, int], None],
     ) -> Identity | None:
         """Who this is; see :class:`~sievemq_broker.server.credentials.authenticator.Authenticator`."""
+        known = peer.identity.user  # it has signed in before its first frame
+        if not user and known is not None and (account := self._authenticator.users.find(known)) is not None:
+            return account.identity
         found = self._authenticator.begin(user, password, peer.address.rpartition(":")[0].strip("[]"))
         if isinstance(found, Identity):
             return found

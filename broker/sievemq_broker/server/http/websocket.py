@@ -1,0 +1,278 @@
+"""STOMP over WebSocket: the page at which a connection begins, and a link's transport once it has.
+
+    client ── WebSocket messages ──> WebSocket ── bytes ──> Link ──> StompConnection
+    client <── a message per frame ── WebSocket <── bytes ── Link <── StompConnection
+
+The request passes `access.py` like any other. From the answer 101 on, a :class:`Link` has the connection: turns,
+back-pressure, limits and the store are those of the wire port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import h11
+from starlette.requests import Request
+from starlette.responses import Response
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Ping,
+    TextMessage,
+)
+from wsproto.events import Request as Handshake
+from wsproto.utilities import ProtocolError
+
+from sievemq_broker import logs
+from sievemq_broker.protocols.stomp.frames import split
+from sievemq_broker.server.http.access import caller
+from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
+from sievemq_broker.server.net.link import HIGH_WATER, Link
+from sievemq_broker.server.server import Phase
+
+if TYPE_CHECKING:
+    from sievemq_broker.server.server import Server
+
+__all__ = ["SUBPROTOCOLS", "WebSocket", "open_websocket"]
+
+#: Names of STOMP's versions in Sec-WebSocket-Protocol, the newest first.
+SUBPROTOCOLS: Final = ("v12.stomp", "v11.stomp", "v10.stomp")
+
+#: Bytes that are decoded at a time, and seconds after which the rest waits for the next turn of the loop: a frame of
+#: six bytes without content costs as much as a message.
+_PIECE: Final = 2 * 1024
+_TURN: Final = 0.002
+
+log = logs.get("http")
+
+
+async def open_websocket(request: Request, server: Server) -> Response | None:
+    """Answer the request that begins a WebSocket.
+
+    Args:
+        request: with the headers of the handshake.
+        server: the broker.
+
+    Returns:
+        None: the connection is a WebSocket now.
+
+    Raises:
+        ApiError: it is none, or cannot become one.
+    """
+    try:
+        server.port_of("stomp")
+    except RuntimeError as error:
+        raise not_found(str(error)) from None
+    if request.headers.get("upgrade", "").lower() != "websocket":
+        text = "WebSocket clients of STOMP connect here; a page shows nothing"
+        raise ApiError(426, "UPGRADE_REQUIRED", text, headers={"Upgrade": "websocket", "Connection": "Upgrade"})
+    if server.phase is not Phase.READY:
+        raise ApiError(503, "SHUTTING_DOWN", "the broker is shutting down")
+    frames = WSConnection(ConnectionType.SERVER)
+    try:
+        frames.initiate_upgrade_connection(request.scope["headers"], request.url.path)
+        [handshake] = [event for event in frames.events() if isinstance(event, Handshake)]
+    except (ProtocolError, h11.ProtocolError, ValueError) as error:
+        raise bad_request(f"this is no handshake of a WebSocket: {error}") from None
+    wanted = handshake.subprotocols
+    subprotocol = next((name for name in SUBPROTOCOLS if name in wanted), None)
+    if wanted and subprotocol is None:
+        raise bad_request(f"none of the sub-protocols is spoken here; {', '.join(SUBPROTOCOLS)} are")
+    hand_over: Callable[[], tuple[asyncio.Transport, bytes]] = request.state.hand_over
+    transport, data = hand_over()
+    websocket = WebSocket(transport, frames, server.new_link("stomp"))
+    websocket.begin(frames.send(AcceptConnection(subprotocol=subprotocol)))
+    identity = caller(request)
+    if identity.user is not None:  # CONNECT need not name it again
+        websocket.link.connection.peer.entitle(identity)
+    if data:
+        websocket.data_received(data)
+    return None
+
+
+class WebSocket(asyncio.Transport, asyncio.Protocol):
+    """One connection: the protocol of its socket, and the transport of its link.
+
+    Args:
+        transport: of the socket.
+        frames: WebSocket's, past the handshake.
+        link: takes the bytes of messages and writes those of STOMP frames.
+    """
+
+    def __init__(self, transport: asyncio.Transport, frames: WSConnection, link: Link) -> None:
+        super().__init__()
+        self._transport = transport
+        self._frames = frames
+        self.link = link
+        self._loop = asyncio.get_running_loop()
+        #: What was read and is not decoded yet.
+        self._input = b""
+        #: The link wants nothing more for now; the socket is not read from.
+        self._paused = False
+        self._resting = True
+        #: Close was sent.
+        self._closed = False
+        self._going_on: asyncio.Handle | None = None
+
+    def begin(self, accept: bytes) -> None:
+        """Answer the handshake, and hand the connection to the link.
+
+        Args:
+            accept: the answer.
+        """
+        self._transport.set_protocol(self)
+        self._transport.write(accept)
+        self.link.connection_made(self)
+        self._read(not self._paused)
+
+    # -- what the socket's transport calls ----------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of frames came."""
+        self._input += data
+        if self._going_on is None and not self._paused:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Decode, as far as there is time and the link takes it."""
+        self._going_on = None
+        end = self._loop.time() + _TURN
+        content: list[bytes] = []
+        over = False
+        while self._input and not over:
+            piece, self._input = self._input[:_PIECE], self._input[_PIECE:]
+            over = self._decode(piece, content)
+            if self._loop.time() > end:
+                break
+        if content:
+            self.link.data_received(b"".join(content))
+        if over:
+            self._end()
+        elif self._input and not self._paused:
+            self._read(False)
+            self._going_on = self._loop.call_soon(self._go_on)
+        else:
+            self._read(not self._paused)
+
+    def _read(self, on: bool) -> None:
+        """Read from the socket, or do not."""
+        if self._resting is on and not self._transport.is_closing():
+            self._resting = not on
+            if on:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _decode(self, data: bytes, content: list[bytes]) -> bool:
+        """Decode frames; True if the client has closed, or what it sends is no WebSocket."""
+        frames = self._frames
+        try:
+            frames.receive_data(data)
+            for event in frames.events():
+                if isinstance(event, TextMessage):
+                    content.append(event.data.encode())
+                elif isinstance(event, BytesMessage):
+                    content.append(bytes(event.data))
+                elif isinstance(event, Ping):
+                    if not self._closed and self._transport.get_write_buffer_size() <= HIGH_WATER:
+                        self._transport.write(frames.send(event.response()))
+                elif isinstance(event, CloseConnection):
+                    if not self._closed:
+                        self._closed = True
+                        self._transport.write(frames.send(event.response()))
+                    return True
+        except ProtocolError as error:
+            log.info("websocket.malformed", peer=self.link.peer, text=str(error))
+            return True
+        return False
+
+    def _end(self) -> None:
+        """Nothing more comes."""
+        self._closed = True
+        self._input = b""
+        self.link.eof_received()
+        self._transport.close()
+
+    def eof_received(self) -> None:
+        """The client closed its side without a word."""
+        self._closed = True
+        self.link.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._closed = True
+        if self._going_on is not None:
+            self._going_on.cancel()
+        self.link.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The socket holds more than it likes."""
+        self.link.pause_writing()
+
+    def resume_writing(self) -> None:
+        """It has room again."""
+        self.link.resume_writing()
+
+    # -- what the link calls: a transport -----------------------------------------------------------------------------
+
+    def write(self, data: Any) -> None:
+        """Send STOMP frames, each as a message: of text where it is UTF-8."""
+        if self._closed:
+            return
+        frames, output = self._frames, []
+        for frame in split(data):
+            try:
+                message: TextMessage | BytesMessage = TextMessage(data=frame.decode())
+            except UnicodeDecodeError:
+                message = BytesMessage(data=frame)
+            output.append(frames.send(message))
+        self._transport.write(b"".join(output))
+
+    def close(self) -> None:
+        """Say Close. The client answers, or the link aborts in the end."""
+        if not self._closed:
+            self._closed = True
+            self._transport.write(self._frames.send(CloseConnection(code=1000)))
+            if self._paused:
+                self.resume_reading()
+
+    def abort(self) -> None:
+        """Cut the connection."""
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        """True once nothing is to be written any more."""
+        return self._closed or self._transport.is_closing()
+
+    def can_write_eof(self) -> bool:
+        """WebSocket says Close instead."""
+        return False
+
+    def pause_reading(self) -> None:
+        """The link wants nothing more for now."""
+        self._paused = True
+        self._read(False)
+
+    def resume_reading(self) -> None:
+        """It does again."""
+        self._paused = False
+        if not self._input:
+            self._read(True)
+        elif self._going_on is None:
+            self._going_on = self._loop.call_soon(self._go_on)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """When :meth:`pause_writing` is called."""
+        self._transport.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that are not sent."""
+        return self._transport.get_write_buffer_size()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Of the socket."""
+        return self._transport.get_extra_info(name, default)
