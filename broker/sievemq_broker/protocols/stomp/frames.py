@@ -225,9 +225,9 @@ def split(data: bytes) -> list[bytes]:
             end = start + 1
         else:
             head = data.find(b"\n\n", start)
-            line = max(data.rfind(b"\n", start, head) + 1, start)  # the last header, or the command
-            _, named, length = data[line:head].partition(_LENGTH)
-            end = head + 3 + (int(length) if named else 0) if head >= 0 else len(data)
+            last = data[max(data.rfind(b"\n", start, head) + 1, start) : head]
+            length = int(last[len(_LENGTH) :]) if last.startswith(_LENGTH) else 0
+            end = head + 3 + length if head >= 0 else len(data)
         frames.append(data[start:end])
         start = end
     return frames
