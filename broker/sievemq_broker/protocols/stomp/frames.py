@@ -223,11 +223,11 @@ def split(data: bytes) -> list[bytes]:
     while start < len(data):
         if data[start] == _BEAT:
             end = start + 1
+        elif (head := data.find(b"\n\n", start)) < 0:
+            end = len(data)
         else:
-            head = data.find(b"\n\n", start)
             last = data[max(data.rfind(b"\n", start, head) + 1, start) : head]
-            length = int(last[len(_LENGTH) :]) if last.startswith(_LENGTH) else 0
-            end = head + 3 + length if head >= 0 else len(data)
+            end = head + 3 + (int(last[len(_LENGTH) :]) if last.startswith(_LENGTH) else 0)
         frames.append(data[start:end])
         start = end
     return frames
