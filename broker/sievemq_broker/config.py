@@ -186,6 +186,7 @@ _RULE_TYPES: Mapping[str, tuple[type, ...]] = {
     "redelivery_factor": (int, float),
     "at_limit": (str,),
     "slow_consumer": (str,),
+    "stomp_types": (str,),
 }
 #: Rules that are lengths of time, and what their numbers count.
 _RULE_UNITS = {

@@ -14,6 +14,8 @@ __all__ = [
     "DROP_NEWEST",
     "DROP_OLDEST",
     "FAIL",
+    "INFER",
+    "TEXT",
     "WARN",
     "DestinationPolicy",
     "DomainSettings",
@@ -32,6 +34,9 @@ DROP_NEWEST = "drop-newest"
 
 WARN, CLOSE = "warn", "close"
 """What is done about a slow consumer: it is counted, shown and logged; and its connection is closed, too."""
+
+TEXT, INFER = "text", "infer"
+"""Properties of STOMP clients whose headers name no type: text, or the number or boolean that the text shows."""
 
 AT_LIMIT = (FAIL, BLOCK, DROP_OLDEST, DROP_NEWEST)
 
@@ -61,6 +66,7 @@ class DestinationPolicy:
             refused always. What is moved here, dead letters included, is never dropped and waits for nobody: FAIL.
         slow_consumer: WARN or CLOSE, what is done about a consumer that holds messages and does nothing.
         slow_consumer_seconds: after which it counts as slow, 0 for never.
+        stomp_types: TEXT, or INFER: properties of STOMP clients that are numbers or booleans as text become such.
         delivery_mode: overrides the sender's (D-21): 1 NON_PERSISTENT, 2 PERSISTENT.
         priority: overrides the sender's, 0 … 9.
         time_to_live: overrides the sender's, in ms; 0 for "never expires".
@@ -77,6 +83,7 @@ class DestinationPolicy:
     at_limit: str = FAIL
     slow_consumer: str = WARN
     slow_consumer_seconds: int = 60
+    stomp_types: str = TEXT
     delivery_mode: int | None = None
     priority: int | None = None
     time_to_live: int | None = None
@@ -100,6 +107,8 @@ class DestinationPolicy:
             raise ValueError(f"slow_consumer must be {WARN} or {CLOSE}, it is {self.slow_consumer!r}")
         if self.at_limit not in AT_LIMIT:
             raise ValueError(f"at_limit must be one of {', '.join(AT_LIMIT)}, it is {self.at_limit!r}")
+        if self.stomp_types not in (TEXT, INFER):
+            raise ValueError(f"stomp_types must be {TEXT} or {INFER}, it is {self.stomp_types!r}")
         if self.delivery_mode is not None and (type(self.delivery_mode) is not int or self.delivery_mode not in (1, 2)):
             raise ValueError(f"delivery_mode must be 1 or 2, it is {self.delivery_mode}")
         if self.priority is not None and (type(self.priority) is not int or not 0 <= self.priority <= 9):
@@ -135,6 +144,7 @@ class PolicyRules(TypedDict, total=False):
     at_limit: Literal["fail", "block", "drop-oldest", "drop-newest"]
     slow_consumer: Literal["warn", "close"]
     slow_consumer_seconds: int | timedelta
+    stomp_types: Literal["text", "infer"]
     delivery_mode: int | Literal["PERSISTENT", "NON_PERSISTENT"] | None
     priority: int | None
     time_to_live: int | timedelta | None

@@ -196,22 +196,26 @@ def _joined(node: And | Or | Not, truth: Truth, parts: list[Truth]) -> str:
 def _reason(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers) -> str:
     """The values of the names in a comparison, then what is special about them."""
     names = dict.fromkeys(part.name for part in walk(node) if isinstance(part, Identifier))
-    found = [_described(name, dialect, properties, headers) for name in names]
+    unlike = not isinstance(node, Identifier) and _is_unlike(node, dialect, properties, headers)
+    found = [_described(name, dialect, properties, headers, typed=unlike) for name in names]
     if isinstance(node, Identifier):
         if not isinstance(read(node.name, properties, headers), bool | None):
             found.append("no boolean")  # D-07
-    elif _is_unlike(node, dialect, properties, headers):
+    elif unlike:
         scope = "the whole selector" if dialect.unlike_is_fatal else "the operation"
         found.append(f"unlike types, so {scope} is FALSE")
     return ", ".join(found)
 
 
-def _described(name: str, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers) -> str:
+def _described(
+    name: str, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers, typed: bool
+) -> str:
     value = read(name, properties, headers, numeric_mode=dialect.numeric_mode)
     if value is None:
         return f"{name} is {'null' if name in properties or name in HEADERS else 'absent'}"
     if isinstance(value, str):
-        return f"{name} is {print_literal(value if len(value) <= 60 else value[:59] + '…')}"
+        text = print_literal(value if len(value) <= 60 else value[:59] + "…")
+        return f"{name} is {text}, a string" if typed else f"{name} is {text}"
     return f"{name} is {print_literal(value)} ({_KINDS[letter_of(value)]})"
 
 

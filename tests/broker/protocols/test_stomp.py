@@ -174,6 +174,25 @@ def test_a_property_is_text_unless_its_header_says_otherwise(world: World) -> No
     assert [each.headers["subscription"] for each in client.take("MESSAGE")] == ["0"]
 
 
+def test_the_rule_of_a_destination_infers_types_unless_the_client_says_text() -> None:
+    rules = (("topic:typed*", DestinationPolicy(stomp_types="infer")),)
+    world = World(broker=Broker(DomainSettings(policies=rules)))
+    consumer = Stomp(world)
+    consumer.say("SUBSCRIBE", id="0", destination="/topic/typed", selector="amount > 100 AND urgent")
+    consumer.say("SUBSCRIBE", id="1", destination="/topic/plain", selector="amount = '120' AND urgent = 'true'")
+    for client in (Stomp(world), Stomp(world, sievemq_types="text")):
+        for name in ("typed", "plain", "typed2"):
+            client.say("SEND", destination=f"/topic/{name}", amount="120", urgent="true")
+    consumer.settle()
+    assert [each.headers["subscription"] for each in consumer.take("MESSAGE")] == ["0", "1", "1"]
+
+
+def test_types_by_another_name_are_refused(world: World) -> None:
+    client = Stomp(world, sievemq_types="guess")
+    [error] = client.take("ERROR")
+    assert "sievemq-types must be text or infer" in error.headers["message"]
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

@@ -175,7 +175,7 @@ def test_the_journal_of_a_test_says_why_a_selector_did_not_match(
     connection.disconnect()
     journal = sievemq_namespace.excerpt()
     assert "STOMP 1.2" in journal
-    assert "amount is '120', unlike types" in journal
+    assert "amount is '120', a string, unlike types" in journal
 
 
 def test_a_fault_meets_a_stomp_client(sievemq_stomp_url: str, sievemq_faults: Faults) -> None:

@@ -52,7 +52,7 @@ def test_an_explanation_as_text() -> None:
         "UNKNOWN     NOT urgent                                              NOT UNKNOWN\n"
         "UNKNOWN       urgent                                                urgent is absent\n"
         "FALSE     size <> 5                                                 "
-        "size is '5', unlike types, so the operation is FALSE  <- decides"
+        "size is '5', a string, unlike types, so the operation is FALSE  <- decides"
     )
     assert explanation.truth is False
 
@@ -66,7 +66,10 @@ REASONS: dict[str, tuple[dict[str, Any], str]] = {
     "JMSDeliveryMode = 'PERSISTENT'": ({}, "JMSDeliveryMode is 'PERSISTENT'"),
     "a IN ('x')": ({"a": True}, "a is TRUE (boolean), unlike types, so the operation is FALSE"),
     "a NOT LIKE 'x'": ({"a": 5}, "a is 5 (int), unlike types, so the operation is FALSE"),
-    "a BETWEEN 1 AND b": ({"a": "x", "b": 2}, "a is 'x', b is 2 (int), unlike types, so the operation is FALSE"),
+    "a BETWEEN 1 AND b": (
+        {"a": "x", "b": 2},
+        "a is 'x', a string, b is 2 (int), unlike types, so the operation is FALSE",
+    ),
     "a": ({"a": 5}, "a is 5 (int), no boolean"),
     "TRUE": ({}, ""),
     "a = 'y'": ({"a": "x" * 100}, f"a is '{'x' * 59}…'"),
@@ -85,7 +88,7 @@ def test_a_fatal_comparison_of_another_dialect() -> None:
     explanation = valid("a = 1 OR b = 2", "ibm-mq").explain({"a": "x", "b": 2}, HEADERS)
     assert [step.truth for step in explanation.steps] == [False, False, True]
     assert explanation.steps[0].reason == "unlike types, or arithmetic on NULL, within"
-    assert explanation.steps[1].reason == "a is 'x', unlike types, so the whole selector is FALSE"
+    assert explanation.steps[1].reason == "a is 'x', a string, unlike types, so the whole selector is FALSE"
 
 
 INNER: dict[str, tuple[dict[str, Any], str]] = {

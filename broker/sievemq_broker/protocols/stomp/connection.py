@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Outcome
+from sievemq_broker.domain.policy import INFER, TEXT
 from sievemq_broker.protocols.stomp.frames import Frame, FrameParser, encode
 from sievemq_broker.protocols.stomp.mapping import (
     address_of,
@@ -100,7 +101,6 @@ class StompConnection:
         "_heartbeat_out",
         "_held_back",
         "_ids",
-        "_infer",
         "_message_ids",
         "_misses",
         "_more",
@@ -111,6 +111,7 @@ class StompConnection:
         "_temporaries",
         "_todo",
         "_transactions",
+        "_types",
         "outbox",
         "peer",
     )  # fmt: skip
@@ -131,7 +132,9 @@ class StompConnection:
         self._parser = FrameParser(settings.body_bytes)
         self.outbox = make_outbox(settings, wake)
         self.peer = Peer(broker, services, self.outbox, table, address, watcher)
-        self._deliver_again = self._held_back = self._heard = self._infer = False
+        self._deliver_again = self._held_back = self._heard = False
+        #: What CONNECT says of the types of properties; None leaves that to the rules of destinations.
+        self._types: str | None = None
         self._check_at = services.now() - services.clock_offset + settings.handshake_ms
         self._beat_at = self._misses = self._heartbeat_in = self._heartbeat_out = 0
         self._frame_number = -1
@@ -278,7 +281,11 @@ class StompConnection:
         host = headers.get("host", "")
         if not namespace and (host.startswith("/") or host in self.peer.broker.namespaces):
             namespace = host.removeprefix("/")
-        self._infer = headers.get("sievemq-types", "text") == "infer"
+        self._types = headers.get("sievemq-types")
+        if self._types not in (None, TEXT, INFER):
+            raise ProtocolError(
+                f"sievemq-types must be {TEXT} or {INFER}, not {shown(self._types)}", ErrorCode.ILLEGAL_STATE
+            )
 
         def welcomed(real: int) -> None:
             self._heartbeat_in = max(theirs_out, ours) if theirs_out and ours else 0
@@ -312,7 +319,7 @@ class StompConnection:
             reply_to = self._address(reply_to, {}, now)
         self._message_ids += 1
         message_id = f"ID:{peer.id}:s{self._message_ids}"
-        fields = envelope_of(headers, frame.body, message_id, now, reply_to, self._infer)
+        fields = envelope_of(headers, frame.body, message_id, now, reply_to, self._infers(address))
         transaction = self._transaction(headers)
         if transaction is None:
             session, self._sends = _SESSION, self._sends + 1
@@ -324,6 +331,14 @@ class StompConnection:
         self._do(now, frame.size, Command.SEND, session, sequence, address, fields)
         if receipt is not None:
             peer.flush_confirms()
+
+    def _infers(self, address: str) -> bool:
+        """True if properties sent to a destination get the type that their text shows."""
+        if self._types is not None:
+            return self._types == INFER
+        destination = self.peer.namespace.destinations.get(address)
+        policy = self.peer.broker.settings.policy_for(address) if destination is None else destination.policy
+        return policy.stomp_types == INFER
 
     def _address(self, destination: str, headers: dict[str, str], now: int) -> str:
         kind = temporary_kind(destination)
