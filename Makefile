@@ -140,18 +140,18 @@ bench-growth: ## the cost of a message as size, queues, consumers, depth, connec
 	@.ci/venv dev spark
 	@exec $(BENCH_PYTHON) -m benchmarks.growth $(ARGS)
 
-bench-latency: ## send to receipt at 10, 50 and 80 % of what is sustained (ARGS="--api aio"; beside others: PEERS=…)
+bench-latency: ## send to receipt at 10, 50 and 80 % of what is sustained (ARGS="--api aio"; beside others: PEERS=all)
 	@.ci/venv broker
-	@if [ -n "$(PEERS)" ]; then PEERS_SCRIPT=latency.py exec .ci/peers "$(PEERS)" $(ARGS); \
+	@if [ -n "$(PEERS)" ]; then exec $(BENCH_PYTHON) -m benchmarks.peers.latency --peers "$(PEERS)" $(ARGS); \
 	else exec $(BENCH_PYTHON) -m benchmarks.latency $(ARGS); fi
 
 bench-floods: ## how long others wait while somebody floods the broker, and its longest turns (ARGS="--only topic")
 	@.ci/venv broker
 	@exec $(BENCH_PYTHON) -m benchmarks.floods $(ARGS)
 
-bench-peers: ## SieveMQ beside the brokers installed here: PEERS=/path/to/the/peers/harness
+bench-peers: ## SieveMQ beside other brokers, fetched on the way (ARGS="--peers nats,redis --workloads W2 --repeats 3")
 	@.ci/venv broker
-	@.ci/peers "$(PEERS)" $(ARGS)
+	@exec $(BENCH_PYTHON) -m benchmarks.peers.run $(ARGS)
 
 screenshots: ## the pictures of docs/console.md and docs/tutorial.md, from real brokers in a real Chromium
 	@.ci/venv dev

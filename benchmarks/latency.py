@@ -2,7 +2,7 @@
 
     python -m benchmarks.latency                  blocking SDK, five seconds each
     python -m benchmarks.latency --api aio --seconds 10
-    make bench-latency PEERS=/path/to/peers       beside the brokers that are installed (peers/latency.py)
+    make bench-latency PEERS=all                  beside other brokers (peers/latency.py)
 
 One producer process, one queue, one consumer process, 256-byte bodies, NON_PERSISTENT, AUTO_ACKNOWLEDGE. The producer
 keeps to a timetable and the time of a message counts from its place in that table, not from when it was sent: a client

@@ -10,7 +10,7 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["calibrate_ms", "cpu_seconds", "describe", "resident_mb"]
+__all__ = ["calibrate_ms", "cpu_seconds", "describe", "processes_of", "resident_mb"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -33,6 +33,21 @@ def cpu_seconds(pid: int) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def processes_of(pid: int) -> list[int]:
+    """A process and its descendants, parents first."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended
+            continue
+        parents.setdefault(parent, []).append(int(stat.parent.name))
+    found = [pid]
+    for each in found:
+        found.extend(parents.get(each, ()))
+    return found
 
 
 def resident_mb(pid: int) -> float:

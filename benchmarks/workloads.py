@@ -1,8 +1,8 @@
 """What is measured, as data: the messages, and who plays which part.
 
-The shapes are those of the harness in ``benchmarks/peers``, so that a figure here and a figure beside other brokers
-mean the same. Every body begins with a ten-digit number; a run counts only if the receivers' count and sum of these
-numbers are exactly what was sent.
+``benchmarks/peers`` sends the same to other brokers, so that a figure here and a figure beside them mean the same.
+Every body begins with a ten-digit number; a run counts only if the receivers' count and sum of these numbers are
+exactly what was sent.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def plan(workload: str, n: int, size: int, run: str) -> list[Job]:
                     "dest": dest,
                     "kind": kind,
                     "selector": selector and selector.format(k=k),
+                    "key": f"S{k}" if workload == "W5" else None,  # for a peer with a subject per symbol
                     "expected": expected(k),
                 }
                 for k in range(process * each, (process + 1) * each)

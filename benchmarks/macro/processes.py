@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -15,13 +16,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from benchmarks.machine import cpu_seconds, resident_mb
+from benchmarks.machine import cpu_seconds, processes_of, resident_mb
 from benchmarks.workloads import Job, correlated, plan
 
-__all__ = ["Broker", "Role", "run_workload"]
+__all__ = ["Broker", "Role", "Server", "free_port", "role_command", "run_workload"]
 
 ROLE = Path(__file__).with_name("role.py")
 RUN_LIMIT_S = 120
@@ -33,24 +35,39 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-class Broker:
-    """``sievemq broker`` in its own process, ready when the constructor returns.
+class Server:
+    """A broker in a process of its own, on the loopback, ready when the constructor returns.
 
     Args:
-        options: further ones of its command line.
+        command: what starts it.
+        port: where it will listen.
+        url: for its clients.
+        probe: bytes that it answers; b"" if it begins by itself, None if it is ready once it accepts connections.
+        environment: further variables.
+        folder: the process's working directory.
     """
 
-    def __init__(self, *options: str) -> None:
-        self.port = free_port()
-        self.url = f"sievemq://127.0.0.1:{self.port}"
+    def __init__(
+        self,
+        command: Sequence[str],
+        port: int,
+        url: str,
+        *,
+        probe: bytes | None = None,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.port, self.url = port, url
+        self._probe = probe
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
-        command = [str(Path(sys.executable).with_name("sievemq")), "broker", "--host", "127.0.0.1"]
         start = time.monotonic()
         self.process = subprocess.Popen(
-            [*command, "--port", str(self.port), "--http-port", "0", *options],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
+            env={**os.environ, **(environment or {})},
+            cwd=folder,
         )
         while not self._answers():
             if self.process.poll() is not None or time.monotonic() - start > 60:
@@ -62,18 +79,24 @@ class Broker:
         self.start_ms = round((time.monotonic() - start) * 1e3, 1)
 
     def _answers(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-            return True
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+            if self._probe is None:
+                return True
+            connection.sendall(self._probe)
+            return bool(connection.recv(16))
         return False
 
     def cpu_s(self) -> float:
-        return cpu_seconds(self.process.pid)
+        """Processor seconds so far, of its descendants as well."""
+        return sum(map(cpu_seconds, processes_of(self.process.pid)))
 
     def rss_mb(self) -> float:
-        return resident_mb(self.process.pid)
+        """Resident megabytes, of its descendants as well."""
+        return round(sum(map(resident_mb, processes_of(self.process.pid))), 1)
 
     def stop(self) -> None:
-        """Ask it to end, as an operator would, and wait."""
+        """Ask it to end, as an operator would, and wait; then end what it has left behind."""
+        started = processes_of(self.process.pid)[1:]
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -81,32 +104,59 @@ class Broker:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        for pid in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._log.close()
 
-    def __enter__(self) -> Broker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.stop()
 
 
-class Role:
-    """One part of a run, in its own process."""
+class Broker(Server):
+    """``sievemq broker``, in memory.
 
-    def __init__(self, job: Job) -> None:
+    Args:
+        options: further ones of its command line.
+    """
+
+    def __init__(self, *options: str) -> None:
+        port = free_port()
+        command = [str(Path(sys.executable).with_name("sievemq")), "broker", "--host", "127.0.0.1", "--port", str(port)]
+        super().__init__([*command, "--http-port", "0", *options], port, f"sievemq://127.0.0.1:{port}")
+
+
+def role_command(job: Job) -> list[str]:
+    """How a part starts that is played by a driver under this Python."""
+    return [sys.executable, str(ROLE), json.dumps(job)]
+
+
+class Role:
+    """One part of a run, in its own process.
+
+    Args:
+        job: what to do.
+        command: how it is started.
+    """
+
+    def __init__(self, job: Job, command: Sequence[str]) -> None:
         self.job = job
         self.result: dict[str, Any] = {}
         self._ready, self._done = threading.Event(), threading.Event()
         self._errors: list[str] = []
         self.process = subprocess.Popen(
-            [sys.executable, str(ROLE), json.dumps(job)],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        threading.Thread(target=self._read, daemon=True).start()
-        threading.Thread(target=self._read_errors, daemon=True).start()
+        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._read_errors)]
+        for reader in self._readers:
+            reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -141,17 +191,33 @@ class Role:
         return "".join(self._errors)[-1500:] or "no message"
 
     def stop(self) -> None:
+        """End it, and close what led to it."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+        for reader in self._readers:
+            reader.join()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
 
 
-def run_workload(broker: Broker, workload: str, n: int, size: int, api: str, run: str) -> dict[str, Any]:
+def run_workload(
+    broker: Server,
+    workload: str,
+    n: int,
+    size: int,
+    api: str,
+    run: str,
+    command: Callable[[Job], Sequence[str]] = role_command,
+) -> dict[str, Any]:
     """One run: start every part, give the sign, collect and check what they say.
 
     Args:
-        api: ``blocking`` or ``aio``.
+        api: the driver: ``blocking`` or ``aio``, or the name of a peer.
         run: text that makes the run's destinations its own.
+        command: how a part is started.
 
     Raises:
         RuntimeError: a part failed, or what was received is not what was sent.
@@ -162,23 +228,26 @@ def run_workload(broker: Broker, workload: str, n: int, size: int, api: str, run
     roles: list[Role] = []
     try:
         if workload == "W6":  # first fill, then ask
-            filler = Role(jobs[0])
+            filler = Role(jobs[0], command(jobs[0]))
             roles.append(filler)
             filler.wait_ready()
             filler.go()
             filler.wait_result(deadline - time.monotonic())
             jobs = jobs[1:]
-        roles.extend(Role(job) for job in jobs)
-        for role in roles:
-            if role.job["role"] != "produce" or workload != "W6":
-                role.wait_ready()
-        first = roles[-1]
+        roles.extend(Role(job, command(job)) for job in jobs[:-1])
+        for role in roles[1 if workload == "W6" else 0 :]:
+            role.wait_ready()
+        roles.append(Role(jobs[-1], command(jobs[-1])))  # last: what it sends to warm up has a place to go
+        roles[-1].wait_ready()
+        first, responders = roles[-1], [role for role in roles if role.job["role"] == "respond"]
         cpu0 = broker.cpu_s()
+        responding = sum(cpu_seconds(role.process.pid) for role in responders)
         first.go()
         for role in roles:
             if role.job["role"] != "respond":
                 role.wait_result(max(1.0, deadline - time.monotonic()))
         cpu = broker.cpu_s() - cpu0
+        responding = sum(cpu_seconds(role.process.pid) for role in responders) - responding
     finally:
         for role in roles:
             role.stop()
@@ -187,6 +256,9 @@ def run_workload(broker: Broker, workload: str, n: int, size: int, api: str, run
     else:
         row = _row_of_flow(n, first.result, [role for role in roles if role.job["role"] == "consume"])
     row["cpu_s"]["broker"] = round(cpu, 2)
+    if responders:
+        row["cpu_s"]["responder"] = round(responding, 2)
+    row["us_per_message"] = {part: round(used / row["msgs"] * 1e6, 2) for part, used in row["cpu_s"].items()}
     row["broker_rss_mb"] = broker.rss_mb()
     return row
 

@@ -14,7 +14,8 @@ from pathlib import Path
 # Run by path, so that its place does not depend on where it is called from; its own folder must not be searched.
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-MODULES = {"blocking": "benchmarks.peers.sievemq", "aio": "benchmarks.peers.sievemq_aio"}
+#: The drivers of SieveMQ's own interfaces; every other one is named as its peer.
+DRIVERS = {"blocking": "sievemq", "aio": "sievemq_aio"}
 
 
 class Stage:
@@ -51,7 +52,8 @@ def _cpu() -> float:
 
 def main() -> None:
     job = json.loads(sys.argv[1])
-    part = getattr(importlib.import_module(MODULES[job["api"]]), job["role"])
+    driver = DRIVERS.get(job["api"], job["api"])
+    part = getattr(importlib.import_module(f"benchmarks.peers.drivers.{driver}"), job["role"])
     stage = Stage()
     if inspect.iscoroutinefunction(part):
         import uvloop

@@ -1,35 +1,32 @@
-"""``make bench-latency PEERS=…``: from send to receipt under load, SieveMQ and the brokers that are installed.
+"""``make bench-latency PEERS=nats,redis``: from send to receipt under load, beside other brokers.
 
-    latency.py HARNESS --out FOLDER [--peers a,b] [--seconds 3] [--messages 20000]
-
-What each sustains is measured first, as W1 of the harness; then a producer keeps to a timetable at 10, 50 and 80 % of
-its own rate, and a message's time counts from its place in that (benchmarks/latency.py). Consumers are the harness' own
-drivers, told to note times in place of sums. Producers are written here: those of the drivers gather hundreds of
-messages, which is right for a rate and wrong for a latency. All that is due is sent, in one go where the client can.
-
-Runs under a Python that has the harness' requirements, as peers/run.py. The Java client is left out.
+What each sustains is measured first, as W1; then a producer keeps to a timetable at 10, 50 and 80 % of its own rate,
+and a message's time counts from its place in that (benchmarks/latency.py). Consumers are the drivers of ``make
+bench-peers``. Producers are written here: those of the drivers gather hundreds of messages, which is right for a rate
+and wrong for a latency. All that is due is sent, in one go where the client can. Peers with a Java client are left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 import inspect
 import json
 import os
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).resolve().parents[2])  # in place of this folder, whose sievemq.py is no SDK
+if __name__ == "__main__":  # a sender is started by path, under a Python that has its client
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from benchmarks.latency import SHARES, SIZE, body, due_times, now, percentiles, table_row  # noqa: E402
-from benchmarks.peers.run import NAMES, OURS, installed, join  # noqa: E402
+from benchmarks.latency import SHARES, SIZE, body, due_times, now, percentiles, table_row
+from benchmarks.macro.processes import Role, Server, run_workload
+from benchmarks.peers import fetch
+from benchmarks.peers.catalogue import OURS, PEERS
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Nanoseconds before its time at which a message is sent: less than the system's clock would sleep too long.
@@ -72,211 +69,160 @@ def send_all(
             send(each)
 
 
-# -- a producer for each peer; `driver` is the harness' ---------------------------------------------------------------
+# -- a producer for each peer ------------------------------------------------------------------------------------------
 
 
-async def redis(driver: Any, dest: str, timetable: Timetable) -> None:
-    client = driver.client()
+async def redis(job: dict[str, Any], timetable: Timetable) -> None:
+    from benchmarks.peers.drivers.redis import client as connected
+
+    client = connected(job)
     while (ahead := timetable.ahead) is not None:
         if ahead:
             await asyncio.sleep(ahead)
         pipeline = client.pipeline(transaction=False)
         for each in timetable.take():
-            pipeline.xadd(dest, {"b": each})
+            pipeline.xadd(job["dest"], {"b": each})
         await pipeline.execute()
     await client.aclose()
 
 
-async def nats(driver: Any, dest: str, timetable: Timetable) -> None:
-    client = await driver.connect()
+async def nats(job: dict[str, Any], timetable: Timetable) -> None:
+    from benchmarks.peers.drivers.nats import connect
+
+    client = await connect(job)
     while (ahead := timetable.ahead) is not None:
         await asyncio.sleep(ahead)  # lets the task run that writes
         for each in timetable.take():
-            await client.publish(dest, each)
+            await client.publish(job["dest"], each)
     await client.flush(60)
 
 
-async def rabbitmq(driver: Any, dest: str, timetable: Timetable) -> None:
+async def rabbitmq(job: dict[str, Any], timetable: Timetable) -> None:
     import aio_pika
 
-    channel = await (await driver.connect()).channel(publisher_confirms=False)
+    from benchmarks.peers.drivers.rabbitmq import connect
+
+    channel = await (await connect(job)).channel(publisher_confirms=False)
     transient = aio_pika.DeliveryMode.NOT_PERSISTENT
     while (ahead := timetable.ahead) is not None:
         if ahead:
             await asyncio.sleep(ahead)
         for each in timetable.take():
             message = aio_pika.Message(each, delivery_mode=transient)
-            await channel.default_exchange.publish(message, dest, mandatory=False)
+            await channel.default_exchange.publish(message, job["dest"], mandatory=False)
     await channel.close()
 
 
-def rabbitmq_pika(driver: Any, dest: str, timetable: Timetable) -> None:
+def rabbitmq_pika(job: dict[str, Any], timetable: Timetable) -> None:
     import pika
 
-    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1"))
+    connection = pika.BlockingConnection(pika.URLParameters(job["url"]))
     channel, transient = connection.channel(), pika.BasicProperties(delivery_mode=1)
-    send_all(timetable, lambda each: channel.basic_publish("", dest, each, transient), connection.sleep)
+    send_all(timetable, lambda each: channel.basic_publish("", job["dest"], each, transient), connection.sleep)
     connection.close()
 
 
-def mosquitto(driver: Any, dest: str, timetable: Timetable) -> None:
-    client = driver.client()
-    sent: deque[Any] = deque(maxlen=1)
-    send_all(timetable, lambda each: sent.append(client.publish(dest, each, qos=1)))
-    sent[0].wait_for_publish(60)
-
-
-def activemq_stomp(driver: Any, dest: str, timetable: Timetable) -> None:
-    client = driver.connect()
-    send_all(timetable, lambda each: client.send(f"/queue/{dest}", each))
-    client.disconnect()
-
-
-SENDERS: dict[str, Callable[[Any, str, Timetable], Any]] = {
-    "activemq_stomp": activemq_stomp,
+SENDERS: dict[str, Callable[[dict[str, Any], Timetable], Any]] = {
     "nats": nats,
     "nats_js": nats,
     "redis": redis,
     "rabbitmq": rabbitmq,
     "rabbitmq_pika": rabbitmq_pika,
-    "mosquitto": mosquitto,
 }
 
-# -- one process's part -----------------------------------------------------------------------------------------------
+# -- the run -----------------------------------------------------------------------------------------------------------
 
 
-def carry_out(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call it, on a loop if it is a coroutine function."""
-    if not inspect.iscoroutinefunction(function):
-        return function(*arguments)
-    import uvloop
+def send(job: dict[str, Any]) -> None:
+    """Be the producer: keep to the job's timetable."""
+    sender, timetable = SENDERS[job["api"]], Timetable(job["rate"], job["n"])
+    if inspect.iscoroutinefunction(sender):
+        import uvloop
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(function(*arguments))
-
-
-def play(part: dict[str, Any]) -> None:
-    """Send, or receive with the harness' driver."""
-    sys.path[0] = part["harness"]
-    sys.path.append(str(ROOT))
-    common = importlib.import_module("common")
-    driver = importlib.import_module(f"drivers.{part['peer']}")
-    if part["role"] == "send":
-        carry_out(SENDERS[part["peer"]], driver, part["dest"], Timetable(part["rate"], part["n"]))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(sender(job, timetable))
     else:
-        times: list[int] = []
-
-        class Times(common.Counter):
-            def add(self, data: bytes) -> bool:
-                times.append(now() - int(data[:20]))
-                self.got += 1
-                return bool(self.got >= self.need)
-
-        driver.Counter = Times
-        sub = {"conn": 0, "dest": part["dest"], "kind": "queue", "selector": None, "key": None, "expected": part["n"]}
-        job = {**part, "workload": "W1", "size": SIZE, "confirm": False, "run_id": part["dest"], "subs": [sub]}
-        carry_out(driver.consume, {**job, "role": "consume", "proc": 0}, common.IO())
-        if len(times) < part["n"]:
-            sys.exit(f"{len(times)} of {part['n']} messages came")
-        print("RESULT " + json.dumps(percentiles(times)), flush=True)
+        sender(job, timetable)
     os._exit(0)  # threads of client libraries need not end
 
 
-# -- the run ----------------------------------------------------------------------------------------------------------
+def measure(broker: Server, name: str, rate: float, seconds: float) -> dict[str, float]:
+    """Percentiles of a peer at one rate, in microseconds.
 
-
-def measure(harness: Path, peer: str, rate: float, seconds: float) -> dict[str, float]:
-    """Percentiles of a peer at one rate, in microseconds."""
-    common = {
-        "harness": str(harness),
-        "peer": peer,
-        "dest": f"latency.{rate:.0f}",
-        "n": max(1_000, int(rate * seconds)),
-    }
-    command = [sys.executable, str(Path(__file__).resolve()), "--part"]
-    receiver = subprocess.Popen(
-        [*command, json.dumps({**common, "role": "receive"})],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    Raises:
+        RuntimeError: not all messages came.
+    """
+    n, dest = max(1_000, int(rate * seconds)), f"latency.{rate:.0f}"
+    sub = {"conn": 0, "dest": dest, "kind": "queue", "selector": None, "key": None, "expected": n}
+    job = {"url": broker.url, "api": name, "workload": "W1", "dest": dest, "kind": "queue", "n": n, "size": SIZE}
+    receiving = {**job, "role": "consume", "timed": True, "subs": [sub]}
+    receiver = Role(receiving, PEERS[name].command(receiving))
     try:
-        assert receiver.stdout is not None
-        receiver.stdout.readline()
-        subprocess.run([*command, json.dumps({**common, "role": "send", "rate": rate})], check=True, timeout=90)
-        for line in receiver.stdout:
-            if line.startswith("RESULT "):
-                return dict(json.loads(line.removeprefix("RESULT ")))
-        assert receiver.stderr is not None
-        raise RuntimeError(f"the consumer gave no result at {rate:.0f} messages/s: {receiver.stderr.read()[-300:]}")
+        receiver.wait_ready()
+        sender = [str(fetch.PYTHON), __file__, "--send", json.dumps({**job, "rate": rate})]
+        subprocess.run(sender, check=True, timeout=90)
+        times = receiver.wait_result(90)["times"]
     finally:
-        receiver.kill()
-        receiver.wait()
+        receiver.stop()
+    if len(times) != n:
+        raise RuntimeError(f"{len(times)} of {n} messages came")
+    return percentiles(times)
 
 
-def of_peer(runner: Any, harness: Path, peer: str, seconds: float, messages: int) -> Iterator[dict[str, Any]]:
+def of_peer(name: str, seconds: float, messages: int) -> Iterator[dict[str, Any]]:
     """What a peer sustains, and its rows."""
-    sustained: list[float] = []
-    runner.run_peer(peer, "W1", messages, SIZE, 1, False, None, lambda row: sustained.append(row.get("msgs_per_s", 0)))
-    if not sustained or not sustained[0]:
-        raise RuntimeError(f"{peer}: W1 did not run")
-    driver = importlib.import_module(f"drivers.{peer}")
-    broker = runner.procs.start(driver.BROKER)
-    try:
+    peer = PEERS[name]
+    with peer.start("W1") as broker:
+        sustained = run_workload(broker, "W1", messages, SIZE, name, "max", peer.command)["msgs_per_s"]
         for share in SHARES:
-            rate = sustained[0] * share
-            yield {"peer": peer, "share": share, "rate": round(rate), **measure(harness, peer, rate, seconds)}
-    finally:
-        broker.stop()
+            rate = sustained * share
+            yield {"peer": name, "share": share, "rate": round(rate), **measure(broker, name, rate, seconds)}
 
 
-def of_sievemq(peer: str, seconds: float, out: Path) -> Iterator[dict[str, Any]]:
-    """SieveMQ's rows: benchmarks/latency.py under the Python that has it."""
-    python, file = os.environ.get("BENCH_PYTHON", sys.executable), out / f"{peer}.json"
-    api = "aio" if peer == "sievemq_aio" else "blocking"
-    command = [python, "-m", "benchmarks.latency", "--api", api, "--seconds", str(seconds), "--json", str(file)]
+def of_sievemq(name: str, seconds: float, out: Path) -> Iterator[dict[str, Any]]:
+    """SieveMQ's rows, from benchmarks/latency.py."""
+    file, api = out / f"{name}.json", "aio" if name == "sievemq_aio" else "blocking"
+    command = [sys.executable, "-m", "benchmarks.latency", "--api", api, "--seconds", str(seconds), "--json", str(file)]
     subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     for row in json.loads(file.read_text())["rows"]:
-        yield {"peer": peer, **row}
+        yield {"peer": name, **row}
 
 
 def main() -> None:
     """Run the chosen peers one after the other, print and write the table."""
     parser = argparse.ArgumentParser(prog="make bench-latency PEERS=…", description=__doc__.partition("\n")[0])
-    parser.add_argument("harness", type=Path, nargs="?", help="folder of the peers harness")
-    parser.add_argument("--out", type=Path, help="folder for rows and table")
-    parser.add_argument("--peers", help="comma-separated; SieveMQ and all that are installed")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "peers")
+    parser.add_argument("--peers", default="all", help=f"comma-separated, or all: {', '.join(SENDERS)}")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each rate")
     parser.add_argument("--messages", type=int, default=20_000, help="for what a peer sustains")
-    parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.add_argument("--send", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.part:
-        play(json.loads(arguments.part))
-        return
-    if arguments.harness is None or arguments.out is None:
-        parser.error("HARNESS and --out are needed")
-    harness, out = arguments.harness.resolve(), arguments.out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    runner = join(harness)
-    peers = arguments.peers.split(",") if arguments.peers else [*OURS, *(p for p in installed() if p in SENDERS)]
+    if arguments.send:
+        send(json.loads(arguments.send))
+    chosen = list(SENDERS) if arguments.peers == "all" else arguments.peers.split(",")
+    if unknown := set(chosen) - set(SENDERS):
+        parser.error(f"no peer {', '.join(sorted(unknown))}; there are {', '.join(SENDERS)}")
+    arguments.out.mkdir(parents=True, exist_ok=True)
     rows, lines = [], [HEAD]
     print(HEAD)
-    for peer in peers:
+    for name in (*OURS, *chosen):
+        found = (
+            of_sievemq(name, arguments.seconds, arguments.out)
+            if name in OURS
+            else of_peer(name, arguments.seconds, arguments.messages)
+        )
         try:
-            if peer in OURS:
-                found = of_sievemq(peer, arguments.seconds, out)
-            else:
-                found = of_peer(runner, harness, peer, arguments.seconds, arguments.messages)
             for row in found:
                 rows.append(row)
                 figures = {key: row[key] for key in ("p50", "p99", "p99.9", "max")}
-                lines.append(table_row(NAMES[peer], f"{row['share']:.0%}", rate=row["rate"], found=figures))
+                lines.append(table_row(PEERS[name].title, f"{row['share']:.0%}", rate=row["rate"], found=figures))
                 print(lines[-1], flush=True)
+        except fetch.MissingError as reason:
+            print(f"{name} is left out: {reason}", flush=True)
         except (RuntimeError, subprocess.SubprocessError) as error:
-            print(f"{peer} did not run: {str(error)[-300:]}", flush=True)
-    (out / "latency.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (out / "latency.md").write_text("\n".join(lines) + "\n")
+            print(f"{name} did not run: {str(error)[-300:]}", flush=True)
+    (arguments.out / "latency.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (arguments.out / "latency.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,80 +1,16 @@
 """SieveMQ through its blocking SDK, as a user would write it.
 
-A driver of the peers harness and of ``benchmarks.run``: the parts `produce`, `consume`, `request`,
-`respond` and `correlate` are given a job and a stage, play their part with the public API alone, and return figures.
+The parts `produce`, `consume`, `request`, `respond` and `correlate` get a job and a stage, play their part with the
+public API alone, and return figures.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import threading
-import time
-from pathlib import Path
 from typing import Any
 
+from benchmarks.peers.receipts import DEADLINE_S, now, percentile, receipts_of
 from benchmarks.workloads import body_of, correlated, properties_of
-
-BROKER = "sievemq"
-API = "blocking"
-WORKLOADS: dict[str, dict[str, Any]] = {
-    "W1": {"notes": "NON_PERSISTENT sends, AUTO_ACKNOWLEDGE, iteration over a JMSConsumer, adaptive prefetch"},
-    "W1c": {"notes": "PERSISTENT asynchronous sends, a CompletionListener counts every confirm; consumer as W1"},
-    "W2": {"notes": "temporary reply queue, JMSReplyTo and JMSCorrelationID, NON_PERSISTENT, AUTO_ACKNOWLEDGE"},
-    "W3": {"notes": "10 connections, a MessageListener each, AUTO_ACKNOWLEDGE"},
-    "W4": {"notes": "4 connections with a selector each, a MessageListener each, AUTO_ACKNOWLEDGE"},
-    "W5": {"notes": "1000 consumers with a selector each on 4 connections, MessageListeners, AUTO_ACKNOWLEDGE"},
-    "W6": {"notes": "for each: create a consumer with the selector, receive, close; one session"},
-}
-URL = "sievemq://127.0.0.1:7672"
-DEADLINE_S = 75
-
-# The Python that has SieveMQ; the harness itself may run under another one.
-PYTHON = os.environ.get("BENCH_PYTHON", sys.executable)
-ROLE = Path(__file__).parents[1] / "macro" / "role.py"
-now = time.monotonic_ns
-
-
-def versions() -> dict[str, str]:
-    """What was measured."""
-    program = (
-        "import importlib.metadata as m; from sievemq_core.compiled import COMPILED;"
-        "print(m.version('sievemq'), m.version('msgpack'), m.version('uvloop'), 'compiled' if COMPILED else 'Python')"
-    )
-    text = subprocess.run([PYTHON, "-c", program], capture_output=True, text=True, check=True).stdout
-    return {**dict(zip(("sievemq", "msgpack", "uvloop", "build"), text.split(), strict=True)), "api": API}
-
-
-def command(job: dict[str, Any]) -> list[str]:
-    """How the harness starts a part: a process of ours, so that the harness needs nothing of SieveMQ."""
-    return [PYTHON, str(ROLE), json.dumps({"url": URL, "api": API, **job})]
-
-
-def percentile(times: list[int], percent: float) -> float:
-    """Of nanoseconds, in microseconds."""
-    ordered = sorted(times)
-    return round(ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] / 1e3, 1) if ordered else 0.0
-
-
-class Receipts:
-    """What the consumers of one process received."""
-
-    def __init__(self, expected: int) -> None:
-        self.expected = expected
-        self.count = self.sum = self.end = 0
-
-    def add(self, body: bytes) -> bool:
-        """Count one; True once nothing more is expected."""
-        self.sum += int(body[:10])
-        self.count += 1
-        if self.count == self.expected:
-            self.end = now()
-        return self.count >= self.expected
-
-    def result(self) -> dict[str, Any]:
-        return {"received": self.count, "need": self.expected, "sum": self.sum, "t_end": self.end or now()}
 
 
 def produce(job: dict[str, Any], stage: Any) -> dict[str, Any]:
@@ -123,7 +59,7 @@ def consume(job: dict[str, Any], stage: Any) -> dict[str, Any]:
 
     subs = job["subs"]
     factory = ConnectionFactory(job["url"])
-    receipts = Receipts(sum(sub["expected"] for sub in subs))
+    receipts = receipts_of(job)
     contexts = {conn: factory.create_context() for conn in sorted({sub["conn"] for sub in subs})}
 
     def open_consumer(sub: dict[str, Any]) -> Any:

@@ -3,29 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
-from benchmarks.peers import sievemq as blocking
-from benchmarks.peers.sievemq import DEADLINE_S, PYTHON, ROLE, URL, Receipts, now, percentile
+from benchmarks.peers.receipts import DEADLINE_S, now, percentile, receipts_of
 from benchmarks.workloads import body_of, correlated, properties_of
-
-BROKER = "sievemq"
-API = "aio"
-WORKLOADS = {
-    **blocking.WORKLOADS,
-    "W1": {"notes": "NON_PERSISTENT sends, AUTO_ACKNOWLEDGE, async iteration over a JMSConsumer, adaptive prefetch"},
-}
-
-
-def versions() -> dict[str, str]:
-    """What was measured."""
-    return {**blocking.versions(), "api": API, "loop": "uvloop"}
-
-
-def command(job: dict[str, Any]) -> list[str]:
-    """As the blocking driver's."""
-    return [PYTHON, str(ROLE), json.dumps({"url": URL, "api": API, **job})]
 
 
 async def produce(job: dict[str, Any], stage: Any) -> dict[str, Any]:
@@ -77,7 +58,7 @@ async def consume(job: dict[str, Any], stage: Any) -> dict[str, Any]:
 
     subs = job["subs"]
     factory = ConnectionFactory(job["url"])
-    receipts = Receipts(sum(sub["expected"] for sub in subs))
+    receipts = receipts_of(job)
     contexts = {conn: await factory.create_context() for conn in sorted({sub["conn"] for sub in subs})}
 
     async def open_consumer(sub: dict[str, Any]) -> Any:
