@@ -8,11 +8,32 @@ from typing import Any
 
 import pytest
 
-from sievemq_broker.server.net import turn
 from sievemq_broker.server.net.link import HIGH_WATER, LOW_WATER, READ_BYTES, READ_PAUSE, Link, Links
 from sievemq_broker.server.net.turn import PIECE_SECONDS, Turn
 
 from .conftest import FakeConnection, StandingClock
+
+
+class Ticking:
+    """The turn's clock: it advances only where a test says so, however busy the machine is."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def take(self, seconds: float, connection: FakeConnection, data: bytes) -> None:
+        self.now += seconds
+        connection.output += data
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Ticking:
+    """No turn ends early because another process had the processor."""
+    clock = Ticking()
+    monkeypatch.setattr("sievemq_broker.server.net.turn.time", clock)
+    return clock
 
 
 class Transport(asyncio.Transport):
@@ -299,10 +320,7 @@ async def test_end_of_stream_and_loss_reach_the_connection() -> None:
 
 
 @pytest.mark.parametrize("where", ["receive_data", "receive_eof", "resume", "data_to_send"])
-async def test_fault_of_the_broker_ends_only_this_connection(
-    where: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turn, "TURN_SECONDS", 60.0)  # logging the fault may take longer than a turn
+async def test_fault_of_the_broker_ends_only_this_connection(where: str, caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     link, transport, connection = rig.open()
     other_link, other_transport, other = rig.open()
@@ -389,13 +407,9 @@ async def test_what_takes_too_long_is_carried_out_over_several_turns_and_nothing
     assert transport.calls == ["pause_reading", "resume_reading"]
 
 
-async def test_a_long_turn_reads_no_further_link_and_the_next_turn_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_long_turn_reads_no_further_link_and_the_next_turn_does(clock: Ticking) -> None:
     rig = Rig()
     links = [rig.open() for _ in range(3)]
-    clock = Ticking(0.0)
-    monkeypatch.setattr("sievemq_broker.server.net.turn.time", clock)
     for _, _, connection in links:
         connection.answer = lambda connection, data: clock.take(PIECE_SECONDS, connection, data)
     for number, (link, _, _) in enumerate(links):
@@ -413,13 +427,10 @@ async def test_a_long_turn_reads_no_further_link_and_the_next_turn_does(
     assert [transport.calls for _, transport, _ in links] == [rested, [], rested]
 
 
-async def test_everybody_has_a_turn_where_all_have_more_to_say_than_there_is_time_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_links_take_turns_where_all_have_more_input_than_time_allows(clock: Ticking) -> None:
     rig = Rig()
     links = [rig.open() for _ in range(5)]
-    clock, heard = Ticking(0.0), []
-    monkeypatch.setattr("sievemq_broker.server.net.turn.time", clock)
+    heard: list[bytes] = []
 
     def answer(connection: FakeConnection, data: bytes) -> None:
         heard.append(data)
@@ -500,17 +511,3 @@ async def test_a_link_that_ends_while_late_is_read_no_more(how: str, caplog: pyt
     elif how == "closed":
         assert transport.calls[-1] == "resume_reading", "so that its end is noticed"
         link.connection_lost(None)
-
-
-class Ticking:
-    """A clock that goes on when something takes its time."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def take(self, seconds: float, connection: FakeConnection, data: bytes) -> None:
-        self.now += seconds
-        connection.output += data
