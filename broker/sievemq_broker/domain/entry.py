@@ -119,6 +119,13 @@ class Entry:
         self.state = GONE
         del self.envelope
 
+    @staticmethod
+    def end_all(entries: list[Entry]) -> None:
+        """:meth:`end` of each."""
+        for entry in entries:
+            entry.state = GONE
+            del entry.envelope
+
     def __repr__(self) -> str:
         state = ("READY", "STRAY", "HELD", "DELAYED", "GONE")[self.state]
         return f"<Entry {self.sequence} {state} count={self.count}>"

@@ -383,7 +383,7 @@ class Namespace:
             if not envelopes:
                 return 0
             if isinstance(destination, Queue):
-                destination.accept(envelopes, now)
+                destination.accept(envelopes, now, False)
             else:
                 destination.publish_row(envelopes, now)
             for envelope in envelopes:

@@ -327,32 +327,46 @@ class Queue:
 
     # -- in -------------------------------------------------------------------------------------------------------
 
-    def accept(self, envelopes: list[Envelope], now: int) -> None:
-        """Add messages in order, and deliver what consumers can take. Cannot fail: limits were checked before."""
-        entries: list[Entry] = []
+    def accept(self, envelopes: list[Envelope], now: int, timed: bool = True) -> None:
+        """Add messages in order, and deliver what consumers can take. Cannot fail: limits were checked before.
+
+        Args:
+            envelopes: at least one.
+            now: ms epoch.
+            timed: one of them may expire, or be for later.
+        """
         observer, taps, sole = self.observer, self.taps, self._sole
         state = READY
         if sole is not None and sole.credit > 0 and not self.backlog.depth and sole.port.writable:
             state = HELD  # the only consumer gets it; with a depth, what waits goes first
-        for envelope in envelopes:
-            sequence = self.sequence = self.sequence + 1
-            delayed = envelope.delivery_time > now and envelope.delayed
-            entry = Entry(sequence, envelope, DELAYED if delayed else state)
-            if observer is not None:
-                observer.accepted(self, entry)
-            if taps:
-                for tap in taps:
-                    tap.copy(envelope, now)
-            if delayed:
-                self._schedule(entry, envelope.delivery_time)
-            elif 0 < envelope.expiration <= now:
-                self.expire(entry, now)
-            else:
-                entries.append(entry)
+        sequence = self.sequence
+        entries: list[Entry] = []
+        if timed or observer is not None or taps:
+            for envelope in envelopes:
+                sequence = self.sequence = sequence + 1
+                delayed = envelope.delivery_time > now and envelope.delayed
+                entry = Entry(sequence, envelope, DELAYED if delayed else state)
+                if observer is not None:
+                    observer.accepted(self, entry)
+                if taps:
+                    for tap in taps:
+                        tap.copy(envelope, now)
+                if delayed:
+                    self._schedule(entry, envelope.delivery_time)
+                elif 0 < envelope.expiration <= now:
+                    self.expire(entry, now)
+                else:
+                    entries.append(entry)
+        else:
+            self.sequence = sequence + len(envelopes)
+            entries = [Entry(number, envelope, state) for number, envelope in enumerate(envelopes, sequence + 1)]
         if state == HELD and entries:
             assert sole is not None
-            count, credit = len(entries), sole.credit
-            taken = self._deliver(sole, entries if count <= credit else entries[:credit])
+            count, credit, waited = len(entries), sole.credit, sole.waiting
+            taken = sole.deliver(entries if count <= credit else entries[:credit], self.turn)
+            self.turn += taken
+            if waited or observer is not None:
+                self._delivered(sole, entries[:taken], waited)
             if taken == count:
                 return
             del entries[:taken]
@@ -467,24 +481,23 @@ class Queue:
 
     # -- out ------------------------------------------------------------------------------------------------------
 
-    def _deliver(self, consumer: Consumer, entries: list[Entry]) -> int:
-        """Deliver to a consumer that can take so much, as far as its port takes it; how many that were."""
-        waits = consumer.waiting
-        taken = consumer.deliver(entries, self.turn)
-        self.turn += taken
+    def _delivered(self, consumer: Consumer, entries: list[Entry], waited: bool) -> None:
+        """These were delivered to a consumer, which may have waited for one."""
         observer = self.observer
         if observer is not None:
-            for entry in entries if taken == len(entries) else entries[:taken]:
+            for entry in entries:
                 observer.handed(self, entry)
-        if waits:
+        if waited:
             self._turns[consumer.view].stop_waiting(consumer)
             if consumer in self._recall.awaiting:
                 self._recall.answer_with_message(consumer)
-        return taken
 
     def _hand(self, consumer: Consumer, entry: Entry) -> None:
         """Deliver an entry that is in no view any more to a consumer whose turn it is."""
-        self._deliver(consumer, [entry])
+        waited, row = consumer.waiting, [entry]
+        self.turn += consumer.deliver(row, self.turn)
+        if waited or self.observer is not None:
+            self._delivered(consumer, row, waited)
         turns = self._turns[consumer.view]
         if turns.groups is not None or len(turns.ready) > 1:
             turns.served(consumer, entry)
@@ -508,7 +521,11 @@ class Queue:
             if turns.has_single_turn and not consumer.waiting:
                 row = view.row(min(consumer.credit, ROW), now)
                 if row:
-                    del row[self._deliver(consumer, row) :]
+                    taken = consumer.deliver(row, self.turn)
+                    self.turn += taken
+                    del row[taken:]
+                    if self.observer is not None:
+                        self._delivered(consumer, row, False)
                     self._unplace_row(view, row)
                     continue
             entry = turns.take(consumer)
@@ -600,10 +617,10 @@ class Queue:
     def settle(self, consumer: Consumer, entries: list[Entry], now: int) -> None:
         """A consumer has acknowledged these: they are gone."""
         observer = self.observer
-        for entry in entries:
-            if observer is not None:
+        if observer is not None:
+            for entry in entries:
                 observer.acknowledged(self, entry, consumer)
-            entry.end()
+        Entry.end_all(entries)
         self.acknowledged += len(entries)
         if not consumer.open:
             self._forget_if_done(consumer)

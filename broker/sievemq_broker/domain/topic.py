@@ -383,7 +383,7 @@ class Topic:
         """
         self.published += len(envelopes)
         for queue in self._plain:
-            queue.accept(envelopes, now)
+            queue.accept(envelopes, now, False)
 
 
 def _accept(queue: Queue, envelope: Envelope, now: int) -> None:
