@@ -240,6 +240,55 @@ def test_many_selectors_on_different_values_are_not_costly() -> None:
     assert index.costly
 
 
+#: The first ones search a long text twenty times each, so asking some of them is done in pieces.
+SEARCHES = (
+    *(" OR ".join(f"text LIKE '%{'a' * n}{letter}%'" for n in range(1, 21)) for letter in "bcde"),
+    "text LIKE '%aa%'", "TRUE", "n = 1", "n > 0 AND 1 = 2",
+)  # fmt: skip
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["add", "remove", "begin", "ask", "ask all"]), st.integers(0, 40)), max_size=40),
+    st.sampled_from([{"text": "a" * 20_000, "n": 1}, {"text": "ab" * 9_000, "n": 2}, {"n": 1}, {}]),
+)
+def test_asking_in_pieces_finds_what_asking_at_once_finds(
+    steps: list[tuple[str, int]], properties: dict[str, Any]
+) -> None:
+    index: SelectorIndex[int] = SelectorIndex()
+    there: dict[int, CompiledSelector] = {}
+    envelope = message(properties)
+    answers = None
+    for number, (verb, which) in enumerate([*(("add", n) for n in range(12)), *steps]):
+        if verb == "add":
+            there[number] = compiled(SEARCHES[which % len(SEARCHES)])
+            index.add(there[number], number)
+        elif verb == "remove" and there:
+            target = list(there)[which % len(there)]
+            index.remove(target)
+            del there[target]
+        elif verb == "begin" or answers is None:
+            answers = index.asking(envelope)
+            assert answers is None or not index.has_asked(envelope)
+        else:
+            while answers.left:
+                answers.ask(which)
+                if verb == "ask":
+                    break
+    wanted = sorted(number for number, selector in there.items() if is_true(selector, message(properties)))
+    assert sorted(index.match(envelope)) == wanted
+    assert sorted(index.match(message(properties))) == wanted
+
+
+def test_d14_unreadable_properties_are_not_asked_about_in_pieces() -> None:
+    index: SelectorIndex[str] = SelectorIndex()
+    for text in (*SEARCHES, "JMSPriority = 4"):
+        index.add(compiled(text), text)
+    broken = Envelope((None, 0, 4, 1, 0, 0, None, None, None, b"\xc1", None, 0, None))
+    assert index.asking(broken) is None
+    assert index.match(broken) == ["TRUE", "JMSPriority = 4"]
+    assert index.error is not None
+
+
 def test_what_cannot_be_looked_up_is_asked_every_time() -> None:
     index: SelectorIndex[str] = SelectorIndex()
     for text in ("TRUE", "a IS NULL OR b IS NOT NULL OR 1 = 1", "a IS NOT NULL OR a IS NULL"):

@@ -33,6 +33,22 @@ def test_every_interval_with_the_value_is_found_once(intervals: list[list[float]
     assert not ranges
 
 
+def test_removing_an_interval_twice_leaves_the_others() -> None:
+    ranges: Ranges[Any] = Ranges()
+    intervals = [(-inf, 5.0), (5.0, inf), (1.0, 2.0)]
+    for number, (low, high) in enumerate(intervals):
+        ranges.add(low, high, number, None)
+        ranges.add(low, high, number + 10, None)
+    for low, high in intervals * 2:
+        for number in range(len(intervals)):
+            ranges.remove(low, high, number)
+    assert sorted(target for value in (1.5, 7.0) for bucket in ranges.hit(value) for target in bucket) == [10, 11, 12]
+    for number, (low, high) in enumerate(intervals):
+        ranges.remove(low, high, number + 10)
+        ranges.remove(low, high, number + 10)
+    assert not ranges
+
+
 def test_a_value_costs_a_bounded_number_of_look_ups_however_many_widths_there_are() -> None:
     ranges: Ranges[Any] = Ranges()
     for exponent in range(-300, 300):
