@@ -109,7 +109,7 @@ def test_rights() -> None:
     [
         ("[users\n", "is not TOML"),
         ("[other]\n", r"holds \[users\] and nothing else, not 'other'"),
-        ("users = 7\n", "`users` in the users file .* must be a table"),
+        ("[[users]]\n", "`users` in the users file .* must be a table"),
         ("[users]\nanna = 7\n", "user 'anna' has no password"),
         ("[users.anna]\n", "user 'anna' has no password"),
         ('[users.anna]\npassword = ""\n', "user 'anna' has no password"),
