@@ -62,16 +62,21 @@ class Token:
         return self.start, self.end
 
 
+# Behind a name, and behind a number: the end, or an ASCII character that does not belong to it. Written as what may
+# stand there: a set that reaches to U+10FFFF takes milliseconds to compile.
+_ENDS_NAME = r"(?![^\x00-#%-/:-@\[-^`{-\x7f])"
+_ENDS_NUMBER = r"(?![^\x00-#%-\-/:-@\[-^`{-\x7f])"
+
 #: The plain tokens, by far the most: ASCII names, strings, small decimal numbers, symbols that cannot be the beginning
 #: of a mistake. Everything else goes the long way.
 _PLAIN = re.compile(
     rf"[{WHITE_SPACE}]*(?:"
-    r"([A-Za-z_$][A-Za-z0-9_$]*+)(?![.\x80-\U0010ffff])"
+    r"([A-Za-z_$][A-Za-z0-9_$]*+)(?![^\x00-\-/-\x7f])"
     r"|('[^']*+')(?!')"
-    r"|((?:0|[1-9][0-9]{0,8})(?![0-9A-Za-z_.$\x80-\U0010ffff]))"
+    rf"|((?:0|[1-9][0-9]{{0,8}}){_ENDS_NUMBER})"
     r"|((?:<>|<=|>=|[=<>])(?![=<>~])|[(),+]))"
 )
-_INTEGER_ALONE = r"(?:0|[1-9][0-9]{0,8})(?![0-9A-Za-z_.$\x80-\U0010ffff])"
+_INTEGER_ALONE = rf"(?:0|[1-9][0-9]{{0,8}}){_ENDS_NUMBER}"
 #: What stands behind the name in a plain condition, the most frequent by far, if nothing behind it belongs to it:
 #: a comparison with a string or integer, BETWEEN two integers, LIKE, IS NULL.
 _CONDITION = re.compile(
@@ -80,7 +85,7 @@ _CONDITION = re.compile(
     rf"|(not[{WHITE_SPACE}]+)?+(?:like[{WHITE_SPACE}]*('[^']*+')"
     rf"|between[{WHITE_SPACE}]+({_INTEGER_ALONE})[{WHITE_SPACE}]+and[{WHITE_SPACE}]+({_INTEGER_ALONE}))"
     rf"|is[{WHITE_SPACE}]+(not[{WHITE_SPACE}]+)?+null"
-    rf")(?=[{WHITE_SPACE}]*(?:\)|\Z|(?:and|or)(?![0-9A-Za-z_$\x80-\U0010ffff])))",
+    rf")(?=[{WHITE_SPACE}]*(?:\)|\Z|(?:and|or){_ENDS_NAME}))",
     re.IGNORECASE | re.ASCII,
 )
 #: The beginning of a list behind a name.
@@ -93,14 +98,14 @@ _TEXT = r"'[^']*+(?:''[^']*+)*+'"
 _ITEMS = re.compile(rf"(?:[{WHITE_SPACE}]*{_TEXT}[{WHITE_SPACE}]*,)*+[{WHITE_SPACE}]*{_TEXT}[{WHITE_SPACE}]*\)")
 _EQUAL = (
     rf"[{WHITE_SPACE}]*=[{WHITE_SPACE}]*({_TEXT}"
-    r"|-?(?:0|[1-9][0-9]{0,17}+)(?![0-9A-Za-z_.$\x80-\U0010ffff])"
-    r"|-?(?:0|[1-9][0-9]{0,14}+)\.[0-9]{1,9}+(?![0-9A-Za-z_.$\x80-\U0010ffff]))"
+    rf"|-?(?:0|[1-9][0-9]{{0,17}}+){_ENDS_NUMBER}"
+    rf"|-?(?:0|[1-9][0-9]{{0,14}}+)\.[0-9]{{1,9}}+{_ENDS_NUMBER})"
 )
 _OR = rf"[{WHITE_SPACE}]*[oO][rR]"
 #: Fewer terms are conditions of their own.
 _CHAIN = re.compile(
     rf"([A-Za-z_$][A-Za-z0-9_$]*+){_EQUAL}(?:{_OR}[{WHITE_SPACE}]+\1{_EQUAL}){{16,}}"
-    rf"(?=[{WHITE_SPACE}]*(?:\)|\Z)|{_OR}(?![0-9A-Za-z_$\x80-\U0010ffff]))"
+    rf"(?=[{WHITE_SPACE}]*(?:\)|\Z)|{_OR}{_ENDS_NAME})"
 )
 _EQUALS = re.compile(_EQUAL)
 _BLANKS = re.compile(f"[{WHITE_SPACE}]*")
