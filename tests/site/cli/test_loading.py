@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, version
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,16 @@ def test_only_the_command_that_is_called_is_loaded() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 []"
+
+
+@pytest.mark.skipif(version("typer") >= "0.29", reason="this Typer is newer than pyproject.toml allows")
+def test_a_start_of_the_broker_does_not_import_pydantic() -> None:
+    program = (
+        "import sys; from sievemq.cli import run; code = run(['broker', '--log-level', 'nonsense']);"
+        "print(code, 'sievemq_broker.config' in sys.modules, 'pydantic' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "2 True False"
 
 
 def test_without_typer_the_base_install_says_which_extra() -> None:
