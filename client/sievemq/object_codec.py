@@ -97,7 +97,7 @@ def register_type(cls: C, name: str | None = None) -> C:
     if name is None:
         name = f"{cls.__module__}.{cls.__qualname__}"
     other = _by_name.get(name)
-    # A module that is loaded anew brings the same class anew; only a different class of that name is a mistake.
+    # A module that is reloaded brings the same class again; only a different class of that name is a mistake.
     if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
         raise ValueError(f"{other.__module__}.{other.__qualname__} is registered as {name!r} already")
     _by_name[name] = cls

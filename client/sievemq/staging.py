@@ -55,7 +55,7 @@ def publish(connection: Connection, key: str, batch: int, names: Iterable[str]) 
         How many messages were sent; None if this batch or a later one of the key was published before.
 
     Raises:
-        JMSException: one of the names is not there: its lease has ended, or the broker was started anew (error code
+        JMSException: one of the names is not there: its lease has ended, or the broker was restarted (error code
             NOT_FOUND). Nothing was sent.
         ResourceAllocationException: a destination has no room. Nothing was sent.
     """

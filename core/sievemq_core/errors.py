@@ -2,7 +2,7 @@
 
     SieveError
     ├── ProtocolError           the peer broke the wire format: the connection ends
-    ├── RequestError            one request is refused: the connection goes on
+    ├── RequestError            one request is refused: the connection continues
     ├── SelectorError           (sievemq_core.selector.source) a selector is not valid
     ├── FormatError             a value or conversion that JMS does not allow
     │   ├── NumberFormatError   text that is not a number of the wanted type (also a ValueError)

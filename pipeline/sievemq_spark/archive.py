@@ -1,7 +1,7 @@
 """The archive: messages as Parquet, partitioned by namespace, destination and day.
 
 namespace=…/destination=…/date=…/part-….parquet              messages
-_outcomes/namespace=…/destination=…/date=…/part-….parquet    what became of them; by the day of the message
+_outcomes/namespace=…/destination=…/date=…/part-….parquet    the outcome of them; by the day of the message
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def read_queues(
     batch_size: int = 1_000,
     fail_on_missing: bool = True,
 ) -> DataFrame:
-    """What waits in queues, as a DataFrame. Every action on it reads anew; ``.cache()`` it to keep one look.
+    """What waits in queues, as a DataFrame. Every action on it reads again; ``.cache()`` it to keep one look.
 
     Args: as the options in options.py.
 
@@ -100,7 +100,7 @@ def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
     """Add messages to an archive; those that it has already are left out, so that it can be repeated at any time.
 
     A message is known by broker, namespace, destination and message id; the id begins with the broker's incarnation, so
-    a broker that starts anew never repeats one. Messages without an id (producers may disable them) are always
+    a broker that starts again never repeats one. Messages without an id (producers may disable them) are always
     added. When the job fails nothing is added. Two jobs must not add to one archive at the same time.
 
     Args:
@@ -177,7 +177,7 @@ def archive_stream(
         checkpoint: where Spark notes how far it is; in the archive's folder if not given.
         user, password: credentials.
         selector, dialect: only messages for which it is true.
-        outcomes: add what became of the messages, too, with taps of their own, named as `tap` with ``.outcomes``
+        outcomes: add the outcome of the messages, too, with taps of their own, named as `tap` with ``.outcomes``
             behind.
         fail_on_missing: raise if a tap has to be made and its destination is not there; False makes that as well.
 
@@ -225,7 +225,7 @@ def _add_stream(
 
 
 def archive_outcomes(spark: SparkSession, outcomes: DataFrame, path: str) -> Archived:
-    """Add what became of messages to an archive, each outcome once, under the day of its message.
+    """Add the outcome of messages to an archive, each outcome once, under the day of its message.
 
     Args:
         spark: the session.

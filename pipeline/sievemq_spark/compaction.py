@@ -35,7 +35,7 @@ class Compacted:
     Attributes:
         folders: that had enough files.
         before, after: files in them.
-        messages: rows that were written anew, outcomes included.
+        messages: rows that were rewritten, outcomes included.
     """
 
     folders: int
@@ -64,7 +64,7 @@ def compact(spark: SparkSession, path: str, *, files: int = 4) -> Compacted:
 
     Raises:
         NoArchiveError: there is none.
-        PipelineError: `files` is less than 2, or a file that would be written anew is damaged or holds something else.
+        PipelineError: `files` is less than 2, or a file that would be rewritten is damaged or holds something else.
     """
     if files < 2:
         raise PipelineError("files are 2 or more: one file cannot become fewer")

@@ -10,7 +10,7 @@ class PipelineError(ValueError):
 
 
 class DataLossError(RuntimeError):
-    """Messages that should have been read are not there any more; the text says which, why, and how to go on."""
+    """Messages that should have been read are not there any more; the text says which, why, and how to continue."""
 
 
 class NoArchiveError(PipelineError):

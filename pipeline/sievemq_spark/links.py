@@ -4,7 +4,7 @@ A :class:`Link` is one connection per broker and process, kept between tasks: Sp
 again.
 
 Requests over it may be repeated without harm (taps are read by sequence, a batch is published once), so
-a connection that is lost is opened anew and the question repeated, for :data:`PATIENCE` seconds.
+a connection that is lost is opened again and the question repeated, for :data:`PATIENCE` seconds.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class ReadOptions(_Options):
         max_messages_per_trigger: of a stream's batch, over all destinations; 0 for all there are.
         max_bytes_per_trigger: the same in bytes, of each destination; 0 for all.
         partitions: that the messages of a destination are read in at most; a browse with a limit is read in one.
-        fail_on_data_loss: fail where messages were lost that should have been read; false goes on behind them.
+        fail_on_data_loss: fail where messages were lost that should have been read; false continues behind them.
         fail_on_missing: fail where a destination is not there; false reads nothing of it, and makes the tap of one.
         retain_messages, retain_bytes, retain_age, lease: what a tap may hold, and how long (ms); None leaves it to
             the broker.

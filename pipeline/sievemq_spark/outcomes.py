@@ -23,7 +23,7 @@ class Fate:
     """One outcome.
 
     Attributes:
-        outcome, reason: what became of them; the reason is None where there is only one.
+        outcome, reason: the outcome of them; the reason is None where there is only one.
         messages: how many; one of a topic counts once for each subscription.
         share: of all outcomes.
         attempts: deliveries of each on average.
@@ -40,7 +40,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Messages of an archive by what became of them.
+    """Messages of an archive by the outcome of them.
 
     Attributes:
         messages: how many there are.
@@ -60,7 +60,7 @@ class Outcomes:
 
 
 def outcomes(messages: DataFrame, fates: DataFrame) -> Outcomes:
-    """Ask what became of messages, each once (:func:`sievemq_spark.traffic.traffic`).
+    """Ask the outcome of messages, each once (:func:`sievemq_spark.traffic.traffic`).
 
     Args:
         messages: rows as in schema.py.

@@ -86,7 +86,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 self._targets |= taken(self._options, source, self._name)
             except NoDestinationError:
-                continue  # initialOffset fails; a query that goes on decides in latestOffset what it has lost
+                continue  # initialOffset fails; a query that continues decides in latestOffset what it has lost
 
     def latestOffset(self, start: JSON, limit: ReadLimit) -> JSON:  # noqa: N802
         """How far the next batch goes; everything up to `start` is done and acknowledged.
@@ -161,7 +161,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 time.sleep(_PAUSE)  # the queue is being looked through for the selector
 
     def _resumed(self, source: Source, begin: Place | None, state: TapState) -> Place:
-        """Where to go on in a tap, whether it is the one that the query knows or not."""
+        """Where to continue in a tap, whether it is the one that the query knows or not."""
         if begin is None or not begin.tap:
             return Place(state.id, max(state.acknowledged, state.first - 1))
         if begin.tap == state.id:

@@ -75,7 +75,7 @@ class Source:
         Args:
             options: of the read.
             reader: name of the only query that may read it from now on; None for a look.
-            known: it has been there before, so that its destination may have to be made anew with it.
+            known: it has been there before, so that its destination may have to be recreated with it.
         """
         return lambda connection: open_tap(
             connection,
@@ -176,7 +176,7 @@ def read_range(options: ReadOptions, schema: pa.Schema, part: TapRange) -> Itera
     """The messages of a range. Each call reads it again.
 
     Raises:
-        DataLossError: some of them are not there any more, and the options do not say to go on without.
+        DataLossError: some of them are not there any more, and the options do not say to continue without.
     """
     source, after = part.source, part.after
     link = source.link(options, known=True)

@@ -144,7 +144,7 @@ class TestBroker(EmbeddedBroker):
         """End as a crash does: no word to anybody, connections cut. :meth:`restart` brings it back.
 
         A data directory is closed in order all the same, with everything that was confirmed in it: it is in this
-        process, which goes on. What a broker finds that was killed while it wrote is not tried by this.
+        process, which continues. What a broker finds that was killed while it wrote is not tried by this.
         """
 
         def crash(server: Server) -> None:
@@ -258,7 +258,7 @@ class TestBroker(EmbeddedBroker):
             What `look` returned last.
 
         Raises:
-            RuntimeError: it would have to wait on a running event loop, whose clients could not go on meanwhile.
+            RuntimeError: it would have to wait on a running event loop, whose clients could not continue meanwhile.
         """
         limit = seconds("within", within)
         found = self.call(look)
@@ -463,7 +463,7 @@ class TestNamespace(EmbeddedNamespace):
     def drop(self) -> list[ConnectionView]:
         """Delete it with everything in it, and cut its connections. Their clients cannot come back: the broker refuses
         them until the test asks for ``broker.namespace(name)`` again. A large queue is emptied in slices, so that the
-        broker goes on serving others meanwhile.
+        broker continues serving others meanwhile.
 
         Returns:
             The connections that were still open.

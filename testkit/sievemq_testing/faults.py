@@ -501,7 +501,7 @@ class Faults:
             How many were ended.
 
         Raises:
-            ValueError: there is no such error, or a connection goes on after it.
+            ValueError: there is no such error, or a connection continues after it.
         """
         code = _code(error)
         if not code.fatal:
@@ -541,7 +541,7 @@ class Faults:
         """The next bytes end in the middle of a frame, and the connection with them.
 
         Args:
-            to_client: of what the broker says; otherwise of what the client says.
+            to_client: of what the broker sends; otherwise of what the client sends.
             client_id: only the one with this client id.
 
         Returns:
@@ -602,7 +602,7 @@ class Faults:
 
     def clear(self) -> None:
         """Nothing that was asked for here happens any more: rules and limits end, and what was paused or slowed down
-        goes on. What they broke stays broken."""
+        continues. What they broke stays broken."""
         if not (self._rules or self._undo or self._going_on):
             return
         for one in self._going_on:

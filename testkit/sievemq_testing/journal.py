@@ -1,4 +1,4 @@
-"""What happened in one namespace: a bounded list of events, and what became of every message.
+"""What happened in one namespace: a bounded list of events, and the outcome of every message.
 
 Written on the broker's thread, by the domain's observer and by watched connections; read from any other thread through
 :meth:`~sievemq_testing.broker.TestBroker.call`, so an event is never seen half written.
@@ -216,7 +216,7 @@ class Journal:
         self.open_dropped += len(others)
 
     def go_on_with(self, found: Iterable[tuple[Queue, Entry]]) -> list[Fate]:
-        """The broker is another one, filled from its data directory: what is there again goes on as it was.
+        """The broker is another one, filled from its data directory: what is there again continues as it was.
 
         Args:
             found: what is there.

@@ -533,7 +533,7 @@ class RemoteQueue(_Remote):
         return int(self._act("purge")["touched"])
 
     def pause(self) -> None:
-        """Stop deliveries; sending goes on."""
+        """Stop deliveries; sending continues."""
         self._act("pause")
 
     def resume(self) -> None:

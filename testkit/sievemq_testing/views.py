@@ -363,7 +363,7 @@ class QueueView(_View):
         return int(self._ask(lambda broker: 0 if (queue := self._destination(broker)) is None else queue.clear()))
 
     def pause(self) -> None:
-        """Stop deliveries; sending goes on."""
+        """Stop deliveries; sending continues."""
 
         def pause(broker: Broker) -> None:
             namespace = broker.namespace(self._namespace.name)

@@ -621,7 +621,7 @@ class WatchedLink(Link):
             self._cut_in = True
 
     def let_on(self) -> None:
-        """Commands that were held went on: go on with what they have left."""
+        """Commands that were held went on: continue with what they have left."""
         if self.behind:
             self._put_off()
 

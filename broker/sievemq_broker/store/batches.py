@@ -1,6 +1,6 @@
-"""The rows of batches, and of what became of their messages since. One connection and transaction of the caller's.
+"""The rows of batches, and of the outcome of their messages since. One connection and transaction of the caller's.
 
-A batch whose messages are all gone is deleted; one that has lost half of its bytes is written anew without them.
+A batch whose messages are all gone is deleted; one that has lost half of its bytes is rewritten without them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Batches"]
 #: Batches whose state is kept at hand. What is acknowledged was mostly kept a moment ago.
 _STATES: Final = 4_096
 
-#: A row that is smaller is not worth writing anew.
+#: A row that is smaller is not worth writing again.
 _SPARSE_BYTES: Final = 16_384
 
 #: Bytes of rows that one write goes through for that.
@@ -74,7 +74,7 @@ class Batches:
             self._rewrite()
 
     def _append(self, batch: Batch, now: int) -> None:
-        """The batch's own row, with what became of its messages before it was written."""
+        """The batch's own row, with the outcome of its messages before it was written."""
         own = batch.id
         state = State.new(len(batch.accepted))
         state.apply(batch, own)
@@ -137,7 +137,7 @@ class Batches:
         self._sparse.pop(batch_id, None)
 
     def _rewrite(self) -> None:
-        """Write sparse batches anew without what is gone, a few at a time."""
+        """Write sparse batches again without what is gone, a few at a time."""
         budget = _REWRITE_BYTES
         while self._sparse and budget > 0:
             batch_id = next(iter(self._sparse))

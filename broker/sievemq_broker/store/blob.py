@@ -283,7 +283,7 @@ def pack_batch(batch_id: int, time: int, accepted: list[tuple[int, bytes]], stat
         batch_id: of the batch.
         time: ms epoch.
         accepted: number of the queue and packed envelope of each; the same object several times in a row is kept once.
-        states: what became of them already.
+        states: the outcome of them already.
     """
     numbers, packs = zip(*accepted, strict=True)
     owners = array("I", numbers)

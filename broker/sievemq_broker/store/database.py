@@ -1,7 +1,7 @@
 """The database of a store, as it is in the file: its tables, what says that it is one, how it is connected to.
 
 batch       id, envelopes of a batch (blob.py)
-state       id, what became of them; only where the batch's row says something else
+state       id, the outcome of them; only where the batch's row says something else
 definition  kind, key, value; without a name the head: epoch, writes, next batch, name
 """
 

@@ -297,7 +297,7 @@ def repair(directory: Path, name: Callable[[], str]) -> Report:
         create_tables(target)
         for kind, key, data, *_ in reader.definitions():
             if kind == TAP:
-                continue  # its readers count on a sequence without holes: they must find another one, made anew
+                continue  # its readers count on a sequence without holes: they must find another one, recreated
             target.execute("INSERT INTO definition VALUES (?, ?, ?)", (kind, key, data))
         last = 0
         for row, kept, state, guessed in reader.batches():

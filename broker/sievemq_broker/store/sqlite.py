@@ -373,7 +373,7 @@ class SqliteStore:
         try:
             self._connect(path)
             self._reload()
-            # What was written when the sync failed may be in the log, and on no disk: written anew it is, or it fails.
+            # What was written when the sync failed may be in the log but not on disk: write it again.
             busy, *_ = self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
                 raise StoreError(f"{path}: its log cannot be copied, another process uses it")

@@ -58,7 +58,7 @@ again by itself. A front that begins to close calls ``engine.leave()``.
 **Threads.** ``EngineConsumer.take`` and ``settle`` and ``EngineProducer.send`` may be called without a lock, by one
 thread per session; everything else needs the front's one lock around it. An asyncio front needs none.
 
-**What else the broker says** goes to the callables given to ``engine.listen()`` (for the ExceptionListener: a lost
+**What else the broker sends** goes to the callables given to ``engine.listen()`` (for the ExceptionListener: a lost
 connection, a failed send that nothing waits for, a consumer that the broker closed) and ``engine.flow.listen()``.
 
 **An exception from outside**, such as KeyboardInterrupt, that breaks into a call of the engine leaves it undefined what

@@ -67,7 +67,7 @@ class Scan:
     """One pass over the queue: what an enumeration runs on (BRW-03).
 
     A front takes messages with :meth:`take`; when that gives None and the scan is not `finished`, it waits for
-    :meth:`fetch` and goes on.
+    :meth:`fetch` and continues.
     """
 
     __slots__ = ("_browser", "_cursor", "_page", "finished")

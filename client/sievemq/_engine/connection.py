@@ -1,4 +1,4 @@
-"""The client's end of a connection without its I/O: handshake, sessions, what the broker says, loss and end."""
+"""The client's end of a connection without its I/O: handshake, sessions, what the broker sends, loss and end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ClientConnection:
         sessions: those that are open, by id.
         temporaries: temporary destinations by address: True for a topic.
         flow: what sends wait for.
-        reopened: while it is repaired: a new transport is there, and HELLO was said.
+        reopened: while it is repaired: a new transport is there, and HELLO was sent.
         outages: how often it was lost.
         leaving: it is about to be closed; a loss is not repaired any more.
         opened: settled with WELCOME.
@@ -113,7 +113,7 @@ class ClientConnection:
 
     @property
     def closing(self) -> bool:
-        """GOODBYE was said."""
+        """GOODBYE was sent."""
         return self.outbox.closing
 
     @property
@@ -154,7 +154,7 @@ class ClientConnection:
     # -- the boundary to the transport -------------------------------------------------------------------------------
 
     def open(self) -> Completion[None]:
-        """Say HELLO. The completion succeeds with WELCOME, or fails: JMSSecurityException for bad credentials
+        """Send HELLO. The completion succeeds with WELCOME, or fails: JMSSecurityException for bad credentials
         (FAC-02), InvalidClientIDException for an administered id that is in use (SUB-32)."""
         self._say_hello(None, {})
         return self.opened
@@ -217,14 +217,14 @@ class ClientConnection:
             self.lost(None)
 
     def data_to_send(self) -> bytes:
-        """What is to be written now: everything said since the last call, acknowledgements included (D-25).
+        """What is to be written now: everything queued since the last call, acknowledgements included (D-25).
 
         The bytes of one call must be written before those of a later one.
         """
         return self.outbox.data_to_send()
 
     def tick(self, now: int) -> int | None:
-        """Keep the heartbeats (HELLO, WELCOME): say something when nothing was said for half an interval; lose the
+        """Keep the heartbeats (HELLO, WELCOME): send a heartbeat after half an interval without output; lose the
         connection when nothing was heard for two.
 
         Args:
@@ -374,7 +374,7 @@ class ClientConnection:
         return completion
 
     def ping(self) -> Completion[Any]:
-        """Answered once everything said before has been carried out."""
+        """Answered once everything sent before has been carried out."""
         self.check_open()
         return self.outbox.request(Command.PING)
 
@@ -435,7 +435,7 @@ class ClientConnection:
             self._on_lost(error)
 
     def reopen(self) -> None:
-        """There is a new transport: say HELLO on it, in the place of the lost connection. With WELCOME everything goes
+        """There is a new transport: send HELLO on it, in the place of the lost connection. With WELCOME everything goes
         on; if the transport is lost before, :attr:`reopened` is False again."""
         self.outbox.lose(None)
         self._shutdown_notice = None
@@ -551,7 +551,7 @@ class ClientConnection:
         self.deliveries.end()
         self.sessions.clear()
 
-    # -- what the broker says -----------------------------------------------------------------------------------------
+    # -- what the broker sends -----------------------------------------------------------------------------------------
 
     def _on_welcome(self, command: CommandTuple) -> None:
         if not 1 <= command[1] <= PROTOCOL_VERSION:  # HELLO said what this client speaks
@@ -581,7 +581,7 @@ class ClientConnection:
             self.opened.succeed(None)
 
     def _restore(self, renewed: bool) -> None:
-        """The connection is repaired: say what there was, and let everything go on. The front hears of it when all
+        """The connection is repaired: send what waits, and let everything continue. The front hears of it when all
         that was open is open again: what it calls may publish, and the subscribers are there."""
         answers = self._recovery.restore(self.terms.features.get("resumed"), renewed)
         self.outbox.resume()

@@ -213,7 +213,7 @@ class EngineConsumer:
     # -- the rest needs the engine lock --------------------------------------------------------------------------------
 
     def open(self, started: bool) -> Completion[Any]:
-        """Say OPEN_CONSUMER; answered by :attr:`opened`. Deliveries have to come here from now on.
+        """Send OPEN_CONSUMER; answered by :attr:`opened`. Deliveries have to come here from now on.
 
         Args:
             started: the connection lets messages flow: they may come at once.

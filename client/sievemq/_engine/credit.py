@@ -45,7 +45,7 @@ class PrefetchWindow:
 
     @property
     def half(self) -> int:
-        """Messages after which credit is granted anew."""
+        """Messages after which credit is granted again."""
         return max(1, self.size // 2)
 
     def widen(self, average_bytes: int) -> None:

@@ -11,7 +11,7 @@ class Heartbeat:
     """Counts intervals, on any clock that never goes back.
 
     Args:
-        incoming: milliseconds after which this end wants to have heard something; 0 for never.
+        incoming: milliseconds after which this end expects a byte from the peer; 0 for never.
         outgoing: milliseconds after which the broker wants to.
     """
 
@@ -25,7 +25,7 @@ class Heartbeat:
         self._misses = 0
 
     def tick(self, wire: WireConnection, now: int, speaking: bool) -> int | None:
-        """Say something when nothing was said for half an interval; look whether something was heard.
+        """Send a heartbeat after half an interval without output; look whether something was heard.
 
         Args:
             wire: the open connection.

@@ -23,7 +23,7 @@ class EngineOptions:
         user: user name; None for anonymous.
         password: password in clear.
         client_id: administered JMS client id (FAC-07); None to set none.
-        heartbeat: milliseconds after which this end wants to hear something; 0 for never.
+        heartbeat: milliseconds after which this end expects a byte from the peer; 0 for never.
         agent: client library, version and application, for people who operate a broker.
         prefetch: messages a consumer may hold that the application has not seen; None adapts it to the traffic
             (D-23), 0 fetches a message only on demand.

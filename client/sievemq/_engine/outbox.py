@@ -197,7 +197,7 @@ class Requests:
                 self._forget(number)
 
     def doubt(self) -> None:
-        """The connection is lost: what was said may have been carried out."""
+        """The connection is lost: what was sent may have been carried out."""
         self.doubtful += [number for number, (_, command) in self.pending.items() if command[0] in _DOUBTFUL]
 
     def take_doubtful(self) -> Iterator[tuple[int, tuple[Completion[Any], CommandTuple]]]:
@@ -246,7 +246,7 @@ class Outbox:
         repairing: held: the connection is lost and under repair; commands wait.
         failure: why the connection is lost for good; None as long as it is not.
         cause: of the last outage; of the last attempt, while it is repaired; of a loss after GOODBYE.
-        closing, closed: GOODBYE was said; the connection was closed on purpose.
+        closing, closed: GOODBYE was sent; the connection was closed on purpose.
         on_exception: called with what has no other place to be reported (EXL-03).
     """
 
@@ -373,7 +373,7 @@ class Outbox:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def data_to_send(self) -> bytes:
-        """What is to be written now: everything said since the last call, acknowledgements included (D-25)."""
+        """What is to be written now: everything queued since the last call, acknowledgements included (D-25)."""
         if not self.closing and not self.repairing:  # after GOODBYE, and before WELCOME, nothing else may be said
             if self.hurried:
                 self.hurried = False
@@ -421,7 +421,7 @@ class Outbox:
         self.cause = cause
 
     def hold(self) -> None:
-        """The connection is repaired from here on: what was said may have been carried out."""
+        """The connection is repaired from here on: what was sent may have been carried out."""
         self.repairing = True
         self.requests.doubt()
 

@@ -2,7 +2,7 @@
 
 All of it is sent in one go behind WELCOME, in this order: sessions; temporary destinations, where the broker has
 forgotten them; rollbacks; sends that are unconfirmed and did not arrive; consumers; requests that had no answer. A
-COMMIT or ACKNOWLEDGE_ALL that may have been carried out is not said again: WELCOME tells whether it was.
+COMMIT or ACKNOWLEDGE_ALL that may have been carried out is not sent again: WELCOME shows whether it was.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Recovery"]
 #: Requests after which the broker has taken back what it delivered, and all credit.
 _RECOVERING: Final = frozenset({Command.RECOVER, Command.ROLLBACK})
 _OF_SESSIONS: Final = frozenset({Command.COMMIT, Command.STAGE, Command.RECOVER, Command.ROLLBACK})
-#: What WELCOME tells of a session: the last of its sends that arrived, its last request that was carried out.
+#: What WELCOME carries of a session: the last of its sends that arrived, its last request that was carried out.
 Progress: TypeAlias = Mapping[int, tuple[int, int]]
 
 #: Consumers of which a HELLO can tell what the application has seen: a HELLO is small. Of further ones everything
@@ -100,7 +100,7 @@ class Recovery:
         """Send everything; later commands come behind it. WELCOME has just arrived.
 
         Args:
-            resumed: what it says under that name: False, or what the broker remembers.
+            resumed: what it carries under that name: False, or what the broker remembers.
             renewed: it is another incarnation than the one that was lost.
 
         Returns:

@@ -63,7 +63,7 @@ class Repair:
         """
         self._ends = now + self._patience
         self._passes = 0
-        # One that is lost again and again has pauses that go on growing: it is not to be opened as fast as it falls.
+        # One that is lost again and again has pauses that keep growing: it is not to be opened as fast as it falls.
         if opened is None or now - opened > self._longest:
             self._attempts = 0
 

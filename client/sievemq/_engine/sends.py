@@ -84,14 +84,14 @@ class Blocked(NamedTuple):
 class Hold:
     """The sends of a session from which on the broker has not taken them.
 
-    FLOW names the first send of a session that waits. The broker keeps that one and passes over what was said behind
-    it; the session's window is shut. When there is room, FLOW names the send from which to go on. The room may be
+    FLOW names the first send of a session that waits. The broker keeps that one and passes over what was sent behind
+    it; the session's window is shut. When there is room, FLOW names the send from which to continue. The room may be
     small: so a few are resent at first, and with each that is taken one more may be on its way, until all are sent
     and the window opens. A sender that runs meanwhile may say one out of turn, or twice: it is passed over
     (docs/protocol.md, section 6).
 
     Attributes:
-        waiting: until the broker says where to go on.
+        waiting: until the broker names the sequence to continue from.
     """
 
     __slots__ = ("_allowance", "_said", "_since", "waiting")
@@ -118,7 +118,7 @@ class Hold:
             self._allowance += taken
 
     def next(self, confirmed: int, last: int) -> tuple[int, int]:
-        """What may be said again now: behind the first of these sequences, up to the second."""
+        """What may be sent again now: behind the first of these sequences, up to the second."""
         start = max(self._said, confirmed)
         self._said = max(start, min(last, confirmed + self._allowance))
         return start, self._said
@@ -139,13 +139,13 @@ class Sends:
         sent_at: time of the last one, in ms.
         sequence_limit, byte_limit: where either comes to its limit the window is full.
         confirmed, confirmed_bytes: how much of that is settled.
-        unconfirmed: packed SENDs that are not settled, in order; said again if the connection is lost, or where the
+        unconfirmed: packed SENDs that are not settled, in order; sent again if the connection is lost, or where the
             broker did not take them.
         waiting: those with a waiting caller, in order.
         calls: the asynchronous ones whose fate is known, and whose callbacks are to be called, in order.
         ring: called when there are such; of the front, which calls them.
         window_waiters: callers that wait for the window.
-        hold: there while the broker does not take them, and until they have been said again.
+        hold: there while the broker does not take them, and until they have been sent again.
         blocked: for what they, or the session's commit, wait now; `last_blocked` for what they did last.
         withdrawn: the error for the caller of a withdrawn send, by sequence.
     """
@@ -405,7 +405,7 @@ class Sends:
         self.window_waiters.clear()
 
     def freeze(self) -> None:
-        """The connection is lost, and may be repaired: all that is not confirmed will be said again, but for what was
+        """The connection is lost, and may be repaired: all that is not confirmed will be sent again, but for what was
         sent in a transaction, which is rolled back (TXN-05)."""
         self.blocked = None
         if self.hold is not None:
@@ -484,7 +484,7 @@ class Sends:
         if self._place(sequence) is None:
             return  # its fate is known
         index = sequence - self.confirmed - 1
-        # Where it is to be said again: its number stays.
+        # Where it is to be sent again: its number stays.
         instead = pack((Command.WITHDRAW, 0, self._session, sequence))
         self.confirmed_bytes += len(self.unconfirmed[index]) - len(instead)
         self.unconfirmed[index] = instead

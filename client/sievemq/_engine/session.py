@@ -104,7 +104,7 @@ class EngineSession:
         self._began = 0  # sequence of the last send before the present transaction
 
     def open(self) -> Completion[Any]:
-        """Say OPEN_SESSION; answered by :attr:`opened`."""
+        """Send OPEN_SESSION; answered by :attr:`opened`."""
         self.opened = self.outbox.request(Command.OPEN_SESSION, self.id, self.mode, 0)
 
         def opened(answer: Completion[Any]) -> None:
@@ -298,7 +298,7 @@ class EngineSession:
         return completion
 
     def recover(self) -> Completion[Any]:
-        """Have everything handed and not acknowledged come again, marked (ACK-08).
+        """Redeliver everything handed and not acknowledged, marked (ACK-08).
 
         Raises:
             IllegalStateException: the session is transacted (ACK-12) or closed.
@@ -328,7 +328,7 @@ class EngineSession:
         return completion
 
     def rollback(self) -> Completion[Any]:
-        """Forget what the session sent; what it was handed comes again, marked (TXN-04).
+        """Forget what the session sent; what it was handed is redelivered, marked (TXN-04).
 
         Raises:
             IllegalStateException: the session is not transacted (TXN-08) or closed.

@@ -27,7 +27,7 @@ class TapState:
     """How a tap stands.
 
     Attributes:
-        id: of the tap; one that was made anew under the same name has another.
+        id: of the tap; one that was recreated under the same name has another.
         mode: ``copy``, ``outcomes`` or ``drain``.
         first: sequence of the oldest message that is there; one more than `last` if there is none.
         last: sequence of the latest message that there ever was.

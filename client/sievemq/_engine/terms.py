@@ -1,4 +1,4 @@
-"""What holds between this client and the present broker: options, what WELCOME said, the broker's clock."""
+"""What holds between this client and the present broker: options, what WELCOME carried, the broker's clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sievemq_core.wire.codec import CommandTuple
 
 __all__ = ["Terms"]
 
-#: Unconfirmed sends of a session where the broker's WELCOME says nothing.
+#: Unconfirmed sends of a session where the broker's WELCOME carries nothing.
 _WINDOW_MESSAGES: Final = 1_000
 _WINDOW_BYTES: Final = 8 * 1024 * 1024
 
@@ -29,7 +29,7 @@ class Terms:
     Attributes:
         client_id: the JMS client id, administered or set.
         peer: host and port that it was last connected to, as the URL has them; None where the front does not say.
-        broker, incarnation, connection_id, features, limits: what WELCOME said.
+        broker, incarnation, connection_id, features, limits: what WELCOME carried.
         id_prefix: message ids begin with it.
         window_messages, window_bytes: how much of a session's sends may be unconfirmed.
         max_body: bytes that a body may have.
@@ -74,7 +74,7 @@ class Terms:
         self.next_message: Callable[[], int] = itertools.count(1).__next__
 
     def welcome(self, command: CommandTuple) -> bool:
-        """Take what WELCOME says; True if the broker's clock was moved forward meanwhile."""
+        """Take over what WELCOME carries; True if the broker's clock was moved forward meanwhile."""
         _, _, self.broker, self.incarnation, self.connection_id, _, limits, features, *_ = command
         self.id_prefix = f"ID:{self.connection_id}:"
         self.features = features

@@ -114,7 +114,7 @@ class Delivery:
             await self._transport.park(self._waiters)
 
     def hold(self) -> None:
-        """Call no listener until :meth:`release`; one that runs goes on."""
+        """Call no listener until :meth:`release`; one that runs continues."""
         self._holders += 1
 
     def release(self) -> None:

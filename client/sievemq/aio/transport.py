@@ -56,7 +56,7 @@ def turn() -> Generator[None, None, None]:
 
 
 def wake(future: asyncio.Future[bool], expired: bool = False) -> None:
-    """Let the waiter for the future go on; it may have been cancelled meanwhile.
+    """Let the waiter for the future continue; it may have been cancelled meanwhile.
 
     Args:
         future: what somebody awaits.
@@ -310,7 +310,7 @@ class Transport(asyncio.Protocol):
             self.write()
 
     def write(self) -> None:
-        """Write what the engine has to say."""
+        """Write the engine's output."""
         transport = self._transport
         if transport is not None and not self.paused:
             if self.engine.urgent:
@@ -558,7 +558,7 @@ class Transport(asyncio.Protocol):
     # -- another connection -------------------------------------------------------------------------------------------
 
     async def _find_another(self) -> None:
-        """The loop's transport is lost: have another one connected, and the engine say HELLO on it."""
+        """The loop's transport is lost: have another one connected, and the engine send HELLO on it."""
         engine, loop = self.engine, self.loop
         try:
             while engine.repairing:

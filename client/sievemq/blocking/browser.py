@@ -64,7 +64,7 @@ class QueueBrowser:
 
         Args:
             message_type: the class that each message must be of, such as ``TextMessage``. The scan raises
-                MessageFormatException for one of another class, and goes on behind it.
+                MessageFormatException for one of another class, and continues behind it.
 
         Raises:
             IllegalStateException: the browser, its session or its connection is closed (BRW-11).

@@ -36,7 +36,7 @@ class ExceptionListener(Protocol):
 
 @runtime_checkable
 class CompletionListener(Protocol):
-    """Hears what became of an asynchronous send (section 12)."""
+    """Receives the outcome of an asynchronous send (section 12)."""
 
     def on_completion(self, message: Message, /) -> None:
         """The send is as certain as one that returned (CPL-01)."""

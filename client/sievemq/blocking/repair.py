@@ -1,4 +1,4 @@
-"""Opening another socket while the I/O thread goes on: an attempt may hang in a name server, a connect, TLS.
+"""Opening another socket while the I/O thread continues: an attempt may hang in a name server, a connect, TLS.
 
 Each attempt has a thread of its own, without a waiter: one that is abandoned closes what it has opened.
 """

@@ -153,7 +153,7 @@ class Session:
         transport.wait(completion)  # at a limit where senders wait
 
     def rollback(self) -> None:
-        """Forget what was sent; what was received comes again, marked (TXN-04).
+        """Forget what was sent; what was received is redelivered, marked (TXN-04).
 
         Raises:
             IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
@@ -162,7 +162,7 @@ class Session:
             self._end_transaction("rollback", lambda: self._transport.ask(self._engine.rollback))
 
     def recover(self) -> None:
-        """Have what was received and not acknowledged come again, marked (ACK-08).
+        """Redeliver what was received and not acknowledged, marked (ACK-08).
 
         Raises:
             IllegalStateException: the session is transacted (ACK-12).

@@ -590,7 +590,7 @@ class Transport:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def write(self) -> None:
-        """Write what the engine has to say. The lock is held."""
+        """Write the engine's output. The lock is held."""
         try:
             if self._engine.urgent:
                 self.asked += 1
@@ -630,7 +630,7 @@ class Transport:
             self.write()
 
     def flush_soon(self) -> None:
-        """Write what the engine has to say. The lock is held."""
+        """Write the engine's output. The lock is held."""
         self.write()
 
     def flush_later(self) -> None:
@@ -841,7 +841,7 @@ class Transport:
     # -- another socket -----------------------------------------------------------------------------------------------
 
     def _find_another(self) -> bool:
-        """The socket is lost: connect another one and have the engine say HELLO on it. False if there is none."""
+        """The socket is lost: connect another one and have the engine send HELLO on it. False if there is none."""
         engine, repair, reach = self._engine, self._repair, self._reach
         self._drop_socket()
         if repair is None or reach is None:

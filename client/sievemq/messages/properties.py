@@ -114,7 +114,7 @@ def read_property(properties: Mapping[str, PropertyValue], name: str, letter: st
 
 
 class Properties(Headers):
-    """The properties of a message; of a received one they are decoded from its envelope when somebody first asks."""
+    """The properties of a message; of a received one they are decoded from its envelope when they are first needed."""
 
     __slots__ = ("_count", "_modes", "_properties")
 

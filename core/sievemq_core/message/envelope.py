@@ -272,7 +272,7 @@ class Envelope:
 
     @property
     def fields(self) -> EnvelopeFields:
-        """The decoded fields; decoded anew after :meth:`compact`."""
+        """The decoded fields; decoded again after :meth:`compact`."""
         fields = self._fields
         if fields is None:
             fields = self._fields = _unpack(self.packed)
@@ -304,7 +304,7 @@ class Envelope:
 
     @property
     def correlation_id(self) -> str | bytes | None:
-        """The field of that name. Not decoded anew after :meth:`compact`: a deep queue is looked through for it."""
+        """The field of that name. Not decoded again after :meth:`compact`: a deep queue is looked through for it."""
         fields = self._fields
         return self._correlation_id if fields is None else fields[CORRELATION_ID]
 

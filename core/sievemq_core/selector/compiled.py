@@ -29,7 +29,7 @@ __all__ = ["CompiledSelector", "cache", "compile_selector", "verify_selector"]
 
 
 class CompiledSelector:
-    """A valid selector in all its forms. What is not needed for matching is made when first asked for.
+    """A valid selector in all its forms. What is not needed for matching is made when first needed.
 
     Attributes:
         text: as it was given.
@@ -110,7 +110,7 @@ class CompiledSelector:
 
     @property
     def warnings(self) -> tuple[SelectorWarning, ...]:
-        """What is legal and hardly meant; worked out when first asked for."""
+        """What is legal and hardly meant; worked out when first needed."""
         shape = self._shape
         if shape is not None and shape.unremarkable:
             return ()
@@ -123,7 +123,7 @@ class CompiledSelector:
 
     @property
     def alternatives(self) -> tuple[tuple[Facts, ...], ...]:
-        """For every OR that must be TRUE, the facts of its branches (facts.py); worked out anew at each call."""
+        """For every OR that must be TRUE, the facts of its branches (facts.py); computed again at each call."""
         if self._shape is not None and not self._shape.has_alternatives:
             return ()
         return alternatives(self.plan)

@@ -356,7 +356,7 @@ class FactsTemplate:
         for place in open_to:
             places.setdefault(place.name, []).append(place)
         self._facts = facts
-        #: name, keys, and the constants to make keys of, if they are to be made anew
+        #: name, keys, and the constants to make keys of, if they are to be recreated
         self._equalities = [
             (name, keys, places[name][0].indexes if name in places else None) for name, keys in facts.equalities
         ]

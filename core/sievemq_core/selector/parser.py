@@ -515,7 +515,7 @@ class _Parser:
         self._fail(f"{self._described()} cannot stand here", self._token.span, expected=expected, hint=hint)
 
     def _unexpected_after(self, node: Node, expected: str = "the end of the selector") -> NoReturn:
-        """Something follows a complete expression that cannot go on from there."""
+        """Something follows a complete expression that cannot continue from there."""
         self._fail(
             f"{self._described()} cannot follow here",
             self._token.span,

@@ -245,7 +245,7 @@ class WireConnection:
         self.out: list[bytes] = []
         #: Bytes in `out`.
         self.pending_bytes = 0
-        #: Milliseconds after which this end wants to have heard something, and after which the peer does; 0 for never.
+        #: Milliseconds after which this end expects a byte from the peer, and after which the peer does; 0 for never.
         self.interval_in = self.interval_out = 0
         self._heard = self._spoke = False
 
@@ -256,7 +256,7 @@ class WireConnection:
 
         Args:
             data: bytes from the peer, cut anywhere.
-            enough: commands after which no other frame is begun; :meth:`receive_more` goes on with it.
+            enough: commands after which no other frame is begun; :meth:`receive_more` continues with it.
 
         Raises:
             ProtocolError: the peer broke the protocol. The state is CLOSED; commands of the same call are dropped,
@@ -431,7 +431,7 @@ class WireConnection:
         """Agree on intervals.
 
         Args:
-            incoming: milliseconds after which this end wants to have heard something; 0 for never.
+            incoming: milliseconds after which this end expects a byte from the peer; 0 for never.
             outgoing: milliseconds after which the peer wants to.
         """
         self.interval_in, self.interval_out = incoming, outgoing
@@ -497,7 +497,7 @@ class BusyPoll:
         self.begin(microseconds)
 
     def begin(self, microseconds: int) -> None:
-        """Start anew with another peer.
+        """Start again with another peer.
 
         Args:
             microseconds: to poll at most; 0 for never.

@@ -2,7 +2,7 @@
 
     turn ends ─► links flush ─► hold(link, bytes)          nothing to wait for: written at once
              └─► end_turn ─► cut the batch ─► writer thread: Store.write, one sync
-                                 turns go on, and gather the next batch
+                                 turns continue, and gather the next batch
              release ◄── the batch is on disk: its turns' bytes go out, in order; the next batch follows at once
 
 Everything that a link says in a turn waits, confirms and deliveries alike: a message that was seen before it was kept
@@ -90,7 +90,7 @@ class Commits:
         store: keeps them.
         refuse: makes the broker refuse PERSISTENT messages for a reason, or with None take them again.
         failed: the store cannot be used any more: the broker must end.
-        stands: tells clients for which reason nothing is answered, past what is held; with None that it goes on.
+        stands: informs clients why nothing is answered, past what is held; with None that it continues.
 
     Attributes:
         writes: batches written.

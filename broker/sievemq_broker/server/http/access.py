@@ -129,7 +129,7 @@ class _SignInError(Exception):
 
 
 class _EndedError(Exception):
-    """The right to go on reading an answer has ended."""
+    """The right to continue reading an answer has ended."""
 
 
 class Access:

@@ -23,7 +23,7 @@ HEAD_SECONDS: Final = 10.0
 BODY_SECONDS: Final = 60.0
 
 #: Connections at a time. One more takes the place of the oldest that is not being answered: a probe has to get through
-#: whoever holds the port, or the broker would be taken for dead and started anew.
+#: whoever holds the port, or the broker would be taken for dead and restarted.
 MAX_CONNECTIONS: Final = 256
 
 

@@ -7,7 +7,7 @@ out a piece takes too long, since a thousand subscribers get each message, the r
 read from the connection until it has caught up.
 
 Back-pressure, in this order: above HIGH_WATER unsent bytes the session layer stops delivering (`pause`), which takes
-away all that grows without the peer's doing. A peer that goes on asking without reading the answers is no longer read
+away all that grows without the peer's doing. A peer that keeps asking without reading the answers is no longer read
 from above READ_PAUSE. So a connection's memory is bounded by READ_PAUSE plus the answers to one read, and by the frame
 that it receives; those of all connections have a limit together (large_frames.py).
 """
@@ -41,7 +41,7 @@ __all__ = [
     "Links",
 ]
 
-#: Unsent bytes above which nothing is delivered to a connection, and below which it goes on. Some two reads of a fast
+#: Unsent bytes above which nothing is delivered to a connection, and below which it continues. Some two reads of a fast
 #: consumer: enough to keep it busy, little enough that ten thousand slow ones do not hurt.
 HIGH_WATER = 256 * 1024
 LOW_WATER = 64 * 1024
@@ -594,7 +594,7 @@ class Link(asyncio.BufferedProtocol):
             self._close()
 
     def say_blocked(self, text: str) -> None:
-        """Say FLOW past what waits for the disk: it tells of nothing that must be there first.
+        """Send FLOW past what waits for the disk: it refers to nothing that must be on disk first.
 
         Args:
             text: why nothing is answered, for people.

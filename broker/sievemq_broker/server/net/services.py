@@ -1,4 +1,4 @@
-"""What clients need from the rim: ids, credentials, the time."""
+"""What clients need from the I/O layer: ids, credentials, the time."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ class Turn:
     Args:
         loop: the loop whose turns are meant.
         busy_poll: microseconds for which it looks for input before it sleeps; 0 for never.
-        timers: armed anew at the end of each turn.
+        timers: armed again at the end of each turn.
         commits: of a durable broker: holds output back until what it tells of is on disk.
     """
 

@@ -217,7 +217,7 @@ def _earlier(time: int, other: int) -> int:
 class Totals:
     """Sums by namespace and kind. Complete once :meth:`steps` has ended.
 
-    What is deleted while the steps go on is counted all the same, and what it counted is not counted twice: counters
+    What is deleted while the steps continue is counted all the same, and what it counted is not counted twice: counters
     must not fall.
 
     Args:

@@ -3,8 +3,8 @@
 Queues know what they hold, and for what consumers hold an estimate will do. This adds it up a few times a second. To
 add it up at each send would cost every message; so far from the limit nothing is counted but what is read from sockets:
 no message takes more than AMPLIFIED times the bytes in which it came, for each that gets it. Before that could pass the
-limit it is added up anew, and near the limit each send is counted (`domain/admission.py`). Below RESUME of
-the limit producers go on.
+limit it is added up again, and near the limit each send is counted (`domain/admission.py`). Below RESUME of
+the limit producers continue.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COSTLY", "RESUME", "SHARE", "STEP", "Memory", "machine_limit"]
 
-#: Producers go on when this share of the limit is reached from above.
+#: Producers continue when this share of the limit is reached from above.
 RESUME = 0.9
 
 #: Share of the machine's (or container's) memory that messages may take unless a limit is set. The rest is for
@@ -56,7 +56,7 @@ _MOST_COPIES: Final = 1_000
 #: The most that is read from a socket at once.
 _READ: Final = 256 * 1024
 
-#: Bytes that may be read before it is added up anew; where that were fewer, each send is counted.
+#: Bytes that may be read before it is added up again; where that were fewer, each send is counted.
 _NEAR: Final = 512 * 1024
 
 log = logs.get("server")
@@ -69,7 +69,7 @@ class Memory:
         limit: bytes; 0 for none.
         broker: whose messages.
         links: what is read from sockets.
-        flow: tells everybody that senders wait, for a reason, or with None that they go on.
+        flow: informs all clients that senders wait, for a reason, or with None that they continue.
         soon: calls something when what is at work is done.
         clock: seconds, for how long adding up takes.
 
@@ -160,7 +160,7 @@ class Memory:
         self._in_slices = in_slices
 
     def look(self) -> None:
-        """Add up what there is, unless that was done lately enough, and hold back or go on. Very many queues take
+        """Add up what there is, unless that was done lately enough, and hold back or continue. Very many queues take
         several of these calls."""
         if not self.limit:
             return
@@ -238,7 +238,7 @@ class Memory:
             self._broker.set_gate(self._gate)
 
     def _used_up(self) -> None:
-        """What may be read before it is added up anew has been."""
+        """What may be read before it is added up again has been."""
         if self._clock() < self._next:  # too soon: what there was room for then would do for this as well
             self._count(AMPLIFIED * self._copies * _READ)
         else:

@@ -159,7 +159,7 @@ def delete_queue(name: QueueArgument, care: Care, place: Place) -> None:
 @queue.command("pause")
 @grouped
 def pause_queue(name: QueueArgument, place: Place) -> None:
-    """Stop deliveries. Sending goes on; what has been delivered can be acknowledged."""
+    """Stop deliveries. Sending continues; what has been delivered can be acknowledged."""
     api = place.api()
     api.post(api.place(address_of(name), "actions", "pause"), {})
     typer.echo(f"{address_of(name)} is paused")

@@ -49,7 +49,7 @@ def list_dead_letters(place: Place, *, as_json: LinesOption = False) -> None:
 @dlq.command()
 @grouped
 def retry(name: DeadLettersArgument, chosen: Chosen, care: Care, place: Place, *, as_json: JsonOption = False) -> None:
-    """Send dead letters back to where they came from; their attempts are counted anew.
+    """Send dead letters back to where they came from; their attempts are counted from zero.
 
     Exit codes: as everywhere; 3 for a queue that is no dead-letter queue and holds no dead letters.
     """

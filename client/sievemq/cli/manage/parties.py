@@ -145,7 +145,7 @@ def close_consumer(
     yes: YesOption = False,
     place: Place,
 ) -> None:
-    """Close one consumer and inform its client; the rest of its connection goes on."""
+    """Close one consumer and inform its client; the rest of its connection continues."""
     api = place.api()
     _close(api, api.place(address_of(destination), "consumers", quote(identity, safe="")), "consumer", identity, yes)
 

@@ -1,6 +1,6 @@
 """What is done to messages of a queue: move, copy, delete, purge, retry, cancel; and to a destination: pause, resume.
 
-Long work goes on in slices until it is done or its limit is reached; what is in flight is never touched.
+Long work continues in slices until it is done or its limit is reached; what is in flight is never touched.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def purge_messages(call: Call[Any, requests.Choose]) -> answers.Touched:
 
 @routes.add("POST", _ACTIONS + "/retry", Verb.MANAGE, answers.Touched, body=requests.Choose, body_optional=True)
 async def retry_messages(call: Call[Any, requests.Choose]) -> answers.Touched:
-    """Send dead letters back where they came from, attempts counted anew.
+    """Send dead letters back where they came from, attempts counted from zero.
 
     Those that do not say where they came from, or whose subscription is gone, are skipped. The caller must be allowed
     to send to where they came from.
@@ -84,7 +84,7 @@ async def cancel_messages(call: Call[Any, requests.Choose]) -> answers.Touched:
 
 @routes.add("POST", _ACTIONS + "/pause", Verb.MANAGE, answers.Touched, body=requests.Change, body_optional=True)
 async def pause_destination(call: Call[Any, requests.Change]) -> answers.Touched:
-    """Stop deliveries. What consumers have they keep; sending goes on.
+    """Stop deliveries. What consumers have they keep; sending continues.
 
     With a data directory the destination stays paused over a restart of the broker.
     """

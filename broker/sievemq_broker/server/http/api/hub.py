@@ -39,7 +39,7 @@ BUFFER = 500
 #: Listeners at a time. One more of a user with few takes the place of one of the user with the most.
 MAX_LISTENERS = 64
 
-#: Looks go on for so long after the last listener went: it may come back.
+#: Looks continue for so long after the last listener went: it may come back.
 LINGER_SECONDS = 60.0
 
 Told: TypeAlias = tuple[str | None, Event]

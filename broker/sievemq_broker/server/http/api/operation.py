@@ -240,7 +240,7 @@ async def has_at_most(data: bytes, limit: int) -> bool:
     async for start in in_slices(range(0, len(data), _PIECE), every=1):
         piece = rest + data[start : start + _PIECE]
         rest = b""
-        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # an escape that goes on in the next piece
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # an escape that continues in the next piece
             piece, rest = piece[:-1], b"\\"
         parts = _without_escapes(b"", piece).split(b'"')
         found += sum(part.count(mark) for part in parts[inside::2] for mark in _MARKS)

@@ -179,7 +179,7 @@ class Sampler:
             try:
                 await self.look()
                 await on_look()
-            except Exception as error:  # a fault of ours: charts stand still, the broker goes on
+            except Exception as error:  # a fault of ours: charts stand still, the broker continues
                 log.fault("series.failed", error)
             await asyncio.sleep(pause(perf_counter() - begin))
 
