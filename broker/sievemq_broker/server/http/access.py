@@ -248,7 +248,9 @@ class Access:
             return identity, lambda: authenticator.users.find(identity.user or "") == user
         session = self._session(scope) if same else None
         if session is None:
-            if path in ("/session", WEBSOCKET):  # the signed-in user: none
+            if path == "/session":  # the signed-in user: none
+                return _NOBODY, _always
+            if path == WEBSOCKET and headers.get("upgrade", "").lower() == "websocket":
                 return _NOBODY, _always
             raise _challenge(scope, headers)
         if changing and headers.get("x-csrf-token") != session.csrf:
