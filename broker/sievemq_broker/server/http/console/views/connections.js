@@ -34,8 +34,10 @@ export default function connections({ namespace, query, read: reread }) {
       { label: "From", kind: "code", cell: (row) => row.peer },
       { label: "User", cell: (row) => row.user ?? h("span", { class: "dim" }, "anonymous") },
       { label: "Namespace", cell: (row) => row.namespace },
-      { label: "Protocol", cell: (row) => row.protocol },
-      { label: "Library", cell: (row) => row.agent ?? "" },
+      {
+        label: "Protocol",
+        cell: (row) => [row.protocol, row.agent && h("div", { class: "dim" }, row.agent)],
+      },
       { label: "Sessions", kind: "number", cell: (row) => number(row.sessions) },
       { label: "Consumers", kind: "number", cell: (row) => number(row.consumers) },
       { label: "Unacknowledged", kind: "number", cell: (row) => number(row.unacknowledged) },
