@@ -40,13 +40,40 @@ def targets(node: ast.AST) -> Iterator[ast.expr]:
             yield target
 
 
+def own_names(method: ast.FunctionDef, owner: str) -> set[str]:
+    """Loop variables of a method that are objects of its class, by the annotation of what it goes through."""
+    collections = {
+        parameter.arg
+        for parameter in method.args.args
+        if isinstance(parameter.annotation, ast.Subscript) and ast.unparse(parameter.annotation.slice) == owner
+    }
+    return {
+        loop.target.id
+        for loop in ast.walk(method)
+        if isinstance(loop, ast.For)
+        and isinstance(loop.target, ast.Name)
+        and isinstance(loop.iter, ast.Name)
+        and loop.iter.id in collections
+    }
+
+
 def foreign_assignments(module: ast.Module) -> int:
-    """How often a module assigns to or deletes an attribute of anything but `self` and `cls`, STANDARD aside."""
+    """How often a module assigns to or deletes an attribute of an object of another class, STANDARD aside."""
+    found = _foreign(module, {"self", "cls"})
+    for owner in ast.walk(module):
+        if isinstance(owner, ast.ClassDef):
+            for method in owner.body:
+                if isinstance(method, ast.FunctionDef) and (own := own_names(method, owner.name)):
+                    found += _foreign(method, {"self", "cls"} | own) - _foreign(method, {"self", "cls"})
+    return found
+
+
+def _foreign(part: ast.AST, own: set[str]) -> int:
     return sum(
         isinstance(target, ast.Attribute)
         and target.attr not in STANDARD
-        and not (isinstance(target.value, ast.Name) and target.value.id in {"self", "cls"})
-        for node in ast.walk(module)
+        and not (isinstance(target.value, ast.Name) and target.value.id in own)
+        for node in ast.walk(part)
         for target in targets(node)
     )
 
@@ -54,6 +81,15 @@ def foreign_assignments(module: ast.Module) -> int:
 def test_an_assignment_from_outside_is_found() -> None:
     module = ast.parse("self.a = 1\nother.a = 2\na, (b.c, d) = 3, (4, 5)\nx.y.z += 1\ndel entry.envelope\ne[0] = 1\n")
     assert foreign_assignments(module) == 4
+
+
+def test_a_class_may_change_all_objects_of_a_list_of_its_own() -> None:
+    method = "    def end(items: list[{}], other) -> None:\n        for item in items:\n            item.state = 1\n"
+    assert foreign_assignments(ast.parse("class Item:\n" + method.format("Item"))) == 0
+    assert foreign_assignments(ast.parse("class Item:\n" + method.format("Entry"))) == 1
+    assert (
+        foreign_assignments(ast.parse(method.format("Item").replace("    def", "def").replace("    for", "for"))) == 1
+    )
 
 
 def test_no_attribute_is_changed_from_outside() -> None:
