@@ -61,7 +61,7 @@ def test_journal_and_views_of_a_test_show_the_protocol_of_each_client(sievemq_na
     ):
         assert [connection.protocol for connection in sievemq_namespace.connections] == ["sieve", "stomp"]
     connected = [event.detail for event in sievemq_namespace.journal if event.kind == "connected"]
-    assert [detail.rpartition(", by ")[2] for detail in connected] == ["sieve", "stomp"]
+    assert [detail.rpartition(", protocol ")[2] for detail in connected] == ["sieve", "stomp"]
 
 
 def test_a_port_of_its_own_speaks_stomp_beside_the_wire_port() -> None:
