@@ -445,7 +445,8 @@ def _hello(connection: WatchedConnection, command: tuple[Any, ...], now: int) ->
     HANDLERS[Command.HELLO](connection.peer, command, now)
     client_id = f" as {connection.peer.client_id!r}" if connection.peer.client_id else ""
     peer = connection.peer
-    connection.note("connected", detail=f"{peer.id}: {peer.agent or 'unnamed'}{client_id}, protocol {peer.out.protocol}")
+    library = peer.agent or "unnamed"
+    connection.note("connected", detail=f"{peer.id}: {library}{client_id}, protocol {peer.out.protocol}")
 
 
 def _rollback(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
