@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import floods, latency
+from benchmarks import counted, floods, latency
 from benchmarks.growth import SERIES
 from benchmarks.macro.processes import Server
 from benchmarks.peers import fetch, run
@@ -220,3 +220,25 @@ def test_other_brokers_need_no_sievemq_beside_them(script: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.needs_python("compiled functions execute no bytecodes")
+@pytest.mark.skipif(
+    counted.MINOR not in json.loads(counted.TABLE.read_text()), reason="no table for this version of Python"
+)
+def test_no_message_costs_more_bytecodes_than_the_table_allows() -> None:
+    """Takes seconds: each case runs three times, twice of them under a tracer."""
+    done = subprocess.run([sys.executable, "-m", "benchmarks.counted"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (
+        f"{done.stdout}\n{done.stderr}\nA change that is worth its cost renews the table: "
+        "python -m benchmarks.counted --renew"
+    )
+
+
+def test_a_count_above_the_table_by_more_than_three_per_cent_is_named() -> None:
+    known = {"queue": {"broker bytecodes": 100.0, "client bytecodes": 100.0}}
+    assert counted.grown({"queue": {"broker bytecodes": 103.0, "client bytecodes": 1.0}}, known) == []
+    assert counted.grown({"queue": {"broker bytecodes": 103.1}}, known) == [
+        "queue: 103.1 broker bytecodes a message, the table has 100"
+    ]
+    assert len(counted.grown({"new": {"broker bytecodes": 1.0}}, known)) == 1
