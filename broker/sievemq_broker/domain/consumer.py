@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
+from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Protocol
+from itertools import islice
+from typing import Protocol, TypeAlias
 
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort
+from sievemq_broker.domain.steps import Meter, Steps, finish
 from sievemq_broker.domain.view import View
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_CREDIT
 
-__all__ = ["Consumer", "Outcome", "Source"]
+__all__ = ["Consumer", "Held", "Outcome", "Source"]
+
+Held: TypeAlias = tuple[int, Entry, int]
+"""What a consumer held: tag, message, and its count once it has come back."""
 
 
 class Outcome(IntEnum):
@@ -60,21 +67,26 @@ class Source(Protocol):
     def settle(self, consumer: Consumer, entries: list[Entry], now: int) -> None:
         """The consumer has acknowledged these."""
 
-    def take_released(
-        self, consumer: Consumer, entries: list[Entry], tags: list[int] | tuple[int, ...], now: int
+    def take_back(
+        self, unmarked: list[Entry], now: int, marked: list[Entry], suspects: int | None, reject: bool = False
     ) -> None:
-        """The consumer gives these back unseen."""
-
-    def take_all(
-        self, consumer: Consumer, unmarked: list[Entry], marked: list[Entry], now: int, suspects: int | None
-    ) -> None:
-        """The consumer gives back everything: unseen, and perhaps seen."""
-
-    def take_back(self, unmarked: list[Entry], now: int, marked: list[Entry], suspects: int | None) -> None:
         """Messages come back: unseen, and perhaps seen."""
 
-    def take_failed(self, consumer: Consumer, entries: list[Entry], now: int, reject: bool) -> None:
-        """The consumer could not process these; with `reject` it never will."""
+    def taken_back(self, consumer: Consumer, tags: Sequence[int] | None, now: int) -> None:
+        """The consumer has given back these, or everything."""
+
+    @property
+    def effort(self) -> int:
+        """What it takes to take a message back, in messages that no selector is asked about."""
+
+    def burial(self, entry: Entry, reject: bool) -> int:
+        """What it takes besides if the message comes back marked, since it becomes a dead letter then; 0 if not."""
+
+    def hold(self) -> None:
+        """Deliver nothing until :meth:`release`."""
+
+    def release(self, now: int) -> None:
+        """Deliver again."""
 
     def unmark(self, entries: list[tuple[Entry, int]], now: int) -> None:
         """Messages came back marked, and it turns out that no application has seen them (D-32)."""
@@ -291,34 +303,69 @@ class Consumer:
         self.source.settle(self, entries, now)
         return settled
 
-    def release(self, tags: list[int] | tuple[int, ...], now: int) -> None:
+    def release(self, tags: Sequence[int], now: int) -> None:
+        """:meth:`releasing`, at once."""
+        finish(self.releasing(tags, now, Meter(sys.maxsize)), now)
+
+    def releasing(self, tags: Sequence[int], now: int, meter: Meter) -> Steps[int]:
         """Give back messages that the application has not seen: unmarked, to their old place. Credit is not changed.
 
         Raises:
             RequestError: ILLEGAL_STATE, nothing with such a tag was delivered.
         """
-        entries = self._take(tags)
+        self._check(tags)
         credit, self.credit = self.credit, 0  # others first: it is their asking that brought these back
-        self.source.take_released(self, entries, tags, now)
-        self.grant(credit, now)
+        at = 0
 
-    def settle(self, tags: list[int] | tuple[int, ...], outcome: Outcome, now: int) -> None:
+        def give(count: int, now: int) -> None:
+            nonlocal at
+            self.source.take_back(self._take(tags[at : at + count]), now, [], None)
+            at += count
+
+        now = yield from self._in_slices(lambda: len(tags) - at, give, None, now, meter)
+        self.source.taken_back(self, tags, now)
+        self.grant(credit, now)
+        return now
+
+    def settle(self, tags: Sequence[int], outcome: Outcome, now: int) -> None:
+        """:meth:`settling`, at once."""
+        finish(self.settling(tags, outcome, now, Meter(sys.maxsize)), now)
+
+    def settling(self, tags: Sequence[int], outcome: Outcome, now: int, meter: Meter) -> Steps[int]:
         """Settle single messages, in any order. A tag that is settled already is passed over.
 
         Args:
             tags: of the messages.
             outcome: what becomes of them.
             now: ms epoch.
+            meter: says when a slice is full.
 
         Raises:
             RequestError: ILLEGAL_STATE, nothing with such a tag was delivered.
         """
-        entries = self._take(tags)
+        self._check(tags)
         if outcome is Outcome.ACKNOWLEDGED:
+            entries = self._take(tags)
             self.acknowledged += len(entries)
             self.source.settle(self, entries, now)
-        else:
-            self.source.take_failed(self, entries, now, outcome is Outcome.REJECTED)
+            return now
+        reject = outcome is Outcome.REJECTED
+        at = 0
+
+        def give(count: int, now: int) -> None:
+            nonlocal at
+            self.source.take_back([], now, self._take(tags[at : at + count]), None, reject)
+            at += count
+
+        def burial(number: int) -> int:
+            index = tags[at + number] - self.base - 1
+            entry = self.window[index] if index >= 0 else None
+            return 0 if entry is None else self.source.burial(entry, reject)
+
+        now = yield from self._in_slices(lambda: len(tags) - at, give, burial, now, meter)
+        if not self.open and not self.window:
+            self.source.taken_back(self, None, now)
+        return now
 
     def give_back_oldest(self, count: int, now: int, suspects: int) -> None:
         """Give back, marked, what it has held longest, and go on with the rest; it has no credit.
@@ -333,41 +380,76 @@ class Consumer:
         self.source.take_back([], now, self._pop(count), suspects)
 
     def recover(self, handed: int, now: int) -> None:
+        """:meth:`recovering`, at once."""
+        finish(self.recovering(handed, now, Meter(sys.maxsize)), now)
+
+    def recovering(self, handed: int, now: int, meter: Meter) -> Steps[int]:
         """Give back everything unacknowledged: up to tag `handed` marked as redelivered (ACK-08), behind it unmarked
-        (ACK-14). The credit falls to zero. Right for a lone consumer and for closed ones; see :meth:`halt`."""
+        (ACK-14). The credit falls to zero. Right for a lone consumer and for closed ones; see :meth:`halt`.
+
+        Args:
+            handed: see above.
+            now: ms epoch.
+            meter: says when a slice is full.
+
+        Returns:
+            The time by now.
+        """
         self.halt()
-        self._give_back_all(handed, now, suspects=None)
+        now = yield from self._giving_back_all(handed, now, meter, None, None)
         if self.open:
             self.source.serve(self, now)
+        return now
 
     def close(self, handed: int, now: int) -> None:
+        """:meth:`closing`, at once."""
+        finish(self.closing(handed, now, Meter(sys.maxsize)), now)
+
+    def closing(self, handed: int, now: int, meter: Meter) -> Steps[int]:
         """Close: what was only buffered (behind tag `handed`) goes back unmarked (MCO-10); what the application was
         handed stays held until :meth:`acknowledge` or :meth:`recover` (MCO-09, ACK-19)."""
         if not self.open:
-            return
+            return now
         self._end()
-        buffered: list[Entry] = []
-        while self.window and self.base + len(self.window) > handed:
-            entry = self.window.pop()
-            if entry is None:
-                self._holes -= 1
-            else:
-                buffered.append(entry)
+
+        def buffered() -> int:
+            return len(self.window) - max(0, handed - self.base)
+
+        def give(count: int, now: int) -> None:
+            entries = [entry for _ in range(count) if (entry := self.window.pop()) is not None]
+            self._holes -= count - len(entries)
+            self.source.take_back(entries, now, [], None)
+
+        now = yield from self._in_slices(buffered, give, None, now, meter)
         self.handed = self.tag = self.base + len(self.window)
-        if buffered:
-            self.source.take_back(buffered, now, [], None)
         self.source.part_with(self, now)
+        return now
 
     def abandon(self, now: int, handed: int | None = None) -> None:
+        """:meth:`abandoning`, at once."""
+        finish(self.abandoning(now, handed, Meter(sys.maxsize)), now)
+
+    def abandoning(self, now: int, handed: int | None, meter: Meter, returned: list[Held] | None = None) -> Steps[int]:
         """The connection is lost: everything goes back, marked, since it may have been handed out (ACK-18); unmarked
         what is known not to have been, behind tag `handed` (D-32). Only the oldest message can run into the limit of
-        attempts by this: the others are hardly what made the client fail."""
+        attempts by this: the others are hardly what made the client fail.
+
+        Args:
+            now: ms epoch.
+            handed: see above.
+            meter: says when a slice is full.
+            returned: gets what goes back; None if that is not of interest.
+
+        Returns:
+            The time by now.
+        """
         was_open = self.open
         if was_open:
             self._end()
-        self._give_back_all(self.tag if handed is None else handed, now, suspects=1)
+        now = yield from self._giving_back_all(self.tag if handed is None else handed, now, meter, 1, returned)
         if was_open:
             self.source.part_with(self, now)
+        return now
 
     def stop(self, code: ErrorCode, text: str) -> None:
         """Close it, since its destination is deleted; its client is informed."""
@@ -398,13 +480,16 @@ class Consumer:
         self.credit = 0
         self.source.remove_consumer(self)
 
-    def _take(self, tags: list[int] | tuple[int, ...]) -> list[Entry]:
-        """Take what was delivered with these tags, and is not settled, out of the window."""
-        entries: list[Entry] = []
-        window = self.window
+    def _check(self, tags: Sequence[int]) -> None:
+        """Raise unless these were delivered."""
         for tag in tags:
             if tag > self.tag or tag < 1:
                 raise self._unknown(tag)
+
+    def _take(self, tags: Sequence[int]) -> list[Entry]:
+        """Take what was delivered with these tags, and is not settled, out of the window."""
+        entries: list[Entry] = []
+        window = self.window
         for tag in tags:
             index = tag - self.base - 1
             entry = window[index] if index >= 0 else None
@@ -425,17 +510,84 @@ class Consumer:
         self._holes -= count - len(entries)
         return entries
 
-    def _give_back_all(self, handed: int, now: int, suspects: int | None) -> None:
-        window, base = self.window, self.base
-        self.window = deque()
-        self._holes = 0
-        self.base = self.handed = self.tag
-        marked: list[Entry] = []
-        unmarked: list[Entry] = []
-        for tag, entry in enumerate(window, base + 1):
-            if entry is not None:
-                (marked if tag <= handed else unmarked).append(entry)
-        self.source.take_all(self, unmarked, marked, now, suspects)
+    def _giving_back_all(
+        self, handed: int, now: int, meter: Meter, suspects: int | None, returned: list[Held] | None
+    ) -> Steps[int]:
+        self.handed = self.tag
+        left = suspects
+
+        def give(count: int, now: int) -> None:
+            nonlocal left
+            first = self.base + 1
+            self.base += count
+            seen = min(count, max(0, handed - first + 1))
+            if returned is not None:
+                tags = enumerate(islice(self.window, count), first)
+                returned.extend([(tag, entry, entry.count + 1) for tag, entry in tags if entry is not None])
+            marked = self._pop(seen)
+            self.source.take_back(self._pop(count - seen), now, marked, left)
+            if left is not None:
+                left = max(0, left - len(marked))
+
+        def burial(number: int) -> int:
+            entry = self.window[number]
+            return 0 if entry is None or self.base + number >= handed else self.source.burial(entry, False)
+
+        now = yield from self._in_slices(
+            lambda: len(self.window), give, burial if suspects is None else None, now, meter
+        )
+        self.source.taken_back(self, None, now)
+        return now
+
+    def _in_slices(
+        self,
+        left: Callable[[], int],
+        give: Callable[[int, int], None],
+        burial: Callable[[int], int] | None,
+        now: int,
+        meter: Meter,
+    ) -> Steps[int]:
+        """Give messages back. If it takes several slices, the source delivers nothing from the first to the last of
+        them, so that their order is kept.
+
+        Args:
+            left: how many are still to be given back.
+            give: gives back the next so many, at a time.
+            burial: see :meth:`Source.burial`, of the message with this number among those; None if it is not asked.
+            now: ms epoch.
+            meter: says when a slice is full.
+
+        Returns:
+            The time by now.
+        """
+        source, held = self.source, False
+        try:
+            while (rest := left()) > 0:
+                room, effort = meter.room(), source.effort
+                if not room:
+                    now = yield
+                    continue
+                if burial is None:
+                    count = min(rest, room // effort or 1)
+                    meter.spend(count * effort)
+                else:
+                    count = 0
+                    while count < rest and room > 0:
+                        cost = effort + burial(count)
+                        meter.spend(cost)
+                        room -= cost
+                        count += 1
+                if count < rest and not held:
+                    held = True
+                    source.hold()
+                give(count, now)
+        except Exception:
+            if held:
+                source.release(now)
+            raise
+        if held:
+            source.release(now)
+        return now
 
     def _unknown(self, tag: int) -> RequestError:
         return RequestError(

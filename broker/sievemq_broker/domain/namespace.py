@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sievemq_broker.domain import capacity, dead_letters
 from sievemq_broker.domain.admission import MESSAGE_BYTES, Gate, Limited, NoRoomError, Overfull
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.tap import CopyTap
 
 __all__ = ["Destination", "Namespace"]
-
-#: Deadlines (some 2 µs) that take as long as making a dead letter, without its properties.
-_BURIAL: Final = 30
 
 Destination: TypeAlias = Queue | Topic
 
@@ -780,20 +777,6 @@ class Namespace:
         """
         self.subscriptions.unsubscribe(client_id, name)
 
-    def recover(self, handed: Iterable[tuple[Consumer, int]], now: int) -> None:
-        """Recover the consumers of a session: all lose their credit before the first gives anything back, so that none
-        is given what another of the same session returns (ACK-08, RECOVER and ROLLBACK).
-
-        Args:
-            handed: each consumer, closed ones included, with the tag of the last message its application has seen.
-            now: ms epoch.
-        """
-        pairs = list(handed)
-        for consumer, _ in pairs:
-            consumer.halt()
-        for consumer, tag in pairs:
-            consumer.recover(tag, now)
-
     # -- browsing -----------------------------------------------------------------------------------------------
 
     def browse(
@@ -858,7 +841,7 @@ class Namespace:
 
     def bury(self, place: Place, entry: Entry, reason: str, now: int) -> dead_letters.Burial:
         """Move a message to its dead-letter queue (D-22), if that is possible."""
-        self.deadlines.spend(_BURIAL + (len(entry.envelope.packed) >> 7))
+        self.deadlines.spend(dead_letters.effort_of(entry))
         return dead_letters.bury(self.transfer, place, entry, reason, now)
 
     # -- for its queues -----------------------------------------------------------------------------------------

@@ -12,12 +12,12 @@ well; only what happens before :meth:`Queue.accept` differs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from sievemq_broker.domain.backlog import Backlog
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.dead_letters import EXPIRED, FAILED, REFUSED_DELAY_MS, REJECTED, Burial
+from sievemq_broker.domain.dead_letters import EXPIRED, FAILED, REFUSED_DELAY_MS, REJECTED, Burial, effort_of
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED, HELD, READY, STRAY, Entry, key_of
 from sievemq_broker.domain.observers import joined, without
@@ -634,37 +634,28 @@ class Queue:
         """True while a consumer that was asked for buffered messages has not answered."""
         return self._recall.is_open
 
-    def take_released(
-        self, consumer: Consumer, entries: list[Entry], tags: list[int] | tuple[int, ...], now: int
-    ) -> None:
-        """A consumer gives these back unseen, perhaps since they were recalled."""
-        if not consumer.open:
-            self._forget_if_done(consumer)
-        self.take_back(entries, now)
-        self._recall.answer(consumer, tags, now)
+    @property
+    def effort(self) -> int:
+        """What it takes to take a message back, in messages that no selector is asked about."""
+        return 1 + self.index.most if self.backlog.views and not self.index.costly else 1
 
-    def take_all(
-        self, consumer: Consumer, unmarked: list[Entry], marked: list[Entry], now: int, suspects: int | None
-    ) -> None:
-        """A consumer gives back everything, as :meth:`take_back`."""
-        if not consumer.open:
-            self._forget_if_done(consumer)
-        self.take_back(unmarked, now, marked, suspects)
-        if consumer.open:
-            self._recall.answer(consumer, None, now)
+    def burial(self, entry: Entry, reject: bool) -> int:
+        """What it takes besides if a message comes back marked, since it becomes a dead letter then; 0 if not."""
+        most = self.policy.max_attempts
+        return effort_of(entry) if reject or 0 < most <= entry.count + 1 else 0
 
-    def take_failed(self, consumer: Consumer, entries: list[Entry], now: int, reject: bool) -> None:
-        """A consumer could not process these: they come back, marked, as :meth:`take_back`.
+    def taken_back(self, consumer: Consumer, tags: Sequence[int] | None, now: int) -> None:
+        """A consumer has given back what it had to: perhaps since it was recalled.
 
         Args:
-            consumer: that had them.
-            entries: the messages.
+            consumer: the one.
+            tags: what it gave back; None if everything.
             now: ms epoch.
-            reject: they become dead letters at once, where that is possible.
         """
         if not consumer.open:
             self._forget_if_done(consumer)
-        self.take_back([], now, entries, reject=reject)
+        if tags is not None or consumer.open:
+            self._recall.answer(consumer, tags, now)
 
     def take_back(
         self,

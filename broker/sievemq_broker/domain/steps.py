@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TypeAlias, TypeVar
 
-__all__ = ["SLICE", "Steps", "finish"]
+__all__ = ["SLICE", "Meter", "Steps", "finish"]
 
 T = TypeVar("T")
 
@@ -18,6 +18,31 @@ Steps: TypeAlias = Generator[None, int, T]
 
 #: Messages looked at in one slice: at two to four microseconds each, one or two milliseconds.
 SLICE = 500
+
+
+class Meter:
+    """How much fits into a slice of a verb that takes several.
+
+    Args:
+        most: messages that fit into one.
+    """
+
+    __slots__ = ("_left", "_most")
+
+    def __init__(self, most: int = SLICE) -> None:
+        self._left = self._most = most
+
+    def room(self) -> int:
+        """How much still fits; 0 if the slice is full: it ends, and the next one begins."""
+        left = self._left
+        if left <= 0:
+            self._left = self._most
+            return 0
+        return left
+
+    def spend(self, cost: int) -> None:
+        """So much is done in this slice."""
+        self._left -= cost
 
 
 def finish(steps: Steps[T], now: int) -> T:

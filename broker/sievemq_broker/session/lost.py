@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.shares import Shares
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
-    from sievemq_broker.domain.consumer import Consumer, Source
+    from sievemq_broker.domain.consumer import Held, Source
 
-__all__ = ["MAX_LOST", "MAX_REFUSED", "MAX_RETURNED", "LostConnections", "Memory", "Refusal", "Returned", "held_by"]
+__all__ = ["MAX_LOST", "MAX_REFUSED", "MAX_RETURNED", "LostConnections", "Memory", "Refusal", "Returned"]
 
 #: Connections remembered at a time; of the user with the most of them the one lost first is forgotten first. Some
 #: hundred bytes each.
@@ -36,12 +35,13 @@ Refusal = tuple[int, int, int, str]
 
 
 class Returned(NamedTuple):
-    """What a consumer held when its connection was lost: where that went back to; each message with its tag and its
-    count after it came back; and whether they were taken in a transaction."""
+    """What a consumer held when its connection was lost: where that goes back to; what has gone back; whether it was
+    taken in a transaction; and how many messages that is in all."""
 
     source: Source
-    held: list[tuple[int, Entry, int]]
+    held: list[Held]
     transacted: bool
+    messages: int
 
 
 class Memory:
@@ -124,7 +124,7 @@ class Memory:
             done: consumer -> up to this tag everything was acknowledged; the acknowledgement may have been lost.
             now: ms since 1970.
         """
-        for consumer_id, (source, held, transacted) in self.returned.items():
+        for consumer_id, (source, held, transacted, _) in self.returned.items():
             seen, acknowledged = handed.get(consumer_id), 0 if transacted else done.get(consumer_id, 0)
             source.settle_returned([(entry, count) for tag, entry, count in held if tag <= acknowledged])
             if seen is not None:
@@ -141,12 +141,6 @@ class Memory:
     def keep_until(self, until: int) -> None:
         """Set when it is forgotten."""
         self.until = until
-
-
-def held_by(consumer: Consumer) -> list[tuple[int, Entry, int]]:
-    """What a consumer holds: tag, message, and its count once it has come back."""
-    tags = enumerate(consumer.window, consumer.base + 1)
-    return [(tag, entry, entry.count + 1) for tag, entry in tags if entry is not None]
 
 
 class LostConnections:
@@ -180,7 +174,7 @@ class LostConnections:
         memory.keep_until(until)
         self._by_id[memory.connection] = memory
         self._lost.add(memory.user, memory.connection)
-        held = sum(len(returned.held) for returned in memory.returned.values())
+        held = sum(returned.messages for returned in memory.returned.values())
         if held:
             self._returned.add(memory.user, memory.connection, held)
         while self._returned.total > MAX_RETURNED:

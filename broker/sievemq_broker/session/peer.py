@@ -17,15 +17,15 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from sievemq_broker.domain.admission import Limited
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.examining import EXAMINED, Examining
+from sievemq_broker.domain.examining import EXAMINED
 from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.ports import DeliveryPort
-from sievemq_broker.domain.steps import Steps
+from sievemq_broker.domain.steps import Meter, Steps
 from sievemq_broker.session.checks import check_identifier, pairs, undelivered, unknown
-from sievemq_broker.session.lost import MAX_REFUSED, LostConnections, Memory, Returned, held_by
+from sievemq_broker.session.lost import MAX_REFUSED, LostConnections, Memory, Returned
 from sievemq_broker.session.rights import Identity, Verb, forbidden
-from sievemq_broker.session.session import Meter, Session, SessionMode
+from sievemq_broker.session.session import Session, SessionMode
 from sievemq_broker.session.settings import AuthenticationError, SessionSettings
 from sievemq_broker.session.transaction import StagedBytes
 from sievemq_broker.session.waiting import Stall
@@ -263,12 +263,56 @@ class Services(ABC):
             peer.flow_changed()
 
 
+class Work(Protocol):
+    """What may take several turns."""
+
+    @property
+    def blocked(self) -> bool:
+        """True if it cannot go on before the broker's pending work has gone on."""
+
+    def work(self, budget: int, now: int) -> bool:
+        """Go on; True if it is over."""
+
+
+class _Returning:
+    """Messages come back in slices, as pending work of the broker.
+
+    Attributes:
+        over: all have.
+        deferred: that takes more than the turn of the command.
+    """
+
+    __slots__ = ("deferred", "over")
+
+    blocked: Final = True
+
+    def __init__(self) -> None:
+        self.over = self.deferred = False
+
+    def defer(self) -> None:
+        """It goes on in later turns."""
+        self.deferred = True
+
+    def end(self) -> None:
+        """All have come back."""
+        self.over = True
+
+    def work(self, budget: int, now: int) -> bool:
+        """As a :class:`Work`."""
+        return self.over
+
+
+def _nothing(now: int) -> None:
+    """What a command has led to was done with the last slice."""
+
+
 class Pending:
     """A command that takes several turns, or waits for some. Later commands of the same client wait until it ends.
 
     While costly selectors are evaluated, or another message is delivered in slices, the command has no effect: if the
     connection is lost, it was not carried out. A message whose own delivery in slices has begun is sent: the broker
-    completes it even if the connection is lost, and confirms it when every subscription has it.
+    completes it even if the connection is lost, and confirms it when every subscription has it. The same holds for
+    messages that have begun to come back.
 
     Args:
         work: must end before.
@@ -279,7 +323,7 @@ class Pending:
 
     __slots__ = ("_work", "act", "command", "size")
 
-    def __init__(self, work: Examining | FanOut, command: CommandTuple, act: Callable[[int], None], size: int) -> None:
+    def __init__(self, work: Work, command: CommandTuple, act: Callable[[int], None], size: int) -> None:
         self._work = work
         self.act = act
         self.command = command
@@ -430,6 +474,9 @@ class Peer:
             size: bytes that they were.
             now: milliseconds since 1970.
         """
+        if self._pending is not None:  # it began behind the last of them, as what another command had put off
+            self._late += commands
+            return
         self._late_bytes = size
         at, count = 0, len(commands)
         while at < count and not self.closing:
@@ -815,15 +862,50 @@ class Peer:
         self.broker.begin_leaving(self.id, self._closing(session, handed, command, now))
 
     def _closing(self, session: Session, handed: Mapping[int, int], command: CommandTuple, now: int) -> Steps[None]:
+        returning = _Returning()
+        returning.defer()
+        steps = session.leave(handed, {}, {}, now, Meter())
+        return self._giving_back(steps, command, lambda now: self.answer(command[1]), now, returning)
+
+    def give_back(self, steps: Steps[int], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
+        """Have messages come back, a little at once, very much in slices, a turn of the loop each; later commands of
+        this client wait then. If the connection is lost meanwhile, all of them come back all the same.
+
+        Args:
+            steps: gives them back; returns the time.
+            command: because of which they come back.
+            act: called then, with the time, unless the connection is lost.
+            now: ms since 1970.
+        """
+        returning = _Returning()
+        self.broker.begin_leaving(self.id, self._giving_back(steps, command, act, now, returning))
+        if not returning.over:
+            returning.defer()
+            self.go_on_with(Pending(returning, command, _nothing, 0), now)
+
+    def _giving_back(
+        self,
+        steps: Steps[int],
+        command: CommandTuple,
+        act: Callable[[int], None],
+        now: int,
+        returning: _Returning,
+    ) -> Steps[None]:
+        error: Exception | None = None
         try:
-            yield from session.leave(handed, {}, now, Meter())
-        except Exception as error:
-            if self.closing:
-                self.services.report(self, "giving back messages", error)
-            else:
-                self.crash(command, error, now)
-        if not self.closing:
-            self.answer(command[1])
+            now = yield from steps
+            if not self.closing:
+                act(now)
+        except Exception as fault:
+            error = fault
+        returning.end()
+        if isinstance(error, SieveError):
+            self.refuse(command, error, now)
+        elif error is not None and self.closing:
+            self.services.report(self, "giving back messages", error)
+        elif error is not None:
+            self.crash(command, error, now)
+        if returning.deferred and (error is not None or not self.closing):
             self.out.touch()
 
     # -- consumers ----------------------------------------------------------------------------------------------------
@@ -842,11 +924,22 @@ class Peer:
         if consumer_id > self.highest_consumer:
             raise unknown("consumer", consumer_id)
 
-    def close_consumer(self, consumer: Consumer, handed: int, now: int) -> None:
-        """Close a consumer. What the application has seen stays the session's (MCO-09), the rest goes back (MCO-10)."""
+    def close_consumer(self, consumer: Consumer, handed: int, command: CommandTuple, now: int) -> None:
+        """Close a consumer. What the application has seen stays the session's (MCO-09), the rest goes back (MCO-10).
+
+        Args:
+            consumer: the one.
+            handed: the last tag that the application has seen.
+            command: that is answered then, if it wants to be.
+            now: ms since 1970.
+        """
         self.want_settled(consumer.id)
-        consumer.close(handed, now)
+        self.give_back(consumer.closing(handed, now, Meter()), command, partial(self._closed, consumer, command), now)
+
+    def _closed(self, consumer: Consumer, command: CommandTuple, now: int) -> None:
         self._retire(consumer)
+        if command[1]:
+            self.answer(command[1])
 
     def wants(self, consumer_id: int) -> int:
         """How many WANTs of a consumer are not answered yet."""
@@ -1158,7 +1251,7 @@ class Peer:
             for session in self.sessions.values():
                 self.confirm(session, session.sent)
         sessions = tuple(self.sessions.values())
-        self.broker.begin_leaving(self.id, self._leaving(sessions, now, handed, memory is not None, request))
+        self.broker.begin_leaving(self.id, self._leaving(sessions, now, handed, memory, request))
         if memory is not None:
             services.lost.remember(memory, now - services.clock_offset + self.keep, self.broker)
         self.sessions.clear()
@@ -1171,10 +1264,10 @@ class Peer:
     def _remember(self) -> Memory:
         memory = self.remembers()
         for consumer in self.consumers.values():
-            held = held_by(consumer)
-            if held:
+            count = consumer.unacknowledged
+            if count:
                 transacted = self.owners[consumer.id].transaction is not None
-                memory.returned[consumer.id] = Returned(consumer.source, held, transacted)
+                memory.returned[consumer.id] = Returned(consumer.source, [], transacted, count)
         return memory
 
     def _leaving(
@@ -1182,7 +1275,7 @@ class Peer:
         sessions: tuple[Session, ...],
         now: int,
         handed: Mapping[int, int] | None,
-        kept: bool,
+        memory: Memory | None,
         request: int | None,
     ) -> Steps[None]:
         """Give back what it holds.
@@ -1191,17 +1284,18 @@ class Peer:
             sessions: that it had.
             now: ms since 1970.
             handed: what the application has seen, by consumer; None if that is unknown (ACK-18).
-            kept: it may come back; until then its temporary destinations stay.
+            memory: of it, if it may come back: gets what it held; its temporary destinations stay until then.
             request: is answered then.
         """
         report = self.services.report
         meter = Meter()
+        returned = {} if memory is None else {number: each.held for number, each in memory.returned.items()}
         for session in sessions:
             try:
-                now = yield from session.leave(handed, self._handed_elsewhere, now, meter)
+                now = yield from session.leave(handed, self._handed_elsewhere, returned, now, meter)
             except Exception as error:  # the remaining steps must still be done
                 report(self, "giving back messages", error)
-        if not kept:
+        if memory is None:
             try:
                 yield from self.namespace.temporaries.delete_all(self.id)
             except Exception as error:

@@ -5,32 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import Final
 
-from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.steps import Steps
+from sievemq_broker.domain.consumer import Consumer, Held
+from sievemq_broker.domain.steps import Meter, Steps
 from sievemq_broker.session.transaction import StagedBytes, Transaction
 from sievemq_broker.session.waiting import Stall
 from sievemq_core.errors import SieveError
 
-__all__ = ["AT_ONCE", "Meter", "Session", "SessionMode"]
+__all__ = ["Session", "SessionMode"]
 
-#: Consumers and messages that are given back in one slice: at 10 to 20 microseconds each, some milliseconds.
-AT_ONCE = 250
-
-
-class Meter:
-    """Says when a slice is full."""
-
-    __slots__ = ("_left",)
-
-    def __init__(self) -> None:
-        self._left = AT_ONCE
-
-    def spent(self, cost: int) -> bool:
-        """So much is about to be done; True if the slice was full before."""
-        full = self._left <= 0
-        self._left = (AT_ONCE if full else self._left) - cost
-        return full
+#: What closing a consumer takes, in messages that come back: 10 to 20 microseconds.
+_CLOSING: Final = 5
 
 
 class SessionMode(IntEnum):
@@ -160,21 +146,35 @@ class Session:
             if consumer is not None and tag:
                 consumer.acknowledge(tag, now)
 
-    def recover(self, handed: Mapping[int, int], now: int) -> None:
-        """What was handed and is unacknowledged goes back marked, what was only buffered unmarked (ACK-08, ACK-14)."""
+    def recover(self, handed: Mapping[int, int], now: int) -> Steps[int]:
+        """What was handed and is unacknowledged goes back marked, what was only buffered unmarked (ACK-08, ACK-14), in
+        slices. Returns the time by now."""
         # All stand still first: what one consumer gives back must not be delivered to its sister, whose own recovery
         # would give it back once more.
         self.halt()
+        meter = Meter()
         for consumer_id, consumer in tuple(self.consumers.items()):
-            consumer.recover(handed.get(consumer_id, 0), now)
+            if not meter.room():
+                now = yield
+            meter.spend(1)
+            now = yield from consumer.recovering(handed.get(consumer_id, 0), now, meter)
+        return now
 
-    def leave(self, handed: Mapping[int, int] | None, known: Mapping[int, int], now: int, meter: Meter) -> Steps[int]:
+    def leave(
+        self,
+        handed: Mapping[int, int] | None,
+        known: Mapping[int, int],
+        returned: Mapping[int, list[Held]],
+        now: int,
+        meter: Meter,
+    ) -> Steps[int]:
         """Close all consumers, in slices.
 
         Args:
             handed: what the application has seen, by consumer: it goes back marked, the rest unmarked (ACK-15). None if
                 the connection is lost: then all goes back marked, since it may have been seen (ACK-18).
             known: if so, the last tag that may have been seen, for those consumers of which that is known (D-32).
+            returned: gets what goes back then, by consumer.
             now: ms since 1970.
             meter: says when a slice is full.
 
@@ -183,14 +183,15 @@ class Session:
         """
         self.halt()
         for consumer_id, consumer in tuple(self.consumers.items()):
-            if meter.spent(1 + consumer.unacknowledged):
+            if not meter.room():
                 now = yield
+            meter.spend(_CLOSING)
             if handed is None:
-                consumer.abandon(now, known.get(consumer_id))
+                now = yield from consumer.abandoning(now, known.get(consumer_id), meter, returned.get(consumer_id))
                 continue
             tag = handed.get(consumer_id, 0)
             # In this order: all goes back at once, so that the next consumer gets it in its old order.
-            consumer.recover(tag, now)
+            now = yield from consumer.recovering(tag, now, meter)
             consumer.close(tag, now)
         self.consumers.clear()
         if self.transaction is not None:

@@ -73,7 +73,10 @@ def test_ack_08_to_recover_a_session_all_its_consumers_stand_still_first() -> No
     one, two = world.consumer("queue:q", credit=2), world.consumer("queue:q", credit=2)
     world.send("queue:q", "a", "b")
     world.clear(one, two)
-    world.namespace.recover([(one, 1), (two, 1)], world.now)
+    one.halt()
+    two.halt()
+    one.recover(1, world.now)
+    two.recover(1, world.now)
     assert world.got(one) == world.got(two) == []
     two.grant(2, world.now)
     assert world.counts(two) == [("a", 2), ("b", 2)]

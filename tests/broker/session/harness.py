@@ -119,7 +119,7 @@ class World:
             busy = False
             for client in self.clients:
                 busy |= client.exchange()
-            if self.broker.busy is not None:
+            if self.broker.busy is not None or any(each.broker.peer.behind for each in self.clients):
                 busy |= self.broker.work(self.now)
 
     def later(self, ms: int) -> None:

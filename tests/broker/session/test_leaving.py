@@ -7,13 +7,13 @@ from itertools import pairwise
 import pytest
 
 from sievemq_broker.domain.consumer import Consumer as DomainConsumer
-from sievemq_broker.session.session import AT_ONCE
+from sievemq_broker.domain.steps import SLICE
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
 from .harness import AUTO, Client, World
 
-MANY = 4 * AT_ONCE
+MANY = 2 * SLICE
 
 
 def with_many_consumers(world: World, **hello: object) -> tuple[Client, list[str]]:
@@ -44,7 +44,7 @@ def test_a_lost_connection_gives_back_in_slices() -> None:
     client.drop()
     assert list(world.services.connections) == [world.clients[1].broker.peer.id]
     found = depths(world)
-    assert max(later - earlier for earlier, later in pairwise(found)) <= AT_ONCE // 2 + 1
+    assert max(later - earlier for earlier, later in pairwise(found)) <= SLICE // 5 + 1
     assert len(found) > 6
     browsed = world.clients[1].browse()
     assert sorted(browsed, key=lambda found: int(found[1])) == [(2, text) for text in texts]
@@ -155,7 +155,7 @@ def test_a_session_gives_back_in_slices_and_is_closed_when_it_has() -> None:
     assert not client.broker.peer.consumers
     assert not client.broker.peer.sessions
     found = depths(world)
-    assert max(later - earlier for earlier, later in pairwise(found)) <= AT_ONCE // 2 + 1
+    assert max(later - earlier for earlier, later in pairwise(found)) <= SLICE // 5 + 1
     assert len(found) > 6
     world.settle()
     assert client.answer_to(request) == (Command.OK, request, None)
@@ -265,7 +265,7 @@ def test_a_fault_while_a_session_is_closed_ends_its_connection_only(monkeypatch:
     world = World()
     client, request, _ = closing_session(world)
     with monkeypatch.context() as broken:
-        broken.setattr(DomainConsumer, "recover", lambda *_: 1 / 0)
+        broken.setattr(DomainConsumer, "recovering", lambda *_: 1 / 0)
         world.broker.work(world.now)
     depths(world)
     world.settle()

@@ -376,6 +376,8 @@ class Link(asyncio.BufferedProtocol):
 
     def _wake(self) -> None:
         self._turn.mark(self)
+        if not self.late and self.connection.behind:  # by a command that was carried out late
+            self._put_off()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the loop reads to. One for all links: what was read is taken before anybody reads again."""
@@ -496,7 +498,9 @@ class Link(asyncio.BufferedProtocol):
         """Carry out all that was read, however long it takes: nothing comes after it."""
         while self.behind:
             self._turn.grant()
-            self.connection.peer.broker.finish_publishings(self._clock.now())  # it may wait for one of them
+            peer, now = self.connection.peer, self._clock.now()
+            peer.broker.finish_publishings(now)  # it may wait for one of them, or for what it gives back
+            peer.broker.finish_leaving(now, peer.id)
             self._go_on()
 
     def _put_off(self) -> None:

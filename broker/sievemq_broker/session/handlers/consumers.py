@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sievemq_broker.domain.steps import Meter
 from sievemq_broker.session.checks import (
     check_identifier,
     the_selector,
@@ -82,9 +83,7 @@ def on_close_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
         return
     if handed > consumer.tag:
         raise undelivered(consumer_id, handed, consumer.tag)
-    peer.close_consumer(consumer, handed, now)
-    if request:
-        peer.answer(request)
+    peer.close_consumer(consumer, handed, command, now)
 
 
 def on_credit(peer: Peer, command: CommandTuple, now: int) -> None:
@@ -129,4 +128,8 @@ def on_release(peer: Peer, command: CommandTuple, now: int) -> None:
     if consumer is None:
         peer.check_once_open(consumer_id)
     else:
-        consumer.release(tags, now)
+        peer.give_back(consumer.releasing(tags, now, Meter()), command, _nothing, now)
+
+
+def _nothing(now: int) -> None:
+    """RELEASE is not answered."""

@@ -13,6 +13,7 @@ from sievemq_broker.domain.consumer import Consumer, Outcome
 from sievemq_broker.domain.examining import EXAMINED
 from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.publishing import Publishing
+from sievemq_broker.domain.steps import Meter
 from sievemq_broker.session.checks import check_message, shift_times, too_much_credit, unknown
 from sievemq_broker.session.peer import Peer, Pending
 from sievemq_broker.session.session import Session
@@ -360,13 +361,22 @@ def on_settle(peer: Peer, command: CommandTuple, now: int) -> None:
         )
     if outcome not in _OUTCOMES:
         raise ProtocolError(f"SETTLE has the outcome {outcome}; there are 0, 1 and 2", ErrorCode.UNEXPECTED_COMMAND)
-    consumer.settle(tags, Outcome(outcome), now)
-    if consumer_id in peer.retired:
+    if credit > MAX_CREDIT:
+        raise too_much_credit(consumer_id, credit)
+    if outcome == Outcome.ACKNOWLEDGED:
+        consumer.settle(tags, Outcome.ACKNOWLEDGED, now)
+        _settled(peer, consumer, credit, now)
+    else:
+        steps = consumer.settling(tags, Outcome(outcome), now, Meter())
+        peer.give_back(steps, command, partial(_settled, peer, consumer, credit), now)
+
+
+def _settled(peer: Peer, consumer: Consumer, credit: int, now: int) -> None:
+    """What becomes of a consumer's messages is done; credit comes with it."""
+    if consumer.id in peer.retired:
         if not consumer.unacknowledged:
-            peer.forget_consumers((consumer_id,))
+            peer.forget_consumers((consumer.id,))
     elif credit:
-        if credit > MAX_CREDIT:
-            raise too_much_credit(consumer_id, credit)
         consumer.grant(credit, now)
 
 
@@ -388,7 +398,12 @@ def on_recover(peer: Peer, command: CommandTuple, now: int) -> None:
     session = peer.session(session_id)
     if session.transaction is not None:
         raise RequestError("a transacted session has rollback, not recover (ACK-12)", ErrorCode.ILLEGAL_STATE)
-    session.recover(peer.handed_to(session, handed), now)
+    steps = session.recover(peer.handed_to(session, handed), now)
+    peer.give_back(steps, command, partial(_recovered, peer, session, request), now)
+
+
+def _recovered(peer: Peer, session: Session, request: int, now: int) -> None:
+    """All that the session held has come back."""
     peer.forget_settled(session)
     peer.answer(request)
 
@@ -448,13 +463,9 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
         peer.watcher.committed(peer, transaction.staged, doom, now)
     transaction.clear()
     if doom is not None:
-        session.recover(seen, now)  # the effect of a failed commit is a rollback (TXN-09)
-        peer.forget_settled(session)
-        raise RequestError(
-            f"the transaction was rolled back: {doom.text}",
-            ErrorCode.TRANSACTION_ROLLED_BACK,
-            {**doom.details, "code": int(doom.code)},
-        )
+        # The effect of a failed commit is a rollback (TXN-09).
+        peer.give_back(session.recover(seen, now), command, partial(_rolled_back, peer, session, doom), now)
+        return
     # Nothing can stop it from here on, so it is settled, whatever becomes of the peer.
     session.acknowledge(seen, now)
     session.settle(request)
@@ -464,6 +475,16 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
     else:
         session.begin_commit()
         publishing.then(partial(_committed, peer, session, command, publishing))
+
+
+def _rolled_back(peer: Peer, session: Session, doom: SieveError, now: int) -> None:
+    """All that the session held has come back, since its commit was refused."""
+    peer.forget_settled(session)
+    raise RequestError(
+        f"the transaction was rolled back: {doom.text}",
+        ErrorCode.TRANSACTION_ROLLED_BACK,
+        {**doom.details, "code": int(doom.code)},
+    )
 
 
 def _committed(peer: Peer, session: Session, command: CommandTuple, publishing: Publishing, now: int) -> None:
@@ -491,6 +512,4 @@ def on_rollback(peer: Peer, command: CommandTuple, now: int) -> None:
     peer.end_stall(session)
     peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
     session.transaction.clear()
-    session.recover(seen, now)
-    peer.forget_settled(session)
-    peer.answer(request)
+    peer.give_back(session.recover(seen, now), command, partial(_recovered, peer, session, request), now)
