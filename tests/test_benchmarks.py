@@ -106,7 +106,7 @@ def test_a_peer_that_cannot_be_had_is_left_out_in_one_line(
     assert (tmp_path / "rows.jsonl").read_text() == ""
 
 
-def test_every_peer_says_what_it_does_and_is_in_the_readme() -> None:
+def test_every_peer_has_a_description_and_is_in_the_readme() -> None:
     readme = (Path(run.__file__).with_name("README.md")).read_text()
     for name, peer in PEERS.items():
         assert set(peer.workloads) <= set(run.WORKLOADS)

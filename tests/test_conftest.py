@@ -10,7 +10,7 @@ from tests.projects import QUIET
 pytest_plugins = ["pytester"]
 
 
-def test_a_failure_tells_of_the_machine_and_of_the_other_threads(pytester: pytest.Pytester) -> None:
+def test_a_failure_report_shows_the_machine_and_all_threads(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(Path(__file__).with_name("conftest.py").read_text("utf-8"))
     pytester.makepyfile(
         """

@@ -204,7 +204,7 @@ async def test_a_withdrawn_send_is_not_repeated_after_a_lost_connection(api: Api
     assert await consumer.receive_no_wait() is None
 
 
-async def test_what_waits_is_said_again_after_a_lost_connection_and_taken_once(api: Api) -> None:
+async def test_blocked_sends_are_repeated_after_a_lost_connection_and_accepted_once(api: Api) -> None:
     await start(api)
     connection, flow = await api.connect(), Flow(api)
     restored = api.signal()
@@ -227,7 +227,7 @@ async def cut(api: Api) -> None:
     await asyncio.to_thread(api.broker.drop_connections)
 
 
-async def test_what_was_sent_without_waiting_is_taken_before_the_session_ends(api: Api) -> None:
+async def test_asynchronous_sends_are_accepted_before_the_session_ends(api: Api) -> None:
     await start(api)
     connection = await api.connect()
     session = await connection.create_session()
@@ -239,7 +239,7 @@ async def test_what_was_sent_without_waiting_is_taken_before_the_session_ends(ap
     await closing
 
 
-async def test_what_finds_no_room_before_the_session_ends_is_told(api: Api) -> None:
+async def test_sends_without_room_at_the_end_of_the_session_are_reported(api: Api) -> None:
     await start(api)
     connection, flow = await api.connect(send_timeout=50), Flow(api)
     connection.set_exception_listener(flow)

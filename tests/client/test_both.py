@@ -22,7 +22,7 @@ async def test_send_and_receive(api: Api) -> None:
     assert await consumer.receive_no_wait() is None
 
 
-async def test_the_classes_are_those_of_the_world(api: Api) -> None:
+async def test_the_classes_belong_to_the_chosen_api(api: Api) -> None:
     session = await api.session()
     real = session._object if api.world == "blocking" else session
     assert type(real) is (sievemq.Session if api.world == "blocking" else sievemq.aio.Session)

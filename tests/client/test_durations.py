@@ -23,13 +23,13 @@ def test_a_timedelta_is_rounded_up_to_a_whole_millisecond() -> None:
 
 
 @pytest.mark.parametrize("wrong", [*WRONG, None])
-def test_what_is_no_length_of_time_is_refused(wrong: object) -> None:
+def test_invalid_durations_are_refused(wrong: object) -> None:
     with pytest.raises(ValueError, match=r"^a timeout (is a timedelta or|cannot be negative)"):
         milliseconds("a timeout", wrong)
 
 
 @pytest.mark.parametrize("wrong", ["5", True, -0.1, float("nan"), None, timedelta(seconds=-1)])
-def test_what_is_no_number_of_seconds_is_refused(wrong: object) -> None:
+def test_invalid_numbers_of_seconds_are_refused(wrong: object) -> None:
     with pytest.raises(ValueError, match=r"^within (is a timedelta or|cannot be negative)"):
         seconds("within", wrong)
 
@@ -57,7 +57,7 @@ async def test_a_receive_of_a_body_waits_for_a_timedelta(api: Api) -> None:
 
 
 @pytest.mark.parametrize("wrong", [*WRONG, timedelta(0)])
-async def test_a_receive_refuses_what_is_no_timeout(api: Api, wrong: object) -> None:
+async def test_a_receive_refuses_invalid_timeouts(api: Api, wrong: object) -> None:
     consumer = await (await api.context()).create_consumer(api.queue())
     for receive in (consumer.receive, lambda timeout: consumer.receive_body(str, timeout)):
         with pytest.raises(ValueError, match="a timeout"):
@@ -85,7 +85,7 @@ async def test_time_to_live_and_delay_of_a_producer(api: Api) -> None:
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_a_producer_refuses_what_is_no_length_of_time(api: Api, wrong: object) -> None:
+async def test_a_producer_refuses_invalid_durations(api: Api, wrong: object) -> None:
     light = (await api.context()).create_producer()
     classic = await (await api.session()).create_producer(Queue("orders"))
     for producer in (light, classic):

@@ -94,7 +94,7 @@ async def test_a_transaction(api: Api, noted: list[str]) -> None:
     ]
 
 
-async def test_what_fails(api: Api, noted: list[str]) -> None:
+async def test_failures_are_observed(api: Api, noted: list[str]) -> None:
     session = await api.session()
     producer = await session.create_producer(None)
     with pytest.raises(JMSException):

@@ -147,7 +147,7 @@ def test_a_method_has_a_docstring_in_both(name: str, method: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "method"), METHODS)
-def test_what_waits_is_a_coroutine_function_and_nothing_else_is(name: str, method: str) -> None:
+def test_only_methods_that_wait_are_coroutine_functions(name: str, method: str) -> None:
     function = inspect.unwrap(getattr(getattr(sievemq.aio, name), method))
     waits = inspect.iscoroutinefunction(function)
     assert not inspect.iscoroutinefunction(getattr(getattr(sievemq, name), method))

@@ -99,7 +99,7 @@ async def test_a_listener_of_the_context_may_request(api: Api) -> None:
     assert replies[0] == "from a listener!"
 
 
-async def test_a_stopped_connection_is_told(api: Api) -> None:
+async def test_a_request_on_a_stopped_connection_raises(api: Api) -> None:
     context = await api.context()
     context.set_auto_start(False)
     with pytest.raises(IllegalStateRuntimeException, match=r"call start\(\) first"):

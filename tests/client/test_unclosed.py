@@ -79,7 +79,7 @@ def test_fifty_forgotten_contexts_are_named_and_closed(broker: TestBroker) -> No
         assert context.create_consumer(ORDERS).receive_body(str, SOON) == "mine"
 
 
-def test_what_a_forgotten_context_sent_and_acknowledged_is_not_taken_back(broker: TestBroker) -> None:
+def test_sends_and_acknowledgements_of_a_forgotten_context_persist(broker: TestBroker) -> None:
     def forget() -> None:
         context = ConnectionFactory(broker.url, send_confirm="never").create_context()
         context.create_producer().send(ORDERS, "one").send(ORDERS, "two")
@@ -228,7 +228,7 @@ async def test_a_listener_keeps_a_connection_of_asyncio_alive(broker: TestBroker
 
 
 @pytest.mark.parametrize("end", ["closed", "lost"])
-def test_what_is_closed_or_lost_for_good_is_not_warned_of(broker: TestBroker, end: str) -> None:
+def test_closed_and_lost_connections_cause_no_warning(broker: TestBroker, end: str) -> None:
     def use() -> None:
         connection = ConnectionFactory(broker.url, reconnect=0).create_connection()
         if end == "closed":

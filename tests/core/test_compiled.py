@@ -27,7 +27,7 @@ def modules() -> list[str]:
     return [f"{folder}/{name}".partition("/")[2].replace("/", ".") for folder, names in folders for name in names]
 
 
-def test_it_is_as_the_module_says_that_was_loaded() -> None:
+def test_the_loaded_module_matches_the_reported_build() -> None:
     assert codec.__file__.endswith(tuple(EXTENSION_SUFFIXES)) is COMPILED
 
 

@@ -20,7 +20,7 @@ from sievemq_core.harmless import harmless
         ("half \ud83d", r"half \ud83d"),
     ],
 )
-def test_what_is_not_printable_is_escaped(text: str, shown: str) -> None:
+def test_unprintable_characters_are_escaped(text: str, shown: str) -> None:
     assert harmless(text) == shown
 
 

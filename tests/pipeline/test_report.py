@@ -83,7 +83,7 @@ class Reader(HTMLParser):
 
 
 @pytest.mark.parametrize("result", RESULTS, ids=lambda result: type(result).__name__)
-def test_one_file_that_loads_nothing_and_runs_nothing(tmp_path: Path, result: Any) -> None:
+def test_a_report_is_one_file_without_scripts_or_external_content(tmp_path: Path, result: Any) -> None:
     path = tmp_path / "report.html"
     write_html(path, "A <report>", parts_of(result), ["from $here & there"])
     text = path.read_text(encoding="utf-8")

@@ -107,7 +107,7 @@ def test_a_blocked_receive_ends_when_its_time_was_skipped(
     assert received.result(SOON) is None
 
 
-def test_a_frozen_clock_counts_what_it_is_moved_by(
+def test_a_frozen_clock_advances_as_told(
     sievemq_namespace: TestNamespace, sievemq_context: JMSContext, sievemq_clock: BrokerClock
 ) -> None:
     sievemq_clock.freeze()
@@ -122,7 +122,7 @@ def test_a_frozen_clock_counts_what_it_is_moved_by(
     assert consumer.receive(1) is None  # nobody moves the clock now: the machine's time ends it
 
 
-def test_what_became_due_in_the_skipped_time_is_received(
+def test_messages_due_in_the_skipped_time_are_received(
     sievemq_namespace: TestNamespace, sievemq_context: JMSContext, sievemq_clock: BrokerClock
 ) -> None:
     sievemq_context.create_producer().set_delivery_delay(MINUTE // 2).send(ORDERS, "in time")
@@ -235,7 +235,7 @@ def test_a_missed_heartbeat_is_repaired(
     connection.close()
 
 
-def test_a_client_that_wants_no_heartbeat_is_told_when_the_network_goes_on(
+def test_a_client_without_heartbeats_learns_of_the_skip_when_the_network_resumes(
     sievemq_namespace: TestNamespace, sievemq_clock: BrokerClock, sievemq_faults: Faults
 ) -> None:
     context = ConnectionFactory(sievemq_namespace.url, heartbeat=0, reconnect=0).create_context()

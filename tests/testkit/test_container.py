@@ -83,7 +83,7 @@ def test_settings_become_environment_variables(engine: type[Engine]) -> None:
     assert container.image == "mine:1"
 
 
-def test_its_users_are_what_the_broker_reads(engine: type[Engine]) -> None:
+def test_the_containers_users_reach_the_broker(engine: type[Engine]) -> None:
     from sievemq_broker.config import load
 
     container = SieveMQContainer(users={"me": "secret", "you": "other"}, options={"max_connections": 5})

@@ -44,7 +44,7 @@ def test_all_programs_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("program", "printed"), OTHERS)
-def test_programs_without_pytest_print_what_is_shown(tmp_path: Path, program: str, printed: str) -> None:
+def test_programs_without_pytest_print_the_shown_output(tmp_path: Path, program: str, printed: str) -> None:
     (tmp_path / "program.py").write_text(program, encoding="utf-8")
     result = run(tmp_path, sys.executable, "-W", "error", "program.py")
     assert (result.returncode, result.stdout) == (0, printed), result.stderr

@@ -154,7 +154,7 @@ def test_chance_is_repeatable(namespace: TestNamespace, factory: ConnectionFacto
     assert story(2) != first
 
 
-def test_mistakes_are_said(faults: Faults) -> None:
+def test_mistakes_raise(faults: Faults) -> None:
     with pytest.raises(ValueError, match=r"'acknowledge' cannot be refused; one of .*commit.*send"):
         faults.refuse("acknowledge")
     with pytest.raises(ValueError, match=r"there is no error 'NOPE'; one of .*RESOURCE_ALLOCATION"):
@@ -287,7 +287,7 @@ def test_a_frame_cut_in_half_is_repaired(
         assert namespace.queue("orders").depth == 1
 
 
-def test_what_came_before_the_cut_frame_came(
+def test_frames_before_the_cut_arrive(
     faults: Faults, namespace: TestNamespace, sievemq_test_broker: TestBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where there is no time for all of it at once, too."""
@@ -305,7 +305,7 @@ def test_what_came_before_the_cut_frame_came(
     assert [namespace.queue(f"orders{number}").depth for number in range(1, 5)] == [1, 1, 1, 0]
 
 
-def test_a_network_that_stands_still_and_goes_on(faults: Faults, namespace: TestNamespace, context: JMSContext) -> None:
+def test_a_network_that_stalls_and_resumes(faults: Faults, namespace: TestNamespace, context: JMSContext) -> None:
     producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
     with faults.pause_connections():
         producer.send(ORDERS, "x")  # does not wait for the broker
@@ -322,7 +322,7 @@ def test_a_reply_that_does_not_come(faults: Faults, namespace: TestNamespace, co
     assert consumer.receive_body(str, 60_000) == "x"
 
 
-def test_held_commands_go_on_in_another_order(
+def test_held_commands_continue_in_another_order(
     faults: Faults, namespace: TestNamespace, factory: ConnectionFactory
 ) -> None:
     with factory.create_context() as first, factory.create_context() as second:
@@ -409,7 +409,7 @@ def test_a_seed_interleaves_the_same_way_each_time(
 # -- slow and full ----------------------------------------------------------------------------------------------------
 
 
-def test_a_slow_consumer_gets_what_it_is_let_have(
+def test_a_slow_consumer_receives_as_many_as_allowed(
     faults: Faults, namespace: TestNamespace, context: JMSContext
 ) -> None:
     consumer = context.create_consumer(ORDERS)
@@ -515,7 +515,7 @@ def test_kill_and_restart_on_the_same_port_with_persistent_messages() -> None:
             broker.assert_nothing_lost()
 
 
-def test_restart_in_the_middle_of_work_redelivers_what_was_in_flight() -> None:
+def test_restart_redelivers_messages_in_flight() -> None:
     with TestBroker() as broker:
         context = ConnectionFactory(broker.url, reconnect=0).create_context(JMSContext.CLIENT_ACKNOWLEDGE)
         context.create_producer().send(ORDERS, "x")
@@ -530,7 +530,7 @@ def test_restart_in_the_middle_of_work_redelivers_what_was_in_flight() -> None:
 
 
 @pytest.mark.parametrize("keep", ["persistent", "all"])
-def test_a_client_goes_on_over_a_restart_and_its_sends_are_not_doubled(keep: Literal["persistent", "all"]) -> None:
+def test_a_client_survives_a_restart_without_doubled_sends(keep: Literal["persistent", "all"]) -> None:
     sent = threading.Event()
     listener = (lambda message: sent.set(), lambda message, error: None)
     with TestBroker() as broker, ConnectionFactory(broker.url).create_context() as context:
@@ -545,7 +545,7 @@ def test_a_client_goes_on_over_a_restart_and_its_sends_are_not_doubled(keep: Lit
         assert consumer.receive_no_wait() is None
 
 
-def test_restart_keeps_nothing_else_than_is_said() -> None:
+def test_restart_refuses_unknown_modes() -> None:
     refusal = "'persistent', 'all' or 'nothing', not 'persistant'"
     with TestBroker() as broker, pytest.raises(ValueError, match=refusal):
         broker.restart("persistant")  # type: ignore[arg-type]

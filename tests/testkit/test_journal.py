@@ -68,7 +68,7 @@ def test_expired_and_removed_messages_are_lost(
     ("at_limit", "kind", "detail"),
     [("drop-oldest", "removed", "reason: oldest"), ("drop-newest", "refused", "dropped: the queue is at its limit")],
 )
-def test_what_is_dropped_at_a_limit_is_told(
+def test_messages_dropped_at_a_limit_are_recorded(
     sievemq_namespace: TestNamespace, sievemq_context: JMSContext, at_limit: str, kind: str, detail: str
 ) -> None:
     sievemq_namespace.queue("orders").configure(max_messages=1, at_limit=at_limit)
@@ -97,9 +97,7 @@ def test_excerpt_explains_why_nothing_came(sievemq_namespace: TestNamespace, sie
     assert "wants \"region = 'EU' AND amount > 100\"" in text
 
 
-def test_excerpt_shows_what_a_selector_may_ask_for(
-    sievemq_namespace: TestNamespace, sievemq_context: JMSContext
-) -> None:
+def test_excerpt_shows_properties_for_selectors(sievemq_namespace: TestNamespace, sievemq_context: JMSContext) -> None:
     message = sievemq_context.create_bytes_message()
     message.write_bytes(b"four")
     message.set_jms_type("order")
@@ -196,7 +194,7 @@ def test_connections_are_named_when_they_come_and_go(sievemq_namespace: TestName
 
 
 @pytest.mark.parametrize("end", ["close", "lose"])
-def test_sends_that_were_never_committed_are_told(sievemq_namespace: TestNamespace, end: str) -> None:
+def test_uncommitted_sends_are_reported(sievemq_namespace: TestNamespace, end: str) -> None:
     with ConnectionFactory(sievemq_namespace.url, reconnect=0).create_context(JMSContext.SESSION_TRANSACTED) as context:
         context.create_producer().send(ORDERS, "x")
         assert sievemq_namespace.broker.wait_for(lambda _: sievemq_namespace._journal().of("sent"), SOON)
@@ -277,7 +275,7 @@ def test_assertions_name_the_consumer_that_holds_a_message(sievemq_namespace: Te
         assert f"'x'\n      consumer 1 of {connection.id} holds it" in sievemq_namespace.excerpt()
 
 
-def test_excerpt_shows_what_was_never_acknowledged(sievemq_namespace: TestNamespace) -> None:
+def test_excerpt_shows_unacknowledged_messages(sievemq_namespace: TestNamespace) -> None:
     with ConnectionFactory(sievemq_namespace.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
         context.create_producer().send(ORDERS, MapMessage({"a": 1}))
         assert context.create_consumer(ORDERS).receive(60_000) is not None
@@ -288,7 +286,7 @@ def test_excerpt_shows_what_was_never_acknowledged(sievemq_namespace: TestNamesp
     assert "disconnected" in sievemq_namespace.excerpt()
 
 
-def test_what_came_back_unseen_is_neither_delivered_nor_in_flight(sievemq_namespace: TestNamespace) -> None:
+def test_messages_returned_unseen_are_neither_delivered_nor_in_flight(sievemq_namespace: TestNamespace) -> None:
     with ConnectionFactory(sievemq_namespace.url, prefetch=10).create_context() as context:
         context.create_producer().send(ORDERS, "x").send(ORDERS, "y")
         consumer = context.create_consumer(ORDERS)
@@ -354,7 +352,7 @@ def test_the_journal_is_bounded() -> None:
         assert broker.queue("orders").depth == 50  # the messages themselves are all there
 
 
-def test_an_exact_count_is_not_said_of_what_the_journal_has_forgotten() -> None:
+def test_no_exact_count_after_the_journal_dropped_events() -> None:
     with TestBroker(journal_events=20) as broker, ConnectionFactory(broker.url).create_context() as context:
         for number in range(50):
             context.create_producer().send(ORDERS, str(number))
@@ -366,7 +364,7 @@ def test_an_exact_count_is_not_said_of_what_the_journal_has_forgotten() -> None:
         broker.queue("others").assert_received(count=0)  # nothing of these was forgotten
 
 
-def test_nothing_lost_does_not_speak_for_messages_that_the_journal_has_forgotten(
+def test_nothing_lost_ignores_messages_dropped_from_the_journal(
     sievemq_broker_factory: Callable[..., TestBroker],
 ) -> None:
     broker = sievemq_broker_factory(journal_events=40)

@@ -83,7 +83,9 @@ def test_a_client_cannot_bring_a_dropped_namespace_back(sievemq_test_broker: Tes
     assert doomed.drop() == []
 
 
-def test_a_client_whose_password_is_being_checked_cannot_bring_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_during_its_password_check_cannot_recreate_a_dropped_namespace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     checking, dropped = Event(), Event()
     check = Users.check
 
@@ -157,7 +159,7 @@ def test_reset_forgets_messages_subscriptions_journal_and_faults_but_no_consumer
 
 
 @pytest.mark.parametrize("settle", ["acknowledge", "recover", "close"])
-def test_reset_forgets_what_a_consumer_holds(sievemq_namespace: TestNamespace, settle: str) -> None:
+def test_reset_drops_messages_held_by_a_consumer(sievemq_namespace: TestNamespace, settle: str) -> None:
     queue = sievemq_namespace.queue("orders")
     with ConnectionFactory(sievemq_namespace.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
         for text in ("one", "two", "three"):

@@ -395,7 +395,7 @@ REMOTE = (
 )
 
 
-def test_a_broker_elsewhere_runs_what_a_client_and_the_management_api_can(tmp_path: Path) -> None:
+def test_a_remote_broker_supports_clients_and_the_management_api(tmp_path: Path) -> None:
     with TestBroker(http=True, policies={"orders": {"max_attempts": 2}}) as broker:
         port = f"--sievemq-http-url={broker.http_url}"
         shown = run(tmp_path, REMOTE, f"--sievemq-url={broker.url}", port)
@@ -497,7 +497,7 @@ REFUSED = """
 """
 
 
-def test_what_the_api_raises_is_shown_at_the_line_of_the_test(tmp_path: Path) -> None:
+def test_exceptions_of_the_api_are_shown_at_the_line_of_the_test(tmp_path: Path) -> None:
     shown = run(tmp_path, REFUSED, "-k", "refused", "--sievemq-trace", code=1)
     assert re.search(
         r">\s+sievemq_context\.create_producer\(\)\.send\(.*# this line\n(\s+\^+\n)?E .*RuntimeException", shown

@@ -55,7 +55,7 @@ def test_a_view_is_made_once(space: RemoteNamespace) -> None:
     assert repr(space).startswith("<RemoteNamespace ")
 
 
-def test_what_needs_the_brokers_inside_skips_the_test(elsewhere: RemoteBroker, space: RemoteNamespace) -> None:
+def test_fixtures_that_need_an_embedded_broker_skip_the_test(elsewhere: RemoteBroker, space: RemoteNamespace) -> None:
     for view, name in ((elsewhere, "clock"), (space, "excerpt"), (space.queue("orders"), "configure")):
         with pytest.raises(pytest.skip.Exception, match=rf"{name} needs a broker in the test's process"):
             getattr(view, name)
@@ -71,7 +71,7 @@ def test_messages_received_twice_are_read_once(space: RemoteNamespace, client: J
     assert [message.get_text() for message in orders.assert_received(count=2, within=60)] == ["one", "two"]
 
 
-def test_failed_assertions_say_what_is_there(space: RemoteNamespace, client: JMSContext) -> None:
+def test_failed_assertions_show_the_contents(space: RemoteNamespace, client: JMSContext) -> None:
     orders = space.queue("orders")
     client.create_producer().send(Queue("orders"), "one")
     with pytest.raises(AssertionError, match="queue:orders is not empty: 1 wait"):

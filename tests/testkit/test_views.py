@@ -205,7 +205,7 @@ def test_assert_received_fails_for_too_many_and_for_none(namespace: TestNamespac
         queue.assert_received(count=1)
 
 
-def test_within_waits_for_what_comes_later(namespace: TestNamespace) -> None:
+def test_within_waits_for_later_messages(namespace: TestNamespace) -> None:
     ready = threading.Event()
 
     def later() -> None:
@@ -228,7 +228,7 @@ def test_within_that_is_not_enough_fails(namespace: TestNamespace) -> None:
         namespace.queue("orders").assert_consumed(within=0.01)
 
 
-def test_what_wait_for_looks_at_may_fail(broker: TestBroker) -> None:
+def test_a_predicate_of_wait_for_may_raise(broker: TestBroker) -> None:
     def look(_: object) -> bool:
         if look.calls:  # type: ignore[attr-defined]
             raise ZeroDivisionError
@@ -320,7 +320,7 @@ def test_topics(namespace: TestNamespace, context: JMSContext) -> None:
     assert [m.get_body(str) for m in prices.assert_consumed(count=2, within=SOON)] == ["9", "9"]  # by either
 
 
-def test_a_topic_has_received_what_it_has_taken(namespace: TestNamespace) -> None:
+def test_a_topic_counts_accepted_messages_as_received(namespace: TestNamespace) -> None:
     prices = namespace.topic("prices")
     with ConnectionFactory(namespace.url).create_context(JMSContext.SESSION_TRANSACTED) as context:
         send(context, "withdrawn", Topic("prices"))
@@ -416,7 +416,7 @@ def test_names_with_the_wrong_kind_are_refused(namespace: TestNamespace) -> None
     assert "orders" in repr(namespace.queue("orders"))
 
 
-def test_what_clients_use_names_a_destination_too(namespace: TestNamespace, context: JMSContext) -> None:
+def test_destination_objects_are_accepted_as_names(namespace: TestNamespace, context: JMSContext) -> None:
     assert namespace.queue(ORDERS).name == namespace.queue("orders").name
     assert namespace.topic(Topic("queue:odd")).name == "topic:queue:odd"
     with pytest.raises(ValueError, match=r"\.topic\(\)"):

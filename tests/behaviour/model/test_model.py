@@ -420,12 +420,12 @@ def run(world: str, broker: EmbeddedBroker, examples: int, steps: int) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("world", WORLDS)
-def test_random_programs_do_what_the_model_says(world: str, broker: EmbeddedBroker) -> None:
+def test_random_programs_agree_with_the_model(world: str, broker: EmbeddedBroker) -> None:
     run(world, broker, 100, 40)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("world", WORLDS)
-def test_long_random_programs_do_what_the_model_says(world: str, broker: EmbeddedBroker) -> None:
+def test_long_random_programs_agree_with_the_model(world: str, broker: EmbeddedBroker) -> None:
     run(world, broker, 500, 80)

@@ -37,7 +37,7 @@ def members(kind: type[Any]) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_every_class_and_method_has_one(api: str) -> None:
+def test_every_class_and_method_has_a_docstring(api: str) -> None:
     missing = []
     for name, kind in classes(APIS[api]):
         if not (vars(kind).get("__doc__") or "").strip():
@@ -64,7 +64,7 @@ def test_several_parameters_are_explained(api: str) -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_times_say_their_unit(api: str) -> None:
+def test_times_name_their_unit(api: str) -> None:
     silent = []
     for name, kind in classes(APIS[api]):
         for member, function in members(kind):
@@ -96,7 +96,7 @@ SOURCE = re.compile(r"§ ?\d|\b[A-Z]{3}-\d\d|\bD-\d\d|\b[Ss]ections? \d\d?|:(met
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_where_a_rule_comes_from_is_said(api: str) -> None:
+def test_docstrings_cite_the_rules(api: str) -> None:
     """The id of the rule, the § of the specification, or the method that says so for this one too."""
     silent = []
     for _, kind in classes(APIS[api]):
@@ -108,7 +108,7 @@ def test_where_a_rule_comes_from_is_said(api: str) -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_errors_are_said(api: str) -> None:
+def test_docstrings_name_the_errors(api: str) -> None:
     """What a method raises itself stands in its docstring, by its class or a base of it."""
     silent = []
     for _, kind in classes(APIS[api]):

@@ -19,7 +19,7 @@ TESTS = Path(__file__).parents[2]
 
 PLACES = {
     "prefetch that starves a sibling": [
-        "behaviour/rules/consumers/test_message_consumer.py::test_mco_14_d_23_an_idle_buffer_starves_nobody",
+        "behaviour/rules/consumers/test_message_consumer.py::test_mco_14_d_23_an_idle_buffer_does_not_starve_other_consumers",
         "behaviour/rules/consumers/test_message_consumer.py::test_mco_14_sub_07_a_shared_subscription_likewise",
         "broker/domain/test_recall.py::test_mco_14_a_stuck_one_is_emptied_behind_the_message_it_is_stuck_on",
         "broker/domain/test_recall.py::test_ord_01_older_messages_stay_with_the_consumer_that_works_on_them",
@@ -78,11 +78,11 @@ PLACES = {
     ],
     "what counts from the send call": [
         "behaviour/rules/subscriptions/test_time.py::test_exp_02_exp_11_times_count_from_the_send_call",
-        "behaviour/rules/subscriptions/test_time.py::test_exp_07_exp_08_exp_09_a_delayed_message_goes_to_whom_it_was_sent",
-        "behaviour/rules/subscriptions/test_time.py::test_exp_10_a_life_shorter_than_the_delay_means_never",
+        "behaviour/rules/subscriptions/test_time.py::test_exp_07_exp_08_exp_09_a_delayed_message_reaches_the_subscriptions_of_its_send",
+        "behaviour/rules/subscriptions/test_time.py::test_exp_10_a_message_that_expires_within_its_delay_is_never_delivered",
     ],
     "raising listeners": [
-        "behaviour/rules/listeners/test_message_listener.py::test_lis_04_ack_22_d_33_a_raising_listener_sees_the_message_again_at_once",
+        "behaviour/rules/listeners/test_message_listener.py::test_lis_04_ack_22_d_33_a_raising_listener_gets_the_message_redelivered",
         "behaviour/rules/listeners/test_message_listener.py::test_lis_05_a_raising_listener_in_client_mode",
         "behaviour/rules/listeners/test_message_listener.py::test_lis_06_txn_16_a_raising_listener_in_a_transaction",
     ],

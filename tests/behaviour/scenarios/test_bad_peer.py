@@ -121,7 +121,7 @@ def test_a_bad_beginning_is_answered_and_ended(
 
 
 @pytest.mark.parametrize(("data", "code", "text"), OPEN_CASES.values(), ids=OPEN_CASES)
-def test_bad_bytes_end_their_connection_only_and_what_was_accepted_stays(
+def test_bad_bytes_end_only_their_connection_and_lose_no_message(
     broker: EmbeddedBroker, context: JMSContext, data: bytes, code: ErrorCode, text: str
 ) -> None:
     with RawPeer(broker.port) as peer:

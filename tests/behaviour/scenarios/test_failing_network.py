@@ -96,7 +96,7 @@ def acknowledge(context: JMSContext, held: list[tuple[int, int]], ledger: Ledger
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_what_was_accepted_survives_a_failing_network(broker: EmbeddedBroker, seed: int) -> None:
+def test_accepted_messages_survive_a_failing_network(broker: EmbeddedBroker, seed: int) -> None:
     ledger = Ledger(broker)
     factory = ConnectionFactory(f"{broker.url}?reconnect=0")
     threads = [threading.Thread(target=produce, args=(factory, ledger), daemon=True)]

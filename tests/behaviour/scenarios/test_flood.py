@@ -130,7 +130,7 @@ def taken(flooder: subprocess.Popen[str]) -> int:
 
 @pytest.mark.parametrize("flooded", ["block"], indirect=True)
 @pytest.mark.parametrize("mode", ["confirmed", "unconfirmed"])
-def test_block_loses_nothing_and_the_producer_waits(flooded: Flooded, mode: str) -> None:
+def test_block_loses_no_message_and_the_producer_waits(flooded: Flooded, mode: str) -> None:
     flooder = flooded.flood(mode)
     flooded.until("sievemq_blocked_producers", 1)
     assert flooder.poll() is None
@@ -141,7 +141,7 @@ def test_block_loses_nothing_and_the_producer_waits(flooded: Flooded, mode: str)
 
 
 @pytest.mark.parametrize("flooded", ["fail"], indirect=True)
-def test_fail_refuses_and_loses_nothing_that_it_took(flooded: Flooded) -> None:
+def test_fail_refuses_sends_and_loses_no_accepted_message(flooded: Flooded) -> None:
     flooder = flooded.flood("confirmed")
     assert flooder.stdout is not None
     assert flooder.stdout.readline() == "refused\n"
@@ -154,7 +154,7 @@ def test_fail_refuses_and_loses_nothing_that_it_took(flooded: Flooded) -> None:
 
 
 @pytest.mark.parametrize("flooded", ["drop-oldest", "drop-newest"], indirect=True)
-def test_drop_counts_exactly_what_it_dropped(flooded: Flooded) -> None:
+def test_drop_counts_each_dropped_message(flooded: Flooded) -> None:
     flooder = flooded.flood("unconfirmed")
     flooded.until("sievemq_messages_dropped_total", 1)
     numbers = flooded.drain()

@@ -13,7 +13,7 @@ HELD = 1_000
 HOLDER = Path(__file__).with_name("holder.py")
 
 
-def test_what_a_killed_consumer_held_reaches_another_one(broker: EmbeddedBroker, context: JMSContext) -> None:
+def test_messages_of_a_killed_consumer_reach_another_consumer(broker: EmbeddedBroker, context: JMSContext) -> None:
     queue = context.create_queue("work")
     producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
     for number in range(HELD):

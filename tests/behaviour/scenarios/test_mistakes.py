@@ -127,7 +127,9 @@ def test_a_mistake_is_an_error_and_nothing_else(
     assert not any(message and message.get_jms_redelivered() for message in received)
 
 
-def test_a_closed_context_says_so_and_its_messages_reach_others(context: JMSContext, neighbour: JMSContext) -> None:
+def test_a_closed_context_raises_and_its_messages_reach_other_consumers(
+    context: JMSContext, neighbour: JMSContext
+) -> None:
     for body in TEXTS:
         context.create_producer().send(ORDERS, body)
     producer = context.create_producer()
@@ -142,7 +144,7 @@ def test_a_closed_context_says_so_and_its_messages_reach_others(context: JMSCont
     assert consumer.receive_no_wait() is None
 
 
-def test_a_stranger_is_refused_and_the_members_go_on() -> None:
+def test_an_unknown_user_is_refused_and_others_continue() -> None:
     with EmbeddedBroker(users={"anna": "secret"}) as broker:
         factory = ConnectionFactory(broker.url)
         with factory.create_context("anna", "secret") as context:

@@ -22,7 +22,7 @@ class Service:
         self._producer.send(request.get_jms_reply_to(), reply)
 
 
-def test_a_reply_comes_back_through_a_temporary_queue(broker: EmbeddedBroker, context: JMSContext) -> None:
+def test_a_reply_arrives_on_a_temporary_queue(broker: EmbeddedBroker, context: JMSContext) -> None:
     with ConnectionFactory(broker.url).create_context() as client:
         Service(context)
         replies = client.create_temporary_queue()
@@ -38,7 +38,7 @@ def test_a_reply_comes_back_through_a_temporary_queue(broker: EmbeddedBroker, co
             assert reply.get_jms_destination() == replies
 
 
-def test_clients_share_a_reply_queue_and_each_takes_its_own(broker: EmbeddedBroker, context: JMSContext) -> None:
+def test_clients_of_one_reply_queue_receive_their_own_replies(broker: EmbeddedBroker, context: JMSContext) -> None:
     Service(context)
     replies: dict[int, str | None] = {}
 

@@ -208,7 +208,7 @@ def test_a_namespace_delivers_the_same(namespace_twin: Twin, steps: list[tuple[A
     namespace_twin.check(steps)
 
 
-def test_what_differs_is_seen(namespace_twin: Twin) -> None:
+def test_differences_between_builds_are_detected(namespace_twin: Twin) -> None:
     steps = [("send", [("queue:q", 4, 0, 1, None, None)], None)]
     namespace_twin.check(steps)
     namespace_twin.play = lambda steps: [*traffic(steps)[:-1], "something else"]

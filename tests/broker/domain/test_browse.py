@@ -20,7 +20,7 @@ def test_brw_03_the_order_of_delivery() -> None:
     assert world.got(consumer)[2:] == shown
 
 
-def test_brw_04_nothing_changes() -> None:
+def test_brw_04_browsing_changes_no_state() -> None:
     world = World()
     world.send("queue:q", "a", "b")
     for _ in range(3):
@@ -50,14 +50,14 @@ def test_brw_05_arrivals_between_pages_do_no_harm() -> None:
     assert consumer.unacknowledged == 5
 
 
-def test_brw_07_what_is_in_flight_is_not_shown() -> None:
+def test_brw_07_messages_in_flight_are_not_shown() -> None:
     world = World()
     world.send("queue:q", "a", "b")
     world.consumer("queue:q", credit=1)
     assert world.browse("queue:q") == ["b"]
 
 
-def test_brw_04_no_queue_is_made() -> None:
+def test_brw_04_browsing_creates_no_queue() -> None:
     world = World()
     assert world.namespace.browse("queue:q", None, None, 10, NOW) == (None, [])
     assert not world.namespace.destinations
@@ -72,7 +72,7 @@ def test_brw_12_topics_cannot_be_browsed() -> None:
     assert caught.value.code is ErrorCode.INVALID_DESTINATION
 
 
-def test_a_limit_of_nothing_only_verifies() -> None:
+def test_a_limit_of_zero_only_validates() -> None:
     world = World()
     world.send("queue:q", "a")
     cursor, page = world.namespace.browse("queue:q", None, None, 0, NOW)
@@ -82,7 +82,7 @@ def test_a_limit_of_nothing_only_verifies() -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", -1, True, 1.5, [1]])
-def test_a_cursor_that_is_none_is_refused(cursor: object) -> None:
+def test_an_invalid_cursor_is_refused(cursor: object) -> None:
     with pytest.raises(RequestError):
         World().namespace.browse("queue:q", None, cursor, 10, NOW)
 
@@ -153,7 +153,7 @@ def test_places_give_the_order_of_delivery_over_all_parts() -> None:
     assert [name for _, name in sorted(found)] == world.browse("queue:q")
 
 
-def test_a_message_redelivered_between_the_looks_at_two_parts_is_shown_once() -> None:
+def test_a_message_redelivered_between_two_parts_is_shown_once() -> None:
     """Its place moves to the front, across whatever place would bound a part; its part stays."""
     world = World()
     world.send("queue:q", *(f"m{n}" for n in range(50)))

@@ -64,7 +64,7 @@ def is_as_before(world: World) -> bool:
     return not (queue.backlog.views or queue.consumers or queue.holders or len(queue.index))
 
 
-def test_it_gets_its_message_and_leaves_nothing_behind(world: World) -> None:
+def test_it_receives_its_message_and_leaves_no_state(world: World) -> None:
     world.send("queue:q", answer("a"))
     consumer = opened(world)
     assert world.got(consumer) == ["a"]
@@ -77,7 +77,7 @@ def test_it_gets_its_message_and_leaves_nothing_behind(world: World) -> None:
     assert world.got(opened(world)) == []
 
 
-def test_while_it_is_open_it_is_shown_with_what_it_examined(world: World) -> None:
+def test_an_open_receiver_is_listed_with_its_examined_count(world: World) -> None:
     world.send("queue:q", answer("a"), answer("b"))
     consumer = opened(world)
     queue = queue_of(world)
@@ -87,7 +87,7 @@ def test_while_it_is_open_it_is_shown_with_what_it_examined(world: World) -> Non
     assert queue.matched(consumer.view) == (3, 14)
 
 
-def test_what_another_holds_is_not_counted(world: World) -> None:
+def test_messages_held_by_others_are_not_counted(world: World) -> None:
     world.send("queue:q", answer("a"), answer("b"))
     opened(world)
     consumer = world.consumer("queue:q", "JMSCorrelationID IN ('id', 'x')")
@@ -95,7 +95,7 @@ def test_what_another_holds_is_not_counted(world: World) -> None:
     assert queue_of(world).matched(consumer.view) == (1, 11)
 
 
-def test_one_is_closed_without_a_receive_and_the_next_gets_the_message_as_new(world: World) -> None:
+def test_closing_without_a_receive_returns_the_message_unmarked(world: World) -> None:
     world.send("queue:q", answer("a"), answer("b"))
     first = opened(world)
     first.close(0, world.now)
@@ -104,7 +104,7 @@ def test_one_is_closed_without_a_receive_and_the_next_gets_the_message_as_new(wo
     assert world.counts(opened(world, 2)) == [("a", 1), ("b", 1)]
 
 
-def test_one_that_is_never_granted_anything_holds_nothing(world: World) -> None:
+def test_a_receiver_without_credit_holds_no_message(world: World) -> None:
     world.send("queue:q", answer("a"))
     idle = opened(world, 0)
     assert world.got(opened(world)) == ["a"]
@@ -121,7 +121,7 @@ def test_two_for_the_same_id_get_one_each_in_order(world: World) -> None:
     assert world.got(second) == ["b", "a", "c"]
 
 
-def test_what_another_holds_is_asked_back_and_comes_unmarked(world: World) -> None:
+def test_buffered_messages_of_others_are_recalled_and_arrive_unmarked(world: World) -> None:
     world.send("queue:q", answer("a"))
     holder = world.consumer("queue:q", credit=100)
     consumer = opened(world)
@@ -133,7 +133,7 @@ def test_what_another_holds_is_asked_back_and_comes_unmarked(world: World) -> No
     assert world.port(consumer).events == ["deliver", "settled"]
 
 
-def test_what_another_works_on_stays_there(world: World) -> None:
+def test_handed_messages_of_others_are_not_recalled(world: World) -> None:
     world.send("queue:q", answer("a"))
     holder = world.consumer("queue:q", credit=100)
     consumer = opened(world)
@@ -147,14 +147,14 @@ def test_what_another_works_on_stays_there(world: World) -> None:
     assert world.counts(opened(world)) == [("a", 2)]
 
 
-def test_one_that_expired_unnoticed_is_not_delivered(world: World) -> None:
+def test_an_expired_message_is_not_delivered(world: World) -> None:
     world.send("queue:q", answer("old", expires=world.now + 5), answer("new"))
     world.now += 5  # no timer has run
     assert world.got(opened(world)) == ["new"]
     assert queue_of(world).expired == 1
 
 
-def test_priorities_and_what_was_delivered_before_go_first(world: World) -> None:
+def test_priority_and_redelivery_come_first(world: World) -> None:
     world.send("queue:q", answer("low", priority=1), answer("a"), answer("b"), answer("urgent", priority=9))
     first = opened(world, 3)
     assert world.got(first) == ["urgent", "a", "b"]
@@ -165,7 +165,7 @@ def test_priorities_and_what_was_delivered_before_go_first(world: World) -> None
     assert world.counts(opened(world, 9)) == [("urgent 2", 1), ("a", 2), ("b", 2), ("c", 1), ("low", 1)]
 
 
-def test_what_arrives_between_open_and_receive_goes_to_it_if_nothing_waited(world: World) -> None:
+def test_an_arrival_between_open_and_receive_is_delivered(world: World) -> None:
     consumer = opened(world)
     world.send("queue:q", message("other", correlation_id="x"), answer("a"), answer("b"))
     assert world.got(consumer) == ["a"]
@@ -174,7 +174,7 @@ def test_what_arrives_between_open_and_receive_goes_to_it_if_nothing_waited(worl
     assert world.got(consumer) == ["a", "b"]
 
 
-def test_what_arrives_when_it_has_its_message_waits_for_the_next(world: World) -> None:
+def test_a_second_arrival_waits_for_the_next_receiver(world: World) -> None:
     world.send("queue:q", answer("a"))
     consumer = opened(world)
     world.send("queue:q", answer("b"))
@@ -183,7 +183,7 @@ def test_what_arrives_when_it_has_its_message_waits_for_the_next(world: World) -
     assert world.got(opened(world)) == ["b"]
 
 
-def test_a_browser_sees_what_waits_and_not_what_is_held(world: World) -> None:
+def test_a_browser_shows_waiting_messages_only(world: World) -> None:
     world.send("queue:q", answer("a"), answer("b"))
     assert world.browse("queue:q", WANTED) == ["a", "b"]
     consumer = opened(world)
@@ -192,7 +192,7 @@ def test_a_browser_sees_what_waits_and_not_what_is_held(world: World) -> None:
     assert world.browse("queue:q", WANTED) == ["a", "b"]
 
 
-def test_a_paused_queue_delivers_when_it_goes_on(world: World) -> None:
+def test_a_paused_queue_delivers_after_resume(world: World) -> None:
     world.send("queue:q", answer("a"))
     queue = queue_of(world)
     queue.pause()

@@ -50,7 +50,7 @@ def test_d_17_browsing_by_an_id_costs_the_same_at_any_depth(depth: int) -> None:
     assert examined(world, "JMSMessageID = 'm9'") == (["m9"], 1)
 
 
-def test_a_property_is_looked_up_if_a_consumer_left_a_lookup() -> None:
+def test_a_kept_lookup_serves_the_next_consumer() -> None:
     world = filled(INDEX_FROM)
     assert examined(world, "n = 7") == (["m7"], INDEX_FROM)
     world.work()
@@ -93,7 +93,7 @@ def test_a_lookup_that_leads_to_many_is_not_used() -> None:
     assert looked == 2 * FEW + 2
 
 
-def test_a_page_looks_at_a_bounded_number() -> None:
+def test_a_page_examines_a_bounded_number() -> None:
     world = filled(2 * EXAMINED + 1)
     backlog = world.namespace.queue("queue:q").backlog
     cursor, seen = None, []

@@ -41,7 +41,7 @@ def test_a_redelivery_delay_lasts_as_long_as_it_should(by: int) -> None:
     assert world.counts(consumer) == [("a", 2)]
 
 
-def test_what_expires_while_its_redelivery_is_delayed_expires_by_the_calendar() -> None:
+def test_a_message_with_a_delayed_redelivery_expires_by_the_calendar() -> None:
     world = World(("queue:q", DestinationPolicy(redelivery_delay=100)))
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", expires=NOW + 1_000), message("b"))
@@ -99,7 +99,7 @@ def test_a_lease_of_a_tap_lasts_as_long_as_it_should(mode: str, by: int) -> None
 
 
 @JUMPS
-def test_a_waiting_consumer_gets_what_an_idle_one_holds(by: int) -> None:
+def test_a_waiting_consumer_receives_messages_of_an_idle_one(by: int) -> None:
     """It is watched for a moment whether the other one works on it; no jump makes that an hour."""
     world = World()
     busy, waiter = shared_out(world)

@@ -91,7 +91,7 @@ def test_the_dead_letters_of_a_subscription_name_it() -> None:
     assert world.got(other) == ["a"]  # the others have had it
 
 
-def test_messages_stay_in_a_dead_letter_queue_however_often_they_fail() -> None:
+def test_repeated_failures_keep_messages_in_the_dead_letter_queue() -> None:
     world = World()
     world.send("queue:DLQ.q", "a")
     consumer = world.consumer("queue:DLQ.q")
@@ -105,7 +105,7 @@ def test_temporary_destinations_share_a_dead_letter_queue() -> None:
     assert dead_letter_address("queue:" + "x" * 512) == "queue:DLQ." + "x" * 508
 
 
-def test_a_message_whose_dead_letter_queue_is_full_stays() -> None:
+def test_a_message_stays_while_its_dead_letter_queue_is_full() -> None:
     world = World(("queue:DLQ.*", DestinationPolicy(max_messages=1)), ("queue:q", DestinationPolicy(max_attempts=1)))
     consumer = world.consumer("queue:q")
     world.send("queue:q", "a", "b")
@@ -187,7 +187,7 @@ def test_expired_messages_may_be_dead_lettered() -> None:
     assert FIRST_FAILURE not in letter.properties
 
 
-def test_a_crashing_client_does_not_bury_what_it_had_only_buffered() -> None:
+def test_a_crashing_client_does_not_dead_letter_buffered_messages() -> None:
     world = World(("queue:q", DestinationPolicy(max_attempts=3)))
     world.send("queue:q", *"abc")
     for _ in range(4):
@@ -196,7 +196,7 @@ def test_a_crashing_client_does_not_bury_what_it_had_only_buffered() -> None:
     assert world.browse("queue:q") == ["c"]
 
 
-def test_retry_sends_back_without_what_was_noted() -> None:
+def test_retry_removes_the_dead_letter_properties() -> None:
     world = World(("queue:q", DestinationPolicy(max_attempts=1)))
     consumer = world.consumer("queue:q")
     world.send("queue:q", *(message(f"m{n}", properties={"n": n}) for n in range(4)))

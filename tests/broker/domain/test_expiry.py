@@ -59,7 +59,7 @@ def test_exp_05_redelivery_candidates_expire_too() -> None:
     assert consumer.unacknowledged == 0
 
 
-def test_exp_06_what_is_delivered_is_not_taken_back() -> None:
+def test_exp_06_delivered_messages_do_not_expire() -> None:
     world = World()
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", expires=NOW + 10))
@@ -94,7 +94,7 @@ def test_after_a_restart_a_delayed_message_waits_and_a_delivered_one_does_not() 
     assert world.got(consumer) == ["delivered", "delayed"]
 
 
-def test_what_no_longer_waits_for_its_delay_stays_when_the_delay_would_have_ended() -> None:
+def test_removed_delays_have_no_effect_at_their_former_deadline() -> None:
     world = World(("queue:q", DestinationPolicy(redelivery_delay=10)))
     world.send("queue:q", message("a"))
     holder = world.consumer("queue:q")
@@ -171,7 +171,7 @@ def test_deadlines_of_consumed_messages_do_not_pile_up() -> None:
     assert len(world.broker.deadlines) < 3_000
 
 
-def test_what_goes_straight_to_a_consumer_needs_no_deadline() -> None:
+def test_a_message_delivered_at_once_has_no_deadline() -> None:
     world = World()
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", expires=NOW + 10))
@@ -205,7 +205,7 @@ def test_a_redelivery_that_was_delayed_goes_in_front() -> None:
     assert world.browse("queue:q") == ["a", "b"]
 
 
-def test_only_what_was_handed_is_delayed() -> None:
+def test_only_handed_messages_are_delayed() -> None:
     world = World(("queue:q", DestinationPolicy(redelivery_delay=100)))
     consumer = world.consumer("queue:q")
     world.send("queue:q", "a", "b")

@@ -24,7 +24,7 @@ def test_a_group_stays_with_the_consumer_that_got_its_first_message() -> None:
     assert sorted([world.got(one), world.got(two)]) == [["a0", "a1", "a2"], ["b0", "b1", "b2"]]
 
 
-def test_messages_behind_a_group_whose_owner_is_busy_are_not_held_up() -> None:
+def test_a_busy_group_owner_does_not_block_later_messages() -> None:
     world = World()
     owner, other = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=0)
     world.send("queue:q", grouped("a0", "a"), grouped("a1", "a"), grouped("x", None), grouped("a2", "a"))
@@ -36,7 +36,7 @@ def test_messages_behind_a_group_whose_owner_is_busy_are_not_held_up() -> None:
     assert world.browse("queue:q") == []
 
 
-def test_what_was_put_aside_is_seen_by_a_new_selector_too() -> None:
+def test_a_new_selector_matches_messages_set_aside() -> None:
     world = World()
     owner, other = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=0)
     world.send("queue:q", grouped("a0", "a"), grouped("a1", "a"), grouped("a2", "a", priority=9))
@@ -61,7 +61,7 @@ def test_a_group_is_free_when_its_consumer_leaves() -> None:
     assert world.got(third) == ["a0", "a1", "a2", "a3"]
 
 
-def test_what_was_put_aside_does_not_overtake_what_its_owner_gives_back() -> None:
+def test_messages_set_aside_do_not_overtake_returned_ones() -> None:
     world = World()
     owner = world.consumer("queue:q", credit=1)
     world.send("queue:q", *(grouped(f"a{n}", "a") for n in range(3)))

@@ -143,7 +143,7 @@ def test_drop_oldest_is_not_seen_by_a_later_consumer_with_a_selector() -> None:
     assert queue_of(world).dropped_oldest == 150
 
 
-def test_drop_oldest_takes_what_came_back_and_what_is_scheduled_when_nothing_else_waits() -> None:
+def test_drop_oldest_also_drops_returned_and_scheduled_messages() -> None:
     world = small("drop-oldest")
     world.send("queue:small", "a", "b")
     consumer = world.consumer("queue:small")
@@ -157,7 +157,7 @@ def test_drop_oldest_takes_what_came_back_and_what_is_scheduled_when_nothing_els
 
 
 @pytest.mark.parametrize("at_limit", AT_LIMIT)
-def test_what_is_larger_than_the_limit_is_refused_always(at_limit: str) -> None:
+def test_a_message_larger_than_the_limit_is_always_refused(at_limit: str) -> None:
     world = small(at_limit, max_bytes=500)
     world.send("queue:small", "a")
     with pytest.raises(RequestError, match="max_bytes") as caught:
@@ -193,7 +193,7 @@ class Waiting:
         return self.taken
 
 
-def test_block_does_not_take_what_passes_the_limit_and_says_for_what_to_wait() -> None:
+def test_block_refuses_messages_above_the_limit_and_names_the_limit() -> None:
     world = small("block")
     world.send("queue:small", "a", "b")
     full = world.namespace.send("queue:small", message("c"), NOW)
@@ -236,7 +236,7 @@ def test_a_large_message_that_waits_is_not_overtaken_by_small_ones() -> None:
     assert (large.taken, little.taken) == (True, True)
 
 
-def test_block_lets_senders_go_on_a_sixteenth_below_a_large_limit() -> None:
+def test_block_resumes_senders_a_sixteenth_below_a_large_limit() -> None:
     world = small("block", max_messages=160)
     world.send("queue:small", *map(str, range(160)))
     consumer = world.consumer("queue:small", credit=10)
@@ -253,7 +253,7 @@ def test_bytes_kept_free_for_a_commit_count_as_taken() -> None:
     assert queue.has_room
 
 
-def test_a_topic_waits_for_all_subscriptions_that_are_full_and_drops_for_those_that_say_so() -> None:
+def test_a_topic_waits_for_full_blocking_subscriptions_and_drops_for_others() -> None:
     for at_limit in ("block", "drop-newest"):
         world = World(("topic:t", DestinationPolicy(max_messages=1, at_limit=at_limit)))
         slow = world.consumer("topic:t", credit=0)
@@ -299,7 +299,7 @@ def test_a_commit_drops_by_rule_and_counts() -> None:
 
 
 @pytest.mark.parametrize("at_limit", ["fail", "block", "drop-newest"])
-def test_what_is_moved_is_neither_dropped_nor_waits(at_limit: str) -> None:
+def test_moved_messages_are_neither_dropped_nor_blocked(at_limit: str) -> None:
     """A dead letter whose queue is full stays where it is: better delivered once more than lost."""
     world = World(
         ("queue:DLQ.*", DestinationPolicy(max_messages=1, at_limit=at_limit)), ("queue:q", DestinationPolicy(1))
@@ -314,14 +314,14 @@ def test_what_is_moved_is_neither_dropped_nor_waits(at_limit: str) -> None:
         world.namespace.transfer("queue:DLQ.q", message("c"), NOW)
 
 
-def test_what_is_moved_makes_room_where_the_rule_is_to_drop_the_oldest() -> None:
+def test_moved_messages_replace_the_oldest_under_drop_oldest() -> None:
     world = small("drop-oldest")
     for name in "abc":
         world.namespace.transfer("queue:small", message(name), NOW)
     assert world.browse("queue:small") == ["b", "c"]
 
 
-def test_a_deleted_queue_lets_its_senders_go_on() -> None:
+def test_deleting_a_queue_releases_its_blocked_senders() -> None:
     world = small("block", max_messages=1)
     world.send("queue:small", "a")
     (queue,) = world.namespace.send("queue:small", message("b"), NOW) or ()

@@ -111,7 +111,7 @@ class Market:
 
 @given(steps)
 @settings(max_examples=150, deadline=None)
-def test_each_gets_what_it_asked_for(steps: list[tuple[Any, ...]]) -> None:
+def test_each_subscriber_receives_its_matches(steps: list[tuple[Any, ...]]) -> None:
     market = Market()
     for verb, *arguments in steps:
         if verb == "open":

@@ -91,7 +91,7 @@ def test_expired_and_dead_lettered() -> None:
     assert world.records()[-1].properties[outcomes.ATTEMPTS] == 2
 
 
-def test_one_that_expired_and_is_kept_as_a_dead_letter_has_one_outcome() -> None:
+def test_an_expired_dead_letter_has_one_outcome() -> None:
     world = Watched(dead_letter_expired=True)
     world.send("queue:q", message("old", expires=world.now + 10))
     world.advance(10)
@@ -141,7 +141,7 @@ def test_each_subscription_of_a_topic_has_its_own() -> None:
     assert len(world.tap.log) == 2
 
 
-def test_a_selector_asks_the_message() -> None:
+def test_only_matching_messages_have_outcomes() -> None:
     world = Watched(text="n > 1")
     consumer = world.consumer("queue:q")
     world.send("queue:q", *(message(f"m{n}", properties={"n": n}) for n in range(4)))

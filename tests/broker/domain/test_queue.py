@@ -31,7 +31,7 @@ def test_ord_07_redelivered_before_undelivered_of_equal_priority() -> None:
     assert world.counts(other) == [("urgent", 1), ("b", 2), ("a", 1)]
 
 
-def test_mco_10_what_was_only_buffered_goes_back_to_its_old_place_unmarked() -> None:
+def test_mco_10_buffered_messages_return_to_their_place_unmarked() -> None:
     world = World()
     world.send("queue:q", "a", "b", "c", "d")
     first = world.consumer("queue:q", credit=3)
@@ -91,7 +91,7 @@ def test_ack_18_a_lost_connection_gives_everything_back_marked() -> None:
     assert world.counts(world.consumer("queue:q")) == [("a", 2), ("b", 2)]
 
 
-def test_acknowledging_what_was_never_delivered_is_refused() -> None:
+def test_acknowledging_undelivered_messages_is_refused() -> None:
     world = World()
     consumer = world.consumer("queue:q")
     world.send("queue:q", "a")
@@ -107,7 +107,7 @@ def test_acknowledging_what_was_never_delivered_is_refused() -> None:
     assert world.browse("queue:q") == []
 
 
-def test_acknowledgement_steps_over_what_was_released() -> None:
+def test_acknowledgement_skips_released_messages() -> None:
     world = World()
     world.send("queue:q", *"abcde")
     consumer = world.consumer("queue:q", credit=5)
@@ -195,7 +195,7 @@ def test_null_matches_neither_a_condition_nor_its_opposite() -> None:
     assert [world.got(consumer) for consumer in (equal, unequal, absent)] == [[], ["b"], ["a"]]
 
 
-def test_one_message_taken_through_one_view_is_gone_from_all() -> None:
+def test_a_message_delivered_from_one_view_leaves_all_views() -> None:
     world = World()
     world.send("queue:q", *(message(f"m{n}", properties={"n": n}) for n in range(4)))
     views = [world.consumer("queue:q", text, credit=0) for text in ("n >= 0", "n < 2", "n > 1", "n <> 7")]

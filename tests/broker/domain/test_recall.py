@@ -37,7 +37,7 @@ def test_a_want_is_settled_at_once_if_no_consumer_holds_anything() -> None:
     assert world.got(consumer) == ["a"]  # one that waits goes before one that only prefetches
 
 
-def test_mco_14_what_an_idle_consumer_has_buffered_comes_to_the_one_that_waits() -> None:
+def test_mco_14_a_waiting_consumer_receives_messages_buffered_by_an_idle_one() -> None:
     world = World()
     idle = world.consumer("queue:q")
     world.send("queue:q", "a", "b", "c")
@@ -74,7 +74,7 @@ def test_released_messages_do_not_go_straight_back() -> None:
     assert len(world.got(idle)) == 6
 
 
-def test_a_handed_message_is_not_recalled_and_the_next_are_asked_for() -> None:
+def test_handed_messages_are_skipped_and_later_ones_recalled() -> None:
     world = World()
     busy = world.consumer("queue:q")
     world.send("queue:q", "a", "b", "c")
@@ -101,7 +101,7 @@ def test_want_is_answered_when_all_have_answered_and_nothing_came() -> None:
     assert waiter.want(world.now)  # both are known to have handed out everything
 
 
-def test_the_answer_waits_for_the_asked_one_only_as_long_as_it_is_there() -> None:
+def test_a_recall_ends_when_its_holder_disappears() -> None:
     world = World()
     holder = world.consumer("queue:q")
     world.send("queue:q", "a")
@@ -137,7 +137,7 @@ def test_a_waiter_that_leaves_is_not_answered() -> None:
     assert world.got(holder) == ["a", "a"]  # nobody else is there
 
 
-def test_only_what_the_waiter_may_have_is_recalled() -> None:
+def test_only_messages_that_match_the_waiter_are_recalled() -> None:
     world = World()
     idle = world.consumer("queue:q")
     world.send("queue:q", *(message(f"m{n}", properties={"n": n % 3}) for n in range(9)))
@@ -152,7 +152,7 @@ def test_only_what_the_waiter_may_have_is_recalled() -> None:
     assert waiter.view.evaluations == before  # nothing is tested twice
 
 
-def test_the_search_goes_on_where_it_ended() -> None:
+def test_the_search_resumes_at_its_last_position() -> None:
     world = World()
     idle = world.consumer("queue:q")
     waiter = world.consumer("queue:q", "n = 1", credit=0)
@@ -176,7 +176,7 @@ def test_two_that_wait_are_served_in_turn() -> None:
     assert (world.got(two), world.got(one)) == (["a"], ["b"])
 
 
-def test_what_one_has_been_asked_for_is_not_asked_for_again_for_another() -> None:
+def test_a_message_is_recalled_for_one_waiter_only() -> None:
     world = World()
     idle = world.consumer("queue:q")
     world.send("queue:q", *"abcd")
@@ -318,7 +318,7 @@ def test_younger_messages_are_recalled_at_once() -> None:
     assert world.got(waiter) == ["c", "d", "e"]
 
 
-def test_mco_05_a_want_that_asks_for_an_answer_is_not_patient() -> None:
+def test_mco_05_a_want_with_an_answer_does_not_wait() -> None:
     world = World()
     busy, waiter = shared_out(world)
     assert waiter.want(world.now, patient=True)
@@ -368,7 +368,7 @@ def test_the_deadline_finds_nothing_to_do() -> None:
     assert world.port(busy).recalls == []
 
 
-def test_a_selector_is_tested_once_on_what_is_younger() -> None:
+def test_a_selector_is_tested_once_on_younger_messages() -> None:
     world = World()
     busy = world.consumer("queue:q", credit=100)
     waiter = world.consumer("queue:q", "n = 1", credit=0)
@@ -395,7 +395,7 @@ def test_a_selector_is_tested_once_on_what_is_younger() -> None:
 # -- a WANT that is over with its answer -------------------------------------------------------------------------------
 
 
-def test_mco_05_nothing_comes_to_a_consumer_that_asked_in_vain_and_has_no_credit() -> None:
+def test_mco_05_an_empty_receive_leaves_no_credit() -> None:
     world = World()
     poller, other = world.consumer("queue:q", credit=0), world.consumer("queue:q", credit=0)
     for _ in range(3):

@@ -75,7 +75,7 @@ def test_a_port_that_is_full_ends_the_row_where_it_is(world: World) -> None:
     assert rows(world) == [3, 2, 3]
 
 
-def test_what_has_expired_unnoticed_is_not_delivered_and_those_behind_it_are(world: World) -> None:
+def test_expired_messages_are_skipped_and_later_ones_delivered(world: World) -> None:
     for number in range(6):
         world.send("queue:q", message(f"m{number}", expires=world.now + 10 if number in (0, 2, 3) else 0))
     world.now += 10  # the timer has not come round to it
@@ -97,7 +97,7 @@ def test_messages_that_will_expire_lose_their_deadline(world: World) -> None:
     assert len(world.broker.deadlines) < 3_000
 
 
-def test_priorities_go_first_and_what_came_back_before_its_like(world: World) -> None:
+def test_priorities_come_first_and_returned_messages_lead_their_priority(world: World) -> None:
     world.send("queue:q", *names(0, 1))
     world.send("queue:q", "high", priority=9)
     first = world.consumer("queue:q", credit=2)

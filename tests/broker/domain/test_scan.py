@@ -29,14 +29,14 @@ def test_a_match_behind_many_others_is_found() -> None:
     assert world.got(consumer) == ["m2999"]
 
 
-def test_a_small_backlog_is_looked_through_at_once() -> None:
+def test_a_small_backlog_is_scanned_in_one_turn() -> None:
     world = World()
     fill(world, 900)
     assert world.got(world.consumer("queue:q", "n >= 898")) == ["m898", "m899"]
     assert not world.broker.work(world.now)
 
 
-def test_work_is_done_in_bounded_steps_and_what_is_found_is_delivered_meanwhile() -> None:
+def test_a_scan_runs_in_bounded_steps_and_delivers_matches_early() -> None:
     world = World()
     fill(world, 3_000)
     consumer = world.consumer("queue:q", "n = 1500 OR n = 2500")
@@ -59,7 +59,7 @@ def test_arrivals_during_a_scan_keep_the_order() -> None:
     assert world.got(consumer) == ["urgent", "m1999", "late"]
 
 
-def test_what_comes_back_during_a_scan_keeps_the_order() -> None:
+def test_messages_returned_during_a_scan_keep_the_order() -> None:
     world = World()
     fill(world, 3_000)
     plain = world.consumer("queue:q", credit=10)
@@ -196,7 +196,7 @@ class TestIndexedHeaders:
         assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'c20004'")) == ["m20004"]
         assert first.view.evaluations <= 4
 
-    def test_one_that_comes_while_it_is_built_uses_it_when_it_is_ready(self) -> None:
+    def test_a_new_consumer_uses_the_lookup_once_it_is_built(self) -> None:
         world = World()
         self.fill(world)
         world.consumer("queue:q", "JMSMessageID = 'm2'", credit=0)
@@ -274,7 +274,7 @@ class TestIndexedProperties:
             assert consumer.view.evaluations == len(found)
         assert not world.broker.work(world.now)
 
-    def test_one_scan_indexes_every_name_that_is_asked_for(self) -> None:
+    def test_one_scan_indexes_every_requested_name(self) -> None:
         world = World()
         self.fill(world)
         world.consumer("queue:q", "n = 1 AND x = 'none'", credit=0)

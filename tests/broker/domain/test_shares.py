@@ -38,7 +38,7 @@ def test_weights_count() -> None:
     assert (shares.total, shares.of("anna"), shares.first_to_go()) == (3, 1, ("ben", "b"))
 
 
-def test_what_is_not_there_is_discarded_without_harm() -> None:
+def test_discarding_an_absent_entry_is_harmless() -> None:
     shares: Shares[str] = Shares()
     shares.add("anna", "a")
     shares.discard("anna", "b")

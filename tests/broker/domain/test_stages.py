@@ -55,7 +55,7 @@ def test_a_batch_is_published_once() -> None:
     assert world.browse("queue:q") == ["1", "2", "3"]
 
 
-def test_what_was_staged_by_attempts_that_lost_is_forgotten() -> None:
+def test_batches_of_failed_attempts_are_dropped() -> None:
     world = Staging()
     world.stage("first try", "1")
     world.stage("second try", "1")

@@ -87,7 +87,7 @@ def test_delayed_and_expired_messages_are_copied_when_they_arrive() -> None:
     assert world.read(tap) == ["later", "late"]
 
 
-def test_a_selector_decides_what_is_copied() -> None:
+def test_only_matching_messages_are_copied() -> None:
     world = Tapped()
     queue = world.tap("queue:q", "n > 1")
     topic = world.tap("topic:t", "n > 1")
@@ -120,7 +120,7 @@ def test_an_unread_backlog_does_not_grow() -> None:
     assert world.read(tap) == [f"m{n}" for n in range(12)]
 
 
-def test_a_long_backlog_is_looked_at_in_steps() -> None:
+def test_a_long_backlog_is_copied_in_steps() -> None:
     world = Tapped()
     world.send("queue:q", *(message("x") for _ in range(STEP + 1)))
     tap = world.tap("queue:q", start="earliest")
@@ -128,7 +128,7 @@ def test_a_long_backlog_is_looked_at_in_steps() -> None:
     assert tap.look(0, 0, 0, world.now) == (STEP + 1, False)
 
 
-def test_latest_begins_with_what_comes_next() -> None:
+def test_latest_begins_with_the_next_message() -> None:
     world = Tapped()
     world.send("queue:q", "old")
     tap = world.tap("queue:q")
@@ -149,7 +149,7 @@ def test_acknowledged_is_dropped_and_once_more_does_no_harm() -> None:
     assert refused.value.code is ErrorCode.ILLEGAL_STATE
 
 
-def test_the_oldest_go_when_there_is_no_room_and_that_is_told() -> None:
+def test_a_full_tap_drops_and_reports_the_oldest() -> None:
     world = Tapped()
     tap = world.tap("queue:q", retain_messages=3)
     world.send("queue:q", *"abcde")
@@ -186,7 +186,7 @@ def test_age_is_bounded_without_requests() -> None:
 # -- drain ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_drain_takes_what_it_is_asked_for_and_no_more() -> None:
+def test_a_drain_delivers_no_more_than_requested() -> None:
     world = Tapped()
     world.send("queue:q", *"abcde")
     tap = world.tap("queue:q", mode="drain")
@@ -347,7 +347,7 @@ def test_only_the_oldest_that_a_drain_gives_back_is_suspected() -> None:
     assert world.browse("queue:DLQ.q") == names[:1]
 
 
-def test_what_a_reader_that_comes_back_in_time_holds_stays_its_own() -> None:
+def test_a_reader_that_resumes_in_time_keeps_its_messages() -> None:
     world, tap, names = much()
     world.now += 10_000
     world.broker.due(world.now)

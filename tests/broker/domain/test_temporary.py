@@ -11,7 +11,7 @@ from sievemq_core.message.destination import Kind
 from .support import World
 
 
-def test_tmp_01_names_are_unique_and_say_whose_they_are() -> None:
+def test_tmp_01_names_are_unique_and_name_their_connection() -> None:
     world = World()
     made = [world.namespace.temporaries.create("c1", topic) for topic in (False, False, True)]
     assert len(set(made)) == 3
@@ -60,7 +60,7 @@ def test_tmp_08_a_send_to_a_deleted_one_is_refused() -> None:
         assert caught.value.code is ErrorCode.INVALID_DESTINATION
 
 
-def test_tmp_06_only_those_of_the_connection_that_ends_are_deleted() -> None:
+def test_tmp_06_only_the_ended_connections_destinations_are_deleted() -> None:
     world = World()
     own, other = (str(world.namespace.temporaries.create(connection, False)) for connection in ("c1", "c2"))
     consumer = world.consumer(own, connection="c1")

@@ -99,7 +99,7 @@ def test_moves_keep_order_and_lose_nothing(plan: list[tuple[str, int]], moved: i
     assert world.browse("queue:r") == by_priority
 
 
-def test_what_happens_between_two_slices_is_neither_lost_nor_doubled() -> None:
+def test_changes_between_two_slices_are_neither_lost_nor_doubled() -> None:
     """Deliveries, returns, arrivals and removals while a move is at work."""
     world = World()
     world.send(Q, *(message(f"m{n}", priority=n % 3, properties={"n": n}) for n in range(3_000)))
@@ -189,7 +189,7 @@ def test_a_walk_gathers_many_that_came_back_in_pieces() -> None:
     assert queue.depth == count - len(range(1, count, 3))
 
 
-def test_what_goes_while_a_walk_rests_is_not_removed_twice() -> None:
+def test_entries_removed_between_slices_are_not_removed_twice() -> None:
     world = World()
     world.send(Q, *(message(f"m{n}") for n in range(3_000)))
     queue = world.namespace.queue(Q)

@@ -169,7 +169,7 @@ TWICE = [
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 @pytest.mark.parametrize(("text", "other", "properties"), TWICE)
-def test_one_that_is_filed_twice_in_a_place_goes_alone(
+def test_a_subscriber_indexed_twice_is_removed_alone(
     text: str, other: str, properties: dict[str, Any], order: tuple[int, ...]
 ) -> None:
     index: SelectorIndex[int] = SelectorIndex()
@@ -212,7 +212,7 @@ KINDS: dict[str, tuple[Callable[[int], str], dict[str, Any], dict[str, Any]]] = 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_few_are_asked(kind: str) -> None:
+def test_few_selectors_are_evaluated(kind: str) -> None:
     text, properties, headers = KINDS[kind]
     index: SelectorIndex[int] = SelectorIndex()
     selectors = [compiled(text(number)) for number in range(MANY)]
@@ -279,7 +279,7 @@ def test_asking_in_pieces_finds_what_asking_at_once_finds(
     assert sorted(index.match(message(properties))) == wanted
 
 
-def test_d14_unreadable_properties_are_not_asked_about_in_pieces() -> None:
+def test_d14_unreadable_properties_are_not_evaluated_in_slices() -> None:
     index: SelectorIndex[str] = SelectorIndex()
     for text in (*SEARCHES, "JMSPriority = 4"):
         index.add(compiled(text), text)
@@ -289,7 +289,7 @@ def test_d14_unreadable_properties_are_not_asked_about_in_pieces() -> None:
     assert index.error is not None
 
 
-def test_what_cannot_be_looked_up_is_asked_every_time() -> None:
+def test_selectors_without_a_lookup_are_always_evaluated() -> None:
     index: SelectorIndex[str] = SelectorIndex()
     for text in ("TRUE", "a IS NULL OR b IS NOT NULL OR 1 = 1", "a IS NOT NULL OR a IS NULL"):
         index.add(compiled(text), text)
@@ -350,7 +350,7 @@ def test_without_a_selector_that_names_one_properties_are_not_decoded() -> None:
     assert sorted(index.match(envelope)) == ["header", "property"]
 
 
-def test_a_selector_that_can_never_match_is_never_asked() -> None:
+def test_a_selector_that_can_never_match_is_never_evaluated() -> None:
     index: SelectorIndex[str] = SelectorIndex()
     index.add(compiled("a = 1 AND a = 2"), "never")
     assert index.match(message({"a": 1})) == []
@@ -358,7 +358,7 @@ def test_a_selector_that_can_never_match_is_never_asked() -> None:
     index.remove("never")
 
 
-def test_d14_one_that_cannot_be_asked_does_not_stop_the_others() -> None:
+def test_d14_a_failing_selector_does_not_stop_the_others() -> None:
     index: SelectorIndex[str] = SelectorIndex()
     index.add(compiled("a = 1"), "property")
     index.add(compiled("JMSType = 'x'"), "header")
@@ -394,7 +394,7 @@ def test_values_are_found_until_they_are_compacted_away() -> None:
 
 
 @pytest.mark.parametrize("constant", ["{}", "'{}'"])
-def test_a_long_chain_of_equalities_is_one_look_up(constant: str) -> None:
+def test_a_long_chain_of_equalities_is_one_lookup(constant: str) -> None:
     index: SelectorIndex[int] = SelectorIndex()
     for number in range(20):
         values = [constant.format(1_000 * number + each) for each in range(300)]
@@ -406,7 +406,7 @@ def test_a_long_chain_of_equalities_is_one_look_up(constant: str) -> None:
     assert index.candidates == 1
 
 
-def test_a_comparison_with_texts_is_answered_by_the_look_up() -> None:
+def test_the_lookup_answers_comparisons_with_texts() -> None:
     index: SelectorIndex[str] = SelectorIndex()
     for text in ("a = 'x'", "a IN ('x', 'y')", "JMSCorrelationID = 'x'"):
         assert compiled(text).is_lookup
@@ -419,5 +419,5 @@ def test_a_comparison_with_texts_is_answered_by_the_look_up() -> None:
 @pytest.mark.parametrize(
     "text", ["JMSDeliveryMode = 'PERSISTENT'", "a <> 'x'", "a NOT IN ('x', 'y')", "a = 1", "a = 'x' AND b = 1"]
 )
-def test_everything_else_is_asked(text: str) -> None:
+def test_other_selectors_are_evaluated(text: str) -> None:
     assert not compiled(text).is_lookup

@@ -24,7 +24,7 @@ def compact(index: ValueIndex[Item]) -> int:
     return sum(index.compaction())
 
 
-def test_what_has_no_value_is_not_filed() -> None:
+def test_entries_without_a_value_are_not_indexed() -> None:
     index = make()
     assert not index.add(Item(None))
     assert len(index) == index.distinct == 0
@@ -64,7 +64,7 @@ def test_a_value_that_was_read_already_is_filed_by_first_unless_another_is_there
     assert len(index) == 2
 
 
-def test_what_is_filed_twice_is_found_once() -> None:
+def test_an_entry_indexed_twice_is_found_once() -> None:
     index = make()
     one, two = Item("x"), Item("x")
     for item in (one, one, two, one):
@@ -74,7 +74,7 @@ def test_what_is_filed_twice_is_found_once() -> None:
     assert len(index) == 2
 
 
-def test_compaction_drops_what_does_not_wait_and_counts_what_it_looked_at() -> None:
+def test_compaction_drops_entries_that_do_not_wait_and_counts_examined_ones() -> None:
     index = make()
     items = [Item(f"v{number // 2}") for number in range(2 * PIECE)]
     for item in items:
@@ -89,7 +89,7 @@ def test_compaction_drops_what_does_not_wait_and_counts_what_it_looked_at() -> N
     assert len(index) == index.distinct == 0
 
 
-def test_what_is_cleared_between_two_pieces_stays_away() -> None:
+def test_entries_cleared_between_two_slices_do_not_return() -> None:
     index = make()
     for number in range(PIECE + 1):
         index.add(Item(f"v{number}"))
@@ -104,7 +104,7 @@ def test_what_is_cleared_between_two_pieces_stays_away() -> None:
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(["file", "go", "compact"]), st.integers(0, 7)), max_size=40))
-def test_it_finds_what_a_plain_list_has(steps: list[tuple[str, int]]) -> None:
+def test_lookups_agree_with_a_plain_list(steps: list[tuple[str, int]]) -> None:
     index = make()
     items = [Item(f"v{number % 3}") for number in range(8)]
     filed: list[Item] = []

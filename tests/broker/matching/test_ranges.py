@@ -49,7 +49,7 @@ def test_removing_an_interval_twice_leaves_the_others() -> None:
     assert not ranges
 
 
-def test_a_value_costs_a_bounded_number_of_look_ups_however_many_widths_there_are() -> None:
+def test_a_value_costs_a_bounded_number_of_lookups_at_any_number_of_widths() -> None:
     ranges: Ranges[Any] = Ranges()
     for exponent in range(-300, 300):
         ranges.add(0.0, 10.0**exponent, exponent, None)

@@ -76,7 +76,7 @@ def test_set_shows_that_time(machine: Machine, frozen: bool) -> None:
     assert clock.now() == (42 if frozen else 50)
 
 
-def test_frozen_clock_tells_how_far_the_machine_ran_away(machine: Machine) -> None:
+def test_frozen_clock_reports_its_distance_to_the_machine(machine: Machine) -> None:
     clock = AdjustableClock()
     drifts: list[int] = []
     clock.drifted = drifts.append
@@ -101,7 +101,7 @@ class TestJumps:
         return made
 
     @pytest.mark.parametrize("by", [3_600_000, -3_600_000, JUMP_MS, -JUMP_MS])
-    def test_it_is_told_before_the_new_time_is_heard_and_once(self, machine: Machine, clock: Clock, by: int) -> None:
+    def test_the_jump_is_reported_once_before_the_new_time(self, machine: Machine, clock: Clock, by: int) -> None:
         told: list[int] = []
         clock.on_jump = told.append
         machine.now += 86_400_000  # a day that nobody asked for the time
@@ -117,9 +117,7 @@ class TestJumps:
         clock.now()
         assert told == [by, -by]
 
-    def test_what_is_corrected_little_by_little_is_told_when_it_is_a_second(
-        self, machine: Machine, clock: Clock
-    ) -> None:
+    def test_small_corrections_are_reported_when_they_add_up_to_a_second(self, machine: Machine, clock: Clock) -> None:
         told: list[int] = []
         clock.on_jump = told.append
         for _ in range(25):

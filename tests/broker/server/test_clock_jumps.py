@@ -66,7 +66,7 @@ def test_messages_flow_redeliveries_come_and_no_connection_ends(broker: Embedded
 
 
 @JUMPS
-def test_a_lost_connection_has_its_time_to_come_back(broker: EmbeddedBroker, jump: Jump, by: int) -> None:
+def test_a_lost_connection_keeps_its_time_to_resume(broker: EmbeddedBroker, jump: Jump, by: int) -> None:
     """Its temporary queue, with what is on it, outlives a jump; and is not kept for an hour after it."""
     with ConnectionFactory(f"{broker.url}?reconnect=60000").create_context() as context:
         temporary = context.create_temporary_queue()
@@ -124,7 +124,7 @@ def test_a_clock_jump_makes_no_consumer_slow(by: int) -> None:
 
 
 @JUMPS
-def test_the_time_since_the_start_goes_on(broker: EmbeddedBroker, jump: Jump, by: int) -> None:
+def test_uptime_continues(broker: EmbeddedBroker, jump: Jump, by: int) -> None:
     before = broker.server.started_at
     jump(by)
     broker.call(lambda _: broker.server.clock.now())

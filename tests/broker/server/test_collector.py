@@ -34,6 +34,6 @@ print("well")
 """
 
 
-def test_no_collection_looks_at_what_has_gathered() -> None:
+def test_collections_skip_long_lived_objects() -> None:
     ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=180, check=False)
     assert ran.stdout == "well\n", ran.stderr

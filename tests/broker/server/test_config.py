@@ -114,7 +114,7 @@ def test_users_from_text_and_table(tmp_path: Path) -> None:
     assert load(config=file).settings.users == wanted
 
 
-def test_users_file_asks_for_a_name_even_if_it_is_empty(tmp_path: Path) -> None:
+def test_an_empty_users_file_still_requires_credentials(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.touch()
     settings = load({"host": "0.0.0.0"}, {"SIEVEMQ_USERS_FILE": str(file)}).settings
@@ -205,7 +205,7 @@ def test_rules_of_destinations_from_a_file(tmp_path: Path) -> None:
     assert domain.policy_for("topic:payments") == DestinationPolicy(max_messages=10)
 
 
-def test_what_happens_at_a_limit_is_a_rule(tmp_path: Path) -> None:
+def test_the_action_at_a_limit_is_validated(tmp_path: Path) -> None:
     file = tmp_path / "broker.toml"
     file.write_text('[destinations.ticks]\nmax_messages = 10\nat_limit = "drop-oldest"\n')
     assert load(config=file).settings.domain().policy_for("queue:ticks").at_limit == "drop-oldest"

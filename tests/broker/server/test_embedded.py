@@ -154,7 +154,7 @@ def test_namespaces_of_one_broker_never_mix() -> None:
         assert broker.call(lambda b: b.namespace("other").queue("q").depth) == 0
 
 
-def test_users_are_asked_for_and_others_stay_out() -> None:
+def test_credentials_are_required_and_others_refused() -> None:
     with EmbeddedBroker(users={"anna": "rosebud"}) as broker:
         with WireClient(broker.port, user="anna", password="rosebud") as client:
             assert client.welcome[0] == Command.WELCOME
@@ -183,7 +183,7 @@ def test_drop_connections_cuts_without_a_word_and_lets_in_again() -> None:
         WireClient(broker.port).close()
 
 
-def test_dropped_connection_gives_back_what_it_held() -> None:
+def test_dropping_a_connection_returns_its_messages() -> None:
     with EmbeddedBroker() as broker:
         with WireClient(broker.port) as client:
             client.open_session().open_consumer("queue:q", credit=5).send("queue:q").until(Command.DELIVER)
@@ -251,7 +251,7 @@ def test_process_is_left_as_it_was() -> None:
         assert gc.get_freeze_count() <= frozen  # what the tests have frozen may go
 
 
-def test_http_is_there_when_asked_for() -> None:
+def test_http_is_served_when_configured() -> None:
     with EmbeddedBroker(http=True) as broker:
         with urllib.request.urlopen(f"{broker.http_url}/readyz") as answer:
             assert answer.status == 200
@@ -260,7 +260,7 @@ def test_http_is_there_when_asked_for() -> None:
         urllib.request.urlopen(url)
 
 
-def test_absence_of_http_is_said() -> None:
+def test_absence_of_http_is_reported() -> None:
     with EmbeddedBroker() as broker, pytest.raises(RuntimeError, match="serves no HTTP"):
         _ = broker.http_url
 

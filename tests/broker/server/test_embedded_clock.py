@@ -38,7 +38,7 @@ def test_clock_shows_the_machines_time_until_it_is_moved() -> None:
 
 
 @pytest.mark.usefixtures("_deaf")
-def test_what_became_due_has_happened_when_advance_returns() -> None:
+def test_due_work_is_done_when_advance_returns() -> None:
     with EmbeddedBroker() as broker, WireClient(broker.port) as client:
         client.open_session()
         for minutes in (10, 20, 30):
@@ -65,7 +65,7 @@ def test_a_crowd_that_expires_at_once_has_all_gone_when_advance_returns() -> Non
         assert depth(broker) == 0
 
 
-def test_clients_are_told_and_the_call_waits_until_they_have_seen_it() -> None:
+def test_advance_waits_until_clients_have_seen_the_new_time() -> None:
     with EmbeddedBroker() as broker, WireClient(broker.port) as client:
         import threading
 
@@ -158,7 +158,7 @@ def test_set_goes_anywhere_but_wants_a_time_zone() -> None:
             broker.clock.set(datetime(2030, 6, 1, 12))  # noqa: DTZ001  the mistake is the test
 
 
-def test_advance_does_not_go_back() -> None:
+def test_advance_refuses_negative_time() -> None:
     with EmbeddedBroker() as broker, pytest.raises(ValueError, match=r"set\(\)"):
         broker.clock.advance(seconds=-1)
 

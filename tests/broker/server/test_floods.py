@@ -119,7 +119,7 @@ def test_each_subscriber_receives_every_flooder_in_order_and_once(
         client.close()
 
 
-def test_a_flooder_that_says_no_more_has_said_all_that_it_said() -> None:
+def test_a_flood_that_ends_is_processed_whole() -> None:
     with EmbeddedBroker() as broker:
         hearer = Hearer(broker.port)
         late = late_links(broker)
@@ -133,7 +133,7 @@ def test_a_flooder_that_says_no_more_has_said_all_that_it_said() -> None:
         hearer.client.close()
 
 
-def test_what_was_confirmed_in_a_flood_survives_a_kill_and_what_was_not_is_said_again_once(tmp_path: Path) -> None:
+def test_a_kill_during_a_flood_keeps_confirmed_sends_and_repeats_others_once(tmp_path: Path) -> None:
     """A durable broker ends while a connection is late: confirmed is what is on disk."""
     with EmbeddedBroker(settings={"data_dir": str(tmp_path)}) as broker:
         reader = WireClient(broker.port).open_session()

@@ -117,7 +117,7 @@ def test_a_namespaces_limit(rule: str, mode: int) -> None:
         assert limit // 2 < held <= limit
 
 
-def test_what_is_sent_over_http_is_refused_at_the_limit() -> None:
+def test_http_sends_are_refused_at_the_limit() -> None:
     with EmbeddedBroker(http=True, settings={"namespaces": {"default": {"max_messages": 3}}}) as broker:
         url = f"{broker.http_url}/api/v1/namespaces/default/destinations/queue:q/messages"
         answers = []

@@ -180,7 +180,7 @@ async def test_congestion_stops_deliveries_and_its_end_starts_them() -> None:
     assert transport.calls == []
 
 
-async def test_peer_that_asks_without_reading_is_not_read_from() -> None:
+async def test_a_peer_that_does_not_read_replies_is_not_read_from() -> None:
     link, transport, connection = Rig().open()
     connection.answer = echo
     transport.unsent = READ_PAUSE + 1
@@ -220,7 +220,7 @@ async def test_a_connection_that_waits_for_something_is_not_read_from_until_then
     assert transport.calls == ["pause_reading", "resume_reading"]
 
 
-async def test_what_is_read_is_taken_before_the_next_read() -> None:
+async def test_received_bytes_are_processed_before_the_next_read() -> None:
     rig = Rig()
     link, _, connection = rig.open()
     other_link, _, other = rig.open()
@@ -363,7 +363,7 @@ async def test_fault_in_the_domain_does_not_stop_the_turns() -> None:
         assert len(transport.writes) == number
 
 
-async def test_one_connection_too_many_is_told_so() -> None:
+async def test_a_connection_above_the_limit_receives_an_error() -> None:
     rig = Rig(limit=1)
     rig.open()
     _, _, extra = rig.open()
@@ -389,7 +389,7 @@ async def test_when_empty_waits_for_the_last_link() -> None:
     assert rig.links.when_empty().done()
 
 
-async def test_what_takes_too_long_is_carried_out_over_several_turns_and_nothing_is_read_meanwhile() -> None:
+async def test_long_work_takes_several_turns_without_reading() -> None:
     link, transport, connection = Rig().open()
     connection.answer, connection.slow = echo, True
     link.data_received(b"abc")
@@ -466,7 +466,7 @@ async def test_a_client_that_does_not_read_is_not_served_until_it_reads() -> Non
     assert transport.calls.count("resume_reading") == 1
 
 
-async def test_the_end_of_the_stream_comes_behind_all_that_was_said() -> None:
+async def test_the_end_of_the_stream_follows_all_received_bytes() -> None:
     link, transport, connection = Rig().open()
     connection.answer, connection.slow = echo, True
     link.data_received(b"abc")

@@ -58,7 +58,7 @@ def calls(act: Callable[[], object]) -> int:
         "the end of its connection", "a consumer", "time", "work",
     ],
 )  # fmt: skip
-def test_one_more_costs_what_the_first_did(act: Callable[[Any], object]) -> None:
+def test_each_further_destination_costs_the_same(act: Callable[[Any], object]) -> None:
     costs = []
     for there in (100, 3_000):
         world: Any = World()

@@ -83,7 +83,7 @@ def objects_of_the_domain() -> Counter[str]:
 
 
 @pytest.mark.parametrize("play", [temporary_queue, topic_subscriber, durable_subscription])
-def test_what_a_living_connection_deletes_is_gone_without_the_garbage_collector(
+def test_deleted_objects_of_a_live_connection_are_freed_without_the_collector(
     play: Callable[[JMSContext], None],
 ) -> None:
     with EmbeddedBroker() as broker, ConnectionFactory(broker.url).create_context() as context:

@@ -75,7 +75,7 @@ class SlowLink:
     connection = SimpleNamespace(peer=SimpleNamespace(staged=SimpleNamespace(used=0)))
 
 
-def test_producers_wait_at_the_limit_and_go_on_a_tenth_below() -> None:
+def test_producers_wait_at_the_limit_and_resume_a_tenth_below() -> None:
     world = World(10 * EACH)
     assert world.send(10) == 10
     assert world.flow == []
@@ -94,7 +94,7 @@ def test_producers_wait_at_the_limit_and_go_on_a_tenth_below() -> None:
     assert world.send(3) == 2
 
 
-def test_what_goes_in_between_makes_room_at_once() -> None:
+def test_removed_messages_make_room_at_once() -> None:
     world = World(10 * EACH)
     consumer = world.space.open_consumer(Port(), 1, "queue:q", connection="c", credit=1_000, now=NOW)
     for tag in range(1, 101):
@@ -111,7 +111,7 @@ def test_a_topic_counts_for_each_that_gets_it() -> None:
     assert world.memory.measure() == 9 * EACH
 
 
-def test_what_could_never_come_in_is_refused() -> None:
+def test_a_message_larger_than_the_memory_limit_is_refused() -> None:
     world = World(10 * EACH)
     with pytest.raises(RequestError, match=f"may take {10 * EACH} bytes here .max_memory_bytes. and this alone"):
         world.send(1, 20_000)
@@ -145,7 +145,7 @@ def test_near_the_limit_each_send_is_counted() -> None:
     assert "queue:q" in world.space._routes
 
 
-def test_what_may_be_read_is_used_up_before_it_may_be_added_up_again() -> None:
+def test_the_read_allowance_is_used_up_before_the_next_sum() -> None:
     """Adding up is slow there: what is certain to fit is counted down first."""
     world = World(GIB)
     queue = world.space.queue("queue:q")
@@ -174,7 +174,7 @@ def test_what_may_be_read_is_used_up_before_it_may_be_added_up_again() -> None:
     assert world.send(1) == 1
 
 
-def test_what_waits_for_room_does_not_keep_itself_waiting() -> None:
+def test_a_blocked_send_does_not_block_itself() -> None:
     """Senders that wait with more, all together, than there may be."""
     world = World(10 * EACH)
     world.send(10)
@@ -188,7 +188,7 @@ def test_what_waits_for_room_does_not_keep_itself_waiting() -> None:
     assert world.memory.bytes == 20 * EACH
 
 
-def test_what_waits_for_room_elsewhere_counts() -> None:
+def test_sends_blocked_elsewhere_count() -> None:
     """Else as many sessions as there may be could each keep a large message at a full queue."""
     world = World(10 * EACH)
     assert world.send(2) == 2
@@ -203,7 +203,7 @@ def test_what_waits_for_room_elsewhere_counts() -> None:
     assert world.flow[1:] == [None]
 
 
-def test_what_slow_clients_have_not_read_counts() -> None:
+def test_unread_output_counts() -> None:
     world = World(10 * EACH)
     assert world.send(2) == 2
     links: Any = [SlowLink() for _ in range(8)]
@@ -229,7 +229,7 @@ def test_very_many_connections_are_added_up_in_several_ticks() -> None:
     assert sums == [0, 0, (2 * SLICE + 1) * EACH]
 
 
-def test_what_consumers_hold_counts() -> None:
+def test_unacknowledged_messages_count() -> None:
     """Else one consumer with much credit, that acknowledges nothing, could take all memory there is."""
     world = World(100 * EACH)
     consumer = world.space.open_consumer(Port(), 1, "queue:q", connection="c", credit=1_000, now=NOW)
@@ -243,7 +243,7 @@ def test_what_consumers_hold_counts() -> None:
     assert world.memory.measure() == 50 * EACH
 
 
-def test_what_is_held_is_estimated_from_a_few_and_holes_are_no_trouble() -> None:
+def test_held_bytes_are_estimated_from_a_sample_with_gaps() -> None:
     world = World(0)
     consumer = world.space.open_consumer(Port(), 1, "queue:q", connection="c", credit=10, now=NOW)
     world.send(5)
@@ -278,7 +278,7 @@ def test_very_many_queues_are_added_up_in_several_ticks() -> None:
 
 
 @pytest.mark.parametrize("last", ["topic:t", "queue:q"])
-def test_the_limit_holds_for_what_comes_while_queues_are_added_up(last: str) -> None:
+def test_the_limit_holds_for_sends_during_the_sum(last: str) -> None:
     world = World(20 * SLICE * EACH)
     for number in range(2 * SLICE):
         world.space.open_consumer(Port(), number, "topic:t", connection="c", credit=0, now=NOW)

@@ -76,7 +76,7 @@ def test_twenty_thousand_queues_come_in_slices(broker: EmbeddedBroker) -> None:
     assert scrape(broker)["sievemq_destinations", labels()] == QUEUES
 
 
-def test_what_is_deleted_during_a_scrape_is_counted_once(broker: EmbeddedBroker) -> None:
+def test_a_destination_deleted_during_a_scrape_is_counted_once(broker: EmbeddedBroker) -> None:
     send(broker, "a", 3)
     space = broker.server.broker.namespace("default")
 
@@ -91,7 +91,7 @@ def test_what_is_deleted_during_a_scrape_is_counted_once(broker: EmbeddedBroker)
     assert scrape(broker)["sievemq_messages_enqueued_total", labels()] == 3
 
 
-def test_what_is_dropped_is_counted_by_reason(broker: EmbeddedBroker) -> None:
+def test_dropped_messages_are_counted_by_reason(broker: EmbeddedBroker) -> None:
     send(broker, "small", 5)
     found = scrape(broker)
     assert found["sievemq_messages_dropped_total", labels(reason="drop-oldest")] == 3
@@ -163,7 +163,7 @@ def test_dead_letters_are_counted_by_reason() -> None:
     assert found["sievemq_messages_expired_total", labels()] == 3
 
 
-def test_the_age_of_what_has_waited_longest() -> None:
+def test_the_age_of_the_oldest_message() -> None:
     age = "sievemq_queue_oldest_message_age_seconds"
     with EmbeddedBroker(http=True) as broker:
         with ConnectionFactory(broker.url).create_context() as context:
@@ -189,7 +189,7 @@ def test_the_age_of_what_has_waited_longest() -> None:
         assert scrape(broker)[age, labels()] == 0
 
 
-def test_the_age_of_what_came_back_and_of_what_says_no_time() -> None:
+def test_the_age_of_returned_messages_and_of_those_without_a_timestamp() -> None:
     with EmbeddedBroker(http=True) as broker:
         space = broker.call(lambda b: b.namespace("default"))
 
@@ -212,7 +212,7 @@ def test_the_age_of_what_came_back_and_of_what_says_no_time() -> None:
         assert broker.call(lambda _: waits_since(queue)) == NOW - 5_000
 
 
-def test_what_taps_hold_and_lose() -> None:
+def test_figures_of_taps() -> None:
     with EmbeddedBroker(http=True) as broker, ConnectionFactory(broker.url).create_connection() as connection:
         open_tap(connection, "audit", Queue("q"), retain_messages=2)
         open_tap(connection, "away", Queue("q"), "drain")[0]
@@ -265,7 +265,7 @@ def test_queues_at_their_limit_and_senders_that_wait() -> None:
             assert found == value
 
 
-def test_every_name_that_users_of_the_conventions_look_for(tmp_path: Path) -> None:
+def test_every_name_that_the_conventions_require(tmp_path: Path) -> None:
     with EmbeddedBroker(http=True, data_dir=tmp_path) as broker:
         send(broker, "q")
         names = {name for name, _ in scrape(broker)} | {name for name, _ in scrape(broker, "/metrics/detailed")}

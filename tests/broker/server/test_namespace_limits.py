@@ -75,7 +75,7 @@ def test_block_lets_senders_wait() -> None:
     assert world.team.send("queue:q", message(), NOW) is None
 
 
-def test_what_goes_makes_room_at_once() -> None:
+def test_removed_messages_make_room_at_once() -> None:
     world = World(max_messages=2, at_limit="fail")
     world.team.open_consumer(Port(), 1, "queue:q", connection="c", credit=100, now=NOW)
     for _ in range(100):
@@ -121,7 +121,7 @@ def test_a_recreated_namespace_is_not_full() -> None:
     assert world.limits._full == {}
 
 
-def test_what_is_moved_inside_changes_nothing_and_goes_on() -> None:
+def test_moves_within_a_namespace_do_not_change_its_sum() -> None:
     world = World(max_messages=1, at_limit="fail")
     world.team.send("queue:q", message(), NOW)
     world.look()
@@ -129,7 +129,7 @@ def test_what_is_moved_inside_changes_nothing_and_goes_on() -> None:
     assert world.team.queue("queue:DLQ.q").depth == 1
 
 
-def test_over_the_wire_one_namespace_is_refused_and_the_other_goes_on() -> None:
+def test_a_full_namespace_refuses_sends_and_another_accepts_them() -> None:
     rules = {"team-*": {"max_messages": 1, "at_limit": "fail"}}
     with EmbeddedBroker(settings={"namespaces": rules}) as broker:
         with ConnectionFactory(f"{broker.url}/team-a").create_context() as context:

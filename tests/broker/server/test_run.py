@@ -146,7 +146,7 @@ def test_signal_ends_in_order_with_code_0(processes: list[Process], number: int)
     ]
 
 
-def test_sigterm_under_load_ends_in_order_and_tells_every_client_why(processes: list[Process]) -> None:
+def test_sigterm_under_load_shuts_down_and_notifies_every_client(processes: list[Process]) -> None:
     """Producers keep sending while the broker goes: each is warned and gets a last word."""
     processes.append(process := Process("--drain-seconds", "0.5"))
     port, _ = process.ready()
@@ -190,7 +190,7 @@ def test_sigterm_under_load_ends_in_order_and_tells_every_client_why(processes: 
     assert not any("exception" in line for line in process.lines)
 
 
-def test_while_draining_clients_are_told_readiness_is_gone_and_new_ones_are_refused(processes: list[Process]) -> None:
+def test_while_draining_readiness_fails_and_new_clients_are_refused(processes: list[Process]) -> None:
     processes.append(process := Process("--drain-seconds", "30"))
     port, http_url = process.ready()
     assert get(http_url, "/readyz")[0] == 200
@@ -255,7 +255,7 @@ def test_second_signal_ends_the_waiting(processes: list[Process]) -> None:
 
 
 @pytest.mark.parametrize(("option", "what"), [("--port", "wire"), ("--http-port", "HTTP")])
-def test_port_in_use_is_said_and_the_code_is_1(processes: list[Process], option: str, what: str) -> None:
+def test_port_in_use_is_reported_with_exit_code_1(processes: list[Process], option: str, what: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -267,14 +267,14 @@ def test_port_in_use_is_said_and_the_code_is_1(processes: list[Process], option:
     assert f"the {what} port {port} on 127.0.0.1 is in use by another process" in record["reason"]
 
 
-def test_wrong_settings_are_said_and_the_code_is_2(processes: list[Process]) -> None:
+def test_wrong_settings_are_reported_with_exit_code_2(processes: list[Process]) -> None:
     processes.append(process := Process("--host", "0.0.0.0"))
     assert process.end() == 2
     assert "--insecure" in process.lines[0]
     assert len(process.lines) == 1
 
 
-def test_open_to_everybody_is_said_loudly(processes: list[Process]) -> None:
+def test_an_open_broker_logs_a_warning(processes: list[Process]) -> None:
     processes.append(process := Process("--insecure", SIEVEMQ_HOST="0.0.0.0"))
     process.ready()
     assert process.event("broker.insecure")["level"] == "warning"

@@ -107,7 +107,7 @@ def test_silent_connection_is_ended_after_its_time() -> None:
         assert client.at_end()
 
 
-def test_one_connection_too_many_is_told_and_the_others_stay() -> None:
+def test_a_connection_above_the_limit_is_refused_and_others_stay() -> None:
     with EmbeddedBroker(settings={"max_connections": 2}) as broker:
         first, second = WireClient(broker.port), WireClient(broker.port)
         with WireClient(broker.port, hello=False) as extra:
@@ -147,7 +147,7 @@ def test_a_slow_reader_costs_bounded_memory_and_delays_no_other_client(broker: E
         assert unsent(broker) == 0
 
 
-def test_peer_that_asks_without_reading_is_held_up_and_goes_on(broker: EmbeddedBroker) -> None:
+def test_a_peer_that_does_not_read_is_paused_and_resumed(broker: EmbeddedBroker) -> None:
     def is_read_from() -> bool:
         return broker.call(lambda _: all(link._reading for link in broker.server.links.open))
 
@@ -173,7 +173,7 @@ def test_peer_that_asks_without_reading_is_held_up_and_goes_on(broker: EmbeddedB
         assert is_read_from()
 
 
-def test_thousands_of_pages_asked_for_at_once_are_not_all_made(broker: EmbeddedBroker) -> None:
+def test_thousands_of_requested_pages_are_not_all_built(broker: EmbeddedBroker) -> None:
     with WireClient(broker.port) as client:
         client.open_session().send("queue:q", b"x" * MIB).confirmed()
         for number in range(1, 2_001):
@@ -278,7 +278,7 @@ def test_silence_instead_of_a_tls_handshake_is_ended(certificates: Path) -> None
         assert client.at_end()
 
 
-def test_client_certificate_is_asked_for(certificates: Path) -> None:
+def test_a_client_certificate_is_required(certificates: Path) -> None:
     settings = tls_settings(certificates, tls_client_ca=str(certificates / "ca.pem"))
     with EmbeddedBroker(settings=settings) as broker:
         context = client_context(certificates)

@@ -36,7 +36,7 @@ def test_first_mistakes_are_free_then_the_delay_doubles_up_to_a_bound() -> None:
     assert delays == [1, 2, 4, 8, 16, 32, 64, 128, 256, MAX_DELAY, MAX_DELAY, MAX_DELAY]
 
 
-def test_one_user_is_guessed_at_from_many_addresses() -> None:
+def test_guesses_of_one_user_from_many_addresses_are_delayed() -> None:
     throttle = Throttle()
     for number in range(FREE_PER_USER + 1):
         throttle.charge(f"203.0.113.{number}", "anna", 0.0)
@@ -123,5 +123,5 @@ def test_another_user_cannot_make_an_address_unknown() -> None:
         ("pipe", "pipe"),
     ],
 )
-def test_what_counts_as_one_address(address: str, same: str) -> None:
+def test_addresses_are_grouped_by_network(address: str, same: str) -> None:
     assert network(address) == same

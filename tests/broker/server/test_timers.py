@@ -84,7 +84,7 @@ def test_without_a_deadline_nothing_is_armed(clock: StandingClock) -> None:
     assert loop.armed() == []
 
 
-def test_timer_is_armed_for_the_next_deadline_and_asks_again(clock: StandingClock) -> None:
+def test_timer_is_armed_for_the_next_deadline_and_rearmed(clock: StandingClock) -> None:
     domain = Domain(1_250, None)
     timers, loop, _, _ = make(domain, clock)
     timers.rearm()
@@ -126,13 +126,13 @@ def test_pending_work_comes_in_slices_one_per_turn(clock: StandingClock) -> None
     assert (domain.pending, loop.armed()) == (0, [])
 
 
-def test_far_deadline_is_looked_at_again_within_a_minute(clock: StandingClock) -> None:
+def test_far_deadline_is_checked_again_within_a_minute(clock: StandingClock) -> None:
     timers, loop, _, _ = make(Domain(10**12), clock)
     timers.rearm()
     assert loop.armed() == [60.0]
 
 
-def test_frozen_clock_arms_nothing_but_slices_of_what_is_due() -> None:
+def test_frozen_clock_arms_only_slices_of_due_work() -> None:
     clock = AdjustableClock()
     clock.freeze()
     now = clock.now()
@@ -170,7 +170,7 @@ def test_tick_visits_every_connection_and_marks_those_with_output(clock: Standin
 
 
 @pytest.mark.parametrize(("wish", "wait"), [(1_100, 0.1), (1_001, 0.02), (900, 0.02), (9_999, TICK_SECONDS)])
-def test_next_tick_comes_when_a_connection_asks_for_it(clock: StandingClock, wish: int, wait: float) -> None:
+def test_a_connection_can_request_the_next_tick(clock: StandingClock, wish: int, wait: float) -> None:
     timers, loop, links, marked = make(Domain(), clock)
     link = _link()
     link.connection.deadline = wish

@@ -77,7 +77,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(monkeypatch)
 
 
-def test_it_looks_for_as_long_as_it_was_told_where_turns_follow_each_other_closely(stage: Stage) -> None:
+def test_it_polls_for_the_configured_time_while_turns_follow_closely(stage: Stage) -> None:
     turn = stage.make(200)
     stage.feed(turn, 1.0)
     assert stage.looks() == 0  # the first, after a long time
@@ -87,7 +87,7 @@ def test_it_looks_for_as_long_as_it_was_told_where_turns_follow_each_other_close
     assert stage.looks() == 0  # it came too late to be looked for
 
 
-def test_what_comes_while_it_looks_is_a_turn_and_it_goes_on_looking_from_there(stage: Stage) -> None:
+def test_input_during_a_poll_is_a_turn_and_extends_the_poll(stage: Stage) -> None:
     turn = stage.make(200)
     stage.feed(turn, 1.0)
     stage.feed(turn, 100e-6)
@@ -129,7 +129,7 @@ class Slow:
         self.stage.loop.now += PIECE_SECONDS
 
 
-def test_a_turn_writes_for_as_long_as_it_may_and_those_that_are_left_are_next(stage: Stage) -> None:
+def test_a_turn_writes_within_its_time_and_the_next_flushes_the_rest(stage: Stage) -> None:
     turn = stage.make(0)
     links = [Slow(stage, seconds=0.001) for _ in range(100)]
     for link in links:
@@ -174,7 +174,7 @@ def test_requests_are_answered_before_fan_out_only_links(stage: Stage) -> None:
     assert not all(link.flushed for link in hearers)
 
 
-def test_what_appears_while_others_write_is_for_the_next_turn(stage: Stage) -> None:
+def test_output_queued_during_a_flush_is_written_in_the_next_turn(stage: Stage) -> None:
     turn = stage.make(0)
     first, second = Slow(stage), Slow(stage)
     first.flush = lambda: (setattr(first, "dirty", False), turn.mark(second))  # type: ignore[method-assign]

@@ -15,7 +15,7 @@ def users(**secrets: str) -> Users:
     return Users({name: User(name, secret) for name, secret in secrets.items()})
 
 
-def test_without_users_no_password_is_asked_for() -> None:
+def test_without_users_no_password_is_required() -> None:
     assert not users().required
     assert users(anna="x").required
     assert Users({}, required=True).required

@@ -39,7 +39,7 @@ secrets = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30).filter(
 
 @given(st.dictionaries(names, st.tuples(secrets, rights), max_size=4))
 @settings(max_examples=100, deadline=None)
-def test_what_is_written_is_read(
+def test_a_written_file_reads_back(
     tmp_path_factory: pytest.TempPathFactory, wanted: dict[str, tuple[str, Rights]]
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "users.toml"
@@ -48,7 +48,7 @@ def test_what_is_written_is_read(
     assert read_users(file) == users
 
 
-def test_it_is_for_its_owner_alone_and_replaced_in_one_step(tmp_path: Path) -> None:
+def test_the_file_is_private_and_replaced_atomically(tmp_path: Path) -> None:
     file = tmp_path / "users.toml"
     file.write_text("")
     file.chmod(0o644)
@@ -68,7 +68,7 @@ def test_link_is_followed_and_stays(tmp_path: Path) -> None:
     assert set(read_users(target)) == {"anna"}
 
 
-def test_failure_leaves_what_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "users.toml"
     write_users(file, {"anna": User("anna", HASH)})
 
@@ -236,7 +236,7 @@ def test_broken_file_changes_nothing(broker: EmbeddedBroker, file: Path, caplog:
     assert "stay as they were" in caplog.text
 
 
-def test_change_is_seen_without_being_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_is_noticed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is checked each second."""
     assert user_store.LOOK_SECONDS == 1
     monkeypatch.setattr(user_store, "LOOK_SECONDS", 0.01)

@@ -147,7 +147,7 @@ def test_ack_13_order_after_recover_is_by_priority_then_arrival(world: World) ->
     assert consumer.all() == ["urgent", "a#2", "b#2", "c"]
 
 
-def test_ack_14_buffered_messages_come_back_unmarked(world: World) -> None:
+def test_ack_14_buffered_messages_return_unmarked(world: World) -> None:
     client = world.client()
     session = client.session(CLIENT)
     one, two = client.consumer(session, "queue:1"), client.consumer(session, "queue:2")
@@ -266,7 +266,7 @@ def test_ack_21_the_first_delivery_is_unmarked_even_after_travelling_to_a_buffer
     assert other.consumer(other.session()).all() == ["a"]
 
 
-def test_sub_33_shared_subscription_passes_on_what_a_closed_session_held(world: World) -> None:
+def test_sub_33_shared_subscription_redelivers_messages_of_a_closed_session(world: World) -> None:
     client, other = world.client(), world.client()
     shared = {"subscription": "s", "shared": True}
     one = client.consumer(client.session(CLIENT), "topic:t", credit=2, **shared)
@@ -280,7 +280,7 @@ def test_sub_33_shared_subscription_passes_on_what_a_closed_session_held(world: 
 # -- what the broker refuses ------------------------------------------------------------------------------------------
 
 
-def test_acknowledging_what_was_never_delivered_ends_the_connection_and_loses_nothing(world: World) -> None:
+def test_acknowledging_undelivered_messages_ends_the_connection_and_loses_no_message(world: World) -> None:
     client = world.client()
     consumer = client.consumer(client.session())
     client.send(consumer.session, "a")

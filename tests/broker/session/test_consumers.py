@@ -285,7 +285,7 @@ def test_acknowledge_with_too_much_credit_is_fatal_too(world: World) -> None:
 # -- RELEASE, WANT, RECALL --------------------------------------------------------------------------------------------
 
 
-def test_released_messages_go_back_unmarked_to_their_old_place(world: World) -> None:
+def test_released_messages_return_to_their_place_unmarked(world: World) -> None:
     client, other = world.client(), world.client()
     consumer = client.consumer(client.session(), credit=3)
     client.send(consumer.session, "a", "b", "c")
@@ -294,7 +294,7 @@ def test_released_messages_go_back_unmarked_to_their_old_place(world: World) -> 
     assert client.broker.peer.consumers[consumer.id].unacknowledged == 1
 
 
-def test_releasing_what_was_never_delivered_is_fatal(world: World) -> None:
+def test_releasing_undelivered_messages_is_fatal(world: World) -> None:
     client = world.client()
     consumer = client.consumer(client.session())
     client.say(Command.RELEASE, consumer.id, (1,))
@@ -325,7 +325,7 @@ def test_want_of_request_0_is_not_answered(world: World) -> None:
     assert client.take(Command.OK) == []
 
 
-def test_mco_14_an_idle_buffer_starves_nobody(world: World) -> None:
+def test_mco_14_an_idle_buffer_does_not_starve_other_consumers(world: World) -> None:
     """The prefetch of one consumer is recalled for another that waits; what comes back is unmarked."""
     client, other = world.client(), world.client()
     idle = client.consumer(client.session(), credit=100)
@@ -415,7 +415,7 @@ def test_goodbye_answers_the_wants_that_are_open(world: World) -> None:
 
 
 @pytest.mark.parametrize("end", ["drop", "break", "goodbye"])
-def test_a_connection_that_ends_is_not_asked_to_release(world: World, end: str) -> None:
+def test_an_ending_connection_gets_no_recall(world: World, end: str) -> None:
     """While it gives back what it holds, others that wait would have it asked for the rest."""
     client, other = world.client(), world.client()
     held = [client.consumer(client.session(CLIENT), credit=1) for _ in range(4)]
@@ -448,7 +448,7 @@ def test_closing_with_a_tag_that_was_never_delivered_is_fatal(world: World) -> N
 # -- closed by the broker ---------------------------------------------------------------------------------------------
 
 
-def test_a_consumer_whose_queue_is_deleted_is_told(world: World) -> None:
+def test_deleting_a_queue_closes_its_consumers(world: World) -> None:
     client = world.client()
     consumer = client.consumer(client.session(CLIENT), credit=1)
     client.send(consumer.session, "a", "b")

@@ -220,7 +220,7 @@ def test_a_transaction_is_examined_before_it_is_published(meter: Meter) -> None:
     assert [consumer.all() for consumer in consumers] == [["m0", "m1", "m2", "m3"]] * 10
 
 
-def test_a_transaction_of_more_messages_than_one_look_examines_comes_to_its_end(meter: Meter) -> None:
+def test_a_transaction_larger_than_one_slice_completes(meter: Meter) -> None:
     """Its commit once was examined from the beginning again and again, and never answered."""
     world = world_of()
     subscriber, sender = world.client(), world.client()
@@ -360,7 +360,7 @@ def test_a_message_that_is_consumed_while_it_is_examined_is_not_moved(meter: Met
     assert [consumer.all() for consumer in consumers] == [[]] * 30
 
 
-def test_what_waits_for_room_is_not_examined_again(meter: Meter) -> None:
+def test_blocked_messages_are_not_examined_again(meter: Meter) -> None:
     settings = DomainSettings(default_policy=DestinationPolicy(max_messages=1, at_limit="block"))
     world = world_of(Broker(settings))
     sender, receiver = world.client(), world.client()
@@ -378,7 +378,7 @@ def test_what_waits_for_room_is_not_examined_again(meter: Meter) -> None:
 
 
 @pytest.mark.parametrize("back", ["recover", "close", "drop", "delay"])
-def test_a_message_that_comes_back_is_not_examined_again(meter: Meter, back: str) -> None:
+def test_a_returned_message_is_not_examined_again(meter: Meter, back: str) -> None:
     world = world_of()
     sender, receiver, other = world.client(), world.client(), world.client()
     waiting = [other.consumer(other.session(CLIENT), selector=hostile(n), credit=0) for n in range(10)]
@@ -434,7 +434,7 @@ def test_a_page_of_a_browser_is_as_long_as_there_is_time(meter: Meter) -> None:
     assert [text for _, text in client.browse(selector=hostile(1) + " AND n = 7")] == ["m7"]
 
 
-def test_a_backlog_is_looked_through_in_pieces(meter: Meter) -> None:
+def test_a_backlog_is_scanned_in_slices(meter: Meter) -> None:
     world = world_of()
     client = world.client()
     session = client.session()
@@ -505,7 +505,7 @@ def test_a_dead_letter_does_not_overtake_one_that_is_being_examined(meter: Meter
 
 
 @pytest.mark.parametrize("back", ["recover", "close", "drop", "delay", "redelivery"])
-def test_selectors_that_are_new_are_asked_in_pieces_about_what_comes_back(meter: Meter, back: str) -> None:
+def test_new_selectors_examine_returned_messages_in_slices(meter: Meter, back: str) -> None:
     """A hundred returned messages and a hundred such consumers once took some seconds in one turn."""
     policy = DestinationPolicy(redelivery_delay=50 if back == "redelivery" else 0)
     world = world_of(Broker(DomainSettings(policies=(("queue:q", policy),))))
@@ -558,7 +558,7 @@ def test_a_recalled_message_that_is_examined_goes_to_the_consumer_that_waits(met
 
 
 @pytest.mark.parametrize("act", ["purge", "expire", "delete"])
-def test_what_is_removed_while_it_is_examined_is_gone(meter: Meter, act: str) -> None:
+def test_a_message_removed_during_its_examination_is_not_delivered(meter: Meter, act: str) -> None:
     policy = DestinationPolicy(dead_letter_expired=True)
     world = world_of(Broker(DomainSettings(policies=(("queue:q", policy),))))
     receiver, sender = world.client(), world.client()
@@ -605,7 +605,7 @@ def tapped(client: Client, to: str, mode: str = "copy", **options: Any) -> int:
 
 @pytest.mark.parametrize("to", ["queue:q", "topic:t"])
 @pytest.mark.parametrize("how", ["send", "commit", "dead letters"])
-def test_the_selectors_of_taps_are_bounded_and_asked_in_pieces(meter: Meter, to: str, how: str) -> None:
+def test_the_selectors_of_taps_are_bounded_and_evaluated_in_slices(meter: Meter, to: str, how: str) -> None:
     if how == "dead letters":
         to = "queue:DLQ.q"
     policy = DestinationPolicy(dead_letter_expired=True)
@@ -647,7 +647,7 @@ def test_a_transfer_to_a_queue_with_costly_taps_is_made_in_pieces(meter: Meter, 
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_outcomes_are_kept_in_pieces_and_in_one_batch_with_what_they_tell_of(meter: Meter, durable: bool) -> None:
+def test_outcomes_are_stored_in_slices_and_in_one_batch_with_their_messages(meter: Meter, durable: bool) -> None:
     world = world_of()
     journal = Journal()
     if durable:

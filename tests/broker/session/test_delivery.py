@@ -67,7 +67,7 @@ def test_ord_04_delivery_modes_do_not_overtake_each_other_here(world: World) -> 
     assert client.consumer(session).all() == ["0", "1", "2", "3"]
 
 
-def test_ord_06_a_selector_keeps_the_order_of_what_it_selects(world: World) -> None:
+def test_ord_06_a_selector_keeps_the_order(world: World) -> None:
     client = world.client()
     session = client.session()
     for n in range(20):
@@ -75,7 +75,7 @@ def test_ord_06_a_selector_keeps_the_order_of_what_it_selects(world: World) -> N
     assert client.consumer(session, selector="odd", credit=50).all() == [str(n) for n in range(1, 20, 2)]
 
 
-def test_ord_07_what_came_back_goes_before_what_was_never_delivered(world: World) -> None:
+def test_ord_07_returned_messages_precede_undelivered_ones(world: World) -> None:
     client = world.client()
     session = client.session(CLIENT)
     consumer = client.consumer(session, credit=2)
@@ -86,7 +86,7 @@ def test_ord_07_what_came_back_goes_before_what_was_never_delivered(world: World
     assert consumer.all() == ["a#2", "b#2", "c", "d"]
 
 
-def test_ord_10_acknowledgement_refers_to_what_the_session_was_handed_over_all_consumers(world: World) -> None:
+def test_ord_10_acknowledgement_covers_all_consumers_of_the_session(world: World) -> None:
     client = world.client()
     session = client.session(CLIENT)
     one, two = client.consumer(session, "queue:1"), client.consumer(session, "queue:2")
@@ -158,7 +158,7 @@ def test_exp_11_a_delay_that_passes_before_commit(world: World) -> None:
     assert consumer.all() == ["a"]
 
 
-def test_brw_06_brw_07_brw_08_brw_09_what_a_browser_does_not_see(world: World) -> None:
+def test_brw_06_brw_07_brw_08_brw_09_messages_hidden_from_browsers(world: World) -> None:
     client = world.client()
     session, transacted = client.session(), client.session(TRANSACTED)
     consumer = client.consumer(client.session(CLIENT), credit=1)
@@ -205,7 +205,7 @@ def test_sub_25_sub_27_sub_30_unsubscribe_belongs_to_the_client_id(world: World)
 # -- the guarantee ----------------------------------------------------------------------------------------------------
 
 
-def test_ack_24_only_what_was_not_acknowledged_is_in_doubt_after_a_failure(world: World) -> None:
+def test_ack_24_only_unacknowledged_messages_are_in_doubt_after_a_failure(world: World) -> None:
     client = world.client()
     consumer = client.consumer(client.session(AUTO), credit=1)
     client.send(consumer.session, "a", "b", "c")

@@ -14,7 +14,7 @@ from sievemq_core.wire.commands import Command
 from .harness import World
 
 
-def test_declare_makes_what_does_not_exist(world: World) -> None:
+def test_declare_creates_missing_destinations(world: World) -> None:
     client = world.client()
     client.ask(Command.DECLARE, "queue:new")
     assert "queue:new" in world.broker.namespace("").destinations
@@ -23,11 +23,11 @@ def test_declare_makes_what_does_not_exist(world: World) -> None:
 @pytest.mark.parametrize(
     "address", ["", "queue:", "topic: x", "temporary-topic:nobody.7", "queue:" + "x" * 513, "a\x00"]
 )
-def test_declare_of_what_cannot_be(world: World, address: str) -> None:
+def test_declare_refuses_invalid_destinations(world: World, address: str) -> None:
     assert world.client().refused(Command.DECLARE, address)[0] == ErrorCode.INVALID_DESTINATION
 
 
-def test_declare_without_a_right_is_refused_as_what_a_producer_wants(world: World) -> None:
+def test_declare_without_the_right_to_send_is_refused(world: World) -> None:
     connection = world.client().broker.peer
     connection.identity = Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "queue:mine")]))
     declare = CHECKS[Command.DECLARE]
@@ -187,7 +187,7 @@ def test_brw_05_with_a_selector(world: World) -> None:
         ("queue:q", None, None, {"a": (1,)}, ErrorCode.ILLEGAL_STATE),
     ],
 )
-def test_browsing_what_cannot_be(
+def test_browsing_refuses_invalid_destinations(
     world: World, destination: str, selector: str | None, dialect: str | None, cursor: object, code: ErrorCode
 ) -> None:
     client = world.client()

@@ -109,7 +109,7 @@ def texts_of(client: Client) -> list[str]:
 
 @given(changes)
 @settings(max_examples=100, deadline=None)
-def test_a_connection_that_comes_back_may_say_all_of_its_sends_again(how: list[tuple[str, int, int]]) -> None:
+def test_a_resumed_connection_may_repeat_all_its_sends(how: list[tuple[str, int, int]]) -> None:
     """Those that were carried out are passed over, in whatever pieces they come twice."""
     world = World()
     client = world.client(keep=5_000)

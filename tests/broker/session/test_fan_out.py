@@ -156,7 +156,7 @@ def test_messages_of_two_producers_have_one_order_for_all_subscriptions(large: L
     assert order[0] == "a1"
 
 
-def test_others_go_on_meanwhile(large: Large) -> None:
+def test_other_clients_are_served_during_a_fan_out(large: Large) -> None:
     world, _, sender, other = large
     reader = other.consumer(other.session())
     quick = other.session()
@@ -192,7 +192,7 @@ def test_subscriptions_that_come_or_go_meanwhile(large: Large) -> None:
     assert (gone.deleted, gone.sequence) == (True, 0)
 
 
-def test_what_is_sent_while_most_subscriptions_go_does_not_overtake(large: Large) -> None:
+def test_sends_during_mass_unsubscription_do_not_overtake(large: Large) -> None:
     """The topic is small by then; a message that is being delivered in slices goes first all the same."""
     world, consumers, sender, other = large
     session = other.session()
@@ -313,7 +313,7 @@ def test_an_end_of_the_broker_carries_it_to_its_end(large: Large) -> None:
     assert texts_of(consumers) == [["m1"]] * MANY
 
 
-def test_what_was_sent_before_the_end_of_a_stream_does_not_wait_for_a_turn(large: Large) -> None:
+def test_sends_before_the_end_of_a_stream_are_delivered_at_once(large: Large) -> None:
     """A link carries it out at once: nothing comes after it."""
     world, consumers, first, second = large
     world.broker.journal = Journal()
@@ -330,7 +330,7 @@ def test_what_was_sent_before_the_end_of_a_stream_does_not_wait_for_a_turn(large
     assert texts_of(consumers) == [["a", "b1", "b2"]] * MANY
 
 
-def test_what_cannot_wait_goes_behind_it(large: Large) -> None:
+def test_immediate_sends_follow_a_running_fan_out(large: Large) -> None:
     """Such as a message that an administrator sends, or moves."""
     world, consumers, sender, _ = large
     begin(sender, sender.session(), "m1")

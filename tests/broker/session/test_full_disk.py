@@ -49,7 +49,7 @@ def kept(world: World) -> int:
     return len(world.broker.journal.batch.accepted)
 
 
-def test_what_cannot_be_kept_is_not_taken_and_comes_in_order_when_there_is_room() -> None:
+def test_sends_wait_in_order_until_the_disk_has_room() -> None:
     world = world_that()
     client = world.client()
     session = client.session()
@@ -73,7 +73,7 @@ def test_what_cannot_be_kept_is_not_taken_and_comes_in_order_when_there_is_room(
     assert not world.broker.rooms.waiting
 
 
-def test_what_was_taken_before_in_the_same_turn_is_confirmed() -> None:
+def test_earlier_sends_of_the_turn_are_confirmed() -> None:
     world = world_that()
     client = world.client()
     session = client.session()
@@ -83,7 +83,7 @@ def test_what_was_taken_before_in_the_same_turn_is_confirmed() -> None:
     assert confirmed(client) == [1]
 
 
-def test_consumers_and_senders_of_non_persistent_messages_go_on() -> None:
+def test_consumers_and_non_persistent_senders_continue() -> None:
     world = world_that()
     client = world.client()
     producer, other = client.session(), client.session()
@@ -233,7 +233,7 @@ def test_they_wait_at_the_brokers_own_limit_too() -> None:
     assert confirmed(client) == [1, 2]
 
 
-def test_what_waits_when_its_session_is_closed_is_not_taken() -> None:
+def test_blocked_sends_of_a_closed_session_are_dropped() -> None:
     world = world_that()
     client = world.client()
     session = client.session()
@@ -246,7 +246,7 @@ def test_what_waits_when_its_session_is_closed_is_not_taken() -> None:
 
 
 @pytest.mark.parametrize("room_first", [True, False])
-def test_a_connection_that_comes_back_says_them_again_and_they_are_there_once(room_first: bool) -> None:
+def test_a_resumed_connection_repeats_blocked_sends_and_each_arrives_once(room_first: bool) -> None:
     world = world_that()
     client = world.client(keep=KEEP)
     session = client.session()

@@ -12,7 +12,7 @@ from sievemq_core.wire.commands import Command
 from .harness import Client, World
 
 
-def test_welcome_says_what_the_client_must_know() -> None:
+def test_welcome_carries_limits_and_identity() -> None:
     world = World(
         SessionSettings(broker="SieveMQ 9", incarnation="i7", body_bytes=1000, window_messages=5, durable=True)
     )
@@ -79,7 +79,7 @@ def test_a_second_hello_ends_the_connection(world: World) -> None:
     assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
 
 
-def test_http_on_the_wire_port_is_told_off(world: World) -> None:
+def test_http_on_the_wire_port_gets_an_error(world: World) -> None:
     client = Client(world)
     client.broker.receive_data(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", world.now)
     assert client.broker.closing

@@ -42,7 +42,7 @@ def test_silence_for_two_intervals_ends_a_connection() -> None:
     assert world.client().browse() == [(2, "a")]
 
 
-def test_the_broker_says_something_when_the_client_wants_to_hear_it() -> None:
+def test_the_broker_sends_heartbeats_at_the_clients_interval() -> None:
     world = World(SessionSettings(heartbeat_ms=0))
     client = world.client(heartbeat=1000)
     start = world.now

@@ -235,7 +235,7 @@ def test_shutdown_is_announced(world: World) -> None:
 # -- back-pressure ----------------------------------------------------------------------------------------------------
 
 
-def test_a_full_outbox_stops_deliveries_and_an_empty_one_goes_on() -> None:
+def test_a_full_outbox_stops_deliveries_until_it_is_flushed() -> None:
     world = World(SessionSettings(outbox_high=10_000))
     client, sender = world.client(), world.client()
     consumer = client.consumer(client.session(), credit=1000)

@@ -100,7 +100,7 @@ def test_a_consumer_a_browser_and_a_waiting_receive_see_nothing_and_then_everyth
     assert waiting.all() == names("m")
 
 
-def test_subscribers_are_served_a_few_each_turn_and_what_comes_meanwhile_is_behind_it(world: World) -> None:
+def test_subscribers_are_served_in_slices_and_later_sends_follow(world: World) -> None:
     """Of a hundred subscribers each has a right to the whole batch at once."""
     sender, reader, other = world.client(), world.client(), world.client()
     session = reader.session(AUTO)
@@ -120,7 +120,7 @@ def test_subscribers_are_served_a_few_each_turn_and_what_comes_meanwhile_is_behi
         assert consumer.all() == [*names("m"), "behind"]
 
 
-def test_a_tap_tells_of_nothing_and_then_of_everything(world: World) -> None:
+def test_a_tap_reports_the_commit_when_it_is_complete(world: World) -> None:
     sender, reader = world.client(), world.client()
     tap = reader.ask(Command.OPEN_TAP, "t", "queue:q", "copy", None, None, {})
     committing(sender, *names("m"))
@@ -135,7 +135,7 @@ def test_a_tap_tells_of_nothing_and_then_of_everything(world: World) -> None:
     assert list(answer[2][-1]) == [name.encode() for name in names("m")]
 
 
-def test_an_administrator_sees_and_touches_what_was_there_before(world: World) -> None:
+def test_an_administrator_acts_on_messages_from_before_the_commit(world: World) -> None:
     sender, other = world.client(), world.client()
     session = other.session(AUTO)
     other.send(session, "before")
@@ -156,7 +156,7 @@ def test_an_administrator_sees_and_touches_what_was_there_before(world: World) -
     assert texts_in(queue_of(world, "queue:r")) == ["before"]
 
 
-def test_what_it_had_consumed_is_gone_from_the_first_turn_on(world: World) -> None:
+def test_consumed_messages_are_removed_in_the_first_turn(world: World) -> None:
     """Whether it happens is decided when it begins: a client that sends and consumes in one transaction may go then."""
     feeder, worker = world.client(), world.client(keep=60_000)
     feeder.send(feeder.session(AUTO), "in", to="queue:in")
@@ -174,7 +174,7 @@ def test_what_it_had_consumed_is_gone_from_the_first_turn_on(world: World) -> No
     assert not world.services.reports
 
 
-def test_a_resumed_client_is_told_that_its_command_ran(world: World) -> None:
+def test_a_resumed_client_learns_that_its_commit_completed(world: World) -> None:
     client = Client(world)
     client.hello(keep=60_000)
     client.take(Command.WELCOME)
@@ -189,7 +189,7 @@ def test_a_resumed_client_is_told_that_its_command_ran(world: World) -> None:
     assert [text for _, text in back.browse()] == names("m")
 
 
-def test_one_that_waits_behind_another_is_rolled_back_with_its_connection(world: World) -> None:
+def test_a_waiting_commit_is_rolled_back_with_its_connection(world: World) -> None:
     first, second = world.client(), world.client()
     first.send(first.session(AUTO), "in", to="queue:in")
     session = second.session(TRANSACTED)
@@ -220,7 +220,7 @@ def test_two_are_carried_out_one_after_the_other_and_small_ones_meanwhile(world:
     assert reader.all() == names("b")
 
 
-def test_what_a_session_says_behind_it_is_carried_out_behind_it(world: World) -> None:
+def test_later_commands_of_the_session_run_after_the_commit(world: World) -> None:
     """A client waits for the answer; one that does not gets its answers in order, and its messages."""
     client, other = world.client(), world.client()
     session, first = committing(client, *names("a"))
@@ -240,7 +240,7 @@ def test_what_a_session_says_behind_it_is_carried_out_behind_it(world: World) ->
     assert "b" in browsed
 
 
-def test_one_that_cannot_be_is_rolled_back_whole(world: World) -> None:
+def test_an_impossible_commit_is_rolled_back_whole(world: World) -> None:
     owner, sender = world.client(), world.client()
     temporary = owner.ask(Command.CREATE_TEMPORARY, False)
     session = sender.session(TRANSACTED)
@@ -309,7 +309,7 @@ def test_more_than_the_limit_has_room_where_nothing_is_and_no_second_one_beside_
     assert texts_in(queue_of(world)) == names("m")
 
 
-def test_a_topic_gives_back_what_was_promised_to_a_subscription_that_ends() -> None:
+def test_an_ended_subscription_frees_its_reserved_room() -> None:
     policy = DestinationPolicy(max_messages=100, at_limit="block")
     world = World(broker=Broker(DomainSettings(policies=(("topic:t", policy),))))
     sender, reader = world.client(), world.client()
@@ -326,7 +326,7 @@ def test_a_topic_gives_back_what_was_promised_to_a_subscription_that_ends() -> N
     assert [queue.promised_messages for queue in queues] == [0, 0]
 
 
-def test_what_is_prescribed_holds_once_and_counts_for_the_limit() -> None:
+def test_overrides_apply_once_and_count_for_the_limit() -> None:
     policy = DestinationPolicy(priority=7, delay=1_000, max_messages=LARGE, at_limit="block")
     world = world_with(q=policy)
     sender = world.client()
@@ -337,7 +337,7 @@ def test_what_is_prescribed_holds_once_and_counts_for_the_limit() -> None:
     assert len(entries) == LARGE
 
 
-def test_a_fault_in_the_middle_is_told_and_gives_back_what_was_promised() -> None:
+def test_a_fault_during_a_commit_is_reported_and_frees_reserved_room() -> None:
     world = world_with(q=DestinationPolicy(max_messages=LARGE, at_limit="block"))
     sender, other = world.client(), world.client()
     _, request = committing(sender, *names("m"))
@@ -365,7 +365,7 @@ def test_an_end_of_the_broker_carries_it_to_its_end(world: World) -> None:
     assert [text for _, text in first.browse()] == [*names("a"), *names("b")]
 
 
-def test_a_store_keeps_it_in_one_batch_with_what_it_consumed() -> None:
+def test_a_store_writes_the_commit_and_its_acknowledgements_in_one_batch() -> None:
     world = World()
     journal = world.broker.journal = Journal()
     feeder, worker = world.client(), world.client()

@@ -85,7 +85,7 @@ def test_a_client_gets_its_client_id_at_once() -> None:
     assert world.broker.namespace("").queue("queue:q").depth == MANY
 
 
-def test_its_own_client_that_comes_back_finds_everything_given_back() -> None:
+def test_a_resumed_client_finds_its_messages_returned() -> None:
     world = World()
     client, texts = with_many_consumers(world, keep=5_000)
     client.drop()
@@ -166,7 +166,7 @@ def test_a_session_gives_back_in_slices_and_is_closed_when_it_has() -> None:
     assert not world.services.reports
 
 
-def test_what_is_said_to_its_consumers_meanwhile_is_passed_over() -> None:
+def test_commands_for_its_consumers_are_skipped() -> None:
     world = World()
     client, request, _ = closing_session(world)
     last = max(client.consumers)
@@ -184,7 +184,7 @@ def test_what_is_said_to_its_consumers_meanwhile_is_passed_over() -> None:
     assert not world.services.reports
 
 
-def test_others_get_what_it_gives_back_at_once() -> None:
+def test_other_consumers_receive_returned_messages_at_once() -> None:
     world = World()
     _, _, texts = closing_session(world)
     reader = world.clients[1]
@@ -215,7 +215,7 @@ def test_its_connection_may_end_meanwhile(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["drop", "goodbye"])
-def test_its_other_sessions_give_back_what_they_hold_when_the_connection_ends_meanwhile(how: str) -> None:
+def test_losing_the_connection_returns_messages_of_its_other_sessions(how: str) -> None:
     world = World()
     client, _, _ = closing_session(world)
     consumer = client.consumer(client.session(), "queue:other")

@@ -73,7 +73,7 @@ def test_at_once_and_in_pieces_everybody_sees_the_same(
     several=False,
 )  # fmt: skip
 @given(steps=STEPS, pattern=st.lists(st.booleans(), min_size=1, max_size=6), several=st.booleans())
-def test_selectors_that_are_asked_in_pieces_change_nothing(
+def test_selectors_evaluated_in_slices_change_no_result(
     steps: list[tuple[Any, ...]], pattern: list[bool], several: bool
 ) -> None:
     """Order of each subscriber, transactions, lost connections, redelivery: as if each message were matched at once."""
@@ -111,7 +111,7 @@ def sends(*names: str) -> Callable[[Client, int], None]:
     return lambda client, session: [client.queue_send(session, envelope(name)) for name in names].clear()
 
 
-def test_what_was_carried_out_is_confirmed_at_once_and_the_rest_when_it_is(world: World) -> None:
+def test_completed_commands_are_confirmed_before_the_rest_runs(world: World) -> None:
     client, session = late(world, sends("a", "b", "c"))
     queue = world.broker.namespace("").queue("queue:q")
     assert queue.depth < 3
@@ -213,7 +213,7 @@ def test_an_administrator_closes_it_and_the_rest_is_not_carried_out(world: World
     assert queue.depth == before
 
 
-def test_goodbye_comes_behind_all_that_was_said_before_it(world: World) -> None:
+def test_goodbye_follows_all_earlier_commands(world: World) -> None:
     client, _ = late(
         world, sends("a", "b", "c"), lambda client, session: client.queue(Command.GOODBYE, 99, client.handed(session))
     )
@@ -233,7 +233,7 @@ def test_a_commit_behind_its_sends_takes_all_of_them(world: World) -> None:
     assert [text for _, text in world.client().browse()] == texts(*range(10))
 
 
-def test_what_waits_for_its_turn_counts_as_memory(world: World) -> None:
+def test_queued_commands_count_as_memory(world: World) -> None:
     client = world.client()
     session = client.session()
     for _ in range(10):

@@ -66,7 +66,7 @@ def test_a_browse_waits_until_publishing_is_complete(world: World) -> None:
     assert texts(reader) == NUMBERS
 
 
-def test_what_others_send_meanwhile_is_taken_and_later_sends_stand_behind(world: World) -> None:
+def test_sends_of_others_are_accepted_during_publishing_and_follow_it(world: World) -> None:
     sender, other = world.client(), world.client()
     session = other.session(AUTO)
     published = sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS),))
@@ -82,7 +82,7 @@ def test_what_others_send_meanwhile_is_taken_and_later_sends_stand_behind(world:
     assert found[-1] == "later"
 
 
-def test_one_after_the_other_and_each_once(world: World) -> None:
+def test_batches_are_published_in_order_and_once(world: World) -> None:
     """A PUBLISH that is repeated before its answer waits for the first, on any connection; a next batch too."""
     sender, other = world.client(), world.client()
     first, second = staged(sender, *NUMBERS), staged(sender, *(f"2{n}" for n in NUMBERS), batch=1)
@@ -137,7 +137,7 @@ def test_a_queue_that_is_deleted_takes_its_part_along(world: World) -> None:
     assert (texts(sender), texts(sender, "queue:other")) == ([], ["kept"])
 
 
-def test_what_is_prescribed_for_a_destination_holds(world: World) -> None:
+def test_overrides_of_a_destination_apply(world: World) -> None:
     sender = world.client()
     name = staged(sender, *NUMBERS)
     queue = world.broker.namespace("").queue("queue:q")
@@ -161,7 +161,7 @@ def test_where_there_are_limits_it_is_refused_at_once_or_done(world: World) -> N
     assert (queue.depth, queue.promised_messages) == (COUNT, 0)
 
 
-def test_a_fault_in_the_middle_stops_no_other_client(world: World) -> None:
+def test_a_fault_during_publishing_affects_no_other_client(world: World) -> None:
     sender, other = world.client(), world.client()
     consumer = other.consumer(other.session(AUTO), credit=1_000)
     published = sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS),))

@@ -58,7 +58,7 @@ def loss(request: pytest.FixtureRequest) -> Any:
 # -- sends ------------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_told_which_sends_arrived(world: World, loss: Any) -> None:
+def test_resumption_reports_accepted_sends(world: World, loss: Any) -> None:
     client = world.client(keep=KEEP)
     first, second = client.session(), client.session()
     client.send(first, "a", "b")
@@ -68,7 +68,7 @@ def test_it_is_told_which_sends_arrived(world: World, loss: Any) -> None:
     assert new.broker.peer.id == client.broker.peer.id
 
 
-def test_what_is_said_again_is_carried_out_once(world: World, loss: Any) -> None:
+def test_repeated_commands_run_once(world: World, loss: Any) -> None:
     client = world.client(keep=KEEP)
     session = client.session()
     client.send(session, "a", "b")
@@ -80,7 +80,7 @@ def test_what_is_said_again_is_carried_out_once(world: World, loss: Any) -> None
     assert [c[2] for c in new.take(Command.CONFIRM)][-1] == 3
 
 
-def test_what_waited_for_room_had_not_arrived(world: World) -> None:
+def test_blocked_sends_are_not_reported_as_accepted(world: World) -> None:
     client = world.client(keep=KEEP)
     session = client.session()
     client.send(session, "a")
@@ -99,7 +99,7 @@ def test_what_waited_for_room_had_not_arrived(world: World) -> None:
     assert new.browse() == [(1, "a"), (1, "b"), (1, "c")]
 
 
-def test_a_number_said_twice_is_a_mistake_where_nothing_was_lost(world: World) -> None:
+def test_a_repeated_number_on_an_intact_connection_is_an_error(world: World) -> None:
     client = world.client(keep=KEEP)
     session = client.session()
     client.send(session, "a")
@@ -118,7 +118,7 @@ def test_a_gap_is_a_mistake_on_a_resumed_connection_too(world: World) -> None:
     assert new.fatal is not None
 
 
-def test_a_refusal_that_was_not_heard_is_told_again() -> None:
+def test_a_lost_refusal_is_repeated() -> None:
     world = World(broker=Broker(DomainSettings(policies=(("queue:q", DestinationPolicy(max_messages=1)),))))
     client = world.client(keep=KEEP)
     session = client.session()
@@ -146,7 +146,7 @@ def test_lost_twice_before_it_has_opened_its_session_again(world: World, loss: A
 # -- commits ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_commit_whose_answer_was_lost_is_known(world: World, loss: Any) -> None:
+def test_resumption_reports_a_commit_whose_answer_was_lost(world: World, loss: Any) -> None:
     client = world.client(keep=KEEP)
     session = client.session(TRANSACTED)
     client.send(session, "a")
@@ -170,7 +170,7 @@ def test_a_transaction_that_was_open_is_rolled_back(world: World, loss: Any) -> 
     assert new.browse() == [(1, "b")]
 
 
-def test_an_acknowledgement_whose_answer_was_lost_is_known(world: World, loss: Any) -> None:
+def test_resumption_reports_an_acknowledgement_whose_answer_was_lost(world: World, loss: Any) -> None:
     client = world.client(keep=KEEP)
     consumer = client.consumer(client.session(CLIENT))
     client.send(consumer.session, "a")
@@ -286,7 +286,7 @@ def test_nothing_in_a_transaction_is_acknowledged_by_coming_back(world: World) -
     assert new.browse() == [(2, "a")]
 
 
-def test_tags_go_on_so_that_old_ones_mean_nothing(world: World, loss: Any) -> None:
+def test_delivery_tags_continue_and_old_ones_are_void(world: World, loss: Any) -> None:
     client = world.client(keep=KEEP)
     consumer = client.consumer(client.session(CLIENT))
     client.send(consumer.session, "a", "b")
@@ -313,7 +313,7 @@ def test_a_tag_that_leaves_no_room_is_refused(world: World, tag: int) -> None:
     assert code == ErrorCode.ILLEGAL_STATE
 
 
-def test_commands_for_what_is_gone_are_passed_over(world: World, loss: Any) -> None:
+def test_commands_for_closed_objects_are_skipped(world: World, loss: Any) -> None:
     client = world.client(keep=KEEP)
     consumer = client.consumer(client.session(CLIENT))
     client.send(consumer.session, "a")
@@ -329,7 +329,7 @@ def test_commands_for_what_is_gone_are_passed_over(world: World, loss: Any) -> N
 # -- temporary destinations, client ids -------------------------------------------------------------------------------
 
 
-def test_tmp_05_temporary_destinations_stay_for_a_client_that_comes_back(world: World, loss: Any) -> None:
+def test_tmp_05_temporary_destinations_survive_a_resumption(world: World, loss: Any) -> None:
     client, other = world.client(keep=KEEP), world.client()
     address = client.ask(Command.CREATE_TEMPORARY, False)
     loss(client)
@@ -341,7 +341,7 @@ def test_tmp_05_temporary_destinations_stay_for_a_client_that_comes_back(world: 
     assert further != address
 
 
-def test_tmp_06_temporary_destinations_of_a_client_that_does_not_come_back_go_after_a_while(world: World) -> None:
+def test_tmp_06_temporary_destinations_of_a_lost_client_are_deleted_after_its_deadline(world: World) -> None:
     client, other = world.client(keep=KEEP), world.client()
     address = client.ask(Command.CREATE_TEMPORARY, False)
     client.drop()
@@ -353,7 +353,7 @@ def test_tmp_06_temporary_destinations_of_a_client_that_does_not_come_back_go_af
     assert resumed is False
 
 
-def test_tmp_06_at_once_where_the_client_does_not_want_to_come_back(world: World) -> None:
+def test_tmp_06_temporary_destinations_of_a_client_without_resumption_are_deleted_at_once(world: World) -> None:
     client, other = world.client(), world.client()
     address = client.ask(Command.CREATE_TEMPORARY, False)
     client.drop()
@@ -362,7 +362,7 @@ def test_tmp_06_at_once_where_the_client_does_not_want_to_come_back(world: World
 
 
 @pytest.mark.parametrize("code", [ErrorCode.CLOSED_BY_ADMINISTRATOR, ErrorCode.MALFORMED_FRAME])
-def test_what_was_ended_for_good_is_not_remembered(world: World, code: ErrorCode) -> None:
+def test_closed_connections_are_not_remembered(world: World, code: ErrorCode) -> None:
     client = world.client(keep=KEEP)
     client.broker.close(code, "the end", world.now)
     world.settle()
@@ -422,7 +422,7 @@ def test_a_malformed_id_is_not_kept(asked: str) -> None:
         (False, "queue:old-7.3"),
     ],
 )
-def test_only_what_was_its_own_can_be_made_again(topic: bool, address: str) -> None:
+def test_only_the_owner_can_recreate_a_temporary_destination(topic: bool, address: str) -> None:
     world = World(SessionSettings(incarnation="new"))
     client = Client(world)
     client.hello(resume="old-7")
@@ -430,7 +430,7 @@ def test_only_what_was_its_own_can_be_made_again(topic: bool, address: str) -> N
     assert client.refused(Command.CREATE_TEMPORARY, topic, address)[0] == ErrorCode.INVALID_DESTINATION
 
 
-def test_what_a_store_kept_is_as_good_as_what_was_remembered() -> None:
+def test_stored_progress_resumes_like_remembered_progress() -> None:
     world = World(SessionSettings(incarnation="one"))
     client = world.client(keep=KEEP)
     session = client.session()

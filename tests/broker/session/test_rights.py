@@ -111,7 +111,7 @@ def test_nothing_granted_is_nothing_allowed() -> None:
     assert not Rights([]).enters("default")
 
 
-def test_refusal_says_who_what_and_where() -> None:
+def test_refusal_names_user_right_and_destination() -> None:
     identity = Identity("anna", Rights([]))
     with pytest.raises(RequestError) as refused:
         identity.require("consume", "team-a", "queue:q")

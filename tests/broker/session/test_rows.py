@@ -231,7 +231,7 @@ def test_a_message_alone_comes_as_a_deliver(world: World) -> None:
     assert (consumer.all(), client.rows) == (["alone"], [])
 
 
-def test_what_was_delivered_before_comes_alone_and_with_its_count(world: World) -> None:
+def test_redeliveries_are_sent_singly_with_their_count(world: World) -> None:
     client = world.client(**SEVERAL)
     session = client.session(CLIENT)
     first = client.consumer(session, credit=100)
@@ -281,7 +281,7 @@ def test_a_connection_that_breaks_gives_all_of_a_row_back_marked(world: World) -
     assert two.all() == ["m2#2", "m3#2", "m4#2"]
 
 
-def test_a_close_in_the_middle_of_a_row_keeps_what_was_seen_and_returns_the_rest(world: World) -> None:
+def test_a_close_within_a_batch_keeps_seen_messages_and_returns_the_rest(world: World) -> None:
     client = world.client(**SEVERAL)
     session = client.session(CLIENT)
     one = client.consumer(session, credit=100)
@@ -352,7 +352,7 @@ def test_a_row_ends_where_a_message_goes_elsewhere_expires_or_is_for_later(world
     assert world.broker.namespace("default").queue("queue:q").expired == 1
 
 
-def test_a_sender_whose_clock_is_ahead_sends_in_rows_too(world: World) -> None:
+def test_a_sender_whose_clock_is_ahead_sends_batches_too(world: World) -> None:
     client = world.client(**SEVERAL)
     session = client.session()
     consumer = client.consumer(session, credit=100)
@@ -361,7 +361,7 @@ def test_a_sender_whose_clock_is_ahead_sends_in_rows_too(world: World) -> None:
     assert (consumer.all(), client.rows) == (texts(*range(5)), [5])
 
 
-def test_a_row_of_nothing_changes_nothing(world: World) -> None:
+def test_an_empty_batch_has_no_effect(world: World) -> None:
     client = world.client(**SEVERAL)
     session = client.session()
     consumer = client.consumer(session, credit=100)
@@ -371,7 +371,7 @@ def test_a_row_of_nothing_changes_nothing(world: World) -> None:
     assert (inside.newest, inside.tag, inside.source.sequence) == (0, 0, 4)
 
 
-def test_a_gap_in_the_middle_of_a_burst_ends_the_connection_behind_what_came_before_it(world: World) -> None:
+def test_a_gap_in_a_burst_ends_the_connection_after_the_sends_before_it(world: World) -> None:
     client, other = world.client(**SEVERAL), world.client(**SEVERAL)
     consumer = other.consumer(other.session(), credit=100)
     session = client.session()
@@ -409,7 +409,7 @@ def test_a_header_that_is_too_long_is_refused_alone(world: World) -> None:
     assert [failed[2:4] for failed in client.take(Command.SEND_FAILED)] == [(3, ErrorCode.MESSAGE_FORMAT)]
 
 
-def test_two_sessions_in_one_write_are_told_apart(world: World) -> None:
+def test_two_sessions_in_one_write_are_kept_apart(world: World) -> None:
     client = world.client(**SEVERAL)
     one, two = client.session(), client.session()
     consumer = client.consumer(client.session(), credit=100)
@@ -446,7 +446,7 @@ def test_a_limited_user_sends_in_rows_only_where_that_is_allowed(world: World) -
     assert [refusal[2:4] for refusal in client.take(Command.SEND_FAILED)] == [(n, ErrorCode.SECURITY) for n in (6, 7)]
 
 
-def test_a_fault_among_several_sends_ends_its_connection_alone_and_confirms_those_before_it(world: World) -> None:
+def test_a_fault_among_sends_confirms_the_earlier_ones_and_ends_only_its_connection(world: World) -> None:
     client, other = world.client(**SEVERAL), world.client(**SEVERAL)
     session = client.session()
     burst(client, session, "m0", "m1")
@@ -475,7 +475,7 @@ def test_a_command_has_no_more_than_fills_a_frame(world: World) -> None:
     assert len(client.rows) < 20
 
 
-def test_taps_and_observers_hear_of_every_message_of_a_row(world: World) -> None:
+def test_taps_and_observers_see_every_message_of_a_batch(world: World) -> None:
     client = world.client(**SEVERAL)
     session = client.session(AUTO)
     for address in ADDRESSES:

@@ -123,7 +123,7 @@ def test_a_gap_in_the_sequence_ends_the_connection(world: World, sequence: int) 
     assert f"SEND {sequence} in session {session} where 1 is due" in client.fatal[3]
 
 
-def test_what_was_accepted_before_a_fatal_error_is_confirmed_and_kept(world: World) -> None:
+def test_sends_accepted_before_a_fatal_error_are_confirmed_and_kept(world: World) -> None:
     client = world.client()
     session = client.session()
     client.queue_send(session, envelope("kept"))
@@ -267,7 +267,7 @@ def test_at_the_brokers_limit_a_commit_waits_unless_it_consumes_something_too(wo
     assert client.browse("queue:other") == [(1, "a")]
 
 
-def test_a_client_that_connects_while_senders_are_blocked_is_told(world: World) -> None:
+def test_a_client_that_connects_while_senders_are_blocked_is_notified(world: World) -> None:
     world.services.flow("full")
     client = world.client()
     assert client.take(Command.FLOW) == [(Command.FLOW, True, "full", 0, 0, None)]
@@ -295,7 +295,7 @@ def test_times_of_a_client_that_has_not_seen_the_clock_move_are_shifted(world: W
     assert consumer.deliveries[2].fields[1] == START + 60_000
 
 
-def test_what_was_sent_before_the_clock_moved_keeps_its_times(world: World) -> None:
+def test_sends_from_before_a_clock_change_keep_their_times(world: World) -> None:
     client, consumer_client = world.client(), world.client()
     session = client.session()
     consumer = consumer_client.consumer(consumer_client.session())

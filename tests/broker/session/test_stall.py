@@ -41,7 +41,7 @@ def confirmed(client: Client) -> list[int]:
     return [sequence for _, _, sequence in client.take(Command.CONFIRM)]
 
 
-def test_what_passes_the_limit_is_not_taken_and_the_client_is_told_which_limit_it_is() -> None:
+def test_sends_above_the_limit_block_and_the_client_learns_which_limit() -> None:
     world = full()
     client = world.client()
     session = client.session()
@@ -79,7 +79,7 @@ def test_skipped_messages_take_no_memory_and_are_delivered_later_in_order() -> N
     assert confirmed(client)[-1] == 100
 
 
-def test_the_one_that_waits_may_be_said_twice_as_well() -> None:
+def test_a_blocked_send_may_be_repeated() -> None:
     world, client, session = waiting()
     client.say(Command.SEND, session, 3, "queue:full", client.sends[session][2][4])  # it was on its way twice
     world.broker.namespace("").queue("queue:full").clear()
@@ -90,7 +90,7 @@ def test_the_one_that_waits_may_be_said_twice_as_well() -> None:
     assert not world.services.reports
 
 
-def test_what_is_said_twice_or_out_of_turn_by_a_session_that_has_waited_is_passed_over() -> None:
+def test_repeated_or_unordered_sends_of_a_blocked_session_are_skipped() -> None:
     world, client, session = waiting()
     other = world.client()
     reader = other.consumer(other.session(), "queue:full", credit=10)
@@ -145,7 +145,7 @@ def test_a_withdrawn_send_is_refused_and_the_next_one_waits() -> None:
     assert confirmed(client)[-1] == 6
 
 
-def test_what_has_been_taken_is_not_withdrawn_but_confirmed() -> None:
+def test_an_accepted_send_is_confirmed_instead_of_withdrawn() -> None:
     world = full()
     client = world.client()
     session = client.session()
@@ -254,7 +254,7 @@ def test_only_the_session_that_passed_the_limit_waits() -> None:
     assert client.take(Command.CONFIRM) == [(Command.CONFIRM, producer, 3)]
 
 
-def test_a_session_whose_next_send_has_no_room_either_waits_again() -> None:
+def test_a_session_blocks_again_at_its_next_send() -> None:
     rule = DestinationPolicy(max_messages=1, at_limit="block")
     world = world_with(one=rule, two=rule)
     client = world.client()
@@ -314,7 +314,7 @@ def test_a_commit_waits_for_room_and_is_carried_out_whole() -> None:
 
 
 @pytest.mark.parametrize("transacted", [False, True])
-def test_a_late_command_tells_the_rim_to_flush_even_if_output_was_queued(transacted: bool) -> None:
+def test_a_deferred_command_requests_a_flush_even_if_output_was_queued(transacted: bool) -> None:
     """A store notes with each batch how far the connections have come that had a part in it. One that was noted with
     the last batch, and whose output waits for that, has a part in the next one too: or a crash makes its client say
     again what is there, or take a commit that was carried out for rolled back."""
@@ -393,7 +393,7 @@ def test_a_sender_blocked_at_a_queue_then_blocks_at_the_brokers_limit() -> None:
     assert client.take(Command.FLOW)[-1][1] is False
 
 
-def test_what_is_dropped_is_confirmed() -> None:
+def test_dropped_messages_are_confirmed() -> None:
     world = world_with(full=DestinationPolicy(max_messages=1, at_limit="drop-newest"))
     client = world.client()
     session = client.session()

@@ -266,7 +266,7 @@ def test_only_the_staging_user_publishes(world: World) -> None:
     assert ann.ask(Command.PUBLISH, "k", 0, (name,)) == 1
 
 
-def test_what_was_staged_is_published_only_while_it_may_be_sent(world: World) -> None:
+def test_staged_messages_are_published_only_with_the_right_to_send(world: World) -> None:
     ann = world.client(user="ann")
     session = ann.session(TRANSACTED)
     ann.send(session, "a")

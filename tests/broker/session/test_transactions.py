@@ -38,7 +38,7 @@ def test_txn_02_sends_are_invisible_until_commit_and_confirmed_at_once(world: Wo
     assert consumer.all() == ["a", "b"]
 
 
-def test_txn_03_commit_acknowledges_what_was_handed_and_only_that(world: World) -> None:
+def test_txn_03_commit_acknowledges_only_handed_messages(world: World) -> None:
     client = world.client()
     consumer = client.consumer(client.session(TRANSACTED))
     client.send(client.session(), "a", "b", "c")
@@ -49,7 +49,7 @@ def test_txn_03_commit_acknowledges_what_was_handed_and_only_that(world: World) 
     assert world.client().browse() == [(2, "c")]
 
 
-def test_txn_04_rollback_forgets_sends_and_returns_what_was_handed_marked(world: World) -> None:
+def test_txn_04_rollback_discards_sends_and_returns_handed_messages_marked(world: World) -> None:
     client = world.client()
     session = client.session(TRANSACTED)
     consumer = client.consumer(session)

@@ -101,7 +101,7 @@ async def test_turns_that_come_while_one_write_is_under_way_share_the_next(rig: 
     assert (rig.commits.writes, second.id) == (2, first.id + 1)
 
 
-async def test_what_takes_several_turns_is_in_one_write(rig: Rig) -> None:
+async def test_a_commit_of_several_turns_is_one_write(rig: Rig) -> None:
     rig.journal.holds = 1
     for name in ("first", "second"):
         rig.record(name)
@@ -213,7 +213,7 @@ async def test_a_store_that_is_low_refuses_before_it_is_full(rig: Rig) -> None:
     await rig.links[0].something.wait()
 
 
-def test_on_a_full_disk_producers_are_refused_consumers_go_on_and_nothing_is_lost(
+def test_a_full_disk_refuses_producers_serves_consumers_and_loses_no_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.02)
@@ -256,7 +256,7 @@ def test_on_a_full_disk_producers_are_refused_consumers_go_on_and_nothing_is_los
     assert taken + rest == [*confirmed, "again"]
 
 
-def test_server_says_what_it_is(tmp_path: Path) -> None:
+def test_settings_report_durability(tmp_path: Path) -> None:
     broker = EmbeddedBroker(data_dir=tmp_path)
     with broker:
         server: Server = broker.server

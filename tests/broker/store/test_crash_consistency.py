@@ -218,7 +218,7 @@ def test_every_prefix_opens_to_the_broker_as_it_was(program: list[tuple[str, int
 
 @settings(max_examples=40)
 @given(program=PROGRAMS, size=st.sampled_from([1, 300, 1_000]))
-def test_the_same_where_what_is_written_at_once_is_several_batches(
+def test_crashes_between_several_batches_of_one_write_are_consistent(
     program: list[tuple[str, int, int, int]], size: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -230,7 +230,7 @@ def test_the_same_where_what_is_written_at_once_is_several_batches(
 
 @settings(max_examples=25)
 @given(program=PROGRAMS, size=st.sampled_from([300, journal.BATCH_BYTES]))
-def test_the_store_on_disk_says_what_the_obvious_one_says(program: list[tuple[str, int, int, int]], size: int) -> None:
+def test_the_store_on_disk_agrees_with_the_model(program: list[tuple[str, int, int, int]], size: int) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(journal, "BATCH_BYTES", size)
         store = SqliteStore(folder, reserve=0)

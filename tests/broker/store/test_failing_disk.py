@@ -57,7 +57,7 @@ def send(client: WireClient, sequence: int, body: bytes) -> None:
     client.say(Command.SEND, 1, sequence, "queue:q", envelope)
 
 
-def test_clients_hear_at_once_why_nothing_is_answered_and_all_goes_on_afterwards(
+def test_clients_learn_of_a_failing_disk_at_once_and_continue_afterwards(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commits, "PAUSE_SECONDS", 0.02)
@@ -83,7 +83,7 @@ def test_clients_hear_at_once_why_nothing_is_answered_and_all_goes_on_afterwards
         assert consumer.until(Command.DELIVER)[2] == 2
 
 
-def test_a_disk_that_fails_for_good_ends_the_broker_and_what_was_confirmed_is_there(
+def test_a_permanent_disk_failure_ends_the_broker_and_keeps_confirmed_messages(
     broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commits, "PAUSE_SECONDS", 0.02)

@@ -133,7 +133,7 @@ def take(context: JMSContext, count: int) -> list[int]:
 
 
 @pytest.mark.slow
-def test_refused_consumers_go_on_and_what_was_confirmed_is_there_after_a_kill(disk: Callable[[str], Disk]) -> None:
+def test_consumers_continue_and_confirmed_messages_survive_a_kill(disk: Callable[[str], Disk]) -> None:
     full = disk("fail")
     with ConnectionFactory(full.url(1)).create_context() as context:
         queue, producer = context.create_queue("q"), context.create_producer()
@@ -154,7 +154,7 @@ def test_refused_consumers_go_on_and_what_was_confirmed_is_there_after_a_kill(di
 
 
 @pytest.mark.slow
-def test_producers_that_wait_go_on_when_there_is_room_and_nothing_is_lost(disk: Callable[[str], Disk]) -> None:
+def test_blocked_producers_continue_when_there_is_room_and_no_message_is_lost(disk: Callable[[str], Disk]) -> None:
     """Three times as much as the disk holds, in each of two lives."""
     full = disk("block")
     total = 0

@@ -30,7 +30,7 @@ def cut(broker: Broker) -> Batch:
     return broker.journal.cut()
 
 
-def test_only_persistent_messages_where_they_last_are_told() -> None:
+def test_only_persistent_messages_in_lasting_destinations_are_written() -> None:
     broker = journalled()
     space = broker.namespace("")
     temporary = str(space.temporaries.create("c", topic=False))
@@ -75,7 +75,7 @@ def test_a_batch_that_is_published_in_slices_holds_the_cut_until_it_is_complete(
     assert batch.definitions["published", ("default", None, "k")] == (0,)
 
 
-def test_what_passes_the_size_of_a_batch_goes_on_in_another_and_is_written_with_it(
+def test_oversized_work_continues_in_another_batch_of_the_same_write(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(journal, "BATCH_BYTES", 1_000)
@@ -130,7 +130,7 @@ def test_a_tap_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(len(part.accepted) for part in batch.parts) == 20
 
 
-def test_handed_out_is_told_before_it_leaves_and_released_takes_it_back() -> None:
+def test_handing_out_is_recorded_before_the_delivery_and_undone_by_a_release() -> None:
     broker = journalled()
     space = broker.namespace("")
     space.send("queue:q", message("m"), NOW)

@@ -68,7 +68,7 @@ def left(url: str, queue: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_it_is_there_whole_with_what_it_consumed_or_not_at_all(tmp_path: Path) -> None:
+def test_a_large_commit_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
     chance = random.Random(7)
     host = host_of(tmp_path / "data")
     usual = 0.0

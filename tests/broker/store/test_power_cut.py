@@ -194,7 +194,7 @@ def live(record: Record, folder: Path, chance: random.Random, *, in_order: bool 
 
 
 @pytest.mark.parametrize("cuts", [60, pytest.param(1_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
-def test_what_was_confirmed_is_there_after_a_power_cut(tmp_path: Path, cuts: int) -> None:
+def test_confirmed_messages_survive_a_power_cut(tmp_path: Path, cuts: int) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -222,7 +222,7 @@ def test_what_was_confirmed_is_there_after_a_power_cut(tmp_path: Path, cuts: int
     assert partial, "no cut fell into a write"
 
 
-def test_the_record_is_what_was_written(tmp_path: Path) -> None:
+def test_the_recording_matches_the_files(tmp_path: Path) -> None:
     """With nothing lost the files of the record are those on disk."""
     record = Record()
     folder = tmp_path / "live"

@@ -47,7 +47,7 @@ def test_a_damaged_store_is_not_served(tmp_path: Path) -> None:
     assert (tmp_path / DATABASE).read_bytes() == content
 
 
-def test_it_says_what_it_keeps_and_found(tmp_path: Path) -> None:
+def test_the_log_names_the_data_directory_and_its_contents(tmp_path: Path) -> None:
     life = Life(1, tmp_path)
     life.start()
     with ConnectionFactory(f"sievemq://127.0.0.1:{life.port}").create_context() as context:
@@ -65,7 +65,7 @@ def test_it_says_what_it_keeps_and_found(tmp_path: Path) -> None:
     assert not (tmp_path / f"{DATABASE}-wal").exists(), "an ordered end leaves no log"
 
 
-def test_a_store_with_a_message_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_store_with_an_invalid_message_is_refused(tmp_path: Path) -> None:
     """The checksum is right, the content is not: it was written so, by something else."""
     from sievemq_broker.domain.journal import Batch
 

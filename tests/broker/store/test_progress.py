@@ -99,7 +99,7 @@ def lost_after_a_send() -> Life:
     return life
 
 
-def test_what_a_connection_said_just_before_it_was_lost_is_counted() -> None:
+def test_commands_received_just_before_a_loss_are_counted() -> None:
     life = lost_after_a_send()
     life.cut()
     life.kill()
@@ -125,7 +125,7 @@ def test_a_commit_just_before_the_loss_is_known_to_have_been_carried_out() -> No
     assert life.texts() == ["m1", "m2"]
 
 
-def test_one_that_has_come_back_and_said_nothing_yet_has_lost_nothing() -> None:
+def test_a_resumed_connection_without_commands_keeps_its_progress() -> None:
     """The old link and the new one were fed before the cut; the record is the new one's."""
     life = lost_after_a_send()
     life.connect()

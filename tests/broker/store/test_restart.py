@@ -108,7 +108,7 @@ def test_dead_letters_and_counts_survive(tmp_path: Path) -> None:
         assert letter.get_int_property("JMS_SieveMQ_DeadLetterAttempts") == 3
 
 
-def test_what_was_deleted_stays_deleted(broker: EmbeddedBroker) -> None:
+def test_deleted_destinations_stay_deleted(broker: EmbeddedBroker) -> None:
     with broker:
         with ConnectionFactory(broker.url).create_context() as context:
             for name in ("kept", "deleted", "purged"):
@@ -124,7 +124,7 @@ def test_what_was_deleted_stays_deleted(broker: EmbeddedBroker) -> None:
         assert broker.call(lambda b: b.namespace("").queue("queue:purged").depth) == 0
 
 
-def test_it_keeps_its_name_and_gives_no_id_twice(broker: EmbeddedBroker) -> None:
+def test_the_broker_keeps_its_identity_and_never_reuses_ids(broker: EmbeddedBroker) -> None:
     ids = []
     for _ in range(3):
         with broker, ConnectionFactory(broker.url).create_context() as context:
@@ -140,7 +140,7 @@ def test_a_second_broker_on_the_same_directory_is_refused(broker: EmbeddedBroker
         EmbeddedBroker(data_dir=tmp_path / "data").start()
 
 
-def test_sends_that_are_said_again_are_not_doubled(tmp_path: Path, port: int) -> None:
+def test_repeated_sends_are_not_doubled(tmp_path: Path, port: int) -> None:
     """The SDK says unconfirmed sends again when the broker is back: each message is there once, none is missing."""
     life = Life(7, tmp_path)
     life.options = ("--port", str(port))
@@ -188,7 +188,7 @@ def test_sends_that_are_said_again_are_not_doubled(tmp_path: Path, port: int) ->
         assert own == [f"{name}{number}" for number in range(1, len(own) + 1)]
 
 
-def test_a_queue_that_drops_the_oldest_is_there_again_with_exactly_what_it_had(tmp_path: Path) -> None:
+def test_a_drop_oldest_queue_is_restored_exactly(tmp_path: Path) -> None:
     rules = {"ring": {"max_messages": 3, "at_limit": "drop-oldest"}}
     broker = EmbeddedBroker(data_dir=tmp_path / "data", settings={"destinations": rules})
     with broker, ConnectionFactory(broker.url).create_context() as context:

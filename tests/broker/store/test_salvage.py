@@ -112,7 +112,7 @@ class TestExport:
         }  # fmt: skip
         assert lines[5] | {"client_id": "id", "subscription": "s", "destination": "topic:t"} == lines[5]
 
-    def test_what_is_damaged_is_said_and_the_rest_exported(self, tmp_path: Path) -> None:
+    def test_damage_is_reported_and_the_rest_exported(self, tmp_path: Path) -> None:
         fill(tmp_path)
         change(tmp_path, "UPDATE batch SET data = x'0011223344' WHERE id = 2")
         result = run("export", tmp_path)
@@ -128,7 +128,7 @@ class TestRepair:
         assert "nothing was done" in run("repair", tmp_path).output
         assert (tmp_path / DATABASE).read_bytes() == before
 
-    def test_what_is_damaged_is_set_aside_and_the_rest_served(self, tmp_path: Path) -> None:
+    def test_damaged_rows_are_set_aside_and_the_rest_served(self, tmp_path: Path) -> None:
         fill(tmp_path)
         change(tmp_path, "UPDATE batch SET data = x'0011223344' WHERE id = 2")
         change(tmp_path, "UPDATE state SET data = x'0011223344' WHERE id = 1")

@@ -68,7 +68,7 @@ def alter(folder: Path, statement: str) -> None:
 
 
 class TestKeeping:
-    def test_what_is_written_is_there_again(self, tmp_path: Path) -> None:
+    def test_written_rows_are_read_back(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         numbers = add(store, "a", "b", "c")
         batch = Batch(store.next_batch)
@@ -118,7 +118,7 @@ class TestKeeping:
         database.close()
         assert size < 6_000
 
-    def test_what_came_and_went_between_two_writes_is_not_written(self, tmp_path: Path) -> None:
+    def test_messages_consumed_between_two_writes_are_not_written(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         batch = Batch(store.next_batch)
         batch.accepted += [(1, message("a").packed), (1, message("b").packed)]
@@ -360,7 +360,7 @@ class TestFullDisk:
         assert reserve.stat().st_size == 100_000
         store.close()
 
-    def test_what_leaves_the_database_makes_room_as_well(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_deleted_rows_make_room(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         store = SqliteStore(tmp_path, "n", reserve=100_000)
         monkeypatch.setattr("sievemq_broker.store.files.Reserve.take", lambda _: False)
         monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4_096))
@@ -456,7 +456,7 @@ class TestKill:
                 store = opened(tmp_path / "live")
         store.close()
 
-    def test_a_transaction_that_fails_leaves_what_was_kept_before(self, tmp_path: Path) -> None:
+    def test_a_failed_transaction_keeps_earlier_rows(self, tmp_path: Path) -> None:
         store = opened(tmp_path / "live", opener=lambda path: Failing(connect(path)))
         add(store, "a")
         add(store, "b")

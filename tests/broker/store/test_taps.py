@@ -73,7 +73,7 @@ def test_a_large_batch_outlives_a_broker_that_ends_while_it_is_published(tmp_pat
         assert publish(connection, "query", 0, []) is None
 
 
-def test_outcomes_are_kept_with_what_they_tell_of(tmp_path: Path) -> None:
+def test_outcomes_are_stored_with_their_messages(tmp_path: Path) -> None:
     with broker_in(tmp_path) as broker, connect(broker) as connection, connection.create_session() as session:
         tap, _ = open_tap(connection, "fate", QUEUE, "outcomes")
         connection.start()
@@ -91,7 +91,7 @@ def test_outcomes_are_kept_with_what_they_tell_of(tmp_path: Path) -> None:
         assert len(set(ids)) == 2
 
 
-def test_copy_taps_go_on_where_they_were(tmp_path: Path) -> None:
+def test_copy_taps_continue_after_a_restart(tmp_path: Path) -> None:
     with broker_in(tmp_path) as broker, connect(broker) as connection:
         send(connection, "old")
         queue, _ = open_tap(connection, "audit", QUEUE, start="earliest", retain_messages=4)
@@ -123,7 +123,7 @@ def test_copy_taps_go_on_where_they_were(tmp_path: Path) -> None:
         assert find_tap(connection, "audit", TOPIC)[0].id == topic.id
 
 
-def test_what_a_drain_had_taken_is_on_its_queue_again(tmp_path: Path) -> None:
+def test_messages_of_a_drain_return_to_their_queue_after_a_restart(tmp_path: Path) -> None:
     with broker_in(tmp_path) as broker, connect(broker) as connection:
         send(connection, "a", "b", "c")
         tap, _ = open_tap(connection, "nightly", QUEUE, "drain")

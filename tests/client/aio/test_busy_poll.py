@@ -90,9 +90,7 @@ async def test_the_loop_sleeps_once_no_answer_is_expected(connect: Connect, neig
     assert neighbour.times == before
 
 
-async def test_a_wait_that_is_cancelled_looks_no_longer_than_it_would_have(
-    connect: Connect, neighbour: Neighbour
-) -> None:
+async def test_a_cancelled_wait_does_not_extend_the_poll(connect: Connect, neighbour: Neighbour) -> None:
     connection = await connect(busy_poll=GENEROUS)
     consumer = await (await connection.create_session()).create_consumer(Queue("nothing"))
     await ask_until(connection, lambda: neighbour.times > 0)

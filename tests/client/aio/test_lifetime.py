@@ -223,7 +223,7 @@ async def test_each_of_many_requests_has_its_own_time() -> None:
         await connection.close()
 
 
-async def test_con_08_what_is_done_while_a_context_is_opened_counts() -> None:
+async def test_con_08_calls_while_a_context_opens_count() -> None:
     async with scripted() as broker:
         connection = await ConnectionFactory(broker.url, reconnect=0).create_connection()
         first = await JMSContext._open(connection, Session.AUTO_ACKNOWLEDGE)
@@ -238,7 +238,7 @@ async def test_con_08_what_is_done_while_a_context_is_opened_counts() -> None:
         await connection.close()
 
 
-async def test_a_cancelled_request_is_undone_however_late_its_answer_is() -> None:
+async def test_a_cancelled_request_is_undone_when_its_answer_arrives() -> None:
     async with scripted() as broker:
         broker.silent.add(Command.OPEN_CONSUMER)
         connection = await ConnectionFactory(broker.url, request_timeout=1_500).create_connection()

@@ -44,7 +44,7 @@ async def test_it_is_a_coroutine_for_everybody_else(url: str) -> None:
     assert inspect.iscoroutinefunction(inspect.unwrap(ConnectionFactory.create_context))
 
 
-async def test_what_cannot_be_opened_raises_in_front_of_the_block() -> None:
+async def test_a_failed_open_raises_before_the_block_runs() -> None:
     with EmbeddedBroker(users={"me": "secret"}) as broker, pytest.raises(JMSSecurityRuntimeException):
         async with ConnectionFactory(broker.url).create_context("me", "guess"):
             pytest.fail("the block was entered")

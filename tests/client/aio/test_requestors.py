@@ -56,7 +56,7 @@ async def test_a_requestor_that_was_never_used_closes_its_session(session: Sessi
         session.create_message()
 
 
-async def test_req_01_what_a_requestor_does_not_take(connection: Connection, session: Session) -> None:
+async def test_req_01_invalid_arguments_of_a_requestor(connection: Connection, session: Session) -> None:
     with pytest.raises(InvalidDestinationException, match="needs a queue"):
         QueueRequestor(session, None)  # type: ignore[arg-type]
     with pytest.raises(InvalidDestinationException, match="needs a topic"):

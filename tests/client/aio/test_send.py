@@ -284,7 +284,7 @@ async def test_d_24_a_failed_send_without_a_waiter_is_reported(
     assert "deleted" in str(reports[0])
 
 
-async def test_closed_and_wrong_arguments_are_said_before_anything_is_sent(
+async def test_closed_objects_and_wrong_arguments_raise_before_a_send(
     sender: MessageProducer, broker: ScriptedBroker
 ) -> None:
     with pytest.raises(JMSException):

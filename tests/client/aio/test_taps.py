@@ -52,7 +52,7 @@ async def test_a_tap_is_read_in_pages_until_it_is_acknowledged(
         await open_tap(connection, "u", queue, selector="a ANDD b")
 
 
-async def test_a_drain_takes_and_a_look_for_it_does_not(
+async def test_a_drain_consumes_and_finding_it_does_not(
     connection: Connection, session: Session, producer: MessageProducer, queue: Queue
 ) -> None:
     await send(producer, *"abc")

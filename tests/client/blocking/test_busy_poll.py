@@ -84,7 +84,7 @@ def test_zero_is_never(connect: Connect, url: str, neighbour: Neighbour) -> None
     assert not neighbour.times
 
 
-def test_one_thread_of_a_process_looks_at_a_time(impatient: Connection, neighbour: Neighbour) -> None:
+def test_one_thread_of_a_process_polls_at_a_time(impatient: Connection, neighbour: Neighbour) -> None:
     ask_until(impatient, lambda: neighbour.times > 0)
     before = neighbour.times
     with lead._looking:  # somebody does
@@ -94,7 +94,7 @@ def test_one_thread_of_a_process_looks_at_a_time(impatient: Connection, neighbou
     ask_until(impatient, lambda: neighbour.times > before)
 
 
-def test_an_interruption_while_it_looks_leaves_the_connection_as_it_was(
+def test_an_interruption_while_polling_leaves_the_connection_usable(
     impatient: Connection, neighbour: Neighbour
 ) -> None:
     def interrupt() -> None:

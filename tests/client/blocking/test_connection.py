@@ -89,7 +89,7 @@ def test_clo_25_a_consumer_of_a_started_connection(session: Session, queue: Queu
     assert receive_text(session.create_consumer(queue)) == "at once"
 
 
-def test_con_16_con_17_mco_06_stop_holds_back_what_is_buffered(
+def test_con_16_con_17_mco_06_stop_holds_back_buffered_messages(
     connection: Connection, session: Session, queue: Queue
 ) -> None:
     producer, consumer = session.create_producer(queue), session.create_consumer(queue)

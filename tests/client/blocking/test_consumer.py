@@ -35,7 +35,7 @@ def test_mco_05_receive_no_wait_is_not_misled_by_another_buffer(
     assert [text(consumer.receive_no_wait()) for _ in range(9)] == [str(number) for number in range(1, 10)]
 
 
-def test_mco_10_clo_04_what_is_buffered_goes_back_as_it_was(connect: Connect, session: Session, queue: Queue) -> None:
+def test_mco_10_clo_04_buffered_messages_return_unmarked(connect: Connect, session: Session, queue: Queue) -> None:
     consumer = session.create_consumer(queue)
     for number in range(10):
         session.create_producer(queue).send(TextMessage(str(number)))
@@ -184,7 +184,7 @@ def test_con_16_stopping_does_not_disturb_a_receive(connection: Connection, sess
 
 
 @pytest.mark.parametrize("timeout", [1, 5, 1_000, None])
-def test_mco_14_waiting_asks_for_what_others_hold(
+def test_mco_14_a_waiting_receive_recalls_messages_held_by_others(
     connect: Connect, session: Session, queue: Queue, timeout: int | None
 ) -> None:
     """However long it waits: a receive gets what lies in the buffer of a consumer that sleeps."""

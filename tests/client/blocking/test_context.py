@@ -278,7 +278,7 @@ def test_jpr_08_no_destination(context: JMSContext) -> None:
             context.create_producer().send(wrong, "x")  # type: ignore[arg-type]
 
 
-def test_jpr_11_jpr_12_jpr_19_properties_go_on_every_message(context: JMSContext, queue: Queue) -> None:
+def test_jpr_11_jpr_12_jpr_19_properties_are_set_on_every_message(context: JMSContext, queue: Queue) -> None:
     producer, consumer = context.create_producer(), context.create_consumer(queue)
     producer.set_property("a", 1).set_property("b", Byte(2)).set_string_property("c", "x").set_float_property("d", 0.5)
     producer.set_boolean_property("e", True).set_short_property("f", 3).set_long_property("g", 4)

@@ -138,7 +138,7 @@ def test_req_01_req_02_req_03_req_04_a_request_and_its_reply(
         requestor.request(TextMessage())
 
 
-def test_req_01_what_a_requestor_does_not_take(connection: Connection) -> None:
+def test_req_01_invalid_arguments_of_a_requestor(connection: Connection) -> None:
     session = connection.create_session()
     with pytest.raises(InvalidDestinationException):
         QueueRequestor(session, None)  # type: ignore[arg-type]
@@ -152,7 +152,7 @@ def test_req_01_what_a_requestor_does_not_take(connection: Connection) -> None:
         QueueRequestor(session, Queue("q"))
 
 
-def test_a_consumer_whose_destination_goes_away(connect: Connect, session: Session) -> None:
+def test_deleting_a_destination_closes_its_consumer(connect: Connect, session: Session) -> None:
     """The broker closes a consumer: a blocked receive returns None, the exception listener hears why."""
     # Only an administrator can delete what has consumers; seen from here it is a CONSUMER_CLOSED like any other.
     connection = connect()

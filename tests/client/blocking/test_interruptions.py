@@ -97,7 +97,7 @@ def test_an_interrupted_request_loses_the_connection(url: str) -> None:
         assert bodies(context, 1) == ["second"]
 
 
-def test_output_that_was_interrupted_half_way_is_said_again_on_another_connection(url: str) -> None:
+def test_output_interrupted_half_way_is_repeated_on_another_connection(url: str) -> None:
     with ConnectionFactory(url).create_context() as context:
         producer, queue = context.create_producer(), context.create_queue("q")
         context._session._engine.outbox.queue = InterruptedPop()

@@ -110,7 +110,7 @@ WAY: dict[int, list[str]] = {
 
 
 @pytest.mark.parametrize(("state", "event", "then"), STEPS)
-def test_the_table_of_states_tells_which_thread_reads(
+def test_the_table_of_states_names_the_reading_thread(
     idle: Socket, lead: Lead, state: int, event: str, then: int
 ) -> None:
     woken, other = allocate_lock(), allocate_lock()
@@ -166,7 +166,7 @@ def test_a_waiting_thread_leads_and_the_io_thread_reads_otherwise(connection: Co
         hear(connection)
 
 
-def test_one_leads_and_others_get_theirs_too(connection: Connection, connect: Connect) -> None:
+def test_every_thread_receives_its_message_through_one_leader(connection: Connection, connect: Connect) -> None:
     consumers = [connection.create_session().create_consumer(Queue(f"q{number}")) for number in range(4)]
     for _ in range(3):  # so that each is once the last one
         waiting = [Background(lambda consumer=consumer: receive_text(consumer)) for consumer in consumers]
@@ -225,7 +225,7 @@ def test_a_thread_that_delivers_leads_while_it_rests(connection: Connection, con
 
 
 @pytest.mark.parametrize("close", ["consumer", "session", "connection"])
-def test_the_leading_thread_is_told_of_a_close(connect: Connect, close: str) -> None:
+def test_a_close_wakes_the_leading_thread(connect: Connect, close: str) -> None:
     connection = connect()
     session = connection.create_session()
     consumer = session.create_consumer(Queue("q"))

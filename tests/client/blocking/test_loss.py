@@ -95,7 +95,7 @@ def test_a_request_without_an_answer_in_time(url: str) -> None:
 
 
 @pytest.mark.parametrize("stop", ["drop", "shutdown"])
-def test_clo_01_d_32_closing_what_is_lost(broker: EmbeddedBroker, factory: ConnectionFactory, stop: str) -> None:
+def test_clo_01_d_32_closing_a_lost_connection(broker: EmbeddedBroker, factory: ConnectionFactory, stop: str) -> None:
     connection = factory.create_connection()
     session = connection.create_session()
     producer, consumer = session.create_producer(Queue("q")), session.create_consumer(Queue("q"))

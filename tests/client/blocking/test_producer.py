@@ -133,7 +133,7 @@ def test_d_27_a_send_that_python_refuses(session: Session, arguments: Any, keywo
         session.create_producer().send(*arguments, **keywords)
 
 
-def test_pro_14_pro_15_pro_16_who_names_the_destination(session: Session, queue: Queue) -> None:
+def test_pro_14_pro_15_pro_16_producer_or_send_names_the_destination(session: Session, queue: Queue) -> None:
     identified, anyone = session.create_producer(queue), session.create_producer()
     with pytest.raises(UnsupportedOperationError):
         anyone.send(TextMessage())
@@ -150,7 +150,7 @@ def test_pro_14_pro_15_pro_16_who_names_the_destination(session: Session, queue:
 
 
 @pytest.mark.parametrize("wrong", [None, "text", 7, object()])
-def test_pro_17_exc_08_what_is_no_message(producer: MessageProducer, wrong: Any) -> None:
+def test_pro_17_exc_08_other_types_than_messages_are_refused(producer: MessageProducer, wrong: Any) -> None:
     with pytest.raises(MessageFormatException):
         producer.send(wrong)
 
@@ -180,7 +180,7 @@ def test_pro_19_bad_options_of_a_call(
     assert receive_text(consumer) == "next"
 
 
-def test_pro_22_msg_17_hdr_17_one_object_sent_again(producer: MessageProducer, consumer: MessageConsumer) -> None:
+def test_pro_22_msg_17_hdr_17_one_object_sent_twice(producer: MessageProducer, consumer: MessageConsumer) -> None:
     message = TextMessage("first")
     message.set_jms_type("kept")
     producer.send(message)
@@ -195,7 +195,7 @@ def test_pro_22_msg_17_hdr_17_one_object_sent_again(producer: MessageProducer, c
     assert {m.get_jms_type() for m in received if m} == {"kept"}
 
 
-def test_pro_23_sending_what_was_received(session: Session, queue: Queue) -> None:
+def test_pro_23_sending_a_received_message(session: Session, queue: Queue) -> None:
     producer, consumer = session.create_producer(queue), session.create_consumer(queue)
     producer.send(TextMessage("round", properties={"a": 1}))
     received = consumer.receive(SOON)
@@ -315,7 +315,7 @@ def test_d_24_confirm_policies(url: str, queue: Queue) -> None:
         assert [type(error) for error in reported] == ([] if waits else [InvalidDestinationException])
 
 
-def test_d_26_close_flushes_what_was_sent(connect: Connect, queue: Queue) -> None:
+def test_d_26_close_flushes_sends(connect: Connect, queue: Queue) -> None:
     connection = connect(start=False)
     producer = connection.create_session().create_producer(queue)
     for number in range(500):
@@ -434,7 +434,7 @@ class Blocked:
             self.event.set()
 
 
-def test_d_26_closing_waits_until_what_was_sent_is_taken(
+def test_d_26_close_waits_until_sends_are_accepted(
     full: Callable[[bool], None], connect: Connect, queue: Queue
 ) -> None:
     connection = connect()

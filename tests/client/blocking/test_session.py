@@ -33,7 +33,7 @@ def test_ses_09_any_session_sends_any_message(connect: Connect, session: Session
     assert receive_text(session.create_consumer(queue)) == "from elsewhere"
 
 
-def test_msg_19_every_kind_of_message_arrives_as_what_it_is(session: Session, queue: Queue) -> None:
+def test_msg_19_every_kind_of_message_arrives_in_its_class(session: Session, queue: Queue) -> None:
     producer, consumer = session.create_producer(queue), session.create_consumer(queue)
     for kind in (Message, TextMessage, BytesMessage, MapMessage, StreamMessage, ObjectMessage):
         producer.send(kind())
@@ -54,7 +54,7 @@ def test_ses_18_producers(session: Session, queue: Queue) -> None:
         session.create_producer("orders")  # type: ignore[arg-type]
 
 
-def test_ses_19_ses_33_consumers_of_what_is_no_destination(session: Session) -> None:
+def test_ses_19_ses_33_consumers_of_other_types_than_destinations(session: Session) -> None:
     for wrong in (None, "orders", 7):
         with pytest.raises(InvalidDestinationException):
             session.create_consumer(wrong)  # type: ignore[arg-type]

@@ -78,7 +78,7 @@ def test_a_tap_is_read_in_pages_until_it_is_acknowledged(connection: Connection)
     assert refused.value.get_error_code() == "NOT_FOUND"
 
 
-def test_a_drain_takes_and_a_look_for_it_does_not(connection: Connection) -> None:
+def test_a_drain_consumes_and_finding_it_does_not(connection: Connection) -> None:
     send(connection, *"abc")
     tap, _ = open_tap(connection, "t", QUEUE, "drain")
     find_tap(connection, "t", QUEUE)
@@ -99,7 +99,7 @@ def test_the_lease_of_a_drain(broker: EmbeddedBroker, connection: Connection) ->
     assert list(tap.fetch(1, 2).counts) == [2]
 
 
-def test_what_became_of_messages(broker: EmbeddedBroker, connection: Connection) -> None:
+def test_outcomes_of_messages(broker: EmbeddedBroker, connection: Connection) -> None:
     """In the order in which it became known, with the broker's time."""
     tap, state = open_tap(connection, "fate", QUEUE, "outcomes")
     assert state.mode == "outcomes"
@@ -158,7 +158,7 @@ def test_staged_sends_are_forgotten(broker: EmbeddedBroker, connection: Connecti
         stage(plain, "k", 2)
 
 
-def test_what_taps_and_stages_hold_counts_in_the_brokers_memory(broker: EmbeddedBroker, connection: Connection) -> None:
+def test_taps_and_stages_count_in_the_brokers_memory(broker: EmbeddedBroker, connection: Connection) -> None:
     before = held(broker)
     open_tap(connection, "t", Topic("news"))
     send(connection, "x" * 100_000, to=Topic("news"))  # nobody subscribes: only the tap holds it

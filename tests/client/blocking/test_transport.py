@@ -60,7 +60,7 @@ def test_tls_files_that_are_missing(secure: EmbeddedBroker) -> None:
         ConnectionFactory(secure.url, tls_ca="nowhere.pem").create_connection()
 
 
-def test_tls_where_there_is_none(url: str) -> None:
+def test_tls_to_a_port_without_tls(url: str) -> None:
     with pytest.raises(JMSException, match="TLS"):
         ConnectionFactory(url.replace("sievemq://", "sievemqs://"), reconnect=0).create_connection()
 
@@ -142,7 +142,7 @@ def test_a_broker_that_does_not_read_for_a_while(peer: Peer) -> None:
     assert [command[1] for command in received[::3]] == list(range(200))
 
 
-def test_what_is_queued_without_a_write_leaves_soon(peer: Peer) -> None:
+def test_queued_output_is_written_soon(peer: Peer) -> None:
     """The I/O thread writes it, be it asleep or not: nobody else does."""
     for _ in range(3):
         with peer.transport.lock:
@@ -194,7 +194,7 @@ def broken(_: object) -> None:
     raise ZeroDivisionError("a defect")
 
 
-def test_a_defect_in_the_io_thread_wakes_whoever_waits(peer: Peer) -> None:
+def test_a_defect_in_the_io_thread_wakes_waiting_threads(peer: Peer) -> None:
     told = threading.Event()
     with peer.transport.lock:
         asked = peer.engine.ping()
@@ -221,7 +221,7 @@ def test_a_defect_in_a_thread_that_reads_for_itself_wakes_all(peer: Peer) -> Non
             each.result()
 
 
-def test_what_was_sent_leaves_with_a_process_that_closes_nothing(url: str) -> None:
+def test_sends_are_flushed_at_exit_without_a_close(url: str) -> None:
     program = f"""
 from sievemq import ConnectionFactory, Queue, TextMessage
 context = ConnectionFactory({url!r}).create_context()

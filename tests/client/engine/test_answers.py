@@ -31,7 +31,7 @@ def test_a_temporary_destination_without_an_address(result: Any) -> None:
     [None, (), 5, {}, (None, 1), (None, ()), (None, (1,)), (None, ("x", envelope())), (None, (-1, envelope())),
      (None, (0, (1, 2))), (0, -1), (0, 1, 2)],
 )  # fmt: skip
-def test_a_page_that_is_none(result: Any) -> None:
+def test_an_invalid_page_is_refused(result: Any) -> None:
     broker = FakeBroker()
     broker.welcome()
     browser = EngineBrowser(broker.session(), Queue("q"), None)
@@ -55,7 +55,7 @@ def test_a_page() -> None:
     [{"sessions": (1, 2)}, {"sessions": ((1, "x", 0),)}, {"sessions": {"a": 1}}, {"refused": ((1, 1, 5),)},
      {"refused": ((1, 1, 5, None),)}, {"refused": "text"}],
 )  # fmt: skip
-def test_a_memory_of_a_lost_connection_that_is_none(memory: Any) -> None:
+def test_invalid_resumption_data_is_refused(memory: Any) -> None:
     broker = FakeBroker(EngineOptions(heartbeat=0, reconnect=1_000))
     broker.welcome()
     broker.session()

@@ -58,7 +58,7 @@ def sender() -> Sender:
 
 
 @pytest.mark.parametrize("mode", [1, 2])
-def test_cpl_01_a_fate_is_told_once(sender: Sender, mode: int) -> None:
+def test_cpl_01_each_result_is_reported_once(sender: Sender, mode: int) -> None:
     message = TextMessage("x")
     sender.send(message, delivery_mode=mode)
     assert sender.call() == []
@@ -108,7 +108,7 @@ def test_cpl_08_a_send_that_waits_has_its_place_among_them(sender: Sender) -> No
     assert sender.call() == [before, behind]
 
 
-def test_one_that_waits_too_long_is_told_before_those_that_wait_longer(sender: Sender) -> None:
+def test_timeouts_are_reported_in_order_of_their_deadlines(sender: Sender) -> None:
     messages = [TextMessage(str(number)) for number in range(3)]
     sender.send(*messages)
     sender.broker.say(Command.FLOW, True, "full", sender.session.id, 1, "queue:q")
@@ -127,7 +127,7 @@ def test_one_that_waits_too_long_is_told_before_those_that_wait_longer(sender: S
     assert not sender.broker.reported
 
 
-def test_one_that_is_confirmed_before_its_time_is_over_is_not_withdrawn(sender: Sender) -> None:
+def test_a_confirmed_send_is_not_withdrawn(sender: Sender) -> None:
     message = TextMessage()
     sender.send(message)
     sender.broker.engine.expect(sender.session.sends, None, 0, 500, 1)
@@ -138,7 +138,7 @@ def test_one_that_is_confirmed_before_its_time_is_over_is_not_withdrawn(sender: 
     assert sender.errors == [""]
 
 
-def test_one_whose_session_has_ended_is_not_withdrawn(sender: Sender) -> None:
+def test_a_send_of_an_ended_session_is_not_withdrawn(sender: Sender) -> None:
     message = TextMessage()
     sender.send(message)
     sender.broker.engine.expect(sender.session.sends, None, 0, 500, 1)
@@ -194,7 +194,7 @@ class Foreign:
 
 
 @pytest.mark.parametrize("error", ["", "gone"])
-def test_msg_21_another_implementations_message_is_told_as_it_is(sender: Sender, error: str) -> None:
+def test_msg_21_a_foreign_message_is_reported_unchanged(sender: Sender, error: str) -> None:
     foreign = Foreign()
     sender.send(foreign)
     assert foreign.headers["jms_message_id"].startswith("ID:")
@@ -206,7 +206,7 @@ def test_msg_21_another_implementations_message_is_told_as_it_is(sender: Sender,
     assert sender.errors == [error]
 
 
-def test_an_interrupt_while_fates_are_told_loses_no_confirm(sender: Sender) -> None:
+def test_an_interrupt_while_results_are_reported_loses_no_confirm(sender: Sender) -> None:
     """A signal handler's exception in a thread that leads: the connection is given up, and every send has its fate."""
     messages = [TextMessage(f"m{n}") for n in range(6)]
     sender.send(*messages[:2])

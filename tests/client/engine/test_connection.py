@@ -51,7 +51,7 @@ def test_a_completion_that_fails() -> None:
 # -- handshake --------------------------------------------------------------------------------------------------------
 
 
-def test_hello_says_what_the_url_says() -> None:
+def test_hello_carries_the_options_of_the_url() -> None:
     url = parse_url("sievemq://ann:secret@host/tests?client_id=me&heartbeat=500&prefetch=3&application=app")
     options = EngineOptions.from_url(url, None, None, "agent/1")
     broker = FakeBroker(options)

@@ -56,7 +56,7 @@ def test_sel_01_a_selector_is_checked_before_anything_is_sent(broker: FakeBroker
     assert broker.heard() == []
 
 
-def test_sel_03_a_blank_selector_is_none(broker: FakeBroker) -> None:
+def test_sel_03_a_blank_selector_means_no_selector(broker: FakeBroker) -> None:
     for blank in (None, "", " \t"):
         assert broker.consumer(broker.session(), selector=blank).selector is None
 
@@ -184,7 +184,7 @@ def test_prefetch_0_fetches_from_a_topic_too() -> None:
         assert take(consumer) == str(tag)
 
 
-def test_an_adaptive_window_widens_when_it_is_what_the_application_waits_for() -> None:
+def test_an_adaptive_window_widens_while_the_application_waits() -> None:
     broker = with_prefetch(None)
     consumer = broker.consumer(broker.session())
     tag = 0
@@ -363,7 +363,7 @@ def test_returned_memory_is_granted_again_on_request() -> None:
     assert broker.heard() == [(Command.CREDIT, consumer.id, 4), (Command.WANT, 0, consumer.id)]
 
 
-def test_exp_03_what_expires_in_the_buffer_goes_back(broker: FakeBroker) -> None:
+def test_exp_03_messages_that_expire_in_the_buffer_are_returned(broker: FakeBroker) -> None:
     consumer = broker.consumer(broker.session())
     broker.deliver(consumer, 1, expiration=NOW + 10)
     broker.deliver(consumer, 2)
@@ -397,7 +397,7 @@ def test_the_clocks_offset_counts_for_expiry(broker: FakeBroker) -> None:
 # -- the end of a consumer --------------------------------------------------------------------------------------------
 
 
-def test_mco_10_close_tells_what_was_handed_over(broker: FakeBroker) -> None:
+def test_mco_10_close_reports_handed_messages(broker: FakeBroker) -> None:
     session = broker.session(2)
     consumer = broker.consumer(session)
     broker.deliver(consumer, 1, 2, 3)
@@ -473,7 +473,7 @@ def test_a_selective_consumer_is_opened_for_one_message(broker: FakeBroker) -> N
     assert broker.consumer(session).granted == FIRST_WINDOW
 
 
-def test_mco_10_closing_waits_for_the_broker_only_if_something_may_go_back(broker: FakeBroker) -> None:
+def test_mco_10_closing_waits_for_the_broker_only_with_messages_to_return(broker: FakeBroker) -> None:
     session = broker.session()
     idle = broker.consumer(session, selector="a = 1")
     assert not session.close_consumer(idle).done  # one message may be on its way

@@ -43,7 +43,7 @@ def go_on(broker: FakeBroker, session: EngineSession, sequence: int) -> None:
     broker.say(Command.FLOW, False, "", session.id, sequence, None)
 
 
-def test_what_was_passed_over_is_said_again_from_where_the_broker_says() -> None:
+def test_skipped_sends_are_repeated_from_the_brokers_position() -> None:
     broker, session, producer = opened()
     send(producer, 5)
     assert said(broker) == [1, 2, 3, 4, 5]
@@ -60,7 +60,7 @@ def test_what_was_passed_over_is_said_again_from_where_the_broker_says() -> None
     assert said(broker) == [6]
 
 
-def test_much_is_said_a_little_at_a_time_and_faster_the_more_is_taken() -> None:
+def test_repeated_sends_leave_in_growing_batches() -> None:
     broker, session, producer = opened()
     send(producer, 60)
     said(broker)
@@ -84,7 +84,7 @@ def test_much_is_said_a_little_at_a_time_and_faster_the_more_is_taken() -> None:
     assert session.sends.hold is None
 
 
-def test_whoever_waits_for_the_window_goes_on_when_all_has_been_said() -> None:
+def test_blocked_senders_continue_after_all_sends_are_repeated() -> None:
     broker, session, producer = opened()
     send(producer)
     block(broker, session, 1)
@@ -95,7 +95,7 @@ def test_whoever_waits_for_the_window_goes_on_when_all_has_been_said() -> None:
     assert waiting.error is None
 
 
-def test_a_send_that_slipped_in_while_the_window_was_shut_is_said_in_its_turn() -> None:
+def test_a_send_during_the_block_is_repeated_in_order() -> None:
     broker, session, producer = opened()
     send(producer, 20)
     said(broker)
@@ -169,7 +169,7 @@ def test_time_runs_with_the_brokers_clock_and_only_the_latest_is_kept() -> None:
     assert broker.engine.next_deadline is None
 
 
-def test_limits_of_welcome_are_looked_at_before_anything_is_said() -> None:
+def test_limits_of_welcome_are_checked_before_requests() -> None:
     broker = FakeBroker(sessions=1, consumers=1, temporaries=1)
     broker.welcome()
     session = broker.session()

@@ -176,11 +176,11 @@ def hear(number: int, fields: tuple[Any, ...], result: Any) -> JMSException | No
 
 
 @pytest.mark.parametrize("name", list(answers()))
-def test_what_a_broker_answers_is_read(name: str) -> None:
+def test_answers_of_a_broker_are_decoded(name: str) -> None:
     assert hear(*answers()[name]) is None
 
 
-def test_what_a_newer_broker_says_besides_is_passed_over() -> None:
+def test_additional_fields_of_a_newer_broker_are_skipped() -> None:
     (number, fields, (cursor, *rows)) = answers()["browse"]
     assert hear(number, fields, (cursor, *((*row, "more") for row in rows))) is None
     number, fields, state = answers()["look"]
@@ -191,7 +191,7 @@ def test_what_a_newer_broker_says_besides_is_passed_over() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_what_is_no_answer_is_read_or_said_to_be_none(data: st.DataObject) -> None:
+def test_invalid_answers_are_decoded_or_refused(data: st.DataObject) -> None:
     number, fields, result = answers()[data.draw(st.sampled_from(list(answers())))]
     for _ in range(data.draw(st.integers(1, 2))):
         path = data.draw(st.sampled_from(list(paths(result))))
@@ -217,7 +217,7 @@ def test_what_is_no_answer_is_read_or_said_to_be_none(data: st.DataObject) -> No
         ("discard", (), None, "number of messages"),
     ],
 )
-def test_what_is_wrong_is_said(name: str, path: tuple[Any, ...], other: Any, text: str) -> None:
+def test_errors_name_the_wrong_field(name: str, path: tuple[Any, ...], other: Any, text: str) -> None:
     number, fields, result = answers()[name]
     error = hear(number, fields, changed(result, path, "replace", other))
     assert error is not None

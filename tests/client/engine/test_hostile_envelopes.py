@@ -46,7 +46,7 @@ def test_field_of_a_wrong_type(broker: FakeBroker, kind: int, position: int, val
             pass
 
 
-def test_what_follows_is_received(broker: FakeBroker) -> None:
+def test_later_messages_are_received(broker: FakeBroker) -> None:
     consumer = broker.consumer(broker.session())
     broker.say(Command.DELIVER, consumer.id, 1, 1, (*FIELDS[:12], "no bytes"))
     broker.say(Command.DELIVER, consumer.id, 2, 1, FIELDS)

@@ -34,7 +34,7 @@ def test_chance_takes_up_to_half_of_a_pause() -> None:
     assert [repair.pause(0, chance) for chance in (0.0, 0.0, 0.5, 1.0)] == [0, 50, 75, 100]
 
 
-def test_no_pause_is_longer_than_what_is_left() -> None:
+def test_no_pause_is_longer_than_the_remaining_time() -> None:
     repair = Repair(1_000, 500, 5_000)
     repair.begin(10_000)
     repair.pause(10_000, 1.0)
@@ -67,7 +67,7 @@ def test_hosts_are_tried_in_turn_beginning_with_the_last_good_one() -> None:
     assert repair.order(HOSTS, 2)[0] == (2, "c")
 
 
-def test_what_may_pass() -> None:
+def test_temporary_errors_are_recognised() -> None:
     assert is_passing(JMSException("x", "CONNECTION_FAILED"))
     assert is_passing(JMSException("x", "SHUTTING_DOWN"))
     for code in ("AUTHENTICATION", "INVALID_CLIENT_ID", "MALFORMED_FRAME", "UNSUPPORTED_VERSION", None):
@@ -159,7 +159,7 @@ def test_tags_of_a_message_in_hand_mean_nothing_any_more() -> None:
     assert again.get_jms_redelivered()
 
 
-def test_what_was_settled_before_a_loss_is_acknowledged_after_it() -> None:
+def test_acknowledgements_from_before_a_loss_are_repeated_after_it() -> None:
     world = World()
     memory = world.connect(reconnect=5_000)
     session = world.session(memory)
@@ -175,7 +175,7 @@ def test_what_was_settled_before_a_loss_is_acknowledged_after_it() -> None:
     assert texts(world) == []
 
 
-def test_a_session_closed_during_an_outage_sends_what_it_had() -> None:
+def test_a_session_closed_during_an_outage_still_sends() -> None:
     world = World()
     memory = world.connect(reconnect=5_000)
     session = world.session(memory)
@@ -188,7 +188,7 @@ def test_a_session_closed_during_an_outage_sends_what_it_had() -> None:
     assert texts(world) == ["x"]
 
 
-def test_a_refusal_that_was_not_heard_fails_the_send() -> None:
+def test_a_lost_refusal_fails_the_send() -> None:
     world = World()
     memory = world.connect(reconnect=5_000)
     session = world.session(memory)
@@ -236,7 +236,7 @@ def test_a_broken_connection_without_the_option_stays_broken() -> None:
     assert not memory.engine.repairing
 
 
-def test_nothing_is_said_between_hello_and_welcome() -> None:
+def test_no_command_is_sent_between_hello_and_welcome() -> None:
     world = World()
     memory = world.connect(reconnect=5_000)
     session = world.session(memory)
@@ -251,7 +251,7 @@ def test_nothing_is_said_between_hello_and_welcome() -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_it_is_told_once_all_that_was_open_is_open_again(again: bool) -> None:
+def test_recovery_is_reported_after_all_objects_are_reopened(again: bool) -> None:
     """The listener may publish at once: the subscriber is there. Lost again before that, it is called later."""
     world = World()
     memory = world.connect(reconnect=5_000)
@@ -277,7 +277,7 @@ def test_it_is_told_once_all_that_was_open_is_open_again(again: bool) -> None:
 
 @pytest.mark.parametrize("what", ["consumer", "session"])
 @pytest.mark.parametrize("prefetched", [False, True])
-def test_ack_02_what_was_received_stays_acknowledged_where_closing_loses_the_connection(
+def test_ack_02_received_messages_stay_acknowledged_when_closing_loses_the_connection(
     what: str, prefetched: bool
 ) -> None:
     """In AUTO_ACKNOWLEDGE a receive that has returned is acknowledged. The acknowledgement leaves with the close."""

@@ -108,7 +108,7 @@ def test_hdr_06_ids_grow_longer() -> None:
     assert [command[4][0] for command in heard] == [f"ID:c1:{number}" for number in range(1, 1_003)]
 
 
-def test_every_send_goes_where_it_was_told() -> None:
+def test_every_send_reaches_its_destination() -> None:
     broker, session = session_of()
     one, two = broker.producer(session), broker.producer(session)
     same = Queue("q")
@@ -118,7 +118,7 @@ def test_every_send_goes_where_it_was_told() -> None:
         assert [command[3] for command in broker.heard()] == [str(destination), "topic:other"]
 
 
-def test_d_27_what_one_send_or_a_setter_says_counts_in_the_same_millisecond() -> None:
+def test_d_27_arguments_and_setters_apply_in_the_same_millisecond() -> None:
     broker, session = session_of()
     producer = broker.producer(session)
 

@@ -66,7 +66,7 @@ def test_ack_07_msg_01_acknowledge_without_effect(broker: FakeBroker) -> None:
 # -- recover, commit, rollback ----------------------------------------------------------------------------------------
 
 
-def test_ack_08_ack_14_recover_drops_the_buffer_and_what_is_on_its_way(broker: FakeBroker) -> None:
+def test_ack_08_ack_14_recover_drops_buffered_and_arriving_messages(broker: FakeBroker) -> None:
     session = broker.session(2)
     consumer = broker.consumer(session)
     broker.deliver(consumer, 1, 2, 3)
@@ -122,7 +122,7 @@ def test_credit_after_recover_waits_for_start(broker: FakeBroker) -> None:
     assert [command[0] for command in broker.heard()] == [Command.CREDIT]
 
 
-def test_txn_03_commit_tells_what_was_handed_over_and_keeps_the_buffer(broker: FakeBroker) -> None:
+def test_txn_03_commit_reports_handed_messages_and_keeps_the_buffer(broker: FakeBroker) -> None:
     session = broker.session(0)
     consumer = broker.consumer(session)
     broker.deliver(consumer, 1, 2)

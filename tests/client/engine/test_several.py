@@ -28,7 +28,7 @@ def consumer(broker: FakeBroker) -> EngineConsumer:
     return consumer
 
 
-def test_a_client_asks_for_it() -> None:
+def test_a_client_requests_batches() -> None:
     assert FakeBroker().welcome()[-1] == {"deliver_several": True}
     assert FakeBroker(EngineOptions(reconnect=1_000, heartbeat=0)).welcome()[-1] == {
         "keep": 1_000, "deliver_several": True,
@@ -67,7 +67,7 @@ def test_an_unseen_part_is_recalled(broker: FakeBroker, consumer: EngineConsumer
     assert [take(consumer), take(consumer), take(consumer)] == ["2", "5", None]
 
 
-def test_exp_03_what_has_expired_in_the_middle_is_given_back(broker: FakeBroker, consumer: EngineConsumer) -> None:
+def test_exp_03_messages_expired_within_a_batch_are_returned(broker: FakeBroker, consumer: EngineConsumer) -> None:
     several(broker, consumer, 1)
     several(broker, consumer, 2, 3, expiration=NOW - 1)
     several(broker, consumer, 4)
@@ -90,7 +90,7 @@ def test_nothing_of_it_arrives_between_recover_and_its_answer(broker: FakeBroker
     assert [take(consumer), take(consumer), take(consumer)] == ["1", "6", "7"]
 
 
-def test_messages_for_a_closed_consumer_go_to_no_other_one(broker: FakeBroker, consumer: EngineConsumer) -> None:
+def test_messages_for_a_closed_consumer_reach_no_other_consumer(broker: FakeBroker, consumer: EngineConsumer) -> None:
     broker.engine.sessions[1].close_consumer(consumer)
     several(broker, consumer, 1, 2)
     assert not consumer.buffer

@@ -52,7 +52,7 @@ def test_it_is_a_text_that_any_client_reads() -> None:
 @pytest.mark.parametrize(
     "value", [{"at": dt.datetime(2026, 1, 1, tzinfo=dt.UTC)}, float("nan"), {(1, 2): 3}, {1, 2}, b"x"]
 )
-def test_what_json_does_not_have_is_refused(value: object) -> None:
+def test_values_without_a_json_form_are_refused(value: object) -> None:
     with pytest.raises(MessageFormatException, match="cannot be encoded as JSON"):
         Json(value)
 

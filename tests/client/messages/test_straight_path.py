@@ -108,7 +108,7 @@ def test_mod_02_given_bytes_are_write_only_until_they_are_reset() -> None:
 
 
 @pytest.mark.parametrize("data", [bytearray(b"data"), memoryview(bytearray(b"data"))])
-def test_nul_13_what_can_change_is_copied(data: Any) -> None:
+def test_nul_13_mutable_values_are_copied(data: Any) -> None:
     message = BytesMessage(data)
     data[0] = 0
     assert message.get_body(bytes) == b"data"
@@ -123,7 +123,7 @@ def test_given_bytes_stay_as_they_are_when_more_is_written() -> None:
 
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))])
-def test_msg_17_a_copy_of_what_was_given_is_written_by_itself(again: Any) -> None:
+def test_msg_17_copies_are_written_independently(again: Any) -> None:
     message = BytesMessage(b"data")
     other = again(message)
     other.write_byte(1)
@@ -132,7 +132,7 @@ def test_msg_17_a_copy_of_what_was_given_is_written_by_itself(again: Any) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_new_message_is_the_same_however_it_was_made(kind: type[Message]) -> None:
+def test_every_constructor_makes_the_same_message(kind: type[Message]) -> None:
     made, plain = kind(), Message()
     for name in ("_fields", "_properties", "_modes", "_destination", "_acknowledge", "_count", "_redelivered"):
         assert getattr(made, name) == getattr(plain, name)
@@ -141,7 +141,7 @@ def test_a_new_message_is_the_same_however_it_was_made(kind: type[Message]) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_hdr_17_a_send_keeps_what_the_client_set(kind: type[Message]) -> None:
+def test_hdr_17_a_send_keeps_the_clients_headers(kind: type[Message]) -> None:
     message = kind()
     send(message, "ID:c:1", 2, 3, 1, 4, 5, Queue("q"))
     assert message._fields == ("ID:c:1", 2, 3, 1, 4, 5, None, None, None, None, None, 0, None)

@@ -97,7 +97,7 @@ def test_no_error_shows_a_part_of_the_password(text):
         ("sievemq://a?prefetch=1&", "no option ''"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(text, problem):
+def test_errors_name_the_wrong_part(text, problem):
     with pytest.raises(InvalidURLException) as raised:
         parse_url(text)
     assert problem in str(raised.value)

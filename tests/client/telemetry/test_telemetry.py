@@ -279,7 +279,7 @@ def test_a_refused_send(url: str, recorded: Recorded) -> None:
     assert recorded.metrics()["messaging.client.sent.messages", "send"] == 1
 
 
-def test_what_is_sent_on_keeps_its_context(url: str, recorded: Recorded) -> None:
+def test_forwarded_messages_keep_their_context(url: str, recorded: Recorded) -> None:
     """Its properties are read-only: nothing is put into them, and nothing fails."""
     with ConnectionFactory(url).create_context() as context:
         context.create_producer().send(Queue("a"), "x")

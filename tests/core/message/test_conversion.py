@@ -50,7 +50,7 @@ def test_an_error_never_repeats_a_huge_text():
     assert len(str(raised.value)) < 200
 
 
-def test_headers_and_jmsx_properties_say_who_sets_them():
+def test_headers_and_jmsx_properties_name_their_setter():
     assert len(HEADERS) == 11
     assert len(JMSX) == 9
     assert {name for name, header in JMSX.items() if header.set_by is SetBy.CLIENT} == {"JMSXGroupID", "JMSXGroupSeq"}

@@ -164,7 +164,7 @@ def test_random_properties_raise_only_protocol_errors(packed: bytes, letters: st
 # -- Envelope ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_envelope_knows_what_the_broker_needs() -> None:
+def test_an_envelope_decodes_the_brokers_fields() -> None:
     envelope = Envelope(FIELDS)
     assert len(FIELDS) == ENVELOPE_FIELDS
     assert (envelope.priority, envelope.expiration, envelope.delivery_time) == (7, 55, 66)
@@ -241,7 +241,7 @@ NO_ENVELOPES: list[Any] = [
 
 
 @pytest.mark.parametrize("value", NO_ENVELOPES, ids=lambda value: f"{value!r:.60}")
-def test_what_is_no_envelope_is_not_taken_for_one(value: Any) -> None:
+def test_invalid_envelopes_are_refused(value: Any) -> None:
     with pytest.raises(ProtocolError, match=r"^the envelope of a message cannot be decoded: these are not its fields$"):
         Envelope.from_packed(msgpack.packb(value))
 

@@ -87,13 +87,13 @@ def test_letters(value, letter):
 
 
 @pytest.mark.parametrize("value", [b"x", Char("c"), [1], object(), 2**63, (1,)])
-def test_what_a_property_cannot_hold(value):
+def test_values_that_properties_refuse(value):
     with pytest.raises(FormatError):
         normalise(value)
 
 
 @pytest.mark.parametrize("value", [[1], {}, object(), 2**63, 1j])
-def test_what_a_field_cannot_hold(value):
+def test_values_that_fields_refuse(value):
     with pytest.raises(FormatError):
         normalise_field(value)
 

@@ -130,7 +130,7 @@ SELECTORS = st.recursive(
 
 @settings(max_examples=400)
 @given(SELECTORS, st.sampled_from(["jakarta", "ibm-mq"]))
-def test_what_is_said_is_true(text: str, dialect: str) -> None:
+def test_conclusions_are_true(text: str, dialect: str) -> None:
     selector = valid(text, dialect)
     for truth in (True, False):
         if not can_be(selector.plan, truth):

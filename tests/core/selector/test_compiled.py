@@ -34,7 +34,7 @@ def test_no_selector(text: str | None) -> None:
     assert compile_selector(text) is None
 
 
-def test_what_is_no_text() -> None:
+def test_operands_that_are_no_texts() -> None:
     with pytest.raises(TypeError):
         compile_selector(5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no selector dialect 'sql'; there are jakarta, ibm-mq, mqe"):
@@ -62,7 +62,7 @@ def test_errors_are_not_remembered() -> None:
     assert cache.info().size == before
 
 
-def test_the_cache_is_bounded_and_drops_what_was_not_used_for_longest() -> None:
+def test_the_cache_is_bounded_and_evicts_the_least_recently_used() -> None:
     made: list[str] = []
     small: SelectorCache[str, str] = SelectorCache(lambda text, dialect: made.append(text) or text, maximum=2)  # type: ignore[func-returns-value]
     for text in ("a", "b", "a", "c", "a", "b"):
@@ -105,7 +105,7 @@ def test_the_canonical_text_names_another_dialect() -> None:
     assert valid("a = 1").canonical == "a = 1"
 
 
-def test_printing_keeps_what_was_written() -> None:
+def test_printing_keeps_the_spelling() -> None:
     text = "NOT (b = 2 OR a > - 3) AND c * (d - 1) >= .5 AND e NOT LIKE 'x!%' ESCAPE '!'"
     assert print_selector(parse(text, JAKARTA)) == (
         "NOT (b = 2 OR a > -3) AND c * (d - 1) >= 0.5 AND e NOT LIKE 'x!%' ESCAPE '!'"

@@ -100,7 +100,7 @@ def test_sessions() -> None:
     assert runner.summarize().failed == 0
 
 
-def test_numbers_and_words_are_those_of_the_code() -> None:
+def test_numbers_and_words_match_the_code() -> None:
     for limit in (MAX_SELECTOR_CHARS, MAX_SELECTOR_NODES, MAX_SELECTOR_CONSTANTS):
         assert f"{limit:,}" in TEXT
     assert f"{MAX_SELECTOR_DEPTH} levels" in TEXT

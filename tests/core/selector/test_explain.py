@@ -161,7 +161,7 @@ def decided(selector: CompiledSelector, properties: dict[str, Any]) -> list[str]
 
 
 @pytest.mark.parametrize("text", DECIDED)
-def test_what_decided_is_marked(text: str) -> None:
+def test_deciding_parts_are_marked(text: str) -> None:
     properties, expected = DECIDED[text]
     assert decided(valid(text), properties) == expected
 
@@ -188,7 +188,7 @@ def truth_of(node: Node, values: Iterator[bool | None]) -> bool | None:
 
 @settings(max_examples=80)
 @given(SELECTORS.filter(lambda text: text.count("AND") + text.count("OR") < 5), MESSAGES)
-def test_what_decided_is_the_least_that_decides(text: str, message: dict[str, Any]) -> None:
+def test_only_the_smallest_deciding_parts_are_marked(text: str, message: dict[str, Any]) -> None:
     """Whatever the others were, the verdict would be the same; and no smaller set of conditions can say that."""
     selector = valid(text)
     steps = selector.explain(message, HEADERS).steps

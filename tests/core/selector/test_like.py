@@ -100,7 +100,7 @@ def test_hostile_patterns_that_match() -> None:
         ("ab_%c", None, "ab", 4), ("%", None, "", 0), ("%%", None, "", 0), ("_", None, "", 1),
     ],
 )  # fmt: skip
-def test_what_a_pattern_says_about_itself(pattern: str, exact: str | None, prefix: str, minimum: int) -> None:
+def test_properties_of_patterns(pattern: str, exact: str | None, prefix: str, minimum: int) -> None:
     parsed = parse_pattern(pattern)
     assert (parsed.exact, parsed.prefix, parsed.minimum) == (exact, prefix, minimum)
 

@@ -76,7 +76,7 @@ def test_a_long_chain_of_equalities_counts_as_a_list(constant: str, word: str) -
         compile_selector(word.join([*terms, "a = 10000"]))
 
 
-def test_a_chain_of_two_names_is_none() -> None:
+def test_two_names_form_no_chain() -> None:
     terms = " OR ".join(f"{name} = {n}" for n in range(20) for name in ("a", "A"))
     assert valid(terms).function({"A": 19}, ())
     assert not valid(terms.replace("A =", "aa =")).function({"A": 19}, ())

@@ -194,7 +194,7 @@ def compiled(tree: Node, dialect: str) -> CompiledSelector:
 
 @settings(max_examples=400)
 @given(conditions, st.lists(messages, min_size=1, max_size=6), st.sampled_from(["jakarta", "jakarta", "ibm-mq"]))
-def test_function_is_the_interpreter_asked_for_true(tree: Node, batch: list[Any], dialect: str) -> None:
+def test_the_function_agrees_with_the_interpreter(tree: Node, batch: list[Any], dialect: str) -> None:
     selector = compiled(tree, dialect)
     for properties, headers in batch:
         expected = selector.evaluate(properties, headers)

@@ -65,7 +65,7 @@ SHARED = [
 
 
 @pytest.mark.parametrize(("one", "other"), SHARED)
-def test_what_differs_in_its_constants_shares_its_code(one: str, other: str) -> None:
+def test_selectors_that_differ_in_constants_share_code(one: str, other: str) -> None:
     first = shared(one, one)
     second = compile_selector(other)
     assert second is not None
@@ -87,7 +87,7 @@ APART = [
 
 
 @pytest.mark.parametrize(("one", "other"), APART)
-def test_what_a_value_decides_is_not_shared(one: str, other: str) -> None:
+def test_selectors_that_depend_on_a_value_do_not_share_code(one: str, other: str) -> None:
     cache.clear()
     for text in (one, one, other, one, other, other):
         selector = _compile(text, JAKARTA)
@@ -174,7 +174,7 @@ def test_only_constants_that_the_parser_sees_are_parameters() -> None:
 # -- errors, limits ---------------------------------------------------------------------------------------------------
 
 
-def test_a_mistake_in_a_known_outline_is_told_as_ever() -> None:
+def test_errors_in_a_known_outline_are_reported() -> None:
     shared("a LIKE 'x' ESCAPE '!' AND b = 5", "a LIKE 'x' ESCAPE '!' AND b = 6")
     for text in ("a LIKE 'x!' ESCAPE '!' AND b = 7", "a LIKE 'x' ESCAPE '!!' AND b = 7"):
         with pytest.raises(SelectorError) as caught:
@@ -212,7 +212,7 @@ def test_shapes_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "a = b", "a = '", "a = '\0'", "a = 0x10", "'" * 2_001])
-def test_what_has_no_outline(text: str) -> None:
+def test_selectors_without_an_outline(text: str) -> None:
     assert outline(text) is None
 
 

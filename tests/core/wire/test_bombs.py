@@ -244,7 +244,7 @@ def test_decoders_agree(several: list[Any], trusting: bool) -> None:
 
 
 @pytest.mark.parametrize("byte", [0xC1, 0xC7, 0xC8, 0xC9, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8])
-def test_what_is_never_legal_is_not_counted(byte: int) -> None:
+def test_illegal_first_bytes_are_refused(byte: int) -> None:
     with pytest.raises(ProtocolError, match=f"must not begin with 0x{byte:02x}"):
         check_values(bytes([byte]) + bytes(40), 100)
 
@@ -252,7 +252,7 @@ def test_what_is_never_legal_is_not_counted(byte: int) -> None:
 # -- frames that wait -------------------------------------------------------------------------------------------------
 
 
-def test_frames_are_decoded_as_many_as_are_asked_for() -> None:
+def test_only_the_requested_number_of_frames_is_decoded() -> None:
     client, wire = end("client", State.OPEN), end("broker", State.OPEN)
     data = b"".join(pack_frames([pack((Command.PING, n)) for n in range(1, 31)], gather=30))  # ten in each
     assert [n for _, n in wire.receive_data(data, 15)] == list(range(1, 21))

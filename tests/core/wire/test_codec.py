@@ -32,7 +32,7 @@ def test_pack_delivery_at_the_ends_of_its_numbers(consumer: int, tag: int, count
     assert Decoder(1000).decode(packed) == [(Command.DELIVER, consumer, tag, count, ENVELOPE)]
 
 
-def test_a_payload_of_nothing_holds_nothing() -> None:
+def test_an_empty_payload_holds_no_command() -> None:
     assert Decoder(1000).decode(b"") == []
 
 
@@ -65,7 +65,7 @@ def test_trailing_bytes_of_another_command(cut: int) -> None:
         b"\x92\x04\xc6\xff\xff\xff\xff",
     ],
 )
-def test_what_is_not_a_command_in_msgpack(payload: bytes) -> None:
+def test_msgpack_that_is_no_command_is_refused(payload: bytes) -> None:
     with pytest.raises(ProtocolError) as caught:
         Decoder(10_000).decode(payload)
     assert caught.value.code is ErrorCode.MALFORMED_FRAME
@@ -129,7 +129,7 @@ def test_decoders_hold_next_to_nothing() -> None:
 
 
 @pytest.mark.parametrize("broken", [b"\x92\x04", b"\xc1", b"\xdc\xff\xff", b"\x91" * 5_000])
-def test_what_one_peer_broke_off_does_not_reach_another(broken: bytes) -> None:
+def test_a_truncated_command_of_one_peer_does_not_affect_another(broken: bytes) -> None:
     with pytest.raises(ProtocolError):
         Decoder(1_001).decode(broken[:1_000])
     assert Decoder(1_001).decode(pack(DELIVER)) == [DELIVER]

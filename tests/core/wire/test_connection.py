@@ -156,7 +156,7 @@ def test_fields_of_a_newer_peer_do_not_disturb_a_frame() -> None:
 
 
 @pytest.mark.parametrize(("role", "number"), [("broker", Command.SEND), ("client", Command.DELIVER)])
-def test_what_a_frame_is_full_of_may_stand_among_anything(role: str, number: int) -> None:
+def test_repeated_and_other_commands_may_share_a_frame(role: str, number: int) -> None:
     """The quick check of whole frames gives way wherever something else stands in one."""
     one = example(COMMANDS[number])
     others = [example(COMMANDS[n]) for n in (Command.HEARTBEAT, Command.CLOCK_SEEN if role == "broker" else Command.OK)]
@@ -206,7 +206,7 @@ def test_end_of_stream_between_and_inside_frames() -> None:
 
 
 @pytest.mark.parametrize("state", list(State))
-def test_the_last_word_is_said_in_any_state(state: State) -> None:
+def test_the_final_error_is_sent_in_any_state(state: State) -> None:
     wire = at(state, "broker")
     wire.fail(ProtocolError("because", ErrorCode.HEARTBEAT_MISSED, {"a": 1}))
     assert wire.state is State.CLOSED
@@ -237,7 +237,7 @@ def test_much_output_goes_out_in_several_frames() -> None:
 # -- heartbeats -------------------------------------------------------------------------------------------------------
 
 
-def test_heartbeat_only_when_nothing_else_was_said() -> None:
+def test_heartbeat_only_without_other_output() -> None:
     wire = at(State.OPEN, "broker")
     wire.set_heartbeat(1000, 400)
     assert (wire.interval_in, wire.interval_out) == (1000, 400)
@@ -260,7 +260,7 @@ def test_no_heartbeat_without_a_request_or_before_the_connection_is_open() -> No
     assert not early.heartbeat_due()
 
 
-def test_heard_is_any_byte_since_the_last_question() -> None:
+def test_received_means_any_byte_since_the_last_check() -> None:
     wire = at(State.OPEN, "client")
     wire.heard()
     assert not wire.heard()

@@ -127,7 +127,7 @@ def test_fields_of_a_newer_peer_are_cut_off(spec: CommandSpec) -> None:
 @pytest.mark.parametrize(
     "value", [None, 5, "abc", b"\x19\x01\x02\x03", [], {}, {0: 25}, (), 1.5, (None,), ("0",), ((0,),)]
 )
-def test_what_is_not_a_command(value: object) -> None:
+def test_invalid_commands_are_refused(value: object) -> None:
     for form in FORMS.values():
         assert not form(value)
     with pytest.raises(ProtocolError, match="array that begins with its number") as caught:

@@ -107,7 +107,7 @@ def rewritten(document: str) -> str:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_tables_are_those_of_the_code(name: str) -> None:
+def test_the_tables_match_the_code(name: str) -> None:
     document = DOCUMENT.read_text("utf-8")
     table = document.split(f"<!-- {name} -->\n")[1].split(f"<!-- /{name} -->")[0].strip()
     assert table == TABLES[name](), f"run python {Path(__file__).name}"

@@ -32,7 +32,7 @@ def test_nothing_found(capsys: pytest.CaptureFixture[str]) -> None:
     assert "inputs" in capsys.readouterr().out
 
 
-def test_what_is_found_is_kept_and_fails_again(
+def test_findings_are_kept_and_fail_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "opened", broken)

@@ -34,7 +34,7 @@ def test_a_few_mutations(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(FOUND.glob("*/*")), ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_what_was_found(path: Path) -> None:
+def test_earlier_findings_stay_fixed(path: Path) -> None:
     with opened(path.parent.name) as target:
         target.run(path.read_bytes())
 

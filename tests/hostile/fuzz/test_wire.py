@@ -80,7 +80,7 @@ cuts = st.lists(st.integers(0, 400), max_size=6)
 
 @given(st.lists(commands(), max_size=6), cuts)
 @settings(max_examples=150)
-def test_round_trip_however_it_is_cut(said: list[tuple[Any, ...]], at: list[int]) -> None:
+def test_frames_round_trip_at_every_split(said: list[tuple[Any, ...]], at: list[int]) -> None:
     data = b"".join(pack_frames([pack(command) for command in said], gather=100))
     reader, decoder = FrameReader(1 << 20), Decoder(1 << 20)
     got = [c for piece in cut(data, at) for payload in reader.feed(piece) for c in decoder.decode(payload)]
@@ -90,7 +90,7 @@ def test_round_trip_however_it_is_cut(said: list[tuple[Any, ...]], at: list[int]
 
 @given(st.lists(commands("client"), max_size=5), cuts)
 @settings(max_examples=150)
-def test_each_end_reads_what_the_other_writes(said: list[tuple[Any, ...]], at: list[int]) -> None:
+def test_each_end_decodes_the_others_output(said: list[tuple[Any, ...]], at: list[int]) -> None:
     said = [c for c in said if c[0] not in (Command.HELLO, Command.GOODBYE)]
     client, broker = open_connection("client"), open_connection("broker")
     for command in said:

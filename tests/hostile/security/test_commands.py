@@ -107,7 +107,7 @@ def anna(broker: EmbeddedBroker) -> Iterator[JMSContext]:
         yield context
 
 
-def test_what_is_granted_works(anna: JMSContext) -> None:
+def test_granted_commands_work(anna: JMSContext) -> None:
     queue = anna.create_queue("orders.eu")
     anna.create_producer().send(queue, "one")
     assert [message.get_text() for message in anna.create_browser(queue)] == ["one"]
@@ -130,7 +130,7 @@ def test_send_consume_and_browse_where_nothing_is_granted(anna: JMSContext, name
             list(anna.create_browser(where))
 
 
-def test_refused_send_changes_nothing_and_the_session_goes_on(broker: EmbeddedBroker, anna: JMSContext) -> None:
+def test_a_refused_send_has_no_effect_and_the_session_continues(broker: EmbeddedBroker, anna: JMSContext) -> None:
     producer = anna.create_producer()
     for _ in range(3):
         with pytest.raises(JMSSecurityRuntimeException):

@@ -64,7 +64,7 @@ def test_guessing_on_the_wire_meets_a_security_exception(broker: EmbeddedBroker)
         connect(broker, "admin", PASSWORD)
 
 
-def test_what_is_refused_is_counted(broker: EmbeddedBroker) -> None:
+def test_refusals_are_counted(broker: EmbeddedBroker) -> None:
     for number in range(FREE_PER_USER + 2):
         ask(broker, "/", **basic("ben", f"wrong{number}"))
     text = ask(broker, "/metrics", **basic("admin")).text
@@ -72,7 +72,7 @@ def test_what_is_refused_is_counted(broker: EmbeddedBroker) -> None:
     assert 'sievemq_sign_ins_refused_total{reason="throttled"} 1.0' in text
 
 
-def test_one_throttle_for_all_ways_in(broker: EmbeddedBroker) -> None:
+def test_all_entrances_share_one_throttle(broker: EmbeddedBroker) -> None:
     for number in range(0, FREE_PER_USER + 1, 3):
         ask(broker, "/api/v1/broker", **basic("admin", f"a{number}"))
         sign_in(broker, "admin", f"b{number}")
@@ -115,7 +115,7 @@ def test_name_that_exists_and_one_that_does_not_are_answered_alike(broker: Embed
     assert known.replace("anna", "") == unknown.replace("xxxx", "")
 
 
-def test_failures_are_logged_without_what_was_typed(caplog: pytest.LogCaptureFixture, broker: EmbeddedBroker) -> None:
+def test_failures_are_logged_without_the_input(caplog: pytest.LogCaptureFixture, broker: EmbeddedBroker) -> None:
     with caplog.at_level(logging.WARNING, "sievemq_broker.security"):
         ask(broker, "/api/v1/broker", **basic("admin", "a-password-of-somebody"))
         ask(broker, "/api/v1/broker", **basic("a-password-in-the-wrong-field", "x"))
@@ -194,7 +194,7 @@ def test_handshake_has_its_deadline_while_a_password_is_hashed(slow: Slow) -> No
         slow.go.set()
 
 
-def test_fleet_that_comes_back_at_once_costs_one_hash(slow: Slow) -> None:
+def test_a_reconnecting_fleet_costs_one_hash(slow: Slow) -> None:
     with EmbeddedBroker(users={"anna": HASH}) as broker, ThreadPoolExecutor(30) as pool:
         fleet = [pool.submit(connect, broker, "anna", PASSWORD) for _ in range(30)]
         slow.go.set()

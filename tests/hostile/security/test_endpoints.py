@@ -85,7 +85,7 @@ def test_wrong_credentials_are_none(path: str, headers: dict[str, str]) -> None:
         assert ask(broker, path, **headers).status == 401
 
 
-def test_browser_is_led_to_the_form_and_never_asked_for_basic(broker: EmbeddedBroker) -> None:
+def test_browsers_are_redirected_to_the_form_without_basic_authentication(broker: EmbeddedBroker) -> None:
     page = ask(broker, "/?queue=a%26b", Accept="text/html,*/*")
     assert (page.status, page.headers["location"]) == (303, "/sign-in?next=/%3Fqueue%3Da%2526b")
     script = ask(
@@ -95,7 +95,7 @@ def test_browser_is_led_to_the_form_and_never_asked_for_basic(broker: EmbeddedBr
     assert not script.headers["www-authenticate"].lower().startswith("basic")
 
 
-def test_health_says_nothing_of_what_the_broker_holds(broker: EmbeddedBroker) -> None:
+def test_health_reveals_no_contents(broker: EmbeddedBroker) -> None:
     for path in HEALTH:
         assert set(ask(broker, path).json) <= {"status", "reasons", "loop_lag_seconds"}
 
@@ -172,7 +172,7 @@ def test_metrics_show_every_namespace_so_they_take_a_right_on_all(filled: Embedd
         assert "team-s" not in answer.text
 
 
-def test_what_a_user_may_view_is_all_that_is_listed(filled: EmbeddedBroker) -> None:
+def test_only_visible_destinations_are_listed(filled: EmbeddedBroker) -> None:
     with ConnectionFactory(filled.url).create_context("admin", PASSWORD) as context:
         for name in ("orders.eu", "stock", "payroll"):
             context.create_producer().send(context.create_queue(name), "x")
@@ -208,7 +208,7 @@ def test_verbs_are_apart(filled: EmbeddedBroker, method: str, path: str, status:
 
 
 @pytest.mark.parametrize("user", ["anna", "nobody"])
-def test_events_tell_of_nothing_that_may_not_be_viewed(user: str) -> None:
+def test_events_cover_visible_destinations_only(user: str) -> None:
     """Events of other namespaces and queues come first; the stream is read until a tick that is later than all."""
     with secured() as broker:
         parts = urlsplit(broker.http_url)

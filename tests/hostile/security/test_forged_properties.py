@@ -70,7 +70,7 @@ def test_retry_sends_a_full_message_back_to_its_true_origin(filler: dict[str, An
         assert names >= set(list(filler)[:20])
 
 
-def test_retry_skips_what_a_producer_sent_to_a_dead_letter_queue() -> None:
+def test_retry_skips_messages_sent_directly_to_a_dead_letter_queue() -> None:
     with secured() as broker, ConnectionFactory(broker.url).create_context("admin", PASSWORD) as context:
         producer = context.create_producer()
         producer.set_property("JMS_SieveMQ_DeadLetterOrigin", "queue:payroll").send(Queue("DLQ.orders.x"), "x")
@@ -110,7 +110,7 @@ KEPT = {"JMSXGroupID": "g", "JMSXGroupSeq": 3, "text": "JMSXUserID", "JMS_Other_
 
 @pytest.mark.parametrize("count", [1, 30])
 @pytest.mark.parametrize("mode", [AUTO, TRANSACTED])
-def test_what_a_raw_client_forges_is_dropped_and_the_rest_is_kept(mode: int, count: int) -> None:
+def test_forged_properties_of_a_raw_client_are_dropped(mode: int, count: int) -> None:
     world = World()
     client = world.client()
     session = client.session(mode)

@@ -15,9 +15,7 @@ SENT = ["/", "/sign-in", "/livez", "/metrics", "/api/v1/broker", "/nothing-here"
 
 @pytest.mark.parametrize("path", SENT)
 @pytest.mark.parametrize("credentials", [{}, basic("admin")], ids=["nobody", "admin"])
-def test_every_answer_tells_browsers_to_be_careful(
-    broker: EmbeddedBroker, path: str, credentials: dict[str, str]
-) -> None:
+def test_every_answer_has_the_security_headers(broker: EmbeddedBroker, path: str, credentials: dict[str, str]) -> None:
     headers = ask(broker, path, **credentials).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["x-frame-options"] == "DENY"

@@ -172,7 +172,7 @@ TEXTS = [
 @pytest.mark.parametrize(
     ("number", "position"), TEXTS, ids=lambda value: COMMANDS[value].name if value in COMMANDS else None
 )
-def test_error_does_not_echo_what_it_refuses(broker: EmbeddedBroker, number: int, position: int) -> None:
+def test_errors_do_not_echo_refused_input(broker: EmbeddedBroker, number: int, position: int) -> None:
     fill: dict[str, object] = {"uint": 5, "bool": False, "str": "q", "ids": (), "map": {}, "any": None, "bytes": b""}
     command: list[Any] = [number, *(fill.get(f.kind.rstrip("?"), FIELDS) for f in COMMANDS[number].fields)]
     large = "x" * 60_000

@@ -23,7 +23,7 @@ def test_names_of_others(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", OWN)
-def test_names_that_no_other_site_can_have(host: str) -> None:
+def test_names_that_other_sites_cannot_use(host: str) -> None:
     assert Hosts([]).allow(host)
 
 

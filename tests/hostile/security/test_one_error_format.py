@@ -105,7 +105,7 @@ def test_wrong_parameter_of_a_page(broker: EmbeddedBroker) -> None:
 
 
 @pytest.mark.parametrize("said", [b"\x16\x03\x01\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nHost : x\r\n\r\n"])
-def test_what_is_not_http(broker: EmbeddedBroker, said: bytes) -> None:
+def test_bytes_that_are_no_http(broker: EmbeddedBroker, said: bytes) -> None:
     head, _, body = raw(broker, said).partition(b"\r\n\r\n")
     assert head.split(b" ", 2)[1] == b"400"
     assert b"application/json" in head

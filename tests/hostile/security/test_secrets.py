@@ -141,7 +141,7 @@ def test_handler_outside_of_the_middleware_fails_instead_of_allowing() -> None:
         caller(Request({"type": "http", "state": {}, "headers": []}))
 
 
-def test_json_of_a_right_that_is_missing_names_who_what_and_where() -> None:
+def test_json_of_a_missing_right_names_user_right_and_destination() -> None:
     users = {"anna": {"password": "x", "rights": []}}
     with EmbeddedBroker(http=True, settings={"users": users}) as broker:
         answer = ask(broker, "/metrics", **basic("anna", "x"))

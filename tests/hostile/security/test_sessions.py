@@ -70,7 +70,7 @@ def test_wrong_password_says_so_in_the_form() -> None:
         ("user=admin&password=" + "x" * 10_000, "application/x-www-form-urlencoded"),
     ],
 )
-def test_what_is_no_form_is_no_fault(broker: EmbeddedBroker, body: str, kind: str) -> None:
+def test_invalid_forms_cause_no_fault(broker: EmbeddedBroker, body: str, kind: str) -> None:
     answer = ask(broker, "/session", "POST", body.encode("latin-1"), Content_Type=kind)
     assert answer.status == 400
     assert answer.headers["set-cookie"] is None
@@ -137,7 +137,7 @@ def test_session_ends_when_it_is_not_used() -> None:
     assert len(sessions) == 0
 
 
-def test_session_ends_after_half_a_day_however_much_it_is_used() -> None:
+def test_a_session_ends_after_half_a_day_despite_use() -> None:
     time = Time()
     sessions = Sessions(MAX_SESSION_SECONDS, time)
     token, session = sessions.open(ANNA)

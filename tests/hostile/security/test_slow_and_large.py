@@ -191,7 +191,7 @@ def test_patience_is_of_seconds() -> None:
     ],
     ids=["path", "header", "headers", "no HTTP at all"],
 )
-def test_head_that_goes_on_and_on(broker: EmbeddedBroker, head: bytes) -> None:
+def test_an_endless_head_is_refused(broker: EmbeddedBroker, head: bytes) -> None:
     try:
         said = raw(broker, head)
     except ConnectionError:

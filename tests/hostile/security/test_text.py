@@ -67,7 +67,7 @@ def test_nothing_else_repeats_it(filled: tuple[EmbeddedBroker, JMSContext], path
      f"/api/v1/namespaces/default/destinations/{SCRIPT}", f"/api/v1/namespaces/default/destinations?sort={SCRIPT}",
      f"/sign-in?next=/{SCRIPT}", f"/console/{SCRIPT}"],
 )  # fmt: skip
-def test_path_and_query_come_back_as_no_page(broker: EmbeddedBroker, path: str, accept: str) -> None:
+def test_path_and_query_are_never_returned_as_html(broker: EmbeddedBroker, path: str, accept: str) -> None:
     for credentials in ({}, basic("admin")):
         answer = ask(broker, quote(path, safe="/?=&"), Accept=accept, **credentials)
         if answer.headers["content-type"] and answer.headers["content-type"].startswith("text/html"):
@@ -76,7 +76,7 @@ def test_path_and_query_come_back_as_no_page(broker: EmbeddedBroker, path: str, 
             assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_selector_with_a_mistake_comes_back_as_json(broker: EmbeddedBroker) -> None:
+def test_an_invalid_selector_is_answered_as_json(broker: EmbeddedBroker) -> None:
     answer = ask(broker, "/api/v1/selector/check", "POST", {"selector": f"a = {EVIL}"}, **basic("admin"))
     assert answer.headers["content-type"].startswith("application/json")
     assert answer.status < 500

@@ -148,7 +148,7 @@ def test_wire_without_a_certificate_or_with_a_strangers(mutual: EmbeddedBroker, 
         assert mutual.call(lambda _: len(mutual.server.services.connections)) == 0
 
 
-def test_wire_with_a_certificate_still_asks_for_the_password(mutual: EmbeddedBroker, certificates: Path) -> None:
+def test_wire_with_a_certificate_still_requires_the_password(mutual: EmbeddedBroker, certificates: Path) -> None:
     files = f"tls_ca={certificates}/ca.pem&tls_cert={certificates}/client.pem&tls_key={certificates}/client.key"
     url = f"{mutual.url.replace('127.0.0.1', 'localhost')}?{files}"
     with pytest.raises(Exception, match="user name or password is wrong"):

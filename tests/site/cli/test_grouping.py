@@ -35,7 +35,7 @@ def test_the_command_gets_the_tuple() -> None:
     assert given.output == "key Where(place='there', floor=2) True (3, 4)\n"
 
 
-def test_its_fields_stand_where_the_tuple_stood() -> None:
+def test_the_fields_replace_the_tuple() -> None:
     assert list(inspect.signature(look).parameters) == ["name", "place", "floor", "loud", "rest"]
     assert look.__doc__ == "Look for it."
 

@@ -37,7 +37,7 @@ def test_ready(sievemq: Sievemq, server: EmbeddedBroker) -> None:
     assert (outcome.code, outcome.out) == (0, "ready\n")
 
 
-def test_port_comes_from_the_environment_and_listening_everywhere_is_asked_here(
+def test_the_port_of_the_environment_is_probed_on_the_loopback(
     sievemq: Sievemq, server: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SIEVEMQ_HTTP_PORT", str(urlsplit(server.http_url).port))
@@ -47,7 +47,7 @@ def test_port_comes_from_the_environment_and_listening_everywhere_is_asked_here(
         assert sievemq("healthcheck").code == 0
 
 
-def test_not_ready_says_why(sievemq: Sievemq, server: EmbeddedBroker) -> None:
+def test_a_broker_that_is_not_ready_reports_the_reason(sievemq: Sievemq, server: EmbeddedBroker) -> None:
     server.call(lambda _: setattr(server.server, "phase", Phase.DRAINING))
     outcome = sievemq("healthcheck", "--url", f"{server.http_url}/readyz")
     server.call(lambda _: setattr(server.server, "phase", Phase.READY))
@@ -103,7 +103,7 @@ def test_wrong_url_is_a_usage_error(sievemq: Sievemq, url: str) -> None:
     assert sievemq("healthcheck", "--url", url).code == 2
 
 
-def test_without_http_the_wire_port_is_asked(
+def test_without_http_the_wire_port_is_probed(
     sievemq: Sievemq, server: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SIEVEMQ_HTTP", "false")

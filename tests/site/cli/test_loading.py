@@ -104,7 +104,7 @@ def test_command_of_a_package_that_lacks_its_extra(monkeypatch: pytest.MonkeyPat
     assert sievemq("version").code == 0
 
 
-def test_a_fault_of_ours_is_not_taken_for_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_import_error_is_not_reported_as_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("broken", "sievemq_broker.no_such_module:command", loading.GROUP)
     monkeypatch.setattr(loading, "entry_points", lambda group: [point])
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
@@ -130,7 +130,7 @@ def test_version(sievemq: Sievemq) -> None:
     assert (facts["protocol"], facts["compiled"]) == (1, COMPILED)
 
 
-def test_config_show_masks_secrets_and_tells_origins(
+def test_config_show_masks_secrets_and_names_origins(
     sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "broker.toml"

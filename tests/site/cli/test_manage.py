@@ -103,7 +103,7 @@ def test_in_pieces(sievemq: Sievemq, context: JMSContext, monkeypatch: pytest.Mo
     assert bodies(context, "there") == ["8", "9"]
 
 
-def test_what_cannot_be_divided_has_the_time_of_its_pieces(
+def test_indivisible_actions_get_the_time_of_their_parts(
     sievemq: Sievemq, context: JMSContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
@@ -123,7 +123,7 @@ def test_what_cannot_be_divided_has_the_time_of_its_pieces(
     assert waits == [access.TIMEOUT] * 4
 
 
-def test_what_is_in_flight_stays(sievemq: Sievemq, context: JMSContext) -> None:
+def test_messages_in_flight_stay(sievemq: Sievemq, context: JMSContext) -> None:
     fill(context, 3)
     consumer = context.create_consumer(Queue("orders"))
     message = consumer.receive(60_000)
@@ -134,7 +134,7 @@ def test_what_is_in_flight_stays(sievemq: Sievemq, context: JMSContext) -> None:
     assert json.loads(sievemq("queue", "info", "orders", "--json").out)["in_flight"] in (0, 2)  # buffered ones, if any
 
 
-def test_it_asks(sievemq: Sievemq, context: JMSContext) -> None:
+def test_destructive_commands_require_confirmation(sievemq: Sievemq, context: JMSContext) -> None:
     fill(context)
     refused = sievemq("queue", "purge", "orders", stdin=b"n\n")
     assert (refused.code, len(bodies(context, "orders"))) == (1, 10)
@@ -196,7 +196,7 @@ def test_a_queue_at_its_limit_shows_its_blocked_senders(sievemq: Sievemq, monkey
         broker.call(lambda domain: domain.namespace("default").queue("queue:full").clear())
 
 
-def test_an_unknown_order_is_answered_with_those_there_are(sievemq: Sievemq, broker: EmbeddedBroker) -> None:
+def test_an_unknown_order_is_answered_with_the_valid_ones(sievemq: Sievemq, broker: EmbeddedBroker) -> None:
     done = sievemq("queue", "ls", "--sort", "-foo")
     assert done.code == 2
     assert done.err == (
@@ -226,7 +226,7 @@ def test_help_names_the_commands_there_are(sievemq: Sievemq) -> None:
             assert sievemq(group, command, "--help").code == 0
 
 
-def test_retrying_what_are_no_dead_letters_is_an_error(sievemq: Sievemq, context: JMSContext) -> None:
+def test_retrying_messages_that_are_no_dead_letters_is_an_error(sievemq: Sievemq, context: JMSContext) -> None:
     fill(context, 2, "payments")
     for more in ([], ["--dry-run"], ["--yes"]):
         done = sievemq("dlq", "retry", "payments", *more)
@@ -252,9 +252,7 @@ def test_dead_letters(sievemq: Sievemq, context: JMSContext) -> None:
     assert dropped.out == "2 messages deleted\n", dropped.err
 
 
-def test_dead_letters_that_cannot_go_back(
-    sievemq: Sievemq, context: JMSContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dead_letters_without_an_origin(sievemq: Sievemq, context: JMSContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are in nobody's way, and counted once, however many pieces the work has."""
     monkeypatch.setattr("sievemq.cli.manage.actions.PIECE", 2)
     fill(context, 4)
@@ -426,7 +424,7 @@ def test_mistakes(sievemq: Sievemq, context: JMSContext, arguments: list[str], c
     assert done.out == ""
 
 
-def test_a_port_that_is_none_of_http(sievemq: Sievemq, broker: EmbeddedBroker) -> None:
+def test_a_port_without_http(sievemq: Sievemq, broker: EmbeddedBroker) -> None:
     done = sievemq("queue", "ls", "--http", f"http://127.0.0.1:{broker.port}")
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith(f"sievemq: what answers at http://127.0.0.1:{broker.port} does not speak HTTP. ")
@@ -446,7 +444,7 @@ def test_a_long_name_leaves_room_for_figures(sievemq: Sievemq, context: JMSConte
     assert row.split()[1] == "1,234"
 
 
-def test_what_a_client_chose_breaks_no_line(sievemq: Sievemq, context: JMSContext) -> None:
+def test_client_chosen_text_breaks_no_line(sievemq: Sievemq, context: JMSContext) -> None:
     with context.create_consumer(Queue("orders"), "a = '\x1b[2J\t\n'"):
         lines = sievemq("queue", "consumers", "orders").lines
     assert len(lines) == 2

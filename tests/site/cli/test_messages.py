@@ -126,9 +126,7 @@ def test_many_are_summed_up(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
     assert [json.loads(line) for line in done.lines] == [{"messages": 2500, "destination": "queue:orders"}]
 
 
-def test_a_queue_that_is_not_there_is_not_made_by_looking_for_messages(
-    broker: EmbeddedBroker, sievemq: Sievemq
-) -> None:
+def test_browsing_a_missing_queue_does_not_create_it(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
     sievemq("send", "invoices", "x")
     for command in (["receive", "invioces", "-w", "0"], ["browse", "invioces"]):
         done = sievemq(*command)
@@ -142,7 +140,7 @@ def test_a_queue_that_is_not_there_is_not_made_by_looking_for_messages(
     assert broker.call(lambda domain: "queue:invioces" in domain.namespace("default").destinations)
 
 
-def test_what_did_not_come_is_said(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
+def test_missing_messages_are_reported(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
     sievemq("send", "orders", "x")
     done = sievemq("receive", "orders", "-n", "3", "-w", "10ms")
     assert (done.code, done.lines) == (3, ["x"])
@@ -181,7 +179,7 @@ def test_bad_selector_is_refused_with_a_caret(broker: EmbeddedBroker, sievemq: S
     assert "^^" in outcome.err
 
 
-def test_ack_none_gives_everything_back(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
+def test_ack_none_returns_all_messages(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
     sievemq("send", "orders", "x", "--count", "2")
     assert sievemq("receive", "orders", "--ack", "none", "-n", "2", "-w", "0").lines == ["x", "x"]
     records = [json.loads(line) for line in sievemq("receive", "orders", "-n", "2", "-w", "0", "--json").lines]
@@ -231,22 +229,22 @@ def test_topic_is_received_from_the_moment_of_the_command(broker: EmbeddedBroker
 
 
 @pytest.mark.parametrize("duration", ["5y", "-1", "1,5s", "", "s"])
-def test_duration_that_is_none_is_a_usage_error(broker: EmbeddedBroker, sievemq: Sievemq, duration: str) -> None:
+def test_an_invalid_duration_is_a_usage_error(broker: EmbeddedBroker, sievemq: Sievemq, duration: str) -> None:
     assert sievemq("send", "orders", "x", f"--ttl={duration}").code == 2
 
 
 @pytest.mark.parametrize("name", ["", "queue:", " x", "a\nb"])
-def test_destination_that_is_none_is_a_usage_error(broker: EmbeddedBroker, sievemq: Sievemq, name: str) -> None:
+def test_an_invalid_destination_is_a_usage_error(broker: EmbeddedBroker, sievemq: Sievemq, name: str) -> None:
     assert sievemq("send", name, "x").code == 2
 
 
-def test_a_type_in_front_of_its_value_is_told_where_it_stands(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
+def test_a_type_before_its_value_is_a_usage_error(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
     outcome = sievemq("send", "orders", "x", "-p", "amount:short=2")
     assert outcome.code == 2
     assert "amount=2:short" in outcome.err
 
 
-def test_tls_on_one_side_only_is_told_what_to_write(sievemq: Sievemq, certificates: Path) -> None:
+def test_tls_on_one_side_only_is_explained(sievemq: Sievemq, certificates: Path) -> None:
     files = {"tls_cert": str(certificates / "server.pem"), "tls_key": str(certificates / "server.key")}
     with EmbeddedBroker(settings=files) as broker:
         port = broker.url.rpartition(":")[2]
@@ -285,7 +283,7 @@ def test_credentials(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
         assert sievemq("receive", "orders", "-w", "0", "--url", f"sievemq://anna:rosebud@{address}").code == 0
 
 
-def test_failing_batch_is_taken_back(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
+def test_a_failed_batch_is_rolled_back(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
     from sievemq_broker.domain.policy import DestinationPolicy
 
     def limit(b: object) -> None:
@@ -325,7 +323,7 @@ def test_any_text_is_printed_whole(broker: EmbeddedBroker, sievemq: Sievemq, for
         assert "half \\ud83d, \x1b[31mred\x1b[0m\n" in done.out
 
 
-def test_send_says_that_it_waits_for_room(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_send_reports_that_it_is_blocked(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = {"full": {"max_messages": 1, "at_limit": "block"}}
     with EmbeddedBroker(settings={"destinations": rules}) as broker:
         monkeypatch.setenv("SIEVEMQ_URL", f"{broker.url}?send_timeout=1")

@@ -59,13 +59,13 @@ def test_dialect_is_chosen(sievemq: Sievemq) -> None:
 @pytest.mark.parametrize(
     ("properties", "verdict"), [(["region=EU"], "TRUE"), (["region=US"], "FALSE"), (["other=1"], "UNKNOWN")]
 )
-def test_explain_says_what_it_says_of_a_message(sievemq: Sievemq, properties: list[str], verdict: str) -> None:
+def test_explain_describes_the_result_for_a_message(sievemq: Sievemq, properties: list[str], verdict: str) -> None:
     options = [part for entry in properties for part in ("-p", entry)]
     facts = json.loads(sievemq("selector", "explain", "region = 'EU'", *options, "--json").out)
     assert (facts["verdict"], facts["matches"]) == (verdict, verdict == "TRUE")
 
 
-def test_explain_looks_at_headers(sievemq: Sievemq) -> None:
+def test_explain_covers_headers(sievemq: Sievemq) -> None:
     text = "JMSType = 'order' AND JMSPriority > 6 AND JMSCorrelationID LIKE 'c%'"
     options = ("--type", "order", "--priority", "7", "--correlation-id", "c-1")
     assert json.loads(sievemq("selector", "explain", text, *options, "--json").out)["verdict"] == "TRUE"

@@ -22,7 +22,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_from_nothing_to_a_broker_that_asks(sievemq: Sievemq, file: Path) -> None:
+def test_creating_a_users_file_protects_the_broker(sievemq: Sievemq, file: Path) -> None:
     added = sievemq("user", "add", "admin", "--all", stdin=b"rosebud\n")
     assert (added.code, added.out) == (0, "admin: everything\n")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -34,7 +34,7 @@ def test_from_nothing_to_a_broker_that_asks(sievemq: Sievemq, file: Path) -> Non
             context.create_producer().send(context.create_queue("orders.eu"), "x")
 
 
-def test_what_a_user_may_do_is_always_said(sievemq: Sievemq, file: Path) -> None:
+def test_user_add_requires_rights(sievemq: Sievemq, file: Path) -> None:
     for arguments in ([], ["--all", "--may", "send"]):
         refused = sievemq("user", "add", "anna", *arguments, stdin=b"rosebud\n")
         assert refused.code == 2
@@ -102,7 +102,7 @@ def test_remove(sievemq: Sievemq, file: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["remove", "password", "check", "grant", "revoke"])
-def test_user_that_is_none(sievemq: Sievemq, file: Path, verb: str) -> None:
+def test_invalid_user_names_are_refused(sievemq: Sievemq, file: Path, verb: str) -> None:
     file.write_text("anna:rosebud\n")
     missing = sievemq("user", verb, "ben", stdin=b"x\n")
     assert missing.code == 3
@@ -132,7 +132,7 @@ def test_which_file(sievemq: Sievemq, tmp_path: Path, monkeypatch: pytest.Monkey
     assert sievemq("user", "list").lines == ["anna  everything"]
 
 
-def test_hash_is_what_a_configuration_may_hold(sievemq: Sievemq) -> None:
+def test_a_printed_hash_is_valid_in_a_configuration(sievemq: Sievemq) -> None:
     hashed = sievemq("user", "hash", stdin=b"rosebud\n").out.strip()
     with EmbeddedBroker(users={"anna": hashed}) as broker:
         ConnectionFactory(broker.url).create_context("anna", "rosebud").close()

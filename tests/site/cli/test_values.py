@@ -19,7 +19,7 @@ def test_a_text_with_colons_stays_a_text(value: str) -> None:
 @pytest.mark.parametrize(
     "value", ["1:shrt", "1:Short", "-1.5:flot", "true:bool", "1:noon", "abc:str", "abc:String", "7 pm:INTEGER"]
 )
-def test_a_type_that_there_is_not_is_refused_with_those_that_there_are(value: str) -> None:
+def test_an_unknown_type_is_refused_with_the_valid_ones(value: str) -> None:
     with pytest.raises(typer.BadParameter) as refused:
         parse_property(f"x={value}")
     text = str(refused.value)

@@ -107,7 +107,7 @@ def test_move_by_selector_and_limit(page: Page, broker: EmbeddedBroker, client: 
     assert (depth("queue:work"), depth("queue:later")) == (9, 3)
 
 
-def test_what_is_typed_after_counting_is_counted_again(
+def test_changes_after_counting_are_counted_again(
     page: Page, broker: EmbeddedBroker, client: JMSContext, depth: Depth
 ) -> None:
     send(client, "work", 3, region="EU")
@@ -182,7 +182,7 @@ def test_pause_and_resume(page: Page, broker: EmbeddedBroker, client: JMSContext
     assert consumer.receive_body(str, 60_000) == "held"
 
 
-def test_dead_letters_go_back_where_they_came_from(
+def test_dead_letters_return_to_their_origin(
     page: Page, broker: EmbeddedBroker, client: JMSContext, depth: Depth
 ) -> None:
     send(client, "work", 3)
@@ -212,7 +212,7 @@ def test_a_scheduled_message_is_cancelled(page: Page, broker: EmbeddedBroker, cl
     assert broker.call(lambda domain: len(domain.namespace("default").destinations["queue:work"].scheduled)) == 0
 
 
-def test_times_are_those_of_the_broker(page: Page, broker: EmbeddedBroker, client: JMSContext) -> None:
+def test_times_follow_the_brokers_clock(page: Page, broker: EmbeddedBroker, client: JMSContext) -> None:
     client.create_producer().set_delivery_delay(7_200_000).send(client.create_queue("work"), "later")
     broker.clock.advance(seconds=3_600)
     open_view(page, broker, "#/default/scheduled")
@@ -322,7 +322,7 @@ def test_sending_text_with_typed_properties(page: Page, broker: EmbeddedBroker, 
     assert message.get_long_property("id") == 9007199254740993
 
 
-def test_a_value_that_is_none_of_its_type_is_not_sent(page: Page, broker: EmbeddedBroker) -> None:
+def test_a_value_of_a_wrong_type_is_not_sent(page: Page, broker: EmbeddedBroker) -> None:
     open_view(page, broker, f"{WORK}/send")
     page.click("fieldset button", "Add a property")
     page.fill(".rows .name", "size")

@@ -69,7 +69,7 @@ def test_every_module_is_served_as_one_and_imports_only_others(broker: EmbeddedB
             assert target in MODULES, f"{name} imports {imported}"
 
 
-def test_what_is_imported_is_used() -> None:
+def test_imports_are_used() -> None:
     for path in MODULES:
         text = path.read_text("utf-8")
         for names in re.findall(r"^import (?:\{(.*?)\}|\* as (\w+)|(\w+)) from|^import (\w+), ", text, re.M | re.S):
@@ -103,7 +103,7 @@ def test_the_policy_lets_scripts_come_from_files_only(broker: EmbeddedBroker) ->
     assert "unsafe" not in CONTENT_SECURITY_POLICY
 
 
-def test_a_browser_asks_whether_its_copy_is_current(broker: EmbeddedBroker) -> None:
+def test_browsers_revalidate_their_copy(broker: EmbeddedBroker) -> None:
     _, headers, _ = get(broker, "/console/main.js")
     assert headers["cache-control"] == "no-cache"
     status, _, text = get(broker, "/console/main.js", If_None_Match=headers["etag"])
@@ -116,7 +116,7 @@ def test_a_browser_asks_whether_its_copy_is_current(broker: EmbeddedBroker) -> N
     ["/console/", "/console/nope.js", "/console/__init__.py", "/console/../access.py", "/console/%2e%2e/access.py",
      "/console/..%2faccess.py", "/console//etc/passwd", "/console/views/../__init__.py"],
 )  # fmt: skip
-def test_nothing_else_is_served(broker: EmbeddedBroker, path: str) -> None:
+def test_other_files_are_not_served(broker: EmbeddedBroker, path: str) -> None:
     assert get(broker, path)[0] == 404
 
 

@@ -120,7 +120,7 @@ def test_a_message_in_all_its_views(page: Page, broker: EmbeddedBroker) -> None:
             harmless(page)
 
 
-def test_errors_that_repeat_what_was_typed(page: Page, broker: EmbeddedBroker) -> None:
+def test_errors_that_echo_input(page: Page, broker: EmbeddedBroker) -> None:
     open_hostile(page, broker, "workbench")
     page.fill("textarea.selector", f"a = 1 {HOSTILE}")
     page.until("document.querySelector('.caret') !== null")
@@ -144,7 +144,7 @@ def test_dialogs_and_notices(page: Page, broker: EmbeddedBroker) -> None:
     harmless(page)
 
 
-def test_the_policy_would_stop_what_got_through(page: Page, broker: EmbeddedBroker) -> None:
+def test_the_policy_blocks_injected_scripts(page: Page, broker: EmbeddedBroker) -> None:
     """The second line of defence, were there ever a mistake in the first."""
     open_hostile(page, broker, "queues")
     for attempt in (

@@ -154,7 +154,7 @@ def test_the_focus_stays_while_figures_change(page: Page, shop_broker: EmbeddedB
     assert page.value("document.activeElement === kept && kept.isConnected") is True
 
 
-def test_nothing_jumps(chromium: Chromium, shop_broker: EmbeddedBroker) -> None:
+def test_the_layout_does_not_shift(chromium: Chromium, shop_broker: EmbeddedBroker) -> None:
     """The browser's own measure; 0.1 counts as good."""
     watch = """window.shift = 0; new PerformanceObserver((list) => { for (const entry of list.getEntries())
         if (!entry.hadRecentInput) shift += entry.value; }).observe({ type: "layout-shift", buffered: true });"""
@@ -235,7 +235,7 @@ def test_the_trial_message_is_in_the_address(chromium: Chromium, shop_broker: Em
         second.shows("size is 3 (int)", "section > .explanation")
 
 
-def test_a_broker_that_goes_away_and_comes_back(page: Page, port: int) -> None:
+def test_the_console_survives_a_broker_restart(page: Page, port: int) -> None:
     with EmbeddedBroker(http=True, http_port=port) as broker:
         with ConnectionFactory(broker.url).create_context() as client:
             client.create_producer().send(client.create_queue("before"), "x")
@@ -283,7 +283,7 @@ def hears_of_a_look(broker: EmbeddedBroker) -> None:
         other.close()
 
 
-def test_without_events_it_is_read_again_and_again(page: Page, broker: EmbeddedBroker) -> None:
+def test_without_events_the_console_polls(page: Page, broker: EmbeddedBroker) -> None:
     parts = urlsplit(broker.http_url)
     listeners = [http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60) for _ in range(MAX_LISTENERS)]
     try:
@@ -404,7 +404,7 @@ def test_every_kind_of_badge_can_be_read(chromium: Chromium, shop_broker: Embedd
         assert page.value(CONTRAST) == []
 
 
-def test_nothing_is_cut_off_in_a_window_of_ordinary_width(page: Page, shop_broker: EmbeddedBroker) -> None:
+def test_no_text_is_cut_off_at_ordinary_widths(page: Page, shop_broker: EmbeddedBroker) -> None:
     wide = """Array.from(document.querySelectorAll('.table')).filter((item) => item.scrollWidth > item.clientWidth)
         .map((item) => item.getAttribute('aria-label'))"""
     for view in VIEWS:
@@ -420,6 +420,6 @@ def test_nothing_is_cut_off_in_a_window_of_ordinary_width(page: Page, shop_broke
         page.resize(1280)
 
 
-def test_nothing_is_shown_that_the_browser_keeps(page: Page, shop_broker: EmbeddedBroker) -> None:
+def test_no_data_is_stored_in_the_browser(page: Page, shop_broker: EmbeddedBroker) -> None:
     open_view(page, shop_broker, f"{ORDERS}/messages")
     assert page.value("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 0, ""]

@@ -58,7 +58,7 @@ def test_signing_in_changing_something_and_signing_out(page: Page, broker: Embed
     page.until("location.pathname === '/sign-in'")
 
 
-def test_after_a_session_has_ended_one_comes_back_to_the_same_view(page: Page, broker: EmbeddedBroker) -> None:
+def test_signing_in_again_returns_to_the_same_view(page: Page, broker: EmbeddedBroker) -> None:
     page.open(f"{broker.http_url}/")
     page.until("document.querySelector('#user') !== null")
     sign_in(page)
@@ -72,7 +72,7 @@ def test_after_a_session_has_ended_one_comes_back_to_the_same_view(page: Page, b
     assert page.value("location.hash") == "#/default/queues?like=wo"
 
 
-def test_a_read_only_user_is_told_so(page: Page) -> None:
+def test_a_read_only_user_sees_permitted_destinations_only(page: Page) -> None:
     guest = {"password": "rosebud", "rights": [{"may": ["browse"], "destination": "queue:open"}]}
     with EmbeddedBroker(http=True, settings={"users": {"anna": guest, "boss": "rosebud"}}) as broker:
         with ConnectionFactory(broker.url).create_context("boss", "rosebud") as client:
@@ -122,7 +122,7 @@ def guarded() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-def test_what_one_may_not_do_cannot_be_pressed_and_says_why(page: Page, guarded: EmbeddedBroker) -> None:
+def test_forbidden_actions_are_disabled_with_a_reason(page: Page, guarded: EmbeddedBroker) -> None:
     page.open(f"{guarded.http_url}/")
     page.until("document.querySelector('#user') !== null")
     sign_in(page)

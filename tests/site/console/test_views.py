@@ -337,7 +337,7 @@ def test_alarms_and_what_happened(page: Page) -> None:
         page.shows("Producers go on", ".news")
 
 
-def test_dead_letters_of_the_moment_before_the_page_heard_anything(
+def test_dead_letters_from_before_the_first_event(
     chromium: Chromium, broker: EmbeddedBroker, client: JMSContext
 ) -> None:
     late = """window.EventSource = class { wanted = [];

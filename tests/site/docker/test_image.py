@@ -179,7 +179,7 @@ def test_image_has_no_compiler_no_sources_and_compiled_bytecode(image: str) -> N
     assert out == "10001 10001"
 
 
-def test_serves_messages_from_a_read_only_root_as_nobody_special(container: Container) -> None:
+def test_the_image_runs_unprivileged_on_a_read_only_root(container: Container) -> None:
     with ConnectionFactory(container.url).create_context() as context:
         queue = context.create_queue("orders")
         consumer = context.create_consumer(queue, "region = 'EU'")
@@ -267,7 +267,7 @@ def test_users_from_a_secret_file(image: str, tmp_path: Path) -> None:
         running.remove()
 
 
-def test_open_image_says_so(container: Container, image: str) -> None:
+def test_an_open_image_logs_a_warning(container: Container, image: str) -> None:
     names = [event["event"] for event in container.events]
     assert "broker.insecure" not in names  # on the loopback there is nothing to warn of
     command = [

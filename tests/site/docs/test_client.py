@@ -30,7 +30,7 @@ def test_all_programs_are_run() -> None:
 
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS, ids=["asyncio", "workers", "requests", "prefetch"])
-def test_a_program_prints_what_it_says(broker: EmbeddedBroker, program: str, printed: str) -> None:
+def test_programs_print_the_shown_output(broker: EmbeddedBroker, program: str, printed: str) -> None:
     assert output_of(program, broker.url) == printed
 
 
@@ -43,15 +43,13 @@ def options_table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_the_options_are_those_of_the_code() -> None:
+def test_the_options_match_the_code() -> None:
     written = TEXT.split("<!-- table: made from the code -->\n")[1].split("<!-- end of table -->")[0]
     assert written.strip() == options_table().strip()
 
 
 @pytest.mark.parametrize("destination", [Queue("orders"), Topic("orders")], ids=["queue", "topic"])
-def test_the_properties_of_a_dead_letter_are_those_of_the_table(
-    broker: EmbeddedBroker, destination: Queue | Topic
-) -> None:
+def test_the_table_lists_the_properties_of_a_dead_letter(broker: EmbeddedBroker, destination: Queue | Topic) -> None:
     named = {name for row in TEXT.splitlines() for name in re.findall(r"`(JMS_SieveMQ_\w+)`", row)}
     with (
         ConnectionFactory(broker.url).create_context(JMSContext.SESSION_TRANSACTED) as context,

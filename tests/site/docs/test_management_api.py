@@ -33,7 +33,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-def test_the_commands_do_what_they_say() -> None:
+def test_commands_print_the_shown_output() -> None:
     said: list[Any] = []
     with EmbeddedBroker(http=True) as broker:
         for command in commands():

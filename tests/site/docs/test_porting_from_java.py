@@ -27,11 +27,11 @@ def test_there_are_two_programs_each_beside_its_java() -> None:
 
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS, ids=["classic", "simplified"])
-def test_a_program_prints_what_it_says(broker: EmbeddedBroker, program: str, printed: str) -> None:
+def test_programs_print_the_shown_output(broker: EmbeddedBroker, program: str, printed: str) -> None:
     assert output_of(program, broker.url) == printed
 
 
-def test_the_table_is_what_the_code_says() -> None:
+def test_the_table_matches_the_code() -> None:
     written = TEXT.split(porting_table.BEGIN)[1].split(porting_table.END)[0]
     assert written == porting_table.table(), "run python tests/behaviour/rules/porting_table.py"
 

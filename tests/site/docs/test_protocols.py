@@ -14,7 +14,7 @@ from .programs import ROOT, modules_of
 DOCUMENT = ROOT / "docs" / "protocols.md"
 
 
-def test_the_program_prints_what_the_document_says() -> None:
+def test_the_program_prints_the_shown_output() -> None:
     [program] = modules_of(DOCUMENT).values()
     with EmbeddedBroker() as broker:
         done = subprocess.run(
@@ -27,7 +27,7 @@ def test_the_program_prints_what_the_document_says() -> None:
     assert (done.stdout, done.stderr) == ("104.5 ACME\n", "")
 
 
-def test_the_defaults_are_those_of_the_code() -> None:
+def test_the_defaults_match_the_code() -> None:
     text = DOCUMENT.read_text("utf-8")
     assert f"The setting `protocols` (`{','.join(PROTOCOLS)}`)" in text
     assert f"messages that may be unsettled at once; {PREFETCH} |" in text

@@ -52,7 +52,7 @@ def test_every_make_target_it_names_exists(target: str) -> None:
 
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS)
-def test_every_program_runs_and_prints_what_is_shown(program: str, printed: str | None, tmp_path: Path) -> None:
+def test_programs_print_the_shown_output(program: str, printed: str | None, tmp_path: Path) -> None:
     name = program.partition("\n")[0].removeprefix("# ") if program.startswith("# test_") else "program.py"
     (tmp_path / name).write_text(program, encoding="utf-8")
     runner = (*PYTEST, "-q", "-p", "no:asyncio") if name.startswith("test_") else (sys.executable, "-W", "error")

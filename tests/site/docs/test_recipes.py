@@ -51,7 +51,7 @@ def test_all_programs_are_run() -> None:
 
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS, ids=["json", "requests", "retry"])
-def test_a_program_prints_what_it_says(broker: EmbeddedBroker, program: str, printed: str) -> None:
+def test_programs_print_the_shown_output(broker: EmbeddedBroker, program: str, printed: str) -> None:
     assert output_of(program, broker.url) == printed
 
 
@@ -63,7 +63,7 @@ def test_the_rules_for_retries_are_valid(tmp_path: Any) -> None:
     assert [policy.redelivery_delay_after(attempts) for attempts in (1, 2, 3, 9)] == [1_000, 2_000, 4_000, 60_000]
 
 
-def test_the_service_reports_a_lost_connection_and_goes_on(broker: EmbeddedBroker) -> None:
+def test_the_service_reports_a_lost_connection_and_continues(broker: EmbeddedBroker) -> None:
     with Relay(broker.port) as relay:
         service = started(RECIPES["A service that reconnects for ever"], relay.url(broker.url))
         try:

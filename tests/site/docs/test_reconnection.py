@@ -18,7 +18,7 @@ from sievemq_testing import TestBroker
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "reconnection.md").read_text(encoding="utf-8")
 
 
-def test_the_options_are_those_of_the_code() -> None:
+def test_the_options_match_the_code() -> None:
     known = {row["name"]: row for row in options_as_rows()}
     rows = re.findall(r"^\| (\w+) \| (\w*) \| ([^|]+) \| ([^|]+) \|$", DOCUMENT, re.M)
     assert {name for name, *_ in rows} >= {name for name in known if name.startswith("reconnect")}
@@ -50,7 +50,7 @@ class Restored:
 
 
 @pytest.mark.parametrize(("durable", "expected"), [(False, ["after"]), (True, ["before", "after"])])
-def test_what_a_subscriber_misses(durable: bool, expected: list[str]) -> None:
+def test_messages_that_a_subscriber_misses(durable: bool, expected: list[str]) -> None:
     restored, prices = Restored(), Topic("prices")
     with (
         TestBroker() as broker,

@@ -14,7 +14,7 @@ PROGRAMS = programs_of(TEXT)
 
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS, ids=["observer"])
-def test_a_program_prints_what_it_says(program: str, printed: str) -> None:
+def test_programs_print_the_shown_output(program: str, printed: str) -> None:
     with EmbeddedBroker() as broker:
         assert output_of(program, broker.url) == printed
 

@@ -35,7 +35,7 @@ def pictures(folder: Path) -> Iterator[tutorial.Picture]:
         yield picture
 
 
-def test_every_command_does_what_the_page_says(tmp_path: Path) -> None:
+def test_commands_print_the_shown_output(tmp_path: Path) -> None:
     if not (free(7672) and free(7680)):
         pytest.skip("the page's ports, 7672 and 7680, are taken on this machine")
     work = tmp_path / "work"
@@ -65,5 +65,5 @@ def test_the_pictures_are_there() -> None:
         ("", "x", False),
     ],
 )
-def test_what_counts_as_the_same(told: str, printed: str, alike: bool) -> None:
+def test_outputs_that_count_as_equal(told: str, printed: str, alike: bool) -> None:
     assert tutorial.same(told, printed) is alike

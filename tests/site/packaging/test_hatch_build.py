@@ -37,7 +37,7 @@ def compiled(folder: Path, source: str, **environment: str) -> str:
 
 
 @pytest.mark.slow
-def test_without_a_compiler_it_says_what_to_install_and_that_python_does_as_well(tmp_path: Path) -> None:
+def test_without_a_compiler_the_error_names_the_packages_and_the_python_build(tmp_path: Path) -> None:
     said = compiled(tmp_path, "def one() -> int:\n    return 1\n", CC="no-such-compiler")
     assert "SIEVEMQ_COMPILE: the C compiler failed: " in said
     assert "no-such-compiler" in said
@@ -46,7 +46,7 @@ def test_without_a_compiler_it_says_what_to_install_and_that_python_does_as_well
 
 
 @pytest.mark.slow
-def test_what_mypyc_refuses_is_said_with_its_line(tmp_path: Path) -> None:
+def test_errors_of_mypyc_are_shown_with_their_line(tmp_path: Path) -> None:
     said = compiled(tmp_path, "def one() -> int:\n    return 'one'\n")
     assert "tiny.py:2: error: " in said
     assert "SIEVEMQ_COMPILE: mypyc refuses the sources" in said

@@ -45,14 +45,14 @@ def test_each_package_is_pinned_with_hashes_and_without_an_address() -> None:
     assert not re.search(r"(?m)^\s*(-i|--(extra-)?index|--find|--trusted)", TEXT)
 
 
-def test_what_is_pinned_is_what_pyproject_allows() -> None:
+def test_pinned_versions_satisfy_pyproject() -> None:
     for requirement in asked():
         pinned, _ = PINNED[canonicalize_name(requirement.name)]
         (pin,) = pinned.specifier
         assert requirement.specifier.contains(pin.version), f"{pinned}: run `make image-requirements`"
 
 
-def test_what_those_need_is_pinned_too() -> None:
+def test_dependencies_of_dependencies_are_pinned() -> None:
     """By what is installed here; versions may differ, and what is needed here is needed there."""
     open_, seen = [requirement.name for requirement in asked()], set[str]()
     while open_:
@@ -66,7 +66,7 @@ def test_what_those_need_is_pinned_too() -> None:
                 open_.append(requirement.name)
 
 
-def test_the_image_installs_nothing_else_of_others() -> None:
+def test_the_image_installs_only_pinned_packages() -> None:
     dockerfile = (ROOT / "docker/Dockerfile").read_text(encoding="utf-8")
     installs = re.findall(r"pip --python \S+ install (.*?)(?: \\|$)", dockerfile, re.MULTILINE)
     assert len(installs) == 2

@@ -58,7 +58,7 @@ def test_a_log_gets_no_progress(clone: Path) -> None:
     assert "--progress-bar=on" not in arguments
 
 
-def test_what_is_installed_is_not_installed_again(clone: Path) -> None:
+def test_a_complete_environment_is_kept(clone: Path) -> None:
     assert installs(clone, subprocess.DEVNULL)
     assert installs(clone, subprocess.DEVNULL) == []
     (clone / "pyproject.toml").touch()

@@ -64,7 +64,7 @@ def test_the_fingerprint_sees_every_part(flights: list[Flight]) -> None:
     assert len(seen) == 5 + len(COLUMNS)
 
 
-def test_the_referee_knows_null_from_false(referee: Referee, flights: list[Flight]) -> None:
+def test_the_referee_distinguishes_null_from_false(referee: Referee, flights: list[Flight]) -> None:
     late = sum(flight.properties.get("arr_delay", 0) > 0 for flight in flights)  # type: ignore[operator]
     assert referee.verdict("NOT (arr_delay <= 0)").messages == late
     without = sum("dep_delay" not in flight.properties for flight in flights)
@@ -83,7 +83,7 @@ def test_the_referee_divides_as_java_does(referee: Referee, flights: list[Flight
     assert referee.verdict("distance / 1000 = 2").messages == whole
 
 
-def test_the_referee_minds_letter_case(referee: Referee) -> None:
+def test_the_referee_is_case_sensitive(referee: Referee) -> None:
     assert referee.verdict("dest LIKE 'S%'").messages > 0
     assert referee.verdict("dest LIKE 's%'").messages == 0
 

@@ -14,7 +14,7 @@ from sievemq_testing.demo.story import DemoFailedError, Line, Outcome, tell
 LIMIT = 3_000
 
 
-def test_every_selector_receives_what_sqlite_says() -> None:
+def test_every_selector_agrees_with_sqlite() -> None:
     reports: dict[str, int] = {"published": 0, "received": 0}
 
     def progress(what: str, count: int) -> None:
@@ -80,7 +80,7 @@ def test_the_command_names_the_extra_that_brings_the_flights(monkeypatch: pytest
     assert "pip install 'sievemq[demo]'" in result.stderr
 
 
-def test_the_command_refuses_a_limit_of_nothing() -> None:
+def test_the_command_refuses_a_limit_of_zero() -> None:
     assert CliRunner().invoke(command.demo, ["flights", "--limit", "0"]).exit_code == 2
 
 

@@ -185,5 +185,5 @@ def test_broken(vector: dict[str, Any], size: int) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_files_are_what_the_script_makes(name: str) -> None:
+def test_the_script_writes_the_same_files(name: str) -> None:
     assert (HERE / name).read_text("utf-8") == render(FILES[name])

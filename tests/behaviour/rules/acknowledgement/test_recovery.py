@@ -8,7 +8,7 @@ from tests.client.both import SOON, Api, outline, text
 from sievemq import IllegalStateException, Message, TextMessage
 
 
-async def test_ack_08_jsx_12_recover_brings_the_unacknowledged_again(api: Api) -> None:
+async def test_ack_08_jsx_12_recover_redelivers_unacknowledged_messages(api: Api) -> None:
     """Oldest first, redelivered, count + 1; over all consumers of the session."""
     await api.fill("first", "a", "b")
     await api.fill("second", "x")
@@ -24,7 +24,7 @@ async def test_ack_08_jsx_12_recover_brings_the_unacknowledged_again(api: Api) -
     assert await api.outlines(first, 2) == [("a", True, 3), ("b", True, 3)]
 
 
-async def test_ack_09_recover_goes_back_to_the_last_acknowledged_point(api: Api) -> None:
+async def test_ack_09_recover_restarts_after_the_last_acknowledged_message(api: Api) -> None:
     await api.fill("orders", "one", "two", "three", "four")
     session = await api.session(api.CLIENT_ACKNOWLEDGE)
     consumer = await session.create_consumer(api.queue())
@@ -68,7 +68,7 @@ async def test_ack_12_ses_14_no_recover_in_a_transacted_session(api: Api) -> Non
         await session.recover()
 
 
-async def test_ack_13_ord_07_what_comes_after_recover(api: Api) -> None:
+async def test_ack_13_ord_07_order_after_recover(api: Api) -> None:
     """The redelivered ones are in front of what was not delivered yet; higher priority comes first all the same."""
     await api.fill("orders", "one", "two", "three")
     session = await api.session(api.CLIENT_ACKNOWLEDGE)
@@ -98,7 +98,7 @@ async def test_ack_13_exp_05_an_expired_message_is_not_redelivered(api: Api) -> 
     assert await api.outlines(consumer, 1) == [("long", True, 2)]
 
 
-async def test_ack_14_what_is_only_buffered_is_not_marked(api: Api) -> None:
+async def test_ack_14_buffered_messages_are_not_marked_redelivered(api: Api) -> None:
     await api.fill("orders", "one", "two", "three")
     session = await api.session(api.CLIENT_ACKNOWLEDGE)
     consumer = await session.create_consumer(api.queue())
@@ -109,7 +109,7 @@ async def test_ack_14_what_is_only_buffered_is_not_marked(api: Api) -> None:
 
 @pytest.mark.parametrize("mode", [Api.CLIENT_ACKNOWLEDGE, Api.SESSION_TRANSACTED])
 @pytest.mark.parametrize("closed", ["session", "connection"])
-async def test_ack_15_clo_02_closing_gives_unacknowledged_messages_back(api: Api, mode: int, closed: str) -> None:
+async def test_ack_15_clo_02_closing_returns_unacknowledged_messages(api: Api, mode: int, closed: str) -> None:
     await api.fill("orders", "one", "two", "three")
     connection = await api.connect()
     session = await connection.create_session(mode)
@@ -131,7 +131,7 @@ async def test_ack_16_a_durable_subscription_keeps_unacknowledged_messages(api: 
     assert await api.outlines(consumer, 2) == [("one", True, 2), ("two", False, 1)]
 
 
-async def test_ack_17_a_non_durable_subscription_goes_with_its_messages(api: Api) -> None:
+async def test_ack_17_a_non_durable_subscription_is_deleted_with_its_messages(api: Api) -> None:
     session = await api.session(api.CLIENT_ACKNOWLEDGE)
     consumer = await session.create_consumer(api.topic())
     await api.fill(api.topic(), "one", "two")
@@ -142,7 +142,7 @@ async def test_ack_17_a_non_durable_subscription_goes_with_its_messages(api: Api
 
 
 @pytest.mark.parametrize("mode", [Api.CLIENT_ACKNOWLEDGE, Api.SESSION_TRANSACTED])
-async def test_ack_18_a_lost_connection_gives_messages_back(api: Api, mode: int) -> None:
+async def test_ack_18_a_lost_connection_returns_messages(api: Api, mode: int) -> None:
     """Marked where delivery may have happened, and only the broker can tell: so all that were on their way."""
     broker = api.start_broker()
     await api.fill("orders", "one", "two")
@@ -181,7 +181,7 @@ async def test_ack_20_recover_after_the_consumer_was_closed(api: Api) -> None:
     assert await api.outlines(other, 2) == [("one", True, 2), ("two", False, 1)]
 
 
-async def test_ack_21_jsx_01_a_first_delivery_says_so(api: Api) -> None:
+async def test_ack_21_jsx_01_a_first_delivery_is_not_marked(api: Api) -> None:
     await api.fill("orders", "one")
     await api.fill("orders", "two")
     consumer = await (await api.session()).create_consumer(api.queue())

@@ -85,7 +85,7 @@ async def test_met_06_every_listed_property_is_carried_or_set(api: Api) -> None:
     assert sorted(name for name in received.get_property_names() if name.startswith("JMSX")) == sorted(listed)
 
 
-async def test_exl_03_what_a_call_raises_is_not_reported_again(api: Api) -> None:
+async def test_exl_03_a_raised_exception_is_not_reported_again(api: Api) -> None:
     broker = api.start_broker()
     reports = api.reports()
     connection = await api.connect(reconnect=0)

@@ -165,7 +165,7 @@ async def test_jco_06_jco_07_jco_08_no_such_body(api: Api, message: Message, kin
 
 @pytest.mark.parametrize("mode", ITSELF)
 @pytest.mark.parametrize("waits", [True, False])
-async def test_jco_09_a_body_that_does_not_fit_stays_where_it_is(api: Api, mode: int, waits: bool) -> None:
+async def test_jco_09_a_message_with_another_body_type_stays_in_the_queue(api: Api, mode: int, waits: bool) -> None:
     """The same message comes next, before later ones, not marked."""
     await api.fill("orders", "one", "two")
     context = await api.context(mode)
@@ -211,7 +211,7 @@ async def test_jco_09_a_message_that_is_always_refused_becomes_a_dead_letter(api
     del broker
 
 
-async def test_jco_09_a_refused_message_goes_back_as_seen_when_its_consumer_is_closed(api: Api) -> None:
+async def test_jco_09_closing_the_consumer_returns_a_refused_message_marked(api: Api) -> None:
     """A program that ends by the error and is started again comes to the dead letter, too."""
     await api.fill("orders", "one", "two")
     for close_consumer in (True, False):

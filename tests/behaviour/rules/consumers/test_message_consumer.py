@@ -90,7 +90,7 @@ async def test_mco_07_clo_01_close_is_idempotent(api: Api) -> None:
 
 
 @pytest.mark.parametrize("after", ["acknowledge", "recover", "close"])
-async def test_mco_09_ack_19_closing_does_not_touch_what_was_delivered(api: Api, after: str) -> None:
+async def test_mco_09_ack_19_closing_keeps_delivered_messages_unacknowledged(api: Api, after: str) -> None:
     await api.fill("orders", "one")
     session = await api.session(api.CLIENT_ACKNOWLEDGE)
     consumer = await session.create_consumer(api.queue())
@@ -108,7 +108,7 @@ async def test_mco_09_ack_19_closing_does_not_touch_what_was_delivered(api: Api,
         assert await api.outlines(again, 1) == [("one", True, 2)]
 
 
-async def test_mco_10_what_is_buffered_goes_back_unmarked(api: Api) -> None:
+async def test_mco_10_buffered_messages_return_unmarked(api: Api) -> None:
     await api.fill("orders", *map(str, range(10)))
     session = await api.session()
     consumer = await session.create_consumer(api.queue())
@@ -170,7 +170,7 @@ async def test_mco_13_thr_06_one_receive_at_a_time_in_a_session(api: Api) -> Non
     assert text(await receiving) == "one"
 
 
-async def test_mco_14_d_23_an_idle_buffer_starves_nobody(api: Api) -> None:
+async def test_mco_14_d_23_an_idle_buffer_does_not_starve_other_consumers(api: Api) -> None:
     """The first consumer has them all in its buffer and never asks; the second gets them all, unmarked."""
     await api.fill("orders", *map(str, range(10)))
     await (await api.session()).create_consumer(api.queue())
@@ -219,7 +219,7 @@ async def test_py_03_iteration_receives_until_the_consumer_is_closed(api: Api) -
     assert [message async for message in consumer] == []
 
 
-async def test_what_a_consumer_is_for(api: Api) -> None:
+async def test_a_consumer_describes_its_destination(api: Api) -> None:
     session = await api.session()
     assert (await session.create_consumer(api.queue())).get_queue() == api.queue()
     topics = await session.create_consumer(api.topic(), None, True)

@@ -54,7 +54,7 @@ async def test_none_when_the_time_is_over(api: Api, front: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [str, "TextMessage", None, (TextMessage,)])
-async def test_what_is_no_class_of_messages_is_refused(api: Api, front: str, wrong: object) -> None:
+async def test_other_classes_than_messages_are_refused(api: Api, front: str, wrong: object) -> None:
     consumer, _ = await open_consumer(api, front)
     with pytest.raises(TypeError, match="a class of messages such as TextMessage is needed"):
         await consumer.receive(SOON, wrong)

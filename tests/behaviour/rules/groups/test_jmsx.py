@@ -31,7 +31,7 @@ async def test_jsx_04_jsx_05_jsx_06_jsx_07_jsx_08_jsx_09_not_provided_means_not_
     assert not any(received.property_exists(name) for name in NOT_PROVIDED)
 
 
-async def test_jsx_04_jsx_05_jsx_06_what_a_provider_sets_on_send_cannot_be_forged(api: Api) -> None:
+async def test_jsx_04_jsx_05_jsx_06_properties_set_on_send_cannot_be_forged(api: Api) -> None:
     session = await api.session()
     forged = TextMessage("x")
     for name in ("JMSXUserID", "JMSXAppID", "JMSXProducerTXID"):
@@ -42,7 +42,7 @@ async def test_jsx_04_jsx_05_jsx_06_what_a_provider_sets_on_send_cannot_be_forge
     assert dict(received.properties) == {"JMSXGroupID": "g", "JMSXDeliveryCount": 1}
 
 
-async def test_jsx_11_what_is_set_on_receive_cannot_be_forged(api: Api) -> None:
+async def test_jsx_11_properties_set_on_receive_cannot_be_forged(api: Api) -> None:
     session = await api.session()
     forged = TextMessage("x")
     for name, value in (("JMSXDeliveryCount", 99), ("JMSXRcvTimestamp", 1), ("JMSXConsumerTXID", "tx")):
@@ -76,7 +76,7 @@ async def take(consumer: Any) -> list[Message]:
     return messages
 
 
-async def test_jsx_02_jsx_03_a_groups_messages_go_to_one_consumer_in_order(api: Api) -> None:
+async def test_jsx_02_jsx_03_one_consumer_receives_a_group_in_order(api: Api) -> None:
     sessions = [await api.session(api.CLIENT_ACKNOWLEDGE) for _ in range(2)]
     consumers = [await session.create_consumer(api.queue()) for session in sessions]
     await send_grouped(api, *(f"{group}{number}" for number in range(1, 6) for group in "abcd"))
@@ -120,7 +120,7 @@ async def test_jsx_02_a_group_moves_when_its_consumer_leaves(api: Api) -> None:
     ]
 
 
-async def test_jsx_02_a_message_without_a_group_goes_past_a_taken_group(api: Api) -> None:
+async def test_jsx_02_messages_without_a_group_overtake_an_owned_group(api: Api) -> None:
     first = await api.session(api.CLIENT_ACKNOWLEDGE)
     owner = await first.create_consumer(api.queue())
     await send_grouped(api, "a1")

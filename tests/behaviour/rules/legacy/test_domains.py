@@ -97,7 +97,7 @@ async def test_publish_and_subscribe(api: Api) -> None:
         ("unsubscribe", ["s"]),
     ],
 )
-async def test_exc_02_a_queue_session_has_nothing_of_topics(api: Api, method: str, arguments: list[Any]) -> None:
+async def test_exc_02_a_queue_session_has_no_methods_of_topics(api: Api, method: str, arguments: list[Any]) -> None:
     session = await queue_session(api)
     with pytest.raises(IllegalStateException, match=method):
         await maybe(getattr(session, method)(*arguments))
@@ -107,7 +107,7 @@ async def test_exc_02_a_queue_session_has_nothing_of_topics(api: Api, method: st
     ("method", "arguments"),
     [("create_queue", ["q"]), ("create_temporary_queue", []), ("create_browser", [sievemq.Queue("q")])],
 )
-async def test_exc_02_a_topic_session_has_nothing_of_queues(api: Api, method: str, arguments: list[Any]) -> None:
+async def test_exc_02_a_topic_session_has_no_methods_of_queues(api: Api, method: str, arguments: list[Any]) -> None:
     session = await topic_session(api)
     with pytest.raises(IllegalStateException, match=method):
         await maybe(getattr(session, method)(*arguments))

@@ -83,7 +83,7 @@ async def test_mco_08_clo_12_a_listener_closes_its_own_consumer(api: Api) -> Non
     assert await rest.receive_no_wait() is None
 
 
-async def test_con_19_clo_09_clo_10_a_listener_stops_and_closes_nothing_that_would_wait_for_it(api: Api) -> None:
+async def test_con_19_clo_09_clo_10_stop_and_close_raise_in_a_listener(api: Api) -> None:
     await api.fill("orders", "one")
     connection = await api.connect()
     session = await connection.create_session()

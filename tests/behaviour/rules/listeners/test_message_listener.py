@@ -95,7 +95,7 @@ async def test_lis_02_con_25_different_sessions_run_at_once(api: Api) -> None:
 
 
 @pytest.mark.parametrize("mode", ITSELF)
-async def test_lis_04_ack_22_d_33_a_raising_listener_sees_the_message_again_at_once(api: Api, mode: int) -> None:
+async def test_lis_04_ack_22_d_33_a_raising_listener_gets_the_message_redelivered(api: Api, mode: int) -> None:
     """Before the later ones, marked."""
 
     def act(message: Message) -> None:
@@ -200,7 +200,7 @@ async def test_lis_09_a_raising_listener_is_logged(api: Api, caplog: pytest.LogC
     assert any("the reason" in str(error) for error in errors)
 
 
-async def test_lis_09_what_a_message_says_is_not_logged(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+async def test_lis_09_message_contents_are_not_logged(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     """The reader of a log may not be allowed to read messages: the log names id and destination only."""
 
     def act(message: Message) -> None:
@@ -260,7 +260,7 @@ async def test_thr_05_txn_03_a_listener_commits(api: Api) -> None:
     assert await answers.receive_no_wait() is None
 
 
-async def test_mco_14_an_idle_listener_starves_nobody(api: Api) -> None:
+async def test_mco_14_an_idle_listener_does_not_starve_other_consumers(api: Api) -> None:
     """What waits in the buffer of a busy listener comes to the one that asks."""
     await api.fill("orders", *map(str, range(10)))
     go = api.signal()

@@ -35,7 +35,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize(("kind", "values", "first"), NUMBERS)
-def test_numbers_are_big_endian_and_come_back(kind, values, first, deliver):
+def test_numbers_are_big_endian_and_round_trip(kind, values, first, deliver):
     message = BytesMessage()
     for value in values:
         getattr(message, f"write_{kind}")(value)
@@ -230,7 +230,7 @@ def test_py_12_bytes_are_copied_in_and_out(deliver):
     assert (entries.get_bytes("a"), entries.get_bytes("b")) == (b"abc", b"abc")
 
 
-def test_byt_18_nothing_says_what_the_bytes_are(deliver):
+def test_byt_18_bytes_carry_no_types(deliver):
     message = BytesMessage()
     message.write_int(0x41424344)
     here = deliver(message)
@@ -238,7 +238,7 @@ def test_byt_18_nothing_says_what_the_bytes_are(deliver):
     assert (here.read_char(), here.read_byte(), here.read_unsigned_byte()) == ("\u4142", 0x43, 0x44)
 
 
-def test_byt_19_reset_goes_to_the_start(deliver):
+def test_byt_19_reset_moves_to_the_start(deliver):
     here = deliver(BytesMessage(b"ab"))
     assert here.read_byte() == 97
     here.reset()

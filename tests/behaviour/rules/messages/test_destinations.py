@@ -49,7 +49,7 @@ def test_cst_10_the_default_priority_is_a_normal_one():
     assert 0 <= Message.DEFAULT_PRIORITY <= 4
 
 
-def test_dst_01_a_destination_is_what_queue_and_topic_have_in_common():
+def test_dst_01_queues_and_topics_are_destinations():
     assert isinstance(Queue("a"), Destination)
     assert isinstance(Topic("a"), Destination)
     with pytest.raises(TypeError, match="make a Queue or a Topic"):
@@ -68,7 +68,7 @@ def test_dst_02_names():
     ("kind", "text"),
     list(zip(KINDS, ["queue:c.1", "topic:c.1", "temporary-queue:c.1", "temporary-topic:c.1"], strict=True)),
 )
-def test_dst_03_text_that_can_be_read_again(kind, text):
+def test_dst_03_text_parses_back_to_the_destination(kind, text):
     destination = kind("c.1")
     assert str(destination) == text
     assert parse_destination(text) == destination
@@ -106,14 +106,14 @@ def test_dst_04_the_receiver_sees_an_equal_destination(deliver):
 
 
 @pytest.mark.parametrize("kind", [TemporaryQueue, TemporaryTopic])
-def test_dst_05_delete_calls_what_the_connection_gave(kind):
+def test_dst_05_delete_calls_the_connections_callback(kind):
     deleted = []
     kind("c.1", lambda: deleted.append("c.1")).delete()
     assert deleted == ["c.1"]
 
 
 @pytest.mark.parametrize("kind", [TemporaryQueue, TemporaryTopic])
-def test_dst_05_one_that_came_out_of_a_message_cannot_be_deleted(kind, deliver):
+def test_dst_05_a_temporary_destination_of_a_message_cannot_be_deleted(kind, deliver):
     message = Message()
     message.set_jms_reply_to(kind("c.1", lambda: pytest.fail("not this object")))
     with pytest.raises(IllegalStateException, match=r"c\.1 can only be deleted by the connection that made it"):
@@ -137,7 +137,7 @@ def test_a_destination_knows_its_address():
     assert Topic("a").address == Address(Kind.TOPIC, "a")
 
 
-def test_what_is_no_destination_is_refused():
+def test_other_types_than_destinations_are_refused():
     for value in (None, 7, "queue:a", object()):
         with pytest.raises(InvalidDestinationException, match="a destination is needed"):
             destination_for(value)

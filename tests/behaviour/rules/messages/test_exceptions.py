@@ -75,7 +75,7 @@ def test_py_21_a_runtime_twin_is_caught_by_both_styles(checked, runtime):
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_TWIN))
-def test_exc_07_exc_09_no_twin_for_what_the_simplified_api_never_raises(name):
+def test_exc_07_exc_09_checked_only_exceptions_have_no_runtime_twin(name):
     assert not hasattr(sievemq, f"{name}RuntimeException")
 
 

@@ -105,12 +105,12 @@ def test_a_foreign_queue_is_understood():
     assert message.get_jms_reply_to() == Queue("theirs")
 
 
-def test_jsx_11_what_another_provider_set_for_its_receiver_is_not_passed_on(deliver):
+def test_jsx_11_receiver_properties_of_another_provider_are_dropped(deliver):
     here = deliver(TextMessage("x", properties={"a": 1}), count=3)
     assert dict(deliver(adopt(Foreign(here))).properties) == {"a": 1, "JMSXDeliveryCount": 1}
 
 
-def test_an_error_while_reading_a_foreign_stream_is_not_taken_for_its_end():
+def test_a_read_error_in_a_foreign_stream_is_raised():
     class Broken(Foreign):
         def read_object(self) -> object:
             raise OSError("broken")
@@ -120,7 +120,7 @@ def test_an_error_while_reading_a_foreign_stream_is_not_taken_for_its_end():
 
 
 @pytest.mark.parametrize("value", [None, "text", 7, {}, object(), [TextMessage("x")], Message])
-def test_exc_08_what_is_no_message_is_refused(value):
+def test_exc_08_other_types_than_messages_are_refused(value):
     with pytest.raises(MessageFormatException, match="a message is needed"):
         adopt(value)
 

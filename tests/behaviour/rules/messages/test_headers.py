@@ -76,7 +76,7 @@ def test_hdr_10_reply_to(destination, deliver):
     assert deliver(message).get_jms_reply_to() is None
 
 
-def test_hdr_10_what_is_no_destination_is_refused():
+def test_hdr_10_other_types_than_destinations_are_refused():
     with pytest.raises(InvalidDestinationException):
         Message().set_jms_reply_to("queue:q")
 
@@ -111,7 +111,7 @@ def test_hdr_13_hdr_18_dif_09_provider_headers_set_before_a_send_are_overwritten
     assert here.get_jms_destination() == Queue("orders")
 
 
-def test_hdr_14_what_the_send_decided_shows_on_the_senders_object():
+def test_hdr_14_send_sets_headers_on_the_senders_object():
     message = TextMessage("x")
     message.set_jms_correlation_id("c")
     fields_of(message, *SENT)
@@ -223,7 +223,7 @@ def test_jmsx_properties_of_the_sender_are_carried(name, value, deliver):
     assert here.get_object_property(name) == value
 
 
-def test_jsx_10_what_is_set_on_send_is_visible_to_both(deliver):
+def test_jsx_10_properties_set_on_send_are_visible_to_both_ends(deliver):
     message = Message(properties={"JMSXGroupID": "g"})
     assert message.get_string_property("JMSXGroupID") == deliver(message).get_string_property("JMSXGroupID") == "g"
 

@@ -255,7 +255,7 @@ def test_msg_15_mod_06_a_new_message_is_writable(kind):
 
 
 @pytest.mark.parametrize("kind", [TextMessage, MapMessage, ObjectMessage])
-def test_mod_06_reading_and_writing_may_take_turns(kind):
+def test_mod_06_reads_and_writes_may_alternate(kind):
     message = FILLED[kind]()
     assert body_of(message) == BODIES[kind]
     write(message)
@@ -365,7 +365,7 @@ def test_mod_02_read_only_until_cleared(kind):
 
 
 @pytest.mark.parametrize("kind", [BytesMessage, StreamMessage])
-def test_mod_09_what_a_completion_listener_gets_can_be_read_at_once(kind):
+def test_mod_09_a_completion_listeners_message_is_readable(kind):
     message = FILLED[kind]()
     message._completed()
     assert body_of(message) == BODIES[kind]
@@ -463,7 +463,7 @@ def test_a_kind_of_a_later_version_arrives_as_a_message():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_repr_names_what_a_test_failure_needs(kind, deliver):
+def test_the_repr_names_id_destination_and_body(kind, deliver):
     message = FILLED[kind]()
     message.set_jms_type("t")
     message.set_int_property("region", 7)
@@ -501,7 +501,7 @@ def test_dif_01_a_forbidden_conversion_is_also_a_jms_exception():
         MapMessage({"a": 1}).get_byte("a")
 
 
-def test_dif_04_what_came_with_later_versions_is_there():
+def test_dif_04_methods_of_later_versions_exist():
     for name in ("get_jms_delivery_time", "get_body", "is_body_assignable_to"):
         assert callable(getattr(Message, name))
 
@@ -511,6 +511,6 @@ def test_dif_05_a_bad_selector_has_its_own_class():
         sievemq.Selector("a =")
 
 
-def test_py_23_nothing_in_the_client_can_unpickle():
+def test_py_23_the_client_never_unpickles():
     sources = Path(sievemq.__file__).parent.rglob("*.py")
     assert [path for path in sources if "import pickle" in path.read_text(encoding="utf-8")] == []

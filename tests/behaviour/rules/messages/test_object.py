@@ -81,14 +81,14 @@ class NotPlain:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_obj_01_what_cannot_travel_is_refused_when_set(value, text):
+def test_obj_01_values_that_cannot_be_encoded_are_refused_when_set(value, text):
     message = ObjectMessage("before")
     with pytest.raises(MessageFormatException, match=text):
         message.set_object(value)
     assert message.get_object() == "before"
 
 
-def test_obj_01_what_is_nested_too_deeply_is_refused_when_set():
+def test_obj_01_values_nested_too_deeply_are_refused_when_set():
     for make in (lambda inner: [inner], lambda inner: (inner,)):
         value: object = 1
         for _ in range(2000):
@@ -150,7 +150,7 @@ def test_obj_02_fields_may_differ_between_two_versions_of_a_type(monkeypatch):
         decode_object(older)
 
 
-def test_obj_02_what_a_class_refuses_does_not_get_through(deliver):
+def test_obj_02_values_that_a_class_rejects_are_refused(deliver):
     point = Point(1)
     point.x = -1
     here = deliver(ObjectMessage(point))

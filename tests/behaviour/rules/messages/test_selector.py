@@ -44,7 +44,7 @@ def test_sel_05_headers_of_a_received_message(text, matches, deliver):
     assert Selector(text).matches(deliver(message)) is matches
 
 
-def test_sel_05_headers_of_a_message_made_here():
+def test_sel_05_headers_of_an_unsent_message():
     assert Selector("JMSPriority = 4 AND JMSDeliveryMode = 'PERSISTENT' AND JMSMessageID IS NULL").matches(Message())
     with pytest.raises(InvalidSelectorException):
         Selector("JMSExpiration > 0")
@@ -120,7 +120,7 @@ def test_a_selector_is_a_value():
 
 
 @pytest.mark.parametrize("value", [None, "a", {"a": 1}])
-def test_what_is_no_message_cannot_be_matched(value):
+def test_other_types_than_messages_cannot_be_matched(value):
     for selector in (Selector("a = 1"), Selector("")):
         with pytest.raises(MessageFormatException):
             selector.matches(value)

@@ -150,7 +150,7 @@ def test_str_15_str_16_modes_of_every_method(kind, deliver):
         here.write_bytes(b"x")
 
 
-def test_str_17_reset_drops_what_was_read_in_part(deliver):
+def test_str_17_reset_ends_a_partial_read(deliver):
     here = deliver(StreamMessage([b"abcd", 7]))
     here.read_bytes(bytearray(2))
     here.reset()

@@ -97,7 +97,7 @@ def test_xml_06_text_is_escaped_and_blanks_are_data(text):
     assert MapMessage.from_xml(MapMessage({"a": text}).to_xml().encode()).get_string("a") == text
 
 
-def test_every_type_comes_back():
+def test_every_type_round_trips():
     again = fields_of(StreamMessage.from_xml(StreamMessage(VALUES).to_xml()))
     assert again == VALUES
     assert [type(value) for value in again] == [type(value) for value in VALUES]
@@ -107,7 +107,7 @@ def test_every_type_comes_back():
     assert [type(value) for value in body.values()] == [type(value) for value in VALUES]
 
 
-def test_what_was_read_is_a_new_message():
+def test_from_xml_returns_a_new_message():
     message = MapMessage.from_xml("<map><a>x</a></map>")
     message.set_int("b", 1)
     assert message.get_body(dict) == {"a": "x", "b": 1}

@@ -92,7 +92,7 @@ async def test_pro_25_one_session_keeps_its_order_over_its_producers(api: Api) -
     assert await api.texts(await session.create_consumer(api.queue()), 40) == [str(number) for number in range(40)]
 
 
-async def test_cpl_13_what_is_changed_after_the_call_does_not_change_what_is_sent(api: Api) -> None:
+async def test_cpl_13_changes_after_send_do_not_reach_the_consumer(api: Api) -> None:
     """The application must not touch the message before its callback; one that does spoils nothing."""
     session = await api.session()
     producer = await session.create_producer(api.queue())
@@ -141,7 +141,7 @@ async def test_jpr_02_jpr_03_jpr_04_jpr_05_bodies(api: Api, body: Any, kind: typ
 
 
 @pytest.mark.parametrize("body", [None, {"a": object()}, object(), [object()]], ids=["JPR-06", "map", "object", "list"])
-async def test_jpr_03_jpr_05_jpr_06_what_is_no_body(api: Api, body: object) -> None:
+async def test_jpr_03_jpr_05_jpr_06_other_bodies_are_refused(api: Api, body: object) -> None:
     context = await api.context()
     with pytest.raises(MessageFormatRuntimeException):
         await context.create_producer().send(api.queue(), body)
@@ -224,7 +224,7 @@ async def test_req_02_req_05_req_06_any_session_requests_and_a_closed_requestor_
     await requestor.close()
 
 
-async def test_req_04_a_late_reply_is_none_of_the_next_request(api: Api) -> None:
+async def test_req_04_a_late_reply_does_not_answer_the_next_request(api: Api) -> None:
     server = await api.session()
     replies = await server.create_producer()
     requests = await server.create_consumer(api.queue("service"))

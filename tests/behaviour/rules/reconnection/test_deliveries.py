@@ -57,7 +57,7 @@ async def test_ack_24_auto_acknowledged_messages_are_not_redelivered_unmarked(ap
     assert await api.left() == []
 
 
-async def test_listeners_go_on(api: Api, relay: Relay) -> None:
+async def test_listeners_continue_after_a_reconnection(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay)
     session = await connection.create_session()
     listener = api.listener()
@@ -89,7 +89,7 @@ async def test_a_receive_waits_over_an_outage_and_its_timeout_counts(api: Api, r
     relay.accept()
 
 
-async def test_receive_no_wait_asks_the_broker_that_comes_back(api: Api, relay: Relay) -> None:
+async def test_receive_no_wait_waits_for_the_reconnection(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay)
     session = await connection.create_session()
     consumer = await session.create_consumer(api.queue())
@@ -138,7 +138,7 @@ async def test_prefetch_of_none_over_an_outage(api: Api, relay: Relay) -> None:
     assert text(await receiving) == "x"
 
 
-async def test_a_browser_goes_on(api: Api, relay: Relay) -> None:
+async def test_a_browser_continues_after_a_reconnection(api: Api, relay: Relay) -> None:
     await api.fill("orders", *(f"{n}" for n in range(250)))
     connection = await connect(api, relay)
     session = await connection.create_session()

@@ -15,7 +15,7 @@ from sievemq_broker import EmbeddedBroker
 from .outage import begin_outage, connect
 
 
-async def test_d_32_close_during_an_outage_fails_what_is_pending_at_once_in_order(api: Api, relay: Relay) -> None:
+async def test_d_32_close_during_an_outage_fails_pending_sends_in_order(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay, reconnect=86_400_000)
     session = await connection.create_session()
     producer = await session.create_producer(api.queue())
@@ -50,7 +50,7 @@ async def test_sessions_consumers_and_producers_can_be_made_and_closed_during_an
     await session.close()
 
 
-async def test_the_first_connect_is_tried_again_too(api: Api, port: int) -> None:
+async def test_the_first_connect_is_retried(api: Api, port: int) -> None:
     opening = api.task(api.factory(f"sievemq://127.0.0.1:{port}", **options()).create_connection())
     late = EmbeddedBroker(port=port).start()
     api._own.append(late)
@@ -58,7 +58,7 @@ async def test_the_first_connect_is_tried_again_too(api: Api, port: int) -> None
     await connection.close()
 
 
-async def test_wrong_credentials_are_not_tried_again(api: Api) -> None:
+async def test_wrong_credentials_are_not_retried(api: Api) -> None:
     api.start_broker(users={"ann": "secret"})
     with Relay(api.broker.port) as relay:
         with pytest.raises(JMSException):
@@ -72,7 +72,7 @@ def identity(certificates: Path) -> dict[str, str]:
     return {"tls_cert": str(certificates / "server.pem"), "tls_key": str(certificates / "server.key")}
 
 
-async def test_a_certificate_that_is_not_trusted_is_not_tried_again(api: Api, identity: dict[str, str]) -> None:
+async def test_an_untrusted_certificate_is_not_retried(api: Api, identity: dict[str, str]) -> None:
     api.start_broker(settings=identity)
     with Relay(api.broker.port) as relay:
         with pytest.raises(JMSException, match="TLS"):

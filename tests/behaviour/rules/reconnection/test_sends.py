@@ -10,7 +10,7 @@ from sievemq import TextMessage
 from .outage import begin_outage, connect
 
 
-async def test_d_32_a_send_whose_confirm_is_lost_returns_and_is_not_doubled(api: Api, relay: Relay) -> None:
+async def test_d_32_a_send_whose_confirm_is_lost_arrives_once(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay)
     session = await connection.create_session()
     producer = await session.create_producer(api.queue())

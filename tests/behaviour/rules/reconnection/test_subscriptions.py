@@ -11,7 +11,7 @@ from sievemq import IllegalStateException, InvalidClientIDException, InvalidDest
 from .outage import begin_outage, connect, lose
 
 
-async def test_durable_shared_and_selective_subscriptions_are_opened_again(api: Api, relay: Relay) -> None:
+async def test_durable_shared_and_selective_subscriptions_are_reopened(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay, client_id="me")
     session = await connection.create_session()
     consumers = [
@@ -38,7 +38,7 @@ async def test_ses_21_no_local_holds_over_an_outage(api: Api, relay: Relay) -> N
     assert text(await consumer.receive(SOON)) == "foreign"
 
 
-async def test_con_05_a_client_id_taken_meanwhile(api: Api, relay: Relay) -> None:
+async def test_con_05_a_client_id_in_use_after_the_outage(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay, client_id="me")
     hooks = await begin_outage(api, relay, connection)
     await _claim(api, "me")
@@ -73,7 +73,7 @@ async def test_tmp_05_temporary_destinations_stay_and_keep_their_messages(api: A
         await api.fill(reply, "too late")
 
 
-async def test_a_consumer_whose_queue_was_deleted_meanwhile(api: Api, relay: Relay) -> None:
+async def test_a_consumer_of_a_queue_deleted_during_the_outage(api: Api, relay: Relay) -> None:
     """A temporary topic, so that nothing makes it anew."""
     connection = await connect(api, relay)
     session = await connection.create_session()

@@ -54,7 +54,7 @@ async def test_cpl_02_a_failure_that_the_call_could_not_raise(api: Api) -> None:
     assert isinstance(failed[1], InvalidDestinationException)
 
 
-async def test_cpl_03_cpl_04_what_the_call_raises_is_not_called_back(api: Api) -> None:
+async def test_cpl_03_cpl_04_a_raised_exception_is_not_passed_to_the_listener(api: Api) -> None:
     session = await api.session()
     producer = await session.create_producer(api.queue())
     unidentified = await session.create_producer()
@@ -200,7 +200,7 @@ async def test_cpl_09_ctx_08_a_context_waits_likewise(api: Api) -> None:
     assert [error for _, error in completions.outcomes] == [None] * 10
 
 
-async def test_cpl_11_clo_13_what_a_callback_cannot_close(api: Api) -> None:
+async def test_cpl_11_clo_13_a_callback_cannot_close_its_producer_session_or_connection(api: Api) -> None:
     connection = await api.connect()
     session = await connection.create_session()
     producer = await session.create_producer(api.queue())
@@ -227,7 +227,7 @@ async def test_cpl_11_clo_13_what_a_callback_cannot_close(api: Api) -> None:
     assert refused[3:] == [IllegalStateRuntimeException]
 
 
-async def test_cpl_12_cpl_17_other_use_of_the_session_goes_on(api: Api) -> None:
+async def test_cpl_12_cpl_17_other_calls_of_the_session_still_work(api: Api) -> None:
     """In the callback, and meanwhile outside of it."""
     session = await api.session()
     producer = await session.create_producer(api.queue())

@@ -45,14 +45,14 @@ async def test_sub_13_a_changed_durable_subscription_begins_empty(
 
 
 @pytest.mark.parametrize("same", [None, ""])
-async def test_sub_12_sub_19_the_same_arguments_go_on(api: Api, same: str | None) -> None:
+async def test_sub_12_sub_19_the_same_arguments_continue_the_subscription(api: Api, same: str | None) -> None:
     session = await (await api.connect(client_id="me")).create_session()
     await (await session.create_durable_consumer(api.topic(), "d", None)).close()
     await publish(api, "collected")
     assert text(await (await session.create_durable_consumer(api.topic(), "d", same)).receive(SOON)) == "collected"
 
 
-async def test_sel_02_a_refused_change_changes_nothing(api: Api) -> None:
+async def test_sel_02_a_refused_change_keeps_the_subscription(api: Api) -> None:
     """A subscription is not replaced by one whose selector is wrong."""
     session = await (await api.connect(client_id="me")).create_session()
     await (await session.create_durable_consumer(api.topic(), "d")).close()

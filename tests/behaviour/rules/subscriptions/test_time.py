@@ -89,7 +89,7 @@ async def test_exp_02_exp_11_times_count_from_the_send_call(api: Api) -> None:
     assert await consumer.receive_no_wait() is None
 
 
-async def test_exp_07_exp_08_exp_09_a_delayed_message_goes_to_whom_it_was_sent(api: Api) -> None:
+async def test_exp_07_exp_08_exp_09_a_delayed_message_reaches_the_subscriptions_of_its_send(api: Api) -> None:
     """A topic's to the subscriptions that existed at the send, a queue's to whoever consumes then."""
     broker = api.start_broker()
     session = await api.session()
@@ -111,7 +111,7 @@ async def test_exp_07_exp_08_exp_09_a_delayed_message_goes_to_whom_it_was_sent(a
     assert text(await (await session.create_consumer(api.queue())).receive(SOON)) == "queued"
 
 
-async def test_exp_10_a_life_shorter_than_the_delay_means_never(api: Api) -> None:
+async def test_exp_10_a_message_that_expires_within_its_delay_is_never_delivered(api: Api) -> None:
     broker = api.start_broker()
     session = await api.session()
     consumer = await session.create_consumer(api.queue())

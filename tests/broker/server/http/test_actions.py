@@ -85,7 +85,7 @@ def test_purge_and_cancel(api: Api, context: JMSContext) -> None:
     assert (row["depth"], row["scheduled"], row["bytes"]) == (0, 0, 0)
 
 
-def test_what_is_in_flight_is_untouched(api: Api, context: JMSContext) -> None:
+def test_messages_in_flight_are_untouched(api: Api, context: JMSContext) -> None:
     send(context, Q, 1, 2, 3)
     with context.create_context(2) as other:
         consumer = other.create_consumer(other.create_queue("q"), "n = 2")
@@ -104,7 +104,7 @@ def test_what_is_in_flight_is_untouched(api: Api, context: JMSContext) -> None:
     assert (api.ids(Q), api.ids(R)) == ([], ["1", "3"])
 
 
-def test_dead_letters_are_grouped_and_go_back_where_they_came_from(api: Api, context: JMSContext) -> None:
+def test_dead_letters_are_grouped_and_return_to_their_origin(api: Api, context: JMSContext) -> None:
     namespace = api.namespace
     api.broker.call(lambda b: _limit_attempts(b, namespace))
     for name in ("q", "r"):
@@ -174,7 +174,7 @@ def test_a_kind_that_there_is_not_is_a_mistake_unless_such_a_queue_exists(
     assert len(api.ids("queue:urn:r")) == 2
 
 
-def test_what_makes_no_sense_is_refused(api: Api) -> None:
+def test_invalid_requests_are_refused(api: Api) -> None:
     for address in (Q, "topic:t"):
         api.ok("PUT", at(address))
     for action, body, status, error in (

@@ -180,7 +180,7 @@ def test_connections_come_in_pages_oldest_first(api: Api, context: JMSContext) -
         other.close()
 
 
-def test_closing_a_connection_gives_back_what_it_had(api: Api, context: JMSContext) -> None:
+def test_closing_a_connection_returns_its_messages(api: Api, context: JMSContext) -> None:
     send(context, Q, 1, 2)
     url = f"{api.broker.url}/{quote(api.namespace, safe='')}?reconnect=0"
     before = {row["id"] for row in mine(api)}

@@ -11,7 +11,7 @@ from sievemq import JMSContext
 from .conftest import Api, at, send
 
 
-def test_what_a_queue_holds_and_has_done(api: Api, context: JMSContext) -> None:
+def test_figures_of_a_queue(api: Api, context: JMSContext) -> None:
     send(context, "queue:orders", 1, 2, 3)
     send(context, "queue:orders", 4, delivery_delay=100_000)
     with context.create_consumer(context.create_queue("orders")) as consumer:
@@ -120,7 +120,7 @@ def test_any_name_can_be_named(api: Api, name: str) -> None:
     assert api.get("destinations")["total"] == 1
 
 
-def test_an_address_that_is_none(api: Api) -> None:
+def test_invalid_addresses_are_refused(api: Api) -> None:
     answer = api("GET", at("queue: x"))
     assert (answer.status, answer.error) == (422, "INVALID_DESTINATION")
 

@@ -13,7 +13,7 @@ from .conftest import DEADLINE, Answer, Api, at
 Q, R = "queue:q", "queue:r"
 
 
-def test_what_was_done_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_changes_survive_a_restart(tmp_path: Path) -> None:
     with EmbeddedBroker(http=True, data_dir=tmp_path) as broker:
         api = Api(broker)
         for number in range(12):

@@ -11,7 +11,7 @@ import pytest
 from .conftest import Api, at
 
 
-def test_a_value_that_is_none_of_a_parameters_is_answered_with_those_there_are(api: Api) -> None:
+def test_an_invalid_parameter_value_is_answered_with_the_valid_ones(api: Api) -> None:
     answer = api("GET", "destinations", sort="-foo")
     orders = answer.json["details"]["known"]
     assert (answer.status, answer.json["details"]["parameter"]) == (400, "sort")
@@ -100,7 +100,7 @@ def test_bodies_that_make_no_sense(api: Api, body: bytes, text: str) -> None:
     assert text in answer.json["text"]
 
 
-def test_a_body_that_is_not_said_to_be_json(api: Api) -> None:
+def test_a_body_without_the_content_type_of_json(api: Api) -> None:
     """A form on another site can be sent as text or urlencoded, never as JSON."""
     api.ok("PUT", at("queue:q"))
     for content_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):

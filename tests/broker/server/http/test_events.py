@@ -100,7 +100,7 @@ def test_ticks_carry_totals(fresh: EmbeddedBroker) -> None:
     assert later["depth"] == 1
 
 
-def test_what_happens_is_told(fresh: EmbeddedBroker) -> None:
+def test_events_report_changes(fresh: EmbeddedBroker) -> None:
     api = Api(fresh)
     with listening(fresh) as stream:
         stream.until("tick")
@@ -140,7 +140,7 @@ def test_what_happens_is_told(fresh: EmbeddedBroker) -> None:
         stream.until("flow.unblocked")
 
 
-def test_only_one_namespace_is_told(fresh: EmbeddedBroker) -> None:
+def test_events_of_one_namespace_only(fresh: EmbeddedBroker) -> None:
     with listening(fresh, namespace="mine") as stream:
         stream.until("tick")
         for namespace in ("other", "mine"):
@@ -195,7 +195,7 @@ async def test_a_slow_listener_finds_the_latest_tick_and_how_many_events_it_miss
     assert await listener.next(1) == [("x", ("flow.unblocked", {}))]
 
 
-async def test_a_listener_is_told_only_what_it_may_view() -> None:
+async def test_a_listener_receives_only_events_it_may_view() -> None:
     rights = Rights([Grant(frozenset({Verb.BROWSE}), "queue:mine.*", "n")])
     listener = Listener(Identity("anna", rights), None)
     created = [
@@ -213,7 +213,7 @@ async def test_a_listener_is_told_only_what_it_may_view() -> None:
     assert everybody().hears_all
 
 
-def test_subscriptions_and_taps_are_told_of(fresh: EmbeddedBroker) -> None:
+def test_events_report_subscriptions_and_taps(fresh: EmbeddedBroker) -> None:
     api = Api(fresh)
     with listening(fresh) as stream, ConnectionFactory(fresh.url).create_context() as context:
         stream.until("tick")
@@ -273,7 +273,7 @@ def test_a_stream_without_a_last_id_gets_only_later_events(fresh: EmbeddedBroker
         assert made(stream, "queue:b") == ["queue:b"]
 
 
-def test_an_id_of_another_run_is_said_to_be_one(fresh: EmbeddedBroker) -> None:
+def test_an_event_id_of_another_run_is_reported(fresh: EmbeddedBroker) -> None:
     with listening(fresh, since="0123abcd.5.1") as stream:
         assert next(iter(stream)) == ("missed", {"events": None, "reason": "restarted"})
 
@@ -322,7 +322,7 @@ def every(_: Event) -> bool:
     return True
 
 
-def test_a_history_counts_what_it_does_not_keep() -> None:
+def test_a_history_counts_dropped_events() -> None:
     history = History()
     history.add([happening(0)])
     start = history.id_of(0)
@@ -341,7 +341,7 @@ def test_a_history_counts_what_it_does_not_keep() -> None:
     assert history.since(history.id_of(history.look), every, True) == (None, [])
 
 
-def test_a_history_tells_the_rest_of_a_look() -> None:
+def test_a_history_continues_a_split_tick() -> None:
     history = History()
     history.add([happening(number, namespace) for number in range(4) for namespace in ("mine", "yours")])
 
@@ -354,7 +354,7 @@ def test_a_history_tells_the_rest_of_a_look() -> None:
         assert history.since(event_id, mine, False) == (None, told[position + 1 :])
 
 
-def test_a_look_with_more_than_is_kept_is_cut_and_counted() -> None:
+def test_a_tick_with_too_many_events_is_cut_and_counted() -> None:
     history = History()
     history.add([happening(number) for number in range(KEEP + 5)])
     missed, told = history.since(history.id_of(0), every, True)
@@ -472,7 +472,7 @@ def many(fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> tuple[series
     return sampler, queues, visited
 
 
-def test_a_look_does_the_same_work_however_many_queues_there_are(
+def test_a_tick_does_the_same_work_at_any_number_of_queues(
     many: tuple[series.Sampler, list[Any], list[object]],
 ) -> None:
     sampler, queues, visited = many
@@ -513,7 +513,7 @@ def test_each_idle_queue_is_visited_once_in_a_round(many: tuple[series.Sampler, 
     assert sampler.latest.destinations == 3_000
 
 
-def test_new_and_deleted_queues_are_found_in_the_next_look(
+def test_the_next_tick_finds_new_and_deleted_queues(
     fresh: EmbeddedBroker, many: tuple[series.Sampler, list[Any], list[object]]
 ) -> None:
     sampler, queues, visited = many
@@ -531,7 +531,7 @@ def test_new_and_deleted_queues_are_found_in_the_next_look(
     assert (sampler.latest.destinations, sampler.latest.taken, sampler.latest.in_rate) == (3_000, 3, 0)
 
 
-def test_the_next_look_follows_a_second_after_the_last_one_began(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ticks_begin_a_second_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series, "STEP_SECONDS", 1.0)
     assert [series.pause(spent) for spent in (0.0, 0.25, 0.5)] == [1.0, 0.75, 0.5]
     assert series.pause(3.0) == 0.1  # the loop is busy: others have most of the time
@@ -547,9 +547,7 @@ def test_an_open_stream_begins_with_a_heartbeat_and_repeats_it_while_there_are_n
     assert heard[2:] == [b"event: heartbeat\n", b'data: {"seconds":0.01}\n', b"\n"] * 3
 
 
-def test_memory_is_bounded_however_many_queues_there_are(
-    fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_bounded_at_any_number_of_queues(fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series, "MAX_TRACKS", 10)
     import asyncio
 

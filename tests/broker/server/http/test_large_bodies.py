@@ -91,7 +91,7 @@ def test_of_an_object_of_millions_the_first_values_are_shown(api: Api) -> None:
 @pytest.mark.parametrize(
     ("kind", "begin"), [(3, b"\x92\xc0\x81\xa1a"), (4, b"\x92\xc0\x91"), (4, b"\x92"), (3, b""), (4, b"\x93\xc0")]
 )
-def test_what_is_nested_where_nothing_is_is_not_decoded(api: Api, kind: int, begin: bytes) -> None:
+def test_nested_values_in_flat_fields_are_not_decoded(api: Api, kind: int, begin: bytes) -> None:
     body = send_packed(api, kind, begin + ARRAY + b"\x80" * 3_000_000)
     if begin == b"\x93\xc0":
         assert "scalars" in body["unreadable"]
@@ -106,7 +106,7 @@ values = st.one_of(
 
 
 @given(st.lists(st.one_of(values, st.integers(-5, 5).map(Short)), max_size=8), st.integers(0, 9))
-def test_a_beginning_is_what_was_there(held: list[Any], limit: int) -> None:
+def test_a_preview_is_the_beginning_of_the_body(held: list[Any], limit: int) -> None:
     packed, cut = beginning(encode_stream(held), limit, named=False)
     assert (decode_stream(packed), cut) == (held[:limit], len(held) > limit)
     entries = {f"n{number}": value for number, value in enumerate(held)}

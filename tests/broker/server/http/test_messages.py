@@ -44,7 +44,7 @@ def test_one_match_behind_many_is_on_the_first_page(api: Api, context: JMSContex
     assert page["next"] is None
 
 
-def test_what_goes_between_two_pages_hides_nothing(api: Api, context: JMSContext) -> None:
+def test_removals_between_two_pages_hide_no_message(api: Api, context: JMSContext) -> None:
     send(context, Q, *range(6))
     first = api.get(f"{at(Q)}/messages", limit=3)
     api.act(Q, "delete", selector="n = 1 OR n = 2 OR n = 3")
@@ -327,7 +327,7 @@ def test_bodies(api: Api, context: JMSContext, given: Any, kind: type[Message], 
         ({"reply_to": " "}, "reply_to"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_sent_says_where_and_is_not(api: Api, given: Any, field: str) -> None:
+def test_an_invalid_message_is_refused_with_the_place_of_the_error(api: Api, given: Any, field: str) -> None:
     api.ok("PUT", at(Q))
     answer = api("POST", f"{at(Q)}/messages", given)
     assert (answer.status, answer.error) == (422, "MESSAGE_FORMAT"), answer.content
@@ -355,7 +355,7 @@ def test_producers_that_are_held_back_are_so_here(api: Api) -> None:
     assert api("POST", f"{at(Q)}/messages", {"body": "x"}).status == 201
 
 
-def test_what_waits_for_its_next_attempt_is_listed_by_that() -> None:
+def test_delayed_redeliveries_are_listed_by_their_state() -> None:
     """Its delivery time is that of the first attempt, and long over."""
     with EmbeddedBroker(http=True, settings={"destinations": {"q": {"redelivery_delay": 3_600_000}}}) as slow:
         api = Api(slow)

@@ -51,7 +51,7 @@ def as_user(broker: EmbeddedBroker, user: str, namespace: str = "mine") -> Api:
     return Api(broker, namespace, Authorization=f"Basic {credentials}")
 
 
-def test_lists_leave_out_what_the_caller_may_not_see(guarded: EmbeddedBroker) -> None:
+def test_lists_omit_destinations_without_the_right_to_view(guarded: EmbeddedBroker) -> None:
     anna = as_user(guarded, "anna")
     assert [row["name"] for row in anna.get("/api/v1/namespaces")["namespaces"]] == ["mine"]
     found = anna.get("destinations")
@@ -71,7 +71,7 @@ def test_another_namespace_does_not_exist(guarded: EmbeddedBroker) -> None:
     assert anna("GET", at("queue:none")).error == "SECURITY"
 
 
-def test_what_may_be_done(guarded: EmbeddedBroker) -> None:
+def test_each_action_needs_its_right(guarded: EmbeddedBroker) -> None:
     anna, manager = as_user(guarded, "anna"), as_user(guarded, "max")
     queue, secret, stock = at("queue:orders.eu"), at("queue:secret"), at("queue:stock")
     assert anna("GET", f"{queue}/messages").status == 200
@@ -100,14 +100,14 @@ def test_what_may_be_done(guarded: EmbeddedBroker) -> None:
     assert manager("GET", f"{queue}/messages").error == "SECURITY"
 
 
-def test_a_move_asks_for_the_right_to_send_to_its_target(guarded: EmbeddedBroker) -> None:
+def test_a_move_needs_the_right_to_send_to_its_target(guarded: EmbeddedBroker) -> None:
     manager = as_user(guarded, "max")
     path = f"{at('queue:orders.eu')}/actions/move"
     for target in ("queue:orders.new", "queue:secret", "orders.new"):
         assert manager("POST", path, {"to": target}).error == "SECURITY"
 
 
-def test_a_retry_asks_for_the_right_to_send_to_the_origin(guarded: EmbeddedBroker) -> None:
+def test_a_retry_needs_the_right_to_send_to_the_origin(guarded: EmbeddedBroker) -> None:
     eve, admin = as_user(guarded, "eve"), as_user(guarded, "admin")
     factory = ConnectionFactory(f"{guarded.url}/mine")
     with factory.create_context("admin", "secret", JMSContext.CLIENT_ACKNOWLEDGE) as context:
@@ -132,7 +132,7 @@ def test_a_selector_is_not_tried_on_what_may_not_be_seen(guarded: EmbeddedBroker
     assert anna("POST", "/api/v1/selector/explain", {**body, "namespace": "other"}).error == "SECURITY"
 
 
-def test_what_one_may_do(guarded: EmbeddedBroker) -> None:
+def test_the_session_lists_the_callers_rights(guarded: EmbeddedBroker) -> None:
     admin, anna, manager = (as_user(guarded, name) for name in ("admin", "anna", "max"))
     everything = ["send", "consume", "browse", "manage", "view"]
     assert admin.get("/api/v1/session") == {
@@ -160,7 +160,7 @@ def test_what_one_may_do(guarded: EmbeddedBroker) -> None:
     assert anna("GET", "/api/v1/session", destination="queue:").status == 422
 
 
-def test_rows_say_what_one_may_do_with_them(guarded: EmbeddedBroker) -> None:
+def test_rows_list_permitted_actions(guarded: EmbeddedBroker) -> None:
     anna, eve, admin = (as_user(guarded, name) for name in ("anna", "eve", "admin"))
     rows = {row["address"]: row["may"] for row in anna.get("destinations")["destinations"]}
     assert rows == {"queue:orders.eu": ["send", "browse", "view"], "queue:stock": ["view"]} | {
@@ -195,7 +195,7 @@ def test_rows_of_connections_and_subscriptions_say_so_too() -> None:
             assert (tom.get("/api/v1/broker")["connections"], eva.get("/api/v1/broker")["connections"]) == (1, 0)
 
 
-def test_figures_are_those_of_what_one_may_view(guarded: EmbeddedBroker) -> None:
+def test_figures_cover_visible_destinations_only(guarded: EmbeddedBroker) -> None:
     anna, admin = as_user(guarded, "anna"), as_user(guarded, "admin")
     (hers,) = anna.get("/api/v1/namespaces")["namespaces"]
     seen = anna.get("destinations")["destinations"]

@@ -85,6 +85,6 @@ def test_a_property_called_escape(api: Api) -> None:
         {"selector": None, "message": {}},
     ],
 )
-def test_what_is_incomplete(api: Api, body: object) -> None:
+def test_incomplete_selectors(api: Api, body: object) -> None:
     answer = api("POST", EXPLAIN, body)
     assert (answer.status, answer.error) == (400, "BAD_REQUEST")

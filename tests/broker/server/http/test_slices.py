@@ -94,7 +94,7 @@ async def test_work_without_a_waiting_client_ends_at_its_next_slice(monkeypatch:
             pass
 
 
-def test_a_purge_whose_client_has_gone_stops(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_purge_stops_when_its_client_disconnects(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_SECONDS", -1.0)
     queue, depth = "queue:q", 3_000
     api.broker.call(lambda b: fill(b, api.namespace, queue, depth))

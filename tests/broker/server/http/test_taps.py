@@ -59,7 +59,7 @@ def test_gaps(api: Api, context: JMSContext) -> None:
     assert (row["first"], row["last"], row["lag"], row["lost"], row["missed"]) == (4, 5, 2, 3, 3)
 
 
-def test_a_drain_whose_lease_ended_and_one_whose_consumer_was_closed(context: JMSContext) -> None:
+def test_drains_with_an_ended_lease_or_a_closed_consumer(context: JMSContext) -> None:
     with EmbeddedBroker(http=True) as broker:
         api = Api(broker)
         with connected(api) as connection, ConnectionFactory(broker.url).create_context() as sender:
@@ -122,7 +122,7 @@ def test_making_changing_and_deleting(api: Api, context: JMSContext, name: str) 
     assert api.get(at(Q))["depth"] == 2
 
 
-def test_deleting_a_drain_gives_back_what_it_held(api: Api, context: JMSContext) -> None:
+def test_deleting_a_drain_returns_its_messages(api: Api, context: JMSContext) -> None:
     send(context, Q, 1, 2)
     with connected(api) as connection:
         open_tap(connection, "d", Queue("q"), "drain")[0].look(0)
@@ -144,7 +144,7 @@ def test_deleting_a_drain_gives_back_what_it_held(api: Api, context: JMSContext)
         ("temporary-queue:x.1", {}, 422, "INVALID_DESTINATION"),
     ],
 )
-def test_what_cannot_be(api: Api, address: str, body: dict[str, object], status: int, error: str) -> None:
+def test_invalid_taps_are_refused(api: Api, address: str, body: dict[str, object], status: int, error: str) -> None:
     answer = api("PUT", tap_at("t", address), body)
     assert (answer.status, answer.error) == (status, error)
     assert api.get("taps")["taps"] == []

@@ -38,7 +38,7 @@ async def test_exl_04_a_plain_listener_is_not_called(api: Api, relay: Relay) -> 
     assert heard == []
 
 
-async def test_exl_04_d_32_it_is_told_once_the_time_is_over(api: Api, relay: Relay) -> None:
+async def test_exl_04_d_32_the_exception_listener_is_called_once_after_the_deadline(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay, reconnect=50)
     hooks = Hooks(api)
     connection.set_exception_listener(hooks)
@@ -111,7 +111,7 @@ def _close_all(broker: EmbeddedBroker, code: ErrorCode) -> None:
     broker.call(close)
 
 
-async def test_exl_04_a_network_that_is_silent_is_noticed_and_left(api: Api, relay: Relay) -> None:
+async def test_exl_04_a_silent_network_ends_the_connection(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay, heartbeat=500)
     hooks = Hooks(api)
     connection.set_exception_listener(hooks)

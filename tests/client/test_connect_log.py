@@ -51,7 +51,7 @@ def test_a_url_is_text(factory: Any, url: object) -> None:
         factory(url)
 
 
-def test_a_lost_connection_is_logged_with_how_long_it_is_looked_for(
+def test_a_lost_connection_is_logged_with_its_deadline(
     sievemq_url: str, sievemq_faults: Faults, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ConnectionFactory(sievemq_url, reconnect=59_000).create_connection() as connection:

@@ -70,7 +70,7 @@ async def test_clo_17_closed_before_anything_else_is_wrong(api: Api, what: Any, 
             await producer.send(destination, what)
 
 
-async def test_jpr_12_jpr_14_jpr_18_what_it_puts_on_messages_and_takes_back(api: Api) -> None:
+async def test_jpr_12_jpr_14_jpr_18_headers_are_set_and_cleared(api: Api) -> None:
     async with await api.context() as context:
         queue, producer = api.queue(), context.create_producer()
         sent: list[Message] = []
@@ -99,7 +99,7 @@ async def test_jpr_12_jpr_14_jpr_18_what_it_puts_on_messages_and_takes_back(api:
         assert not dict((await send()).properties)
 
 
-async def test_its_repr_shows_what_was_set(api: Api) -> None:
+async def test_the_repr_shows_the_settings(api: Api) -> None:
     context = await api.context()
     producer = context.create_producer()
     assert re.fullmatch(r"<JMSProducer on \S+>", repr(producer))
