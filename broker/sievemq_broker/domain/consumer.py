@@ -64,8 +64,8 @@ class Source(Protocol):
     def count_from(self, tag: int) -> None:
         """The deliveries up to this tag were not made here."""
 
-    def settle(self, consumer: Consumer, entries: list[Entry], now: int) -> None:
-        """The consumer has acknowledged these."""
+    def settle(self, consumer: Consumer, entries: list[Entry], now: int, granted: bool) -> None:
+        """The consumer has acknowledged these, and may have been granted credit with it."""
 
     def take_back(
         self, unmarked: list[Entry], now: int, marked: list[Entry], suspects: int | None, reject: bool = False
@@ -278,8 +278,13 @@ class Consumer:
 
     # -- settling -------------------------------------------------------------------------------------------------
 
-    def acknowledge(self, tag: int, now: int) -> int:
+    def acknowledge(self, tag: int, now: int, credit: int = 0) -> int:
         """Acknowledge everything delivered up to `tag`; never delivered again (ACK-06).
+
+        Args:
+            tag: of the last one.
+            now: ms epoch.
+            credit: further deliveries that are allowed with it, as :meth:`grant`.
 
         Returns:
             How many messages that were.
@@ -291,6 +296,8 @@ class Consumer:
             raise self._unknown(tag)
         count = tag - self.base
         if count <= 0:
+            if credit:
+                self.grant(credit, now)
             return 0
         self.base = tag
         if count == 1 and not self._holes:
@@ -300,7 +307,10 @@ class Consumer:
             entries = self._pop(count)
         settled = len(entries)
         self.acknowledged += settled
-        self.source.settle(self, entries, now)
+        if credit and self.open:
+            credit += self.credit
+            self.credit = credit if credit < MAX_CREDIT else MAX_CREDIT
+        self.source.settle(self, entries, now, credit > 0)
         return settled
 
     def release(self, tags: Sequence[int], now: int) -> None:
@@ -347,7 +357,7 @@ class Consumer:
         if outcome is Outcome.ACKNOWLEDGED:
             entries = self._take(tags)
             self.acknowledged += len(entries)
-            self.source.settle(self, entries, now)
+            self.source.settle(self, entries, now, False)
             return now
         reject = outcome is Outcome.REJECTED
         at = 0

@@ -380,7 +380,7 @@ class Namespace:
             if not envelopes:
                 return 0
             if isinstance(destination, Queue):
-                destination.accept(envelopes, now, False)
+                destination.accept(envelopes, now)
             else:
                 destination.publish_row(envelopes, now)
             for envelope in envelopes:

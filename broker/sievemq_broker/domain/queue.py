@@ -327,42 +327,42 @@ class Queue:
 
     # -- in -------------------------------------------------------------------------------------------------------
 
-    def accept(self, envelopes: list[Envelope], now: int, timed: bool = True) -> None:
+    def accept(self, envelopes: list[Envelope], now: int) -> None:
         """Add messages in order, and deliver what consumers can take. Cannot fail: limits were checked before.
 
         Args:
-            envelopes: at least one.
+            envelopes: one; or several, none of which expires, or is for later.
             now: ms epoch.
-            timed: one of them may expire, or be for later.
         """
-        observer, taps, sole = self.observer, self.taps, self._sole
+        sole, count, before = self._sole, len(envelopes), self.sequence
         state = READY
         if sole is not None and sole.credit > 0 and not self.backlog.depth and sole.port.writable:
             state = HELD  # the only consumer gets it; with a depth, what waits goes first
-        sequence = self.sequence
-        entries: list[Entry] = []
-        if timed or observer is not None or taps:
-            for envelope in envelopes:
-                sequence = self.sequence = sequence + 1
-                delayed = envelope.delivery_time > now and envelope.delayed
-                entry = Entry(sequence, envelope, DELAYED if delayed else state)
+        self.sequence = before + count
+        if count == 1:
+            envelope = envelopes[0]
+            if envelope.delivery_time > now and envelope.delayed:
+                state = DELAYED
+            entries = [Entry(before + 1, envelope, state)]
+        else:
+            entries = [Entry(number, envelope, state) for number, envelope in enumerate(envelopes, before + 1)]
+        observer = self.observer
+        if observer is not None or self.taps:
+            for entry in entries:
                 if observer is not None:
                     observer.accepted(self, entry)
-                if taps:
-                    for tap in taps:
-                        tap.copy(envelope, now)
-                if delayed:
-                    self._schedule(entry, envelope.delivery_time)
-                elif 0 < envelope.expiration <= now:
-                    self.expire(entry, now)
-                else:
-                    entries.append(entry)
-        else:
-            self.sequence = sequence + len(envelopes)
-            entries = [Entry(number, envelope, state) for number, envelope in enumerate(envelopes, sequence + 1)]
-        if state == HELD and entries:
+                for tap in self.taps:
+                    tap.copy(entry.envelope, now)
+        if count == 1:
+            if state == DELAYED:
+                self._schedule(entries[0], envelope.delivery_time)
+                return
+            if 0 < envelope.expiration <= now:
+                self.expire(entries[0], now)
+                return
+        if state == HELD:
             assert sole is not None
-            count, credit, waited = len(entries), sole.credit, sole.waiting
+            credit, waited = sole.credit, sole.waiting
             taken = sole.deliver(entries if count <= credit else entries[:credit], self.turn)
             self.turn += taken
             if waited or observer is not None:
@@ -614,8 +614,8 @@ class Queue:
 
     # -- settlement -----------------------------------------------------------------------------------------------
 
-    def settle(self, consumer: Consumer, entries: list[Entry], now: int) -> None:
-        """A consumer has acknowledged these: they are gone."""
+    def settle(self, consumer: Consumer, entries: list[Entry], now: int, granted: bool) -> None:
+        """A consumer has acknowledged these: they are gone. It may have been granted credit with it."""
         observer = self.observer
         if observer is not None:
             for entry in entries:
@@ -624,10 +624,12 @@ class Queue:
         self.acknowledged += len(entries)
         if not consumer.open:
             self._forget_if_done(consumer)
-        elif self.backlog.depth:
-            turns = self._turns[consumer.view]
-            if turns.groups is not None:
-                self._serve(turns, now)  # it may have done with a message group that others can go on with
+            return
+        turns = self._turns[consumer.view]
+        if granted and consumer not in turns.listed:
+            turns.list_ready(consumer)
+        if self.backlog.depth and (granted or turns.groups is not None):
+            self._serve(turns, now)  # others can go on with a message group that it has done with
 
     @property
     def recalling(self) -> bool:

@@ -330,8 +330,9 @@ class Topic:
         if self.large:
             self.spread(queues, envelope, now, _accept)
             return
+        row = [envelope]
         for queue in queues:
-            queue.accept([envelope], now)
+            queue.accept(row, now)
 
     def spread(self, queues: list[Queue], envelope: Envelope, now: int, admit: Admit) -> None:
         """Give a message to very many subscriptions: in slices if that is possible, and behind what is delivered in
@@ -383,7 +384,7 @@ class Topic:
         """
         self.published += len(envelopes)
         for queue in self._plain:
-            queue.accept(envelopes, now, False)
+            queue.accept(envelopes, now)
 
 
 def _accept(queue: Queue, envelope: Envelope, now: int) -> None:

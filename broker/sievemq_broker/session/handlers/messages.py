@@ -310,11 +310,11 @@ def on_acknowledge(peer: Peer, command: CommandTuple, now: int) -> None:
     if consumer is None:
         peer.check_once_open(consumer_id)
         return
+    if credit > MAX_CREDIT:
+        raise too_much_credit(consumer_id, credit)
     if tag:
-        _acknowledge(peer, consumer, tag, now)
-    if credit:
-        if credit > MAX_CREDIT:
-            raise too_much_credit(consumer_id, credit)
+        _acknowledge(peer, consumer, tag, credit, now)
+    else:
         consumer.grant(credit, now)
 
 
@@ -332,17 +332,17 @@ def on_acknowledge_several(peer: Peer, command: CommandTuple, now: int) -> None:
         elif tag and owners[consumer_id].transaction is None and consumer_id not in retired:
             consumer.acknowledge(tag, now)
         elif tag:
-            _acknowledge(peer, consumer, tag, now)
+            _acknowledge(peer, consumer, tag, 0, now)
 
 
-def _acknowledge(peer: Peer, consumer: Consumer, tag: int, now: int) -> None:
+def _acknowledge(peer: Peer, consumer: Consumer, tag: int, credit: int, now: int) -> None:
     consumer_id = consumer.id
     if peer.owners[consumer_id].transaction is not None:
         raise ProtocolError(
             f"ACKNOWLEDGE for consumer {consumer_id} of a transacted session; only COMMIT acknowledges there",
             ErrorCode.UNEXPECTED_COMMAND,
         )
-    consumer.acknowledge(tag, now)
+    consumer.acknowledge(tag, now, credit)
     if consumer_id in peer.retired and not consumer.unacknowledged:
         peer.forget_consumers((consumer_id,))
 
