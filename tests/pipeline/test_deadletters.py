@@ -9,14 +9,7 @@ import pytest
 
 from sievemq import ConnectionFactory, JMSContext, Queue, TextMessage
 from sievemq_broker import EmbeddedBroker
-from sievemq_spark.archive import (
-    Archived,
-    archive,
-    archive_stream,
-    read_archive,
-    read_outcomes,
-    read_queues,
-)
+from sievemq_spark.archive import Archived, archive, archive_stream, read_archive, read_outcomes, read_queues
 from sievemq_spark.backtest import backtest, coverage
 from sievemq_spark.deadletters import deadletters
 from sievemq_spark.outcomes import outcomes

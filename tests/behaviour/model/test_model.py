@@ -29,16 +29,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from sievemq import (
-    Connection,
-    JMSException,
-    Message,
-    MessageConsumer,
-    Queue,
-    Session,
-    TextMessage,
-    Topic,
-)
+from sievemq import Connection, JMSException, Message, MessageConsumer, Queue, Session, TextMessage, Topic
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain import DestinationPolicy
 

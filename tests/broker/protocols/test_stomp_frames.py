@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sievemq_broker.protocols.stomp.frames import (
-    MAX_FRAME_HEADERS,
-    MAX_HEADER_BYTES,
-    Frame,
-    FrameParser,
-    encode,
-    split,
-)
+from sievemq_broker.protocols.stomp.frames import MAX_FRAME_HEADERS, MAX_HEADER_BYTES, Frame, FrameParser, encode, split
 from sievemq_core.errors import ErrorCode, ProtocolError
 
 

@@ -7,14 +7,7 @@ from typing import Any
 
 from sievemq_broker.domain import Broker, Queue
 from sievemq_broker.domain.entry import DELAYED, Entry
-from sievemq_broker.domain.journal import (
-    GONE_STATE,
-    HELD_FLAG,
-    Batch,
-    Journal,
-    Key,
-    SavedEntry,
-)
+from sievemq_broker.domain.journal import GONE_STATE, HELD_FLAG, Batch, Journal, Key, SavedEntry
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.message.envelope import MESSAGE_ID, BodyKind, Envelope, pack_properties
 

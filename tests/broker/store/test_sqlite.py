@@ -15,14 +15,7 @@ from typing import Any
 import pytest
 
 from sievemq_broker.domain.journal import HELD_FLAG, PLACE_BITS, Batch
-from sievemq_broker.store import (
-    DamagedError,
-    FencedError,
-    LockedError,
-    SqliteStore,
-    StoreError,
-    StoreFullError,
-)
+from sievemq_broker.store import DamagedError, FencedError, LockedError, SqliteStore, StoreError, StoreFullError
 from sievemq_broker.store.blob import State, pack_batch, unpack_batch
 from sievemq_broker.store.database import DATABASE, connect
 from sievemq_broker.store.salvage import check, export, repair

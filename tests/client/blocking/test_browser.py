@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sievemq import (
-    ConnectionFactory,
-    IllegalStateException,
-    MessageProducer,
-    Queue,
-    Session,
-    TextMessage,
-)
+from sievemq import ConnectionFactory, IllegalStateException, MessageProducer, Queue, Session, TextMessage
 from sievemq_broker import EmbeddedBroker
 
 from .conftest import Connect

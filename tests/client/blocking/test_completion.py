@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 
-from sievemq import (
-    JMSException,
-    Message,
-    MessageProducer,
-    Queue,
-    Session,
-    TextMessage,
-)
+from sievemq import JMSException, Message, MessageProducer, Queue, Session, TextMessage
 
 from .conftest import Connect
 from .helpers import SOON, receive_text

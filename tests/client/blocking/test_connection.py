@@ -4,21 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sievemq import (
-    Connection,
-    ConnectionFactory,
-    IllegalStateException,
-    JMSException,
-    Queue,
-    Session,
-    TextMessage,
-)
+from sievemq import Connection, ConnectionFactory, IllegalStateException, JMSException, Queue, Session, TextMessage
 
 from .conftest import Connect
-from .helpers import (
-    nothing_left,
-    receive_text,
-)
+from .helpers import nothing_left, receive_text
 
 
 def test_con_01_con_02_con_03_kinds_of_session(connection: Connection) -> None:

@@ -7,15 +7,7 @@ import threading
 
 import pytest
 
-from sievemq import (
-    Connection,
-    Message,
-    MessageConsumer,
-    MessageProducer,
-    Queue,
-    Session,
-    TextMessage,
-)
+from sievemq import Connection, Message, MessageConsumer, MessageProducer, Queue, Session, TextMessage
 
 from .conftest import Connect
 from .helpers import SOON, Collector

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sievemq import (
-    Connection,
-    DeliveryMode,
-    Queue,
-    Session,
-    TextMessage,
-)
+from sievemq import Connection, DeliveryMode, Queue, Session, TextMessage
 
 from .conftest import Connect
 from .helpers import nothing_left, texts

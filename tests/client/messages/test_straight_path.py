@@ -10,11 +10,7 @@ import pytest
 from tests.client.messages.envelope import send
 
 from sievemq import BytesMessage, Queue, TextMessage
-from sievemq.exceptions import (
-    MessageFormatException,
-    MessageNotReadableException,
-    MessageNotWriteableException,
-)
+from sievemq.exceptions import MessageFormatException, MessageNotReadableException, MessageNotWriteableException
 from sievemq.messages import Message
 from sievemq_core.message.values import Byte, Double, Int, Long, Short
 

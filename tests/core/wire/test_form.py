@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.message.envelope import ENVELOPE_FIELDS
 from sievemq_core.wire.commands import COMMANDS, Command, CommandSpec
-from sievemq_core.wire.form import (
-    FORMS,
-    ROWS,
-    TRUSTED_FORMS,
-    check_columns,
-    check_envelope,
-    check_headers,
-    examine,
-)
+from sievemq_core.wire.form import FORMS, ROWS, TRUSTED_FORMS, check_columns, check_envelope, check_headers, examine
 
 ENVELOPE = ("ID:a:1", 1_700_000_000_000, 4, 2, 0, 0, None, None, None, None, None, 1, b"hi")
 GOOD: dict[str, list[Any]] = {

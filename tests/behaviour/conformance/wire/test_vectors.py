@@ -12,15 +12,7 @@ import pytest
 
 from sievemq.destinations import Queue
 from sievemq.exceptions import MessageEOFException
-from sievemq.messages import (
-    BytesMessage,
-    MapMessage,
-    Message,
-    ObjectMessage,
-    StreamMessage,
-    TextMessage,
-    received,
-)
+from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage, received
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.session import Identity, Peer, Services

@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 from tests.client.both import SOON, Api, text
 
-from sievemq import (
-    MapMessage,
-    MessageFormatException,
-    MessageFormatRuntimeException,
-    ObjectMessage,
-    TextMessage,
-)
+from sievemq import MapMessage, MessageFormatException, MessageFormatRuntimeException, ObjectMessage, TextMessage
 
 ITSELF = [1, 3]
 

@@ -9,14 +9,7 @@ import math
 
 import pytest
 
-from sievemq import (
-    MapMessage,
-    Message,
-    MessageFormatException,
-    NullValueError,
-    NumberFormatError,
-    StreamMessage,
-)
+from sievemq import MapMessage, Message, MessageFormatException, NullValueError, NumberFormatError, StreamMessage
 
 COLUMNS = ["boolean", "byte", "short", "char", "int", "long", "float", "double", "string", "bytes"]
 ROWS = {
