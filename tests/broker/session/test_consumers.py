@@ -107,24 +107,6 @@ def test_ses_20_a_wrong_selector_is_explained(world: World) -> None:
     assert text
 
 
-def test_a_selector_selects_and_the_rest_waits(world: World) -> None:
-    client = world.client()
-    session = client.session()
-    consumer = client.consumer(session, selector="region = 'EU'")
-    client.send(session, "us", properties={"region": "US"})
-    client.send(session, "eu", properties={"region": "EU"})
-    assert consumer.all() == ["eu"]
-    assert client.browse() == [(1, "us")]
-
-
-def test_blank_selectors_are_none(world: World) -> None:
-    """SES-22, D-12."""
-    client = world.client()
-    session = client.session()
-    for selector in ("", "  \t"):
-        client.consumer(session, selector=selector).close()
-
-
 def test_a_consumer_id_in_use_is_refused(world: World) -> None:
     client = world.client()
     consumer = client.consumer(client.session())
@@ -220,14 +202,6 @@ def test_the_broker_forgets_consumers_that_hold_nothing(world: World) -> None:
     assert (broker.consumers, broker.owners, broker.retired, broker.sessions[session].consumers) == ({}, {}, set(), {})
 
 
-def test_sub_09_a_non_durable_subscription_ends_with_its_consumer(world: World) -> None:
-    client = world.client()
-    session = client.session()
-    client.consumer(session, "topic:t").close()
-    client.send(session, "a", to="topic:t")
-    assert client.consumer(session, "topic:t").all() == []
-
-
 def test_clo_02_goodbye_ends_in_order(world: World) -> None:
     client, other = world.client(client_id="me"), world.client()
     session = client.session(CLIENT)
@@ -246,19 +220,6 @@ def test_clo_02_goodbye_ends_in_order(world: World) -> None:
 
 
 # -- credit -----------------------------------------------------------------------------------------------------------
-
-
-def test_credit_bounds_what_is_in_flight(world: World) -> None:
-    client = world.client()
-    consumer = client.consumer(client.session(), credit=2)
-    client.send(consumer.session, "a", "b", "c", "d")
-    assert consumer.all() == ["a", "b"]
-    consumer.acknowledge(credit=1)
-    assert consumer.all() == ["c"]
-    client.say(Command.CREDIT, consumer.id, 0)
-    assert consumer.all() == []
-    consumer.credit(5)
-    assert consumer.all() == ["d"]
 
 
 def test_credit_past_its_limit(world: World) -> None:
@@ -323,18 +284,6 @@ def test_want_of_request_0_is_not_answered(world: World) -> None:
     consumer = client.consumer(client.session())
     client.say(Command.WANT, 0, consumer.id)
     assert client.take(Command.OK) == []
-
-
-def test_mco_14_an_idle_buffer_does_not_starve_other_consumers(world: World) -> None:
-    """The prefetch of one consumer is recalled for another that waits; what comes back is unmarked."""
-    client, other = world.client(), world.client()
-    idle = client.consumer(client.session(), credit=100)
-    client.send(idle.session, "a", "b", "c")
-    assert len(idle.deliveries) == 3
-    waiter = other.consumer(other.session(), credit=1)
-    other.ask(Command.WANT, waiter.id)
-    assert client.take(Command.RECALL)
-    assert len(waiter.all()) == 1
 
 
 def test_want_is_answered_only_after_the_recall_was(world: World) -> None:

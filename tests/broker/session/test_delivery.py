@@ -9,7 +9,7 @@ from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
-from .harness import AUTO, CLIENT, TRANSACTED, World, envelope
+from .harness import World, envelope
 
 NON_PERSISTENT, PERSISTENT = 1, 2
 
@@ -22,19 +22,6 @@ def with_mode(text: str, mode: int, **more: object) -> tuple[object, ...]:
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
-def test_ord_01_ord_09_one_session_to_one_destination_in_send_order(world: World) -> None:
-    client, other = world.client(), world.client()
-    session = client.session()
-    consumer = other.consumer(other.session(), credit=3)
-    texts = [str(n) for n in range(30)]
-    client.send(session, *texts)
-    got: list[str] = []
-    while taken := consumer.all():
-        got += taken
-        consumer.acknowledge(credit=3)
-    assert got == texts
-
-
 def test_ord_02_sessions_are_independent_but_each_keeps_its_order(world: World) -> None:
     client = world.client()
     one, two = client.session(), client.session()
@@ -45,16 +32,6 @@ def test_ord_02_sessions_are_independent_but_each_keeps_its_order(world: World) 
     got = client.consumer(client.session(), credit=100).all()
     assert [text for text in got if text.startswith("one")] == [f"one{n}" for n in range(10)]
     assert [text for text in got if text.startswith("two")] == [f"two{n}" for n in range(10)]
-
-
-def test_ord_03_ord_08_strictly_by_priority_then_arrival_for_receivers_and_browsers(world: World) -> None:
-    client = world.client()
-    session = client.session()
-    for n, priority in enumerate((4, 9, 0, 4, 9, 5, 0)):
-        client.send(session, f"{priority}-{n}", priority=priority)
-    expected = ["9-1", "9-4", "5-5", "4-0", "4-3", "0-2", "0-6"]
-    assert [text for _, text in client.browse()] == expected
-    assert client.consumer(session).all() == expected
 
 
 def test_ord_04_delivery_modes_do_not_overtake_each_other_here(world: World) -> None:
@@ -73,32 +50,6 @@ def test_ord_06_a_selector_keeps_the_order(world: World) -> None:
     for n in range(20):
         client.send(session, str(n), properties={"odd": n % 2 == 1})
     assert client.consumer(session, selector="odd", credit=50).all() == [str(n) for n in range(1, 20, 2)]
-
-
-def test_ord_07_returned_messages_precede_undelivered_ones(world: World) -> None:
-    client = world.client()
-    session = client.session(CLIENT)
-    consumer = client.consumer(session, credit=2)
-    client.send(session, "a", "b", "c", "d")
-    assert consumer.all() == ["a", "b"]
-    client.recover(session)
-    consumer.credit()
-    assert consumer.all() == ["a#2", "b#2", "c", "d"]
-
-
-def test_ord_10_acknowledgement_covers_all_consumers_of_the_session(world: World) -> None:
-    client = world.client()
-    session = client.session(CLIENT)
-    one, two = client.consumer(session, "queue:1"), client.consumer(session, "queue:2")
-    client.send(session, "a", "c", to="queue:1")
-    client.send(session, "b", "d", to="queue:2")
-    assert one.receive() + two.receive() == ["a", "b"]
-    client.ask(Command.ACKNOWLEDGE_ALL, session, client.handed(session))
-    assert one.receive() + two.receive() == ["c", "d"]
-    client.recover(session)
-    one.credit()
-    two.credit()
-    assert one.all() + two.all() == ["c#2", "d#2"]
 
 
 # -- expiry and delay -------------------------------------------------------------------------------------------------
@@ -121,58 +72,6 @@ def test_exp_03_exp_07_exp_13_both_delivery_modes_obey_expiry_and_delay(world: W
     assert consumer.all() == []
     world.later(1)
     assert consumer.all() == ["delayed"]
-
-
-def test_exp_05_redelivery_candidates_expire_too(world: World) -> None:
-    client = world.client()
-    session = client.session(CLIENT)
-    consumer = client.consumer(session)
-    client.send(session, "a", expiration=world.now + 100)
-    client.send(session, "b")
-    assert consumer.all() == ["a", "b"]
-    world.later(100)
-    client.recover(session)
-    consumer.credit()
-    assert consumer.all() == ["b#2"]
-
-
-def test_exp_06_an_expired_message_is_not_taken_back_from_the_application(world: World) -> None:
-    client = world.client()
-    session = client.session(CLIENT)
-    consumer = client.consumer(session)
-    client.send(session, "a", expiration=world.now + 100)
-    assert consumer.all() == ["a"]
-    world.later(1000)
-    client.ask(Command.ACKNOWLEDGE_ALL, session, client.handed(session))
-    assert client.fatal is None
-
-
-def test_exp_11_a_delay_that_passes_before_commit(world: World) -> None:
-    client = world.client()
-    session = client.session(TRANSACTED)
-    client.send(session, "a", delivery_time=world.now + 100)
-    consumer = client.consumer(client.session())
-    world.later(200)
-    assert consumer.all() == []
-    client.commit(session)
-    assert consumer.all() == ["a"]
-
-
-def test_brw_06_brw_07_brw_08_brw_09_messages_hidden_from_browsers(world: World) -> None:
-    client = world.client()
-    session, transacted = client.session(), client.session(TRANSACTED)
-    consumer = client.consumer(client.session(CLIENT), credit=1)
-    client.send(session, "in flight")
-    assert consumer.all() == ["in flight"]
-    client.send(session, "expired", expiration=world.now + 10)
-    client.send(session, "delayed", delivery_time=world.now + 1000)
-    client.send(transacted, "uncommitted")
-    client.send(session, "seen")
-    world.later(10)
-    assert client.browse() == [(1, "seen")]
-    client.commit(transacted)
-    world.later(1000)
-    assert [text for _, text in client.browse()] == ["seen", "uncommitted", "delayed"]
 
 
 # -- subscriptions ----------------------------------------------------------------------------------------------------
@@ -205,18 +104,6 @@ def test_sub_25_sub_27_sub_30_unsubscribe_belongs_to_the_client_id(world: World)
 # -- the guarantee ----------------------------------------------------------------------------------------------------
 
 
-def test_ack_24_only_unacknowledged_messages_are_in_doubt_after_a_failure(world: World) -> None:
-    client = world.client()
-    consumer = client.consumer(client.session(AUTO), credit=1)
-    client.send(consumer.session, "a", "b", "c")
-    for text in ("a", "b"):
-        assert consumer.all() == [text]
-        consumer.acknowledge(credit=1)
-    assert consumer.all() == ["c"]
-    client.drop()
-    assert world.client().browse() == [(2, "c")]
-
-
 @pytest.mark.parametrize("mode", [NON_PERSISTENT, PERSISTENT])
 def test_rel_01_rel_02_no_mode_is_lost_or_doubled_while_the_broker_lives(world: World, mode: int) -> None:
     client, other = world.client(), world.client()
@@ -232,53 +119,9 @@ def test_rel_01_rel_02_no_mode_is_lost_or_doubled_while_the_broker_lives(world: 
     assert sorted(int(text.partition("#")[0]) for text in rest) == list(range(2, 20))
 
 
-def test_rel_03_rel_04_subscriptions_active_and_inactive(world: World) -> None:
-    client = world.client(client_id="me")
-    session = client.session()
-    plain = client.consumer(session, "topic:t")
-    durable = client.consumer(session, "topic:t", subscription="s", durable=True)
-    plain.close()
-    durable.close()
-    client.queue_send(session, with_mode("a", NON_PERSISTENT), "topic:t")
-    client.queue_send(session, with_mode("b", PERSISTENT), "topic:t")
-    world.settle()
-    assert client.consumer(session, "topic:t").all() == []
-    assert client.consumer(session, "topic:t", subscription="s", durable=True).all() == ["a", "b"]
-
-
 def test_rel_05_rel_06_a_limit_refuses_the_new_and_keeps_the_old() -> None:
     world = World(broker=Broker(DomainSettings(default_policy=DestinationPolicy(max_messages=3))))
     client = world.client()
     client.send(client.session(), *"abcde")
     assert len(client.take(Command.SEND_FAILED)) == 2
     assert [text for _, text in client.browse()] == ["a", "b", "c"]
-
-
-def test_dif_10_an_administrators_overrides_show_in_the_headers() -> None:
-    """D-21."""
-    policy = DestinationPolicy(delivery_mode=1, priority=7, time_to_live=5000, delay=100)
-    world = World(broker=Broker(DomainSettings(policies=(("queue:q", policy),))))
-    client = world.client()
-    consumer = client.consumer(client.session())
-    client.send(consumer.session, "a")
-    world.later(100)
-    fields = consumer.deliveries[0].fields
-    start = fields[1]
-    assert fields[2:6] == (7, 1, start + 5000, start + 100)
-
-
-def test_ack_23_after_its_last_attempt_a_message_is_a_dead_letter() -> None:
-    """D-22."""
-    world = World(broker=Broker(DomainSettings(default_policy=DestinationPolicy(max_attempts=2))))
-    client = world.client()
-    session = client.session(CLIENT)
-    consumer = client.consumer(session)
-    client.send(session, "poison", "fine")
-    assert consumer.receive() == ["poison"]
-    client.recover(session)
-    consumer.credit()
-    assert consumer.receive() == ["poison#2"]
-    client.recover(session)
-    consumer.credit()
-    assert consumer.all() == ["fine"]
-    assert [text for _, text in client.browse("queue:DLQ.q")] == ["poison"]

@@ -61,32 +61,6 @@ def test_tmp_02_03_04_rights_to_consume_and_to_send(world: World) -> None:
     assert consumer.all() == ["reply"]
 
 
-def test_tmp_05_06_they_live_as_long_as_the_connection_not_the_session(world: World) -> None:
-    owner, other = world.client(), world.client()
-    session = owner.session()
-    address = owner.ask(Command.CREATE_TEMPORARY, False)
-    owner.ask(Command.CLOSE_SESSION, session, ())
-    sender = other.session()
-    other.send(sender, "a", to=address)
-    assert other.browse(address) == [(1, "a")]
-    owner.drop()
-    other.send(sender, "b", to=address)  # TMP-08
-    assert other.take(Command.SEND_FAILED)[0][2:4] == (2, ErrorCode.INVALID_DESTINATION)
-    assert address not in world.broker.namespace("").destinations
-
-
-def test_tmp_07_deleting_with_and_without_consumers(world: World) -> None:
-    owner, other = world.client(), world.client()
-    address = owner.ask(Command.CREATE_TEMPORARY, False)
-    consumer = owner.consumer(owner.session(), address)
-    assert owner.refused(Command.DELETE_TEMPORARY, address)[0] == ErrorCode.ILLEGAL_STATE
-    assert other.refused(Command.DELETE_TEMPORARY, address)[0] == ErrorCode.INVALID_DESTINATION
-    consumer.close()
-    owner.ask(Command.DELETE_TEMPORARY, address)
-    assert owner.refused(Command.DELETE_TEMPORARY, address)[0] == ErrorCode.INVALID_DESTINATION
-    assert owner.refused(Command.DELETE_TEMPORARY, "queue:q")[0] == ErrorCode.INVALID_DESTINATION
-
-
 def test_tmp_10_no_durable_subscription_to_a_temporary_topic(world: World) -> None:
     client = world.client(client_id="me")
     address = client.ask(Command.CREATE_TEMPORARY, True)
@@ -130,27 +104,6 @@ def test_ses_27_unsubscribe(world: World) -> None:
     client.ask(Command.ACKNOWLEDGE_ALL, session, client.handed(session))
     client.ask(Command.UNSUBSCRIBE, "s")
     assert client.refused(Command.UNSUBSCRIBE, "s")[0] == ErrorCode.INVALID_DESTINATION
-
-
-def test_sub_11_one_consumer_of_an_unshared_durable_subscription(world: World) -> None:
-    client = world.client(client_id="me")
-    session = client.session()
-    client.consumer(session, "topic:t", subscription="s", durable=True)
-    fields = ("topic:t", None, None, False, "s", True, False, 1)
-    assert client.refused(Command.OPEN_CONSUMER, session, 50, *fields)[0] == ErrorCode.SUBSCRIPTION_IN_USE
-
-
-def test_ses_21_no_local(world: World) -> None:
-    """SUB-20: also for what a transaction publishes."""
-    client, other = world.client(), world.client()
-    session = client.session()
-    consumer = client.consumer(session, "topic:t", no_local=True)
-    client.send(session, "mine", to="topic:t")
-    transacted = client.session(0)
-    client.send(transacted, "mine too", to="topic:t")
-    client.commit(transacted)
-    other.send(other.session(), "theirs", to="topic:t")
-    assert consumer.all() == ["theirs"]
 
 
 # -- browsing ---------------------------------------------------------------------------------------------------------

@@ -13,19 +13,6 @@ from sievemq_core.wire.commands import Command
 from .harness import AUTO, TRANSACTED, World, envelope
 
 
-def test_txn_01_commit_and_rollback_begin_the_next_transaction(world: World) -> None:
-    client = world.client()
-    session = client.session(TRANSACTED)
-    client.send(session, "a")
-    client.commit(session)
-    client.send(session, "b")
-    client.rollback(session)
-    client.send(session, "c")
-    client.commit(session)
-    client.commit(session)
-    assert client.browse() == [(1, "a"), (1, "c")]
-
-
 def test_txn_02_sends_are_invisible_until_commit_and_confirmed_at_once(world: World) -> None:
     client, other = world.client(), world.client()
     session = client.session(TRANSACTED)
@@ -36,71 +23,6 @@ def test_txn_02_sends_are_invisible_until_commit_and_confirmed_at_once(world: Wo
     assert other.browse() == []
     client.commit(session)
     assert consumer.all() == ["a", "b"]
-
-
-def test_txn_03_commit_acknowledges_only_handed_messages(world: World) -> None:
-    client = world.client()
-    consumer = client.consumer(client.session(TRANSACTED))
-    client.send(client.session(), "a", "b", "c")
-    assert consumer.receive(2) == ["a", "b"]
-    client.commit(consumer.session)
-    assert consumer.receive() == ["c"]  # its buffer and its credit are untouched
-    client.drop()
-    assert world.client().browse() == [(2, "c")]
-
-
-def test_txn_04_rollback_discards_sends_and_returns_handed_messages_marked(world: World) -> None:
-    client = world.client()
-    session = client.session(TRANSACTED)
-    consumer = client.consumer(session)
-    client.send(client.session(), "a", "b", "c")
-    assert consumer.receive(2) == ["a", "b"]
-    client.send(session, "x", to="queue:out")
-    client.rollback(session)
-    consumer.credit()
-    assert consumer.all() == ["a#2", "b#2", "c"]
-    assert client.browse("queue:out") == []
-
-
-@pytest.mark.parametrize("end", ["session", "goodbye", "lost"])
-def test_txn_05_the_end_of_session_or_connection_is_a_rollback(world: World, end: str) -> None:
-    client = world.client()
-    session = client.session(TRANSACTED)
-    consumer = client.consumer(session)
-    client.send(client.session(), "a", "b")
-    assert consumer.receive() == ["a"]
-    client.send(session, "x", to="queue:out")
-    if end == "session":
-        client.ask(Command.CLOSE_SESSION, session, client.handed(session))
-    elif end == "goodbye":
-        client.ask(Command.GOODBYE, client.handed(session))
-    else:
-        client.drop()
-    after = world.client()
-    assert after.browse() == [(2, "a"), (1 if end != "lost" else 2, "b")]
-    assert after.browse("queue:out") == []
-
-
-def test_txn_06_close_after_a_rollback(world: World) -> None:
-    client = world.client()
-    consumer = client.consumer(client.session(TRANSACTED))
-    client.send(client.session(), "a")
-    assert consumer.all() == ["a"]
-    client.rollback(consumer.session)
-    client.ask(Command.CLOSE_SESSION, consumer.session, ())
-    assert client.browse() == [(2, "a")]
-
-
-@pytest.mark.parametrize("ending", ["commit", "rollback"])
-def test_txn_07_a_consumer_closed_before_the_end_changes_nothing(world: World, ending: str) -> None:
-    client = world.client()
-    consumer = client.consumer(client.session(TRANSACTED))
-    client.send(client.session(), "a", "b")
-    assert consumer.receive() == ["a"]
-    consumer.close()
-    getattr(client, ending)(consumer.session)
-    client.ask(Command.CLOSE_SESSION, consumer.session, ())
-    assert client.browse() == ([(1, "b")] if ending == "commit" else [(2, "a"), (1, "b")])
 
 
 @pytest.mark.parametrize("command", [Command.COMMIT, Command.ROLLBACK])
@@ -204,56 +126,6 @@ def test_txn_09_a_destination_that_vanished_before_commit(world: World) -> None:
     assert client.browse() == []
 
 
-def test_txn_10_both_directions_over_several_destinations(world: World) -> None:
-    client = world.client()
-    session = client.session(TRANSACTED)
-    one, two = client.consumer(session, "queue:1"), client.consumer(session, "queue:2")
-    feeder = client.session()
-    client.send(feeder, "a", to="queue:1")
-    client.send(feeder, "b", to="queue:2")
-    assert one.all() + two.all() == ["a", "b"]
-    client.send(session, "x", to="queue:3")
-    client.send(session, "y", to="queue:4")
-    client.commit(session)
-    client.drop()
-    after = world.client()
-    assert [after.browse(f"queue:{n}") for n in range(1, 5)] == [[], [], [(1, "x")], [(1, "y")]]
-
-
-def test_txn_11_a_transaction_does_not_receive_its_own_sends(world: World) -> None:
-    client = world.client()
-    session = client.session(TRANSACTED)
-    consumer = client.consumer(session)
-    client.send(session, "a")
-    assert consumer.all() == []
-    client.commit(session)
-    assert consumer.all() == ["a"]
-
-
-def test_txn_12_order_within_a_destination(world: World) -> None:
-    client, other = world.client(), world.client()
-    session = client.session(TRANSACTED)
-    client.send(session, "1", "2", "3")
-    other.send(other.session(), "between")
-    client.send(session, "4")
-    client.commit(session)
-    assert [text for _, text in client.browse()] == ["between", "1", "2", "3", "4"]
-
-
-def test_txn_14_times_are_those_of_the_send(world: World) -> None:
-    client = world.client()
-    session = client.session(TRANSACTED)
-    consumer = client.consumer(client.session())
-    client.queue_send(session, envelope("late", expiration=world.now + 50))
-    client.queue_send(session, envelope("delayed", delivery_time=world.now + 200))
-    world.settle()
-    world.later(100)
-    client.commit(session)
-    assert consumer.all() == []  # expired before the commit
-    world.later(100)
-    assert consumer.all() == ["delayed"]
-
-
 def test_txn_15_confirms_come_before_the_answer_to_commit(world: World) -> None:
     client = world.client()
     session = client.session(TRANSACTED)
@@ -274,16 +146,6 @@ def test_txn_18_a_connection_lost_before_commit_arrives_publishes_nothing_and_af
         client.broker.receive_data(data if committed else data[:-1], world.now)
         client.drop()
         assert world.client().browse() == ([(1, "a")] if committed else [])
-
-
-def test_a_topic_in_a_transaction(world: World) -> None:
-    client = world.client()
-    session = client.session(TRANSACTED)
-    subscriber = client.consumer(client.session(), "topic:t")
-    client.send(session, "a", to="topic:t")
-    assert subscriber.all() == []
-    client.commit(session)
-    assert subscriber.all() == ["a"]
 
 
 def test_rollback_lets_others_have_the_messages(world: World) -> None:

@@ -7,7 +7,6 @@ import pytest
 from sievemq import (
     IllegalStateException,
     InvalidClientIDException,
-    InvalidDestinationException,
     JMSException,
     JMSSecurityException,
     Queue,
@@ -21,7 +20,7 @@ from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import pack_frames
 
-from .harness import Clock, FakeBroker, World
+from .harness import Clock, FakeBroker
 
 # -- Completion -------------------------------------------------------------------------------------------------------
 
@@ -140,32 +139,6 @@ def test_unexpected_answers_are_ignored(broker: FakeBroker) -> None:
     broker.say(Command.OK, 99, None)
     broker.say(Command.ERROR, 98, ErrorCode.INTERNAL, "x", {})
     assert broker.engine.failure is None
-
-
-def test_con_02_modes(broker: FakeBroker) -> None:
-    for mode in (-1, 4, True, "1"):
-        with pytest.raises(JMSException):
-            broker.engine.open_session(mode)  # type: ignore[arg-type]
-    session = broker.engine.open_session(2)
-    assert broker.refuse(ErrorCode.RESOURCE_ALLOCATION)[2:] == (session.id, 2, 0)
-    with pytest.raises(ResourceAllocationException):
-        session.opened.result()
-    assert broker.engine.sessions == {}
-
-
-def test_con_05_con_08_con_10_client_id(broker: FakeBroker) -> None:
-    engine = FakeBroker()
-    engine.welcome()
-    refused = engine.engine.set_client_id("x")
-    engine.refuse(ErrorCode.INVALID_CLIENT_ID)
-    with pytest.raises(InvalidClientIDException):
-        refused.result()
-    assert engine.engine.terms.client_id is None
-    engine.engine.set_client_id("y")
-    engine.grant()
-    assert engine.engine.terms.client_id == "y"
-    with pytest.raises(IllegalStateException):
-        broker.engine.set_client_id("late")  # started
 
 
 # -- what the broker says by itself -----------------------------------------------------------------------------------
@@ -331,24 +304,6 @@ def test_unknown_sessions_and_consumers_are_passed_over(broker: FakeBroker) -> N
     broker.say(Command.DELIVER, 77, 1, 1, (None, 0, 4, 2, 0, 0, None, None, None, None, None, 0, None))
     assert broker.engine.failure is None
     assert broker.heard() == []
-
-
-def test_the_real_broker_refuses_a_password(world: World) -> None:
-    world.services.password = "secret"
-    with pytest.raises(JMSSecurityException):
-        world.connect(user="ann", password="wrong")
-    world.connect(user="ann", password="secret")
-
-
-def test_tmp_07_temporary_destinations_of_the_real_broker(world: World) -> None:
-    memory = world.connect()
-    engine, session = memory.engine, world.session(memory)
-    address = world.result(engine.create_temporary(topic=False))
-    assert address == f"temporary-queue:{engine.terms.connection_id}.1"
-    world.result(session.declare(address))
-    world.result(engine.delete_temporary(address))
-    with pytest.raises(InvalidDestinationException):
-        world.result(session.declare(address))
 
 
 def test_requests_behind_goodbye_fail_and_goodbye_succeeds(broker: FakeBroker) -> None:

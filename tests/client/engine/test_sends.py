@@ -18,13 +18,12 @@ from sievemq import (
     Topic,
     UnsupportedOperationError,
 )
-from sievemq._engine import ABSENT, EngineOptions, EngineProducer
+from sievemq._engine import ABSENT, EngineOptions
 from sievemq._front import destination_and_message
-from sievemq.destinations import parse_destination
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
-from .harness import NOW, FakeBroker, World
+from .harness import NOW, FakeBroker
 
 QUEUE = Queue("q")
 
@@ -233,13 +232,3 @@ def test_d_27_forms_of_a_call() -> None:
     assert destination_and_message((2,), ABSENT, None) == (None, 2)  # type: ignore[comparison-overlap]
     assert destination_and_message((), 2, ABSENT) == (ABSENT, 2)
     assert repr(ABSENT) == "<absent>"
-
-
-def test_pro_18_at_the_real_broker(world: World) -> None:
-    memory = world.connect()
-    address = world.result(memory.engine.create_temporary(topic=False))
-    world.result(memory.engine.delete_temporary(address))
-    completion = EngineProducer(world.session(memory), None).send(TextMessage(), parse_destination(address))
-    assert completion is not None
-    with pytest.raises(InvalidDestinationException):
-        world.result(completion)

@@ -14,11 +14,11 @@ from sievemq import (
     Topic,
     TransactionRolledBackException,
 )
-from sievemq._engine import EngineBrowser, EngineConsumer, EngineProducer, Scan
+from sievemq._engine import EngineBrowser, EngineConsumer, Scan
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
-from .harness import NOW, FakeBroker, World, envelope
+from .harness import NOW, FakeBroker, envelope
 
 
 def take(consumer: EngineConsumer) -> str | None:
@@ -28,39 +28,6 @@ def take(consumer: EngineConsumer) -> str | None:
 
 
 # -- acknowledge ------------------------------------------------------------------------------------------------------
-
-
-def test_ack_05_msg_01_acknowledge_covers_all_consumers(broker: FakeBroker) -> None:
-    session = broker.session(2)
-    first, second, closed = broker.consumer(session), broker.consumer(session), broker.consumer(session)
-    broker.deliver(first, 1, 2)
-    broker.deliver(second, 1)
-    broker.deliver(closed, 1)
-    take(first)
-    take(second)
-    take(closed)
-    session.close_consumer(closed)
-    broker.grant()
-    acknowledging = session.acknowledge()
-    said = broker.grant()
-    assert said[0] == Command.ACKNOWLEDGE_ALL
-    assert said[2:] == (session.id, (closed.id, 1, first.id, 1, second.id, 1))
-    acknowledging.result()
-
-
-def test_ack_07_msg_01_acknowledge_without_effect(broker: FakeBroker) -> None:
-    for mode in (0, 1, 3):
-        session = broker.session(mode)
-        consumer = broker.consumer(session)
-        broker.deliver(consumer, 1)
-        take(consumer)
-        assert session.acknowledge().done
-    client = broker.session(2)
-    assert client.acknowledge().done  # nothing was received
-    assert broker.heard() == []
-    client.close()
-    with pytest.raises(IllegalStateException):
-        client.acknowledge()
 
 
 # -- recover, commit, rollback ----------------------------------------------------------------------------------------
@@ -83,30 +50,6 @@ def test_ack_08_ack_14_recover_drops_buffered_and_arriving_messages(broker: Fake
     message = consumer.take()
     assert message is not None
     assert message.get_jms_redelivered()
-
-
-def test_ack_10_recover_with_nothing_to_recover(broker: FakeBroker) -> None:
-    session = broker.session(1)
-    consumer = broker.consumer(session)
-    broker.deliver(consumer, 1, 2)
-    take(consumer)
-    consumer.settle()
-    assert session.recover().done
-    assert [command[0] for command in broker.heard()] == [Command.ACKNOWLEDGE]
-    assert take(consumer) == "2"  # what is buffered just comes
-
-
-def test_lis_07_recover_inside_a_listener_of_an_auto_session(broker: FakeBroker) -> None:
-    session = broker.session(1)
-    consumer = broker.consumer(session)
-    broker.deliver(consumer, 1, 2)
-    take(consumer)
-    consumer.settle()
-    take(consumer)  # in the listener: not settled
-    session.recover()
-    first, second = broker.heard()
-    assert first == (Command.ACKNOWLEDGE, consumer.id, 1, 0)
-    assert (second[0], second[3]) == (Command.RECOVER, (consumer.id, 2))
 
 
 def test_credit_after_recover_waits_for_start(broker: FakeBroker) -> None:
@@ -150,13 +93,6 @@ def test_txn_09_a_commit_that_ends_as_a_rollback(broker: FakeBroker) -> None:
     assert [command[0] for command in broker.heard()] == [Command.CREDIT]
     broker.deliver(consumer, 4, count=2)
     assert take(consumer) == "4"
-
-
-def test_txn_08_ack_12_wrong_kind_of_session(broker: FakeBroker) -> None:
-    auto, transacted = broker.session(1), broker.session(0)
-    for call in (auto.commit, auto.rollback, transacted.recover):
-        with pytest.raises(IllegalStateException):
-            call()
 
 
 # -- closing ----------------------------------------------------------------------------------------------------------
@@ -254,27 +190,3 @@ def test_ses_32_a_browser_that_is_refused(broker: FakeBroker) -> None:
     with pytest.raises(InvalidDestinationException):
         page.result()
     assert not failing.finished
-
-
-def test_brw_04_brw_07_at_the_real_broker(world: World) -> None:
-    memory = world.connect()
-    session = world.session(memory, 2)
-    producer = EngineProducer(session, Queue("q"))
-    for number in range(250):
-        producer.send(TextMessage(str(number)), Queue("q"))
-    world.settle()
-
-    def browse() -> list[str]:
-        browser = EngineBrowser(session, Queue("q"), None)
-        world.result(browser.opened)
-        scan, found = Scan(browser), []
-        while True:
-            while (message := scan.take()) is not None:
-                assert isinstance(message, TextMessage)
-                found.append(message.get_text() or "")
-            if scan.finished:
-                return found
-            world.result(scan.fetch())
-
-    assert browse() == [str(number) for number in range(250)]
-    assert browse() == browse()
