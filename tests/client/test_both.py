@@ -126,21 +126,6 @@ async def test_a_broker_of_its_own_with_a_clock(api: Api) -> None:
     assert text(await consumer.receive(SOON)) == "later"
 
 
-async def test_requestors(api: Api) -> None:
-    answering = await api.session()
-    requests = await answering.create_consumer(api.queue())
-    answers = await answering.create_producer()
-
-    async def answer() -> None:
-        request = await requests.receive(SOON)
-        await answers.send(request.get_jms_reply_to(), TextMessage("yes"))
-
-    api.task(answer())
-    requestor = await api.requestor(sievemq.aio.QueueRequestor, await api.session(), api.queue())
-    assert text(await requestor.request(TextMessage("?"))) == "yes"
-    await requestor.close()
-
-
 @pytest.mark.parametrize("method", ["create_consumer", "create_browser"])
 async def test_the_keyword_selector_names_the_right_one(api: Api, method: str) -> None:
     context = await api.context()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sievemq import JMSException, Message, MessageProducer, Queue, Session, TextMessage
+from sievemq import JMSException, Message, Queue, TextMessage
 
 from .conftest import Connect
-from .helpers import SOON, receive_text
+from .helpers import SOON
 
 
 class Completions:
@@ -44,16 +44,6 @@ class Completions:
             return list(self.heard)
 
 
-def test_cpl_01_cpl_05_cpl_14_completed(producer: MessageProducer, session: Session, queue: Queue) -> None:
-    listener, message = Completions(), TextMessage("x")
-    producer.send(message, completion_listener=listener)
-    assert [what for what, _, _ in listener.wait(1)] == ["completed"]
-    assert listener.heard[0][1] is message
-    assert threading.get_ident() not in listener.threads
-    assert (message.get_jms_message_id() or "").startswith("ID:")
-    assert receive_text(session.create_consumer(queue)) == "x"
-
-
 def test_d_32_a_lost_connection_fails_async_sends_in_order(connect: Connect, queue: Queue) -> None:
     connection = connect()
     connection._engine.leaving = True  # as if it were about to be closed: the loss is not repaired
@@ -73,14 +63,3 @@ def test_d_32_a_lost_connection_fails_async_sends_in_order(connect: Connect, que
         producer.send(TextMessage("late"), completion_listener=listener)
     producer.close()
     assert len(listener.heard) == 3
-
-
-def test_a_raising_listener_does_not_end_the_callbacks(producer: MessageProducer) -> None:
-    def act(message: Message) -> None:
-        raise RuntimeError
-
-    listener = Completions(act)
-    for _ in range(2):
-        producer.send(TextMessage(), completion_listener=listener)
-    listener.wait(2)
-    producer.close()

@@ -7,7 +7,7 @@ import pytest
 from sievemq import Connection, ConnectionFactory, IllegalStateException, JMSException, Queue, Session, TextMessage
 
 from .conftest import Connect
-from .helpers import nothing_left, receive_text
+from .helpers import receive_text
 
 
 def test_con_01_con_02_con_03_kinds_of_session(connection: Connection) -> None:
@@ -76,22 +76,6 @@ def test_con_15_con_26_messages_flow_once_started(connect: Connect, queue: Queue
 def test_clo_25_a_consumer_of_a_started_connection(session: Session, queue: Queue) -> None:
     session.create_producer(queue).send(TextMessage("at once"))
     assert receive_text(session.create_consumer(queue)) == "at once"
-
-
-def test_con_16_con_17_mco_06_stop_holds_back_buffered_messages(
-    connection: Connection, session: Session, queue: Queue
-) -> None:
-    producer, consumer = session.create_producer(queue), session.create_consumer(queue)
-    for number in range(3):
-        producer.send(TextMessage(str(number)))
-    assert receive_text(consumer) == "0"
-    connection.stop()
-    connection.stop()  # ignored
-    producer.send(TextMessage("3"))
-    assert consumer.receive(30) is None
-    assert nothing_left(consumer)
-    connection.start()
-    assert [receive_text(consumer) for _ in range(3)] == ["1", "2", "3"]
 
 
 def test_con_21_clo_01_close_is_idempotent(connection: Connection) -> None:

@@ -13,7 +13,6 @@ from sievemq import (
     DeliveryMode,
     IllegalStateException,
     MessageConsumer,
-    MessageProducer,
     Queue,
     Session,
     TextMessage,
@@ -35,39 +34,12 @@ def test_mco_05_receive_no_wait_is_not_misled_by_another_buffer(
     assert [text(consumer.receive_no_wait()) for _ in range(9)] == [str(number) for number in range(1, 10)]
 
 
-def test_mco_10_clo_04_buffered_messages_return_unmarked(connect: Connect, session: Session, queue: Queue) -> None:
-    consumer = session.create_consumer(queue)
-    for number in range(10):
-        session.create_producer(queue).send(TextMessage(str(number)))
-    assert receive_text(consumer) == "0"
-    consumer.close()
-    other = connect().create_session().create_consumer(queue)
-    for number in range(1, 10):
-        message = other.receive(SOON)
-        assert text(message) == str(number)
-        assert message is not None
-        assert not message.get_jms_redelivered()
-        assert message.get_int_property("JMSXDeliveryCount") == 1
-
-
 def test_mco_14_in_one_session(session: Session, queue: Queue) -> None:
     first, second = session.create_consumer(queue), session.create_consumer(queue)
     for number in range(20):
         session.create_producer(queue).send(TextMessage(str(number)))
     received = [receive_text(first), *texts(second, 18), receive_text(first)]
     assert sorted(received, key=lambda t: int(t or 0)) == [str(number) for number in range(20)]
-
-
-def test_mco_14_a_listener_waits_too(connect: Connect, queue: Queue) -> None:
-    idle = connect().create_session().create_consumer(queue)
-    producer = connect(start=False).create_session().create_producer(queue)
-    for number in range(5):
-        producer.send(TextMessage(str(number)))
-    assert receive_text(idle) == "0"
-    listener = Collector()
-    connect().create_session().create_consumer(queue).set_message_listener(listener)
-    listener.wait(4)
-    assert listener.texts == ["1", "2", "3", "4"]
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 2, 7, 1_000])
@@ -89,17 +61,6 @@ def test_prefetch_of_a_fixed_size(url: str, queue: Queue, prefetch: int) -> None
             producer.send(TextMessage(str(number)))
         listener.wait(50)
         assert listener.texts == [str(number) for number in range(50)]
-
-
-def test_iteration_ends_with_the_consumer(consumer: MessageConsumer, producer: MessageProducer) -> None:
-    for number in range(3):
-        producer.send(TextMessage(str(number)))
-    seen = []
-    for message in consumer:
-        seen.append(text(message))
-        if len(seen) == 3:
-            consumer.close()
-    assert seen == ["0", "1", "2"]
 
 
 def test_iteration_from_another_thread_ends_with_the_session(session: Session, consumer: MessageConsumer) -> None:

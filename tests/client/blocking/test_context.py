@@ -12,28 +12,25 @@ from sievemq import (
     BytesMessage,
     ConnectionFactory,
     DeliveryMode,
-    IllegalStateException,
     IllegalStateRuntimeException,
     InvalidClientIDRuntimeException,
     InvalidDestinationRuntimeException,
     InvalidSelectorRuntimeException,
     JMSConsumer,
     JMSContext,
-    JMSException,
     JMSRuntimeException,
     MapMessage,
     Message,
     MessageFormatRuntimeException,
     MessageNotWriteableRuntimeException,
     NumberFormatError,
-    ObjectMessage,
     Queue,
     StreamMessage,
     TextMessage,
     Topic,
 )
 
-from .helpers import SOON, Background, nothing_left, receive_text, text, texts
+from .helpers import SOON, Background, receive_text, text
 
 
 def test_ctx_01_clo_22_contexts_share_a_connection(context: JMSContext, queue: Queue) -> None:
@@ -183,23 +180,6 @@ def test_ctx_09_messages(context: JMSContext) -> None:
     assert context.create_object_message([1]).get_object() == [1]
 
 
-def test_ctx_10_ctx_11_transactions(factory: ConnectionFactory, context: JMSContext, queue: Queue) -> None:
-    with factory.create_context(JMSContext.SESSION_TRANSACTED) as transacted:
-        assert transacted.get_transacted()
-        assert transacted.get_session_mode() == 0
-        transacted.create_producer().send(queue, "a")
-        transacted.rollback()
-        transacted.create_producer().send(queue, "b")
-        transacted.commit()
-        with pytest.raises(IllegalStateRuntimeException):
-            transacted.recover()
-    assert texts(context.create_consumer(queue), 1) == ["b"]
-    for call in (context.commit, context.rollback):
-        with pytest.raises(IllegalStateRuntimeException):
-            call()
-    context.recover()
-
-
 def test_ctx_14_destinations_and_browsers(context: JMSContext) -> None:
     temporary = context.create_temporary_queue()
     context.create_producer().send(temporary, "x")
@@ -250,32 +230,6 @@ def test_clo_21_a_closed_context(context: JMSContext, queue: Queue) -> None:
 
 
 # -- JMSProducer ------------------------------------------------------------------------------------------------------
-
-
-def test_jpr_01_to_jpr_07_bodies(context: JMSContext, queue: Queue) -> None:
-    producer, consumer = context.create_producer(), context.create_consumer(queue)
-    for body, kind in (
-        (TextMessage("m"), TextMessage),
-        ("text", TextMessage),
-        ({"a": 1}, MapMessage),
-        ({}, MapMessage),
-        (b"bytes", BytesMessage),
-        (bytearray(b"bytes"), BytesMessage),
-        ([1, 2], ObjectMessage),
-        ({1: 2}, ObjectMessage),
-        (7, ObjectMessage),
-    ):
-        assert producer.send(queue, body) is producer
-        assert type(consumer.receive(SOON)) is kind
-    for wrong in (None, {"a": object()}, object()):
-        with pytest.raises(MessageFormatRuntimeException):
-            producer.send(queue, wrong)
-
-
-def test_jpr_08_no_destination(context: JMSContext) -> None:
-    for wrong in (None, "orders"):
-        with pytest.raises(InvalidDestinationRuntimeException):
-            context.create_producer().send(wrong, "x")  # type: ignore[arg-type]
 
 
 def test_jpr_11_jpr_12_jpr_19_properties_are_set_on_every_message(context: JMSContext, queue: Queue) -> None:
@@ -367,36 +321,3 @@ def test_jpr_18_headers(context: JMSContext, queue: Queue) -> None:
 
 
 # -- JMSConsumer ------------------------------------------------------------------------------------------------------
-
-
-def test_jco_01_py_03_as_a_message_consumer(context: JMSContext, queue: Queue) -> None:
-    with context.create_consumer(queue, "a = 1") as consumer:
-        assert consumer.get_message_selector() == "a = 1"
-        assert consumer.get_message_listener() is None
-        context.create_producer().set_property("a", 1).send(queue, "x").send(queue, "y")
-        assert receive_text(consumer) == "x"
-        assert text(consumer.receive_no_wait()) == "y"
-        assert consumer.receive(10) is None
-        with pytest.raises(ValueError):
-            consumer.receive(-1)
-    with pytest.raises(IllegalStateRuntimeException):
-        consumer.receive()
-    assert list(consumer) == []
-
-
-def test_exc_runtime_exceptions_are_caught_by_either_style(context: JMSContext) -> None:
-    for style in (IllegalStateException, IllegalStateRuntimeException, JMSException, JMSRuntimeException, RuntimeError):
-        with pytest.raises(style):
-            context.commit()
-
-
-def test_iteration(context: JMSContext, queue: Queue) -> None:
-    consumer = context.create_consumer(queue)
-    context.create_producer().send(queue, "a").send(queue, "b")
-    seen = []
-    for message in consumer:
-        seen.append(text(message))
-        if len(seen) == 2:
-            consumer.close()
-    assert seen == ["a", "b"]
-    assert nothing_left(context.create_consumer(queue))

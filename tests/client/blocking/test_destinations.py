@@ -12,21 +12,17 @@ from sievemq import (
     IllegalStateException,
     InvalidDestinationException,
     JMSException,
-    Message,
     Queue,
-    QueueRequestor,
     Session,
     TemporaryQueue,
     TemporaryTopic,
     TextMessage,
-    Topic,
-    TopicRequestor,
 )
 from sievemq._engine.connection import HANDLERS
 from sievemq_core.wire.commands import Command
 
 from .conftest import Connect
-from .helpers import SOON, Background, receive_text, text, wait_until_receiving
+from .helpers import SOON, Background, receive_text, wait_until_receiving
 
 
 def test_tmp_01_dst_06_ses_30_ses_31_unique(session: Session, connect: Connect) -> None:
@@ -106,50 +102,6 @@ def test_tmp_12_lifetime_with_contexts(factory: ConnectionFactory, session: Sess
     second.close()
     with pytest.raises(InvalidDestinationException):
         session.create_producer().send(temporary, TextMessage())
-
-
-@pytest.mark.parametrize("kind", ["queue", "topic"])
-def test_req_01_req_02_req_03_req_04_a_request_and_its_reply(
-    connection: Connection, connect: Connect, kind: str
-) -> None:
-    destination = Queue("service") if kind == "queue" else Topic("service")
-    server = connect().create_session()
-    replies = server.create_producer()
-
-    def serve(message: Message) -> None:
-        assert isinstance(message, TextMessage)
-        reply_to = message.get_jms_reply_to()
-        for number in range(2 if kind == "topic" else 1):
-            replies.send(reply_to, TextMessage(f"{message.get_text()}!{number}"))
-
-    server.create_consumer(destination).set_message_listener(serve)
-    session = connection.create_session()
-    requestor: QueueRequestor | TopicRequestor
-    if isinstance(destination, Queue):
-        requestor = QueueRequestor(session, destination)
-    else:
-        requestor = TopicRequestor(session, destination)
-    with requestor:
-        assert text(requestor.request(TextMessage("a"))) == "a!0"
-    requestor.close()
-    with pytest.raises(IllegalStateException):
-        session.create_message()
-    with pytest.raises(JMSException):  # REQ-05
-        requestor.request(TextMessage())
-
-
-def test_req_01_invalid_arguments_of_a_requestor(connection: Connection) -> None:
-    session = connection.create_session()
-    with pytest.raises(InvalidDestinationException):
-        QueueRequestor(session, None)  # type: ignore[arg-type]
-    with pytest.raises(InvalidDestinationException):
-        TopicRequestor(session, Queue("q"))  # type: ignore[arg-type]
-    for mode in (Session.SESSION_TRANSACTED, Session.CLIENT_ACKNOWLEDGE):
-        with pytest.raises(JMSException):
-            QueueRequestor(connection.create_session(mode), Queue("q"))
-    session.close()
-    with pytest.raises(JMSException):
-        QueueRequestor(session, Queue("q"))
 
 
 def test_deleting_a_destination_closes_its_consumer(connect: Connect, session: Session) -> None:

@@ -2,46 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 
 import pytest
 
-from sievemq import Connection, Message, MessageConsumer, MessageProducer, Queue, Session, TextMessage
+from sievemq import Connection, MessageConsumer, MessageProducer, Queue, TextMessage
 
 from .conftest import Connect
 from .helpers import SOON, Collector
-
-
-def test_lis_02_one_call_at_a_time_over_all_consumers(connection: Connection, session: Session) -> None:
-    queues = [Queue(f"q{number}") for number in range(3)]
-    inside, most, threads = 0, 0, set()
-    there, back = socket.socketpair()
-
-    def act(message: Message) -> None:
-        nonlocal inside, most
-        threads.add(threading.get_ident())
-        inside += 1
-        most = max(most, inside)
-        for _ in range(50):  # system calls let another thread in, if there were one
-            there.send(b".")
-            back.recv(1)
-        inside -= 1
-
-    collector = Collector(act)
-    connection.stop()  # so that there is work at all of them when it starts
-    for queue in queues:
-        session.create_consumer(queue).set_message_listener(collector)
-    producer = connection.create_session().create_producer()
-    for _ in range(20):
-        for queue in queues:
-            producer.send(queue, TextMessage())
-    connection.start()
-    collector.wait(60)
-    there.close()
-    back.close()
-    assert most == 1
-    assert len(threads) == 1
 
 
 def test_listeners_at_full_speed(connection: Connection, connect: Connect, queue: Queue) -> None:

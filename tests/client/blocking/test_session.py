@@ -40,12 +40,6 @@ def test_msg_19_every_kind_of_message_arrives_in_its_class(session: Session, que
         assert type(consumer.receive(SOON)) is kind
 
 
-def test_ses_10_ses_11_mode(connection: Connection) -> None:
-    session = connection.create_session(Session.SESSION_TRANSACTED)
-    assert session.get_transacted()
-    assert session.get_acknowledge_mode() == Session.SESSION_TRANSACTED
-
-
 def test_ses_18_producers(session: Session, queue: Queue) -> None:
     assert session.create_producer().get_destination() is None
     assert session.create_producer(None).get_destination() is None
@@ -97,12 +91,6 @@ def test_ses_21_sub_20_no_local(connection: Connection, connect: Connect) -> Non
     assert isinstance(deaf, TopicSubscriber)
     assert deaf.get_no_local()
     assert deaf.get_topic() == topic
-
-
-def test_ses_22_mco_01_sel_03_no_selector(session: Session, queue: Queue) -> None:
-    for selector in (None, "", "  "):
-        assert session.create_consumer(queue, selector).get_message_selector() is None
-    assert session.create_consumer(queue, "a = 1").get_message_selector() == "a = 1"
 
 
 def test_sel_06_a_selector_leaves_the_rest_for_others(session: Session, queue: Queue) -> None:

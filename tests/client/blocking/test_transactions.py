@@ -15,12 +15,6 @@ def transacted(connection: Connection) -> Session:
     return connection.create_session(True)
 
 
-def test_commit_and_rollback_with_nothing_in_between(transacted: Session) -> None:
-    for _ in range(3):
-        transacted.commit()
-        transacted.rollback()
-
-
 def test_rollbacks_at_full_buffers_lose_nothing(transacted: Session, connect: Connect, queue: Queue) -> None:
     """Deliveries are on their way whenever a rollback takes them back."""
     count = 500

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from tests.client.both import SOON, Api, text
 
-import sievemq.aio
+import sievemq
 from sievemq import (
     BytesMessage,
     Double,
     Float,
+    IllegalStateException,
     IllegalStateRuntimeException,
+    InvalidDestinationException,
     JMSException,
     JMSRuntimeException,
     MapMessage,
@@ -23,6 +25,7 @@ from sievemq import (
     ObjectMessage,
     TextMessage,
 )
+from sievemq.aio import QueueRequestor, TopicRequestor
 
 # -- MessageProducer --------------------------------------------------------------------------------------------------
 
@@ -204,31 +207,58 @@ async def test_jpr_09_bad_values_are_refused_by_the_setter(api: Api) -> None:
 
 
 @pytest.mark.parametrize("kind", ["queue", "topic"])
-async def test_req_02_req_05_req_06_any_session_requests_and_a_closed_requestor_does_not(api: Api, kind: str) -> None:
+async def test_req_02_req_03_req_05_req_06_a_requestor_takes_the_first_reply_and_closes_its_session(
+    api: Api, kind: str
+) -> None:
     server = await api.session()
     replies = await server.create_producer()
     service = api.queue("service") if kind == "queue" else api.topic("service")
 
     async def reply(message: Message) -> None:
-        await replies.send(message.get_jms_reply_to(), TextMessage(f"{text(message)}!"))
+        for number in range(2):
+            await replies.send(message.get_jms_reply_to(), TextMessage(f"{text(message)}!{number}"))
 
     (await server.create_consumer(service)).set_message_listener(reply)
-    world = sievemq.aio
-    requestor = await api.requestor(
-        world.QueueRequestor if kind == "queue" else world.TopicRequestor, await api.session(), service
-    )
-    assert text(await requestor.request(TextMessage("hello"))) == "hello!"
+    session = await api.session()
+    requestor = await api.requestor(QueueRequestor if kind == "queue" else TopicRequestor, session, service)
+    assert text(await requestor.request(TextMessage("hello"))) == "hello!0"
     await requestor.close()
+    with pytest.raises(IllegalStateException):
+        session.create_message()
     with pytest.raises(JMSException):
         await requestor.request(TextMessage("late"))
     await requestor.close()
+
+
+async def test_req_03_an_unused_requestor_closes_its_session(api: Api) -> None:
+    session = await api.session()
+    await (await api.requestor(QueueRequestor, session, api.queue())).close()
+    with pytest.raises(IllegalStateException):
+        session.create_message()
+
+
+async def test_req_01_invalid_arguments_of_a_requestor(api: Api) -> None:
+    session = await api.session()
+    for kind, destination, needed in ((QueueRequestor, None, "a queue"), (TopicRequestor, api.queue(), "a topic")):
+        with pytest.raises(InvalidDestinationException, match=f"needs {needed}"):
+            await api.requestor(kind, session, destination)
+    with pytest.raises(TypeError, match=r"JMSContext has the method request\(\)"):
+        await api.requestor(QueueRequestor, object(), api.queue())
+    for mode in (api.SESSION_TRANSACTED, api.CLIENT_ACKNOWLEDGE):
+        with pytest.raises(JMSException, match="AUTO_ACKNOWLEDGE or DUPS_OK_ACKNOWLEDGE"):
+            await api.requestor(QueueRequestor, await api.session(mode), api.queue())
+    with pytest.raises(ValueError, match="negative"):
+        await (await api.requestor(QueueRequestor, await api.session(), api.queue())).request(TextMessage("x"), -1)
+    await session.close()
+    with pytest.raises(JMSException):
+        await api.requestor(QueueRequestor, session, api.queue())
 
 
 async def test_req_04_a_late_reply_does_not_answer_the_next_request(api: Api) -> None:
     server = await api.session()
     replies = await server.create_producer()
     requests = await server.create_consumer(api.queue("service"))
-    requestor = await api.requestor(sievemq.aio.QueueRequestor, await api.session(), api.queue("service"))
+    requestor = await api.requestor(QueueRequestor, await api.session(), api.queue("service"))
     assert await requestor.request(TextMessage("first"), 1) is None
     first = await requests.receive(SOON)
     await replies.send(first.get_jms_reply_to(), TextMessage("late"))
@@ -243,10 +273,5 @@ async def test_req_04_a_late_reply_does_not_answer_the_next_request(api: Api) ->
 
 
 def test_req_06_the_constructors_take_any_session() -> None:
-    for kind in (
-        sievemq.QueueRequestor,
-        sievemq.TopicRequestor,
-        sievemq.aio.QueueRequestor,
-        sievemq.aio.TopicRequestor,
-    ):
+    for kind in (sievemq.QueueRequestor, sievemq.TopicRequestor, QueueRequestor, TopicRequestor):
         assert next(iter(inspect.signature(kind).parameters.values())).annotation == "Session"
