@@ -25,7 +25,7 @@ PLACES = {
         "broker/domain/test_recall.py::test_ord_01_older_messages_stay_with_the_consumer_that_works_on_them",
     ],
     "the scope of CLIENT_ACKNOWLEDGE": [
-        "behaviour/rules/acknowledgement/test_acknowledge.py::test_ack_05_msg_01_acknowledge_covers_the_session_so_far",
+        "behaviour/rules/acknowledgement/test_acknowledge.py::test_ack_05_msg_01_ord_10_acknowledge_covers_the_session_so_far",
         "behaviour/rules/acknowledgement/test_recovery.py::test_ack_19_mco_09_a_closed_consumers_messages_stay_with_the_session",
     ],
     "redelivered and delivery count, whatever brought the message back": [

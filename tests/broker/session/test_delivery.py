@@ -119,6 +119,20 @@ def test_rel_01_rel_02_no_mode_is_lost_or_doubled_while_the_broker_lives(world: 
     assert sorted(int(text.partition("#")[0]) for text in rest) == list(range(2, 20))
 
 
+def test_rel_03_rel_04_subscriptions_active_and_inactive(world: World) -> None:
+    client = world.client(client_id="me")
+    session = client.session()
+    plain = client.consumer(session, "topic:t")
+    durable = client.consumer(session, "topic:t", subscription="s", durable=True)
+    plain.close()
+    durable.close()
+    client.queue_send(session, with_mode("a", NON_PERSISTENT), "topic:t")
+    client.queue_send(session, with_mode("b", PERSISTENT), "topic:t")
+    world.settle()
+    assert client.consumer(session, "topic:t").all() == []
+    assert client.consumer(session, "topic:t", subscription="s", durable=True).all() == ["a", "b"]
+
+
 def test_rel_05_rel_06_a_limit_refuses_the_new_and_keeps_the_old() -> None:
     world = World(broker=Broker(DomainSettings(default_policy=DestinationPolicy(max_messages=3))))
     client = world.client()

@@ -15,7 +15,9 @@ def bodies(browser: object) -> list[str | None]:
     return [text(message) for message in browser]  # type: ignore[attr-defined]
 
 
-def test_brw_01_to_brw_04_a_scan_changes_nothing(session: Session, producer: MessageProducer, queue: Queue) -> None:
+def test_brw_01_to_brw_04_ord_08_a_scan_changes_nothing(
+    session: Session, producer: MessageProducer, queue: Queue
+) -> None:
     for number, priority in enumerate((4, 9, 4, 0)):
         producer.send(TextMessage(str(number)), priority=priority)
     with session.create_browser(queue) as browser:

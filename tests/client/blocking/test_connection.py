@@ -10,7 +10,7 @@ from .conftest import Connect
 from .helpers import receive_text
 
 
-def test_con_01_con_02_con_03_kinds_of_session(connection: Connection) -> None:
+def test_con_01_con_02_con_03_ses_10_ses_11_kinds_of_session(connection: Connection) -> None:
     assert connection.create_session().get_acknowledge_mode() == Session.AUTO_ACKNOWLEDGE
     for mode in range(4):
         session = connection.create_session(mode)

@@ -195,6 +195,19 @@ def test_pro_22_msg_17_hdr_17_one_object_sent_twice(producer: MessageProducer, c
     assert {m.get_jms_type() for m in received if m} == {"kept"}
 
 
+def test_pro_23_sending_a_received_message(session: Session, queue: Queue) -> None:
+    producer, consumer = session.create_producer(queue), session.create_consumer(queue)
+    producer.send(TextMessage("round", properties={"a": 1}))
+    received = consumer.receive(SOON)
+    assert received is not None
+    first = received.get_jms_message_id()
+    producer.send(received)
+    again = consumer.receive(SOON)
+    assert isinstance(again, TextMessage)
+    assert (again.get_text(), again.get_int_property("a")) == ("round", 1)
+    assert again.get_jms_message_id() != first
+
+
 def test_msg_21_d_31_a_foreign_message(producer: MessageProducer, consumer: MessageConsumer, queue: Queue) -> None:
     class Foreign:
         def __init__(self) -> None:

@@ -55,7 +55,7 @@ async def test_ack_04_nothing_is_acknowledged_until_acknowledge(api: Api) -> Non
     assert await api.outlines(again, 2) == [("one", True, 2), ("two", True, 2)]
 
 
-async def test_ack_05_msg_01_acknowledge_covers_the_session_so_far(api: Api) -> None:
+async def test_ack_05_msg_01_ord_10_acknowledge_covers_the_session_so_far(api: Api) -> None:
     """All consumers, also what was received after the message on which it is called; nothing later."""
     await api.fill("first", "a", "b", "c")
     await api.fill("second", "x", "y")

@@ -108,7 +108,7 @@ async def test_mco_09_ack_19_closing_keeps_delivered_messages_unacknowledged(api
         assert await api.outlines(again, 1) == [("one", True, 2)]
 
 
-async def test_mco_10_buffered_messages_return_unmarked(api: Api) -> None:
+async def test_mco_10_clo_04_buffered_messages_return_unmarked(api: Api) -> None:
     await api.fill("orders", *map(str, range(10)))
     session = await api.session()
     consumer = await session.create_consumer(api.queue())

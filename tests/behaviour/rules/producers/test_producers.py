@@ -127,6 +127,7 @@ async def test_cpl_13_changes_after_send_do_not_reach_the_consumer(api: Api) -> 
         pytest.param(bytearray(b"ab"), BytesMessage, b"ab", id="JPR-04 bytearray"),
         pytest.param([1, None, "x"], ObjectMessage, [1, None, "x"], id="JPR-05"),
         pytest.param(7, ObjectMessage, 7, id="JPR-05 int"),
+        pytest.param({1: 2}, ObjectMessage, {1: 2}, id="JPR-07"),
     ],
 )
 async def test_jpr_02_jpr_03_jpr_04_jpr_05_bodies(api: Api, body: Any, kind: type[Message], expected: Any) -> None:

@@ -304,10 +304,11 @@ async def test_txn_18_a_commit_that_fails_half_way_doubles_nothing(api: Api) -> 
     assert await api.left() == []
 
 
-async def test_ctx_11_a_contexts_transaction(api: Api) -> None:
+async def test_ctx_10_ctx_11_a_contexts_transaction(api: Api) -> None:
     await api.fill("orders", "one")
     context = await api.context(api.SESSION_TRANSACTED)
     assert context.get_transacted()
+    assert context.get_session_mode() == api.SESSION_TRANSACTED
     consumer = await context.create_consumer(api.queue())
     producer = context.create_producer()
     await api.texts(consumer, 1)
