@@ -213,7 +213,7 @@ class Publishing:
             while self._unreleased and done < budget:
                 queue = self._unreleased.pop()
                 waiting = queue.depth
-                queue.release(now)
+                queue.show(now)
                 done += 1 + max(0, waiting - queue.depth)
         return done
 
@@ -225,7 +225,7 @@ class Publishing:
             start = max(0, len(queues) - budget + done)
             for queue in reversed(queues[start:]):
                 self._held[queue] = None
-                queue.hold()
+                queue.hide()
                 if promise is not None:
                     self._promise(queue, promise)
                 done += 1

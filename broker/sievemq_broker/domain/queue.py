@@ -39,6 +39,11 @@ __all__ = ["Copier", "Host", "Queue"]
 #: Waiting messages looked at in one go: the list of them is made before it is known how many the consumer's port takes.
 ROW: Final = 512
 
+#: Messages that are delivered in one go; more is pending work. Three milliseconds where each is looked at on its own;
+#: ROW_SHARE of a row take as long as one of those.
+SERVED: Final = 1_000
+ROW_SHARE: Final = 8
+
 
 class Host(Protocol):
     """What a queue needs from its broker."""
@@ -93,7 +98,8 @@ class Queue:
         holders: closed consumers whose session still holds messages (MCO-09).
         scheduled, scheduled_bytes: messages that wait for a moment, by sequence; their packed size.
         paused: an administrator stopped deliveries; sending goes on.
-        held: batches that are being published here; until they are complete nothing is delivered.
+        held: verbs in several turns, such as batches that are being published here; until they are over nothing is
+            delivered.
         deleted: it is gone.
         direct: several messages may be accepted together: no selector or observer looks at each of them.
         acknowledged, redelivered, expired, dead_lettered, removed, unreadable: what became of messages, as counts;
@@ -113,6 +119,7 @@ class Queue:
         "_before",
         "_closed_deliveries",
         "_deadlines",
+        "_hidden",
         "_host",
         "_on_left",
         "_recall",
@@ -121,6 +128,7 @@ class Queue:
         "_sole",
         "_turns",
         "_unmatched",
+        "_unserved",
         "acknowledged",
         "backlog",
         "consumers",
@@ -184,7 +192,9 @@ class Queue:
         self._asking: Answers[View] | None = None
         self.paused = False
         self.held = 0
-        self._before = 0  # the sequence before the first batch that is being published
+        self._hidden = 0  # batches among these that are being published
+        self._before = 0  # the sequence before the first of those
+        self._unserved = False  # there was no time to deliver all that consumers can take
         self._shut = False  # paused or held: nothing is delivered
         self.deleted = False
         self.promised_messages = self.promised_bytes = 0
@@ -265,7 +275,7 @@ class Queue:
     @property
     def complete(self) -> int:
         """Sequence of the last message that may be looked at: of all, or before a batch that is being published."""
-        return self._before if self.held else self.sequence
+        return self._before if self._hidden else self.sequence
 
     # -- limits ---------------------------------------------------------------------------------------------------
 
@@ -510,14 +520,28 @@ class Queue:
         else:
             self._hand(consumer, entry)
 
-    def _serve(self, turns: Turns, now: int) -> None:
-        """Deliver what waits in a view, as far as its consumers can take it."""
+    def _serve(self, turns: Turns, now: int, budget: int = SERVED) -> int:
+        """Deliver what waits in a view, as far as its consumers can take it; very much of that as pending work, and
+        until then nothing else, so that nothing is overtaken.
+
+        Args:
+            turns: of the view.
+            now: ms epoch.
+            budget: messages to deliver at once.
+
+        Returns:
+            What is left of the budget.
+        """
         if self._shut:
-            return
+            return budget
         groups, view = turns.groups, turns.view
         if groups is not None:
             self._arrive_again(groups.free_idle())
         while (consumer := turns.next()) is not None:
+            if budget <= 0:
+                if view.first() is not None or groups is not None:
+                    self._serve_later()
+                return 0
             if turns.has_single_turn and not consumer.waiting:
                 row = view.row(min(consumer.credit, ROW), now)
                 if row:
@@ -527,14 +551,22 @@ class Queue:
                     if self.observer is not None:
                         self._delivered(consumer, row, False)
                     self._unplace_row(view, row)
+                    budget -= 1 + taken // ROW_SHARE
                     continue
             entry = turns.take(consumer)
             if entry is None:
                 break
             self._hand_waiting(consumer, entry, now)
+            budget -= 1
         if groups is not None:
             for consumer, entry in groups.take_aside():
                 self._hand_waiting(consumer, entry, now)
+        return budget
+
+    def _serve_later(self) -> None:
+        self._unserved = True
+        self.hold()
+        self._add_work()
 
     def _unplace_row(self, view: View, row: list[Entry]) -> None:
         for entry in row:
@@ -888,6 +920,10 @@ class Queue:
             What it cost, about `budget` at most, in entries examined.
         """
         done = self._ask(budget, now) if self._unmatched else 0
+        if self._unserved:
+            self._unserved = False
+            self.release(now)
+            done += budget
         while done < budget and (scanned := self.backlog.scan(budget - done)) is not None:
             view, finished, cost = scanned
             done += cost
@@ -903,7 +939,7 @@ class Queue:
     @property
     def pending(self) -> bool:
         """True if there is something to do that may take longer than a turn should: :meth:`work`."""
-        return bool(self._unmatched) or self.backlog.pending
+        return bool(self._unmatched) or self._unserved or self.backlog.pending
 
     def pause(self) -> None:
         """Stop deliveries; what is delivered stays delivered, sending goes on."""
@@ -914,25 +950,39 @@ class Queue:
         """Deliver again."""
         self.paused = False
         self._set_paths()
+        budget = SERVED
         for turns in list(self._turns.values()):
-            self._serve(turns, now)
+            budget = self._serve(turns, now, budget)
+
+    def hide(self) -> None:
+        """A batch is being published: what comes from now on is not looked at before it is complete."""
+        if not self._hidden:
+            self._before = self.sequence
+        self._hidden += 1
+        self.hold()
+
+    def show(self, now: int) -> None:
+        """The batch is complete: all of it can be delivered."""
+        self._hidden -= 1
+        self.release(now)
 
     def hold(self) -> None:
-        """Deliver nothing while a batch is being published, and let a WANT wait for the answer."""
-        if not self.held:
-            self._before = self.sequence
+        """Deliver nothing while a verb takes several turns, and let a WANT wait for the answer."""
         self.held += 1
         self._recall.hold()
         self._set_paths()
 
     def release(self, now: int) -> None:
-        """The batch is complete: all of it can be delivered."""
+        """The verb is over: deliver what waits."""
         self.held -= 1
         self._set_paths()
         if not self.held:
             self._recall.release()
+            budget = SERVED
             for turns in sorted(self._turns.values(), key=_has_no_waiting):
-                self._serve(turns, now)
+                budget = self._serve(turns, now, budget)
+                if self.held:
+                    break
                 self._recall.scanned(turns, now)
 
     def take_out(self, entry: Entry) -> bool:

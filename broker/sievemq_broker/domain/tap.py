@@ -555,7 +555,8 @@ class DrainTap(Tap):
         self._arm()
         if log.last > before:
             self.record()
-        return (log.last - before == STEP) or consumer.view.scanning != ALL_SCANNED
+        pending = self.destination.held > 0 or consumer.view.scanning != ALL_SCANNED
+        return pending or log.last - before == STEP
 
     def _settle(self, upto: int, now: int) -> None:
         tag = upto - self._behind

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sievemq_broker.domain import Broker, DestinationPolicy
+from sievemq_broker.domain.queue import SERVED
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import Envelope
@@ -443,3 +444,32 @@ def test_txn_10_a_commit_is_all_or_nothing() -> None:
     world.namespace.commit([*sends[:2], ("queue:a", message("d"))], NOW)
     assert world.browse("queue:a") == ["a", "d"]  # TXN-12
     assert world.browse("queue:small") == ["full", "b"]
+
+
+@pytest.mark.parametrize("selector", [None, "n = 1"])
+@pytest.mark.parametrize("how", ["credit", "unpause"])
+def test_very_many_messages_are_delivered_in_slices_and_in_order(selector: str | None, how: str) -> None:
+    """They came back, so each is looked at on its own."""
+    world, count = World(), 5 * SERVED
+    world.send("queue:q", *(message(f"m{number}", properties={"n": 1}) for number in range(count)))
+    lost = world.consumer("queue:q", credit=count)
+    world.work()
+    lost.abandon(world.now)
+    consumer = world.consumer("queue:q", selector, credit=0)
+    world.work()
+    queue = world.namespace.queue("queue:q")
+    before = queue.delivered
+    if how == "credit":
+        consumer.grant(2 * count, world.now)
+    else:
+        queue.pause()
+        consumer.grant(2 * count, world.now)
+        queue.unpause(world.now)
+    world.send("queue:q", message("new", properties={"n": 1}))
+    assert not consumer.want(world.now)
+    found = [queue.delivered - before]
+    while world.broker.work(world.now, 500):
+        found.append(queue.delivered - before - sum(found))
+    assert max(found) == SERVED
+    assert queue.held == 0
+    assert world.got(consumer) == [*(f"m{number}" for number in range(count)), "new"]

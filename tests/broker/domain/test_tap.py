@@ -334,6 +334,7 @@ def test_the_end_of_a_lease_gives_back_in_slices() -> None:
         world.broker.due(world.now)
     assert world.browse("queue:q") == names
     assert tap.missed == tap.lost == len(names)
+    world.work()
     assert world.reach(tap, len(names)) == 2 * len(names)  # it can take them again
 
 

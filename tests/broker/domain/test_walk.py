@@ -173,6 +173,7 @@ def test_a_walk_gathers_many_that_came_back_in_pieces() -> None:
     count = 2 * PIECE + 10
     world.send(Q, *(message(f"m{n}", properties={"n": n % 3}) for n in range(count)))
     consumer = world.consumer(Q, credit=count)
+    world.work()
     consumer.recover(count, world.now)
     consumer.close(0, world.now)
     queue = world.namespace.queue(Q)

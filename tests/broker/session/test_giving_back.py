@@ -242,6 +242,7 @@ def test_a_queue_that_is_managed_meanwhile(world: World, how: str, what: str) ->
     elif what == "pause":
         assert drained(world) == []
         space.unpause(queue, world.now)
+        turns(world)
         assert queue.depth == 0
     else:
         assert len(drained(world)) == MANY - back
