@@ -28,7 +28,7 @@ BATCH = 100
 def envelope(number: int, size: int = 256, **properties: Any) -> tuple[Any, ...]:
     """The fields of a BytesMessage of `size` bytes."""
     packed = pack(properties) if properties else None
-    return (f"ID:c1:{number}", NOW, 4, 1, 0, NOW, None, None, None, packed, None, 2, b"x" * size or None)
+    return (f"ID:c1:{number}", NOW, 4, 1, 0, 0, None, None, None, packed, None, 2, b"x" * size or None)
 
 
 def resident_bytes() -> int:

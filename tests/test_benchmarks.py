@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import subprocess
 import sys
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from benchmarks.peers.catalogue import OURS, PEERS, java_command
 from benchmarks.rig import Rig, envelope
 from benchmarks.workloads import plan
 
+from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
 
 _DRIVERS = [f"peers/drivers/{name}.py" for name in ("nats", "nats_js", "redis", "rabbitmq", "rabbitmq_pika")]
@@ -242,3 +245,25 @@ def test_a_count_above_the_table_by_more_than_three_per_cent_is_named() -> None:
         "queue: 103.1 broker bytecodes a message, the table has 100"
     ]
     assert len(counted.grown({"new": {"broker bytecodes": 1.0}}, known)) == 1
+
+
+def test_a_waiting_message_takes_little_more_than_its_packed_bytes() -> None:
+    rig = Rig()
+    sender = rig.client()
+
+    def fill(first: int, last: int) -> None:
+        for number in range(first, last):
+            sender.send("queue:q", envelope(number))
+        sender.flush()
+
+    fill(100_000, 101_000)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        fill(101_000, 103_000)
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0] / 2_000
+    finally:
+        tracemalloc.stop()
+    # Envelope 80, Entry 96, its sequence 28, its place in the queue 8
+    assert held - sys.getsizeof(Envelope(envelope(100_000)).packed) < 220, held

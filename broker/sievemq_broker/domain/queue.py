@@ -32,7 +32,7 @@ from sievemq_broker.matching.asking import AT_ONCE, Answers
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode
-from sievemq_core.message.envelope import Envelope
+from sievemq_core.message.envelope import DELIVERY_TIME, Envelope
 
 __all__ = ["Copier", "Host", "Queue"]
 
@@ -351,7 +351,8 @@ class Queue:
         self.sequence = before + count
         if count == 1:
             envelope = envelopes[0]
-            if envelope.delivery_time > now and envelope.delayed:
+            fields = envelope._fields  # as a rule it has just arrived: not by a property
+            if (fields[DELIVERY_TIME] if type(fields) is tuple else envelope.delivery_time) > now:
                 state = DELAYED
             entries = [Entry(before + 1, envelope, state)]
         else:
@@ -390,7 +391,7 @@ class Queue:
         envelope = entry.envelope
         self.sequence += 1
         entry.arrive(self.sequence)
-        if envelope.delivery_time > now and not entry.count and envelope.delayed:
+        if not entry.count and envelope.delivery_time > now:
             self._schedule(entry, envelope.delivery_time)
         else:
             if entry.count:

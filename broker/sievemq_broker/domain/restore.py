@@ -140,7 +140,7 @@ def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> N
     for each in kept:
         envelope = Envelope.from_packed(each.packed)
         arrival = each.time
-        if envelope.delivery_time > arrival and envelope.delayed:
+        if envelope.delivery_time > arrival:
             arrival = envelope.delivery_time
             late = True
         arrivals.append((arrival, each.number, each, envelope))

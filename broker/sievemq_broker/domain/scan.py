@@ -14,6 +14,7 @@ from sievemq_broker.domain.view import ALL_SCANNED, View
 from sievemq_broker.matching.condition import HEADERS, Condition, indexable, units
 from sievemq_broker.matching.lookup import ValueIndex
 from sievemq_core.errors import SieveError
+from sievemq_core.message.envelope import CORRELATION_ID
 from sievemq_core.selector import bucket_key
 
 __all__ = ["FEW", "INDEX_FROM", "Scan", "fill_from_index", "lookups_for"]
@@ -150,11 +151,9 @@ class Scan:
         for entry in entries:
             if entry.state:  # not READY
                 continue
-            try:
-                # Envelope.correlation_id while it waits, without the call of a property.
-                value = entry.envelope._correlation_id
-            except AttributeError:  # it is decoded at the moment
-                value = entry.envelope.correlation_id
+            value: Any = entry.envelope._fields  # Envelope.correlation_id, without the call of a property
+            if value.__class__ is tuple:
+                value = value[CORRELATION_ID]
             if value.__class__ is not str:
                 continue
             if first is not None and first(value, entry) is not entry:

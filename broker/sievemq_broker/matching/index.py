@@ -243,7 +243,9 @@ class SelectorIndex(Generic[T]):
         candidates = 0
         try:
             properties = envelope.read_properties() if self._needing else _NO_PROPERTIES
-            fields = envelope._fields or envelope.fields  # as a rule it has just arrived: not by a property
+            fields = envelope._fields  # as a rule it has just arrived: not by a property
+            if type(fields) is not tuple:
+                fields = envelope.fields
             for places in self._places:
                 position = places.position
                 value = properties.get(places.name) if position is None else fields[position]

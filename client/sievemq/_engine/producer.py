@@ -254,7 +254,9 @@ class EngineProducer:
         lives = self.time_to_live if time_to_live is None else _duration("a time to live", time_to_live)
         timestamp = 0 if self.disable_timestamp else now
         expiration = now + lives if lives else 0  # HDR-03, TXN-14: counted from here
-        decided = (timestamp, urgency, mode, expiration, now + self.delivery_delay)  # HDR-04
+        # HDR-04. Without a delay it is the timestamp, which travels once.
+        delivery_time = now + self.delivery_delay if self.delivery_delay or self.disable_timestamp else 0
+        decided = (timestamp, urgency, mode, expiration, delivery_time)
         self._decided = decided + _REST
         self._decided_mode = mode
         self._decided_packed = pack_fields(decided)

@@ -63,7 +63,7 @@ class Headers:
 
     def get_jms_delivery_time(self) -> int:
         """Not delivered before: ms since 1970-01-01 UTC; the time of the send if there was no delay (HDR-04)."""
-        return self._fields[5]  # type: ignore[no-any-return]
+        return self._fields[5] or self._fields[1]  # type: ignore[no-any-return]  # 0 travels: without a delay
 
     def set_jms_delivery_time(self, delivery_time: int) -> None:
         """Overwritten by the send: choose a delivery delay at the producer (HDR-18)."""

@@ -5,7 +5,7 @@
     2 priority        int           0 … 9
     3 delivery_mode   int           1 NON_PERSISTENT, 2 PERSISTENT
     4 expiration      int           ms since 1970; 0 = never
-    5 delivery_time   int           ms since 1970; not delivered before; 0 = at once, and so is the timestamp
+    5 delivery_time   int           ms since 1970; not delivered before; 0 = at once
     6 correlation_id  str | bin | nil
     7 reply_to        str | nil     an address in text
     8 type            str | nil
@@ -232,16 +232,15 @@ class Envelope:
         answers: what costly selectors have said of it (a broker's matching); None for nothing.
     """
 
-    __slots__ = (
-        "_correlation_id", "_fields", "_properties", "answers", "delivery_time", "expiration", "packed", "priority",
-    )  # fmt: skip
+    # Six: a seventh would take 16 bytes of each waiting message.
+    __slots__ = ("_fields", "_properties", "answers", "expiration", "packed", "priority")
 
     def __init__(self, fields: EnvelopeFields, packed: bytes | None = None) -> None:
         self.packed: bytes = _pack(fields) if packed is None else packed
         self.priority: int = fields[PRIORITY]
         self.expiration: int = fields[EXPIRATION]
-        self.delivery_time: int = fields[DELIVERY_TIME]
-        self._fields: EnvelopeFields | None = fields
+        #: Once it is compact: the correlation id.
+        self._fields: EnvelopeFields | str | bytes | None = fields
         self._properties: dict[str, PropertyValue] | None = None
         self.answers: Any = None
 
@@ -274,16 +273,17 @@ class Envelope:
     def fields(self) -> EnvelopeFields:
         """The decoded fields; decoded again after :meth:`compact`."""
         fields = self._fields
-        if fields is None:
-            fields = self._fields = _unpack(self.packed)
-        return fields
+        if type(fields) is tuple:
+            return fields
+        unpacked: EnvelopeFields = _unpack(self.packed)
+        self._fields = unpacked
+        return unpacked
 
     @property
-    def delayed(self) -> bool:
-        """True if the sender asked for a delay (HDR-04). Without one the delivery time is the time of the send by the
-        sender's clock, which may be ahead of the broker's: that is no reason to wait."""
-        sent: int = self.fields[TIMESTAMP]
-        return self.delivery_time != sent
+    def delivery_time(self) -> int:
+        """ms since 1970, 0 where the sender asked for no delay (HDR-04); decoded again after :meth:`compact`."""
+        time: int = self.fields[DELIVERY_TIME]
+        return time
 
     @property
     def properties(self) -> dict[str, PropertyValue]:
@@ -299,14 +299,17 @@ class Envelope:
         properties = self._properties
         if properties is None:
             fields = self._fields
-            properties = self._properties = unpack_properties(self.fields if fields is None else fields)
+            properties = self._properties = unpack_properties(fields if type(fields) is tuple else self.fields)
         return properties
 
     @property
     def correlation_id(self) -> str | bytes | None:
         """The field of that name. Not decoded again after :meth:`compact`: a deep queue is looked through for it."""
         fields = self._fields
-        return self._correlation_id if fields is None else fields[CORRELATION_ID]
+        if isinstance(fields, tuple):
+            correlation_id: str | bytes | None = fields[CORRELATION_ID]
+            return correlation_id
+        return fields
 
     def remember(self, answers: Any) -> None:
         """What costly selectors have said of it."""
@@ -315,9 +318,9 @@ class Envelope:
     def compact(self) -> None:
         """Drop what can be decoded again, so that a waiting message costs little more than its packed bytes."""
         fields = self._fields
-        if fields is not None:
-            self._correlation_id: str | bytes | None = fields[CORRELATION_ID]
-            self._fields = self._properties = None
+        if type(fields) is tuple:
+            self._fields = fields[CORRELATION_ID]
+            self._properties = None
 
     def __len__(self) -> int:
         return len(self.packed)

@@ -357,7 +357,7 @@ def test_a_sender_whose_clock_is_ahead_sends_batches_too(world: World) -> None:
     session = client.session()
     consumer = client.consumer(session, credit=100)
     ahead = START + 60_000
-    burst(client, session, *texts(*range(5)), timestamp=ahead, delivery_time=ahead)
+    burst(client, session, *texts(*range(5)), timestamp=ahead)
     assert (consumer.all(), client.rows) == (texts(*range(5)), [5])
 
 

@@ -156,7 +156,7 @@ def envelope_of(
         priority,
         PERSISTENT if _BOOLEANS[persistent] else NON_PERSISTENT,
         _number(headers, "expires", 0),
-        max(now + delay, at) if delay or at else now,
+        max(now + delay, at) if delay or at else 0,
         headers.get("correlation-id"),
         reply_to,
         headers.get("type"),

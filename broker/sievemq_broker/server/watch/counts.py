@@ -202,11 +202,8 @@ def waits_since(queue: Queue) -> int:
     since = 0
     for entry in queue.main.heads():
         envelope = entry.envelope
-        time = envelope.delivery_time  # the same as the timestamp where there is no delay
-        if not time:  # as other clients may say it
-            time = envelope.fields[TIMESTAMP]
-            envelope.compact()
-        since = _earlier(since, time)
+        since = _earlier(since, envelope.delivery_time or envelope.fields[TIMESTAMP])
+        envelope.compact()
     return since
 
 

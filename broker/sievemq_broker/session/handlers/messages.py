@@ -20,7 +20,15 @@ from sievemq_broker.session.session import Session
 from sievemq_broker.session.transaction import Transaction
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT, MAX_HEADER_CHARS
-from sievemq_core.message.envelope import BODY_KIND, DELIVERY_MODE, PROPERTIES, TIMESTAMP, BodyKind, Envelope
+from sievemq_core.message.envelope import (
+    BODY_KIND,
+    DELIVERY_MODE,
+    DELIVERY_TIME,
+    PROPERTIES,
+    TIMESTAMP,
+    BodyKind,
+    Envelope,
+)
 from sievemq_core.message.headers import PERSISTENT
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import Command
@@ -128,7 +136,7 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
             if len(envelope.packed) > MAX_HEADER_CHARS or fields[BODY_KIND] > _LAST_KIND:  # else nothing is too long
                 urgent = True  # few of these fill a window of bytes
                 check_message(fields, peer.settings.body_bytes)
-            alone = envelope.expiration or (envelope.delivery_time > now and envelope.delayed)
+            alone = envelope.expiration or fields[DELIVERY_TIME]
             if alone and batch:
                 break
             if fields[DELIVERY_MODE] == PERSISTENT:

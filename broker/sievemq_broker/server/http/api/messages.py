@@ -150,5 +150,5 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
         address=str(address),
         timestamp=fields[TIMESTAMP],
         expiration=fields[EXPIRATION],
-        delivery_time=fields[DELIVERY_TIME],
+        delivery_time=fields[DELIVERY_TIME] or fields[TIMESTAMP],
     )

@@ -99,7 +99,7 @@ def _headers(seen: Seen) -> dict[str, Any]:
         "priority": fields[PRIORITY],
         "delivery_mode": _MODES.get(fields[DELIVERY_MODE], str(fields[DELIVERY_MODE])),
         "expiration": fields[EXPIRATION],
-        "delivery_time": fields[DELIVERY_TIME],
+        "delivery_time": fields[DELIVERY_TIME] or fields[TIMESTAMP],
         "due": seen.due,
         "correlation_id": None if as_bytes else correlation_id,
         "correlation_id_bytes": b64encode(correlation_id).decode() if as_bytes else None,
