@@ -45,7 +45,7 @@ def test_dropping_cuts_its_connections_and_no_others(
 ) -> None:
     doomed = sievemq_test_broker.namespace("doomed")
     with ConnectionFactory(sievemq_namespace.url).create_context() as stays:
-        lost = ConnectionFactory(doomed.url, client_id="c").create_context()
+        lost = ConnectionFactory(doomed.url, client_id="c", reconnect=0).create_context()
         doomed.drop()
         stays.create_producer().send(ORDERS, "x")
         # The client id is free at once in a new namespace of that name, although the old client may not know yet.
