@@ -1,0 +1,150 @@
+"""STOMP frames that lack or repeat something, and connections that end or stop in the middle."""
+
+from __future__ import annotations
+
+import pytest
+
+from sievemq_broker.session import SessionSettings
+
+from ..session.harness import START, World, envelope
+from .stomp import Stomp, frame
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.mark.parametrize(
+    ("frames", "text"),
+    [
+        ([("BEGIN", {"transaction": "t"})] * 2, "there is a transaction 't' already"),
+        ([("UNSUBSCRIBE", {})], "UNSUBSCRIBE needs the header id"),
+        ([("SUBSCRIBE", {"destination": "/queue/a"})], "SUBSCRIBE needs the header id"),
+        ([("SEND", {"destination": "/queue/a", "transformation": "jms-map-json"})], "must be a JSON object"),
+    ],
+)
+def test_frames_that_lack_or_repeat_something(
+    world: World, frames: list[tuple[str, dict[str, str]]], text: str
+) -> None:
+    client = Stomp(world)
+    for command, headers in frames:
+        client.say(command, b"[1]" if command == "SEND" else b"", **headers)
+    assert text in client.error().headers["message"]
+
+
+@pytest.mark.parametrize("intervals", ["1", "x,1", "-1,1", "1,2,3", "1" * 30 + ",1"])
+def test_heart_beats_that_are_no_two_numbers(world: World, intervals: str) -> None:
+    client = Stomp(world, **{"heart-beat": intervals})
+    assert "heart-beat must be two numbers" in client.error().headers["message"]
+
+
+def test_a_subscription_of_version_1_0_is_named_by_its_destination(world: World) -> None:
+    client = Stomp(world, "1.0")
+    client.say("SUBSCRIBE", destination="/queue/a")
+    client.say("SEND", b"1", destination="/queue/a")
+    client.say("UNSUBSCRIBE", destination="/queue/a")
+    client.say("SEND", b"2", destination="/queue/a")
+    assert client.messages() == ["1"]
+
+
+def test_an_ack_by_message_id_names_its_subscription(world: World) -> None:
+    client = Stomp(world, "1.1")
+    for number in ("1", "2"):
+        client.say("SUBSCRIBE", id=number, destination=f"/queue/{number}", ack="client-individual")
+    client.say("SEND", b"x", destination="/queue/2")
+    client.say("SEND", b"y", destination="/queue/2")
+    first, second = client.take("MESSAGE")
+    client.say("ACK", message_id=second.headers["message-id"], subscription="2", receipt="r")
+    assert client.take("RECEIPT")
+    client.say("ACK", message_id=first.headers["message-id"], subscription="1")
+    assert "no message that was delivered here" in client.error().headers["message"]
+
+
+@pytest.mark.parametrize(
+    ("reply_to", "header"),
+    [
+        ("topic:answers", "/topic/answers"),
+        ("temporary-queue:c.1", "/remote-temp-queue/c.1"),
+        ("temporary-topic:c.1", "/remote-temp-topic/c.1"),
+    ],
+)
+def test_destinations_of_other_clients(world: World, reply_to: str, header: str) -> None:
+    client, native = Stomp(world), world.client()
+    client.say("SUBSCRIBE", id="1", destination="/queue/a")
+    fields = envelope("x")
+    native.queue_send(native.session(), (*fields[:7], reply_to, *fields[8:]), "queue:a")
+    world.settle()
+    client.settle()
+    [message] = client.take("MESSAGE")
+    assert message.headers["reply-to"] == header
+
+
+def test_a_message_without_a_timestamp_has_no_header_of_one(world: World) -> None:
+    client, native = Stomp(world), world.client()
+    client.say("SUBSCRIBE", id="1", destination="/queue/a")
+    fields = envelope("x")
+    native.queue_send(native.session(), (fields[0], 0, *fields[2:]), "queue:a")
+    world.settle()
+    client.settle()
+    assert "timestamp" not in client.take("MESSAGE")[0].headers
+
+
+def test_properties_that_cannot_be_decoded_leave_the_body(world: World) -> None:
+    client, native = Stomp(world), world.client()
+    client.say("SUBSCRIBE", id="1", destination="/queue/a")
+    native.queue_send(native.session(), (*envelope("x")[:9], b"\xc1", *envelope("x")[10:]), "queue:a")
+    world.settle()
+    client.settle()
+    assert client.messages() == ["x"]
+
+
+def test_too_many_temporary_destinations_are_refused() -> None:
+    client = Stomp(World(SessionSettings(max_temporaries=1)))
+    for name in ("one", "two"):
+        client.say("SUBSCRIBE", id=name, destination=f"/temp-queue/{name}")
+    assert client.error().headers["code"] == "RESOURCE_ALLOCATION"
+
+
+def test_bytes_after_the_end_are_ignored(world: World) -> None:
+    client = Stomp(world)
+    client.broker.receive_data(
+        frame("DISCONNECT", receipt="r") + frame("SEND", b"x", destination="/queue/a"), world.now
+    )
+    assert client.broker.closing
+    client.broker.receive_data(frame("SEND", b"x", destination="/queue/a"), world.now)
+    client.broker.tick(world.now)
+    client.settle()
+    assert client.take("RECEIPT")
+    assert world.client().browse("queue:a") == []
+
+
+def test_a_congested_client_gets_its_messages_when_it_reads(world: World) -> None:
+    client = Stomp(world)
+    client.say("SUBSCRIBE", id="1", destination="/queue/a")
+    client.broker.pause()
+    Stomp(world).say("SEND", b"x", destination="/queue/a")
+    client.settle()
+    assert client.messages() == []
+    client.broker.resume(world.now)
+    client.settle()
+    assert client.messages() == ["x"]
+    client.lose()
+    client.broker.pause()
+    client.broker.resume(world.now)
+
+
+def test_a_client_that_has_time_left_to_connect(world: World) -> None:
+    client = Stomp(world, connect=False)
+    due = client.broker.tick(world.now)
+    assert due == START + world.services.settings.handshake_ms
+    assert not client.broker.closing
+
+
+def test_one_missed_heart_beat_is_forgiven(world: World) -> None:
+    client = Stomp(world, **{"heart-beat": "1000,0"})
+    for _ in range(4):
+        world.services.real += 1_500
+        client.broker.tick(world.now)
+        client.feed(b"\n")
+    assert not client.broker.closing
