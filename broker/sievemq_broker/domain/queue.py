@@ -183,7 +183,7 @@ class Queue:
         self.consumers: list[Consumer] = []
         self.holders: set[Consumer] = set()
         self._turns: dict[View, Turns] = {self.main: Turns(self.main)}
-        self._recall = Recall(self.consumers, self._turns, self._deadlines)
+        self._recall = Recall(self.consumers, self._turns, self._deadlines, self._add_work)
         self.scheduled: dict[int, Entry] = {}
         self.scheduled_bytes = 0
         #: Messages, scheduled as well, about which costly selectors are still to be asked, each with its state before;
@@ -933,6 +933,8 @@ class Queue:
                 self._serve(turns, now)
                 if finished:
                     self._recall.scanned(turns, now)
+        if done < budget and self._recall.searching:
+            done += self._recall.work(budget - done, now)
         if done < budget:
             done += self.backlog.drop_tombstones(budget - done)
         return done
@@ -940,7 +942,7 @@ class Queue:
     @property
     def pending(self) -> bool:
         """True if there is something to do that may take longer than a turn should: :meth:`work`."""
-        return bool(self._unmatched) or self._unserved or self.backlog.pending
+        return bool(self._unmatched) or self._unserved or self._recall.searching or self.backlog.pending
 
     def pause(self) -> None:
         """Stop deliveries; what is delivered stays delivered, sending goes on."""

@@ -15,21 +15,59 @@ once; what is older only from a consumer that makes no progress for IDLE_MS. A W
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.deadlines import Deadlines
-from sievemq_broker.domain.entry import DELAYED
+from sievemq_broker.domain.entry import DELAYED, Entry
 from sievemq_broker.domain.turns import Turns, group_of
 from sievemq_broker.domain.view import ALL_SCANNED, View
+from sievemq_broker.matching.condition import units
 
 __all__ = ["IDLE_MS", "Recall"]
 
 #: A consumer that has neither acknowledged anything nor been granted credit for so long makes no progress: long for a
 #: handler of messages that come by the thousand, short for one waiting person.
 IDLE_MS: Final = 50
+
+#: Units (condition.units) that searching buffers takes at once: a millisecond or two. More is pending work.
+SEARCHED: Final = 500
+
+#: Messages that are recalled from a consumer at a time.
+RECALLED: Final = 4_000
+
+#: Younger messages of which the oldest are recalled.
+YOUNGER: Final = 8_000
+
+
+class _Search:
+    """Which messages of a buffer a view may have, as far as it has been looked through.
+
+    Attributes:
+        upto: the last tag that was looked at.
+        found: what matches, by tag, oldest first; what is gone meanwhile may still be there.
+    """
+
+    __slots__ = ("found", "upto")
+
+    def __init__(self) -> None:
+        self.upto = 0
+        self.found: dict[int, Entry] = {}
+
+    def reach(self, tag: int) -> None:
+        """Everything up to this tag has been looked at."""
+        self.upto = tag
+
+    def find(self, tag: int, entry: Entry) -> None:
+        """A message matches."""
+        self.found[tag] = entry
+
+    def drop(self, tags: list[int]) -> None:
+        """These are gone."""
+        for tag in tags:
+            del self.found[tag]
 
 
 class _Claim:
@@ -44,10 +82,9 @@ class _Claim:
     """
 
     __slots__ = (
-        "_glanced",
-        "_looked",
         "_looking",
         "_recall",
+        "_searches",
         "brief",
         "consumer",
         "lent",
@@ -70,10 +107,8 @@ class _Claim:
         self.brief = self.lent = self.patient = False
         self.pending = 0
         self.recalled: deque[tuple[list[int], _Claim]] = deque()
-        #: Per other view, up to which tag the window was searched in vain.
-        self._looked: dict[View, int] = {}
-        #: The same from the young end, as far as messages were younger than what the other had got.
-        self._glanced: dict[View, int] = {}
+        #: Per view that does not get all that this one gets, and whether groups stay with their owners.
+        self._searches: dict[tuple[View, bool], _Search] = {}
         #: A deadline to look again at what others hold is on its way; one at most.
         self._looking = False
         #: Per other consumer: since when (ms epoch) it has been seen at this point of its work.
@@ -138,10 +173,19 @@ class _Claim:
         if self.consumer.open and self.consumer.waiting and self.consumer not in self._recall.awaiting:
             self._recall.ask(self, now)
 
-    def ask(self, others: Sequence[Consumer], now: int) -> bool:
+    def ask(self, others: Sequence[Consumer], now: int, budget: int) -> tuple[bool, int]:
         """Recall up to as many messages as there is credit, oldest first, at most half of what each other consumer may
-        have buffered: so one that works shares with the one that waits, and one that sleeps is emptied in a few
-        rounds. True if answers follow."""
+        have buffered: so one that works shares with the one that waits, and one that sleeps is emptied in a few rounds.
+
+        Args:
+            others: all consumers.
+            now: ms epoch.
+            budget: units for which buffers may be searched.
+
+        Returns:
+            True if answers follow, and what is left of the budget; nothing is if it is to be asked again, since not all
+            has been searched.
+        """
         waiter = self.consumer
         wanted = waiter.credit
         look = False
@@ -151,8 +195,11 @@ class _Claim:
             if holder is waiter or holder.tag <= holder.handed:
                 continue
             half = (holder.tag - max(holder.handed, holder.base) + 1) >> 1
-            limit = min(wanted, half)
+            limit = min(wanted, half, RECALLED)
             claim = self._recall.claim_of(holder)
+            budget = claim.search(waiter.view, budget)
+            if budget <= 0:
+                break
             if self.patient and not self._is_idle(claim, now):
                 tags, older = claim.younger(waiter, limit)
                 look = look or older
@@ -166,7 +213,7 @@ class _Claim:
         if look and not self._looking:
             self._looking = True
             self._recall.look_again(self, now)
-        return self.pending > 0
+        return self.pending > 0, budget
 
     def _is_idle(self, claim: _Claim, now: int) -> bool:
         """True if the holder made no progress since this began to watch it, IDLE_MS ago or more."""
@@ -181,57 +228,102 @@ class _Claim:
 
     # -- one that holds messages ----------------------------------------------------------------------------------
 
+    def search(self, view: View, budget: int) -> int:
+        """Find out which messages in the buffer a view may have: a group stays with its owner, and each message is
+        tested once per distinct selector, however often a consumer waits.
+
+        Args:
+            view: of a consumer that waits.
+            budget: units to spend.
+
+        Returns:
+            What is left of them; 0 or less if not all has been looked at.
+        """
+        holder = self.consumer
+        search = self._search_for(view)
+        if search is None:
+            return budget
+        grouped, condition = self.turns.groups is not None, view.condition
+        own = view is holder.view or condition is None
+        start = max(holder.handed, holder.base, search.upto)
+        if start >= holder.tag:
+            return budget
+        for tag, entry in enumerate(islice(holder.window, start - holder.base, None), start + 1):
+            if budget <= 0:
+                return budget
+            search.reach(tag)
+            budget -= 1
+            if entry is None:
+                continue
+            envelope = entry.envelope
+            if condition is not None and not own:
+                budget -= units(condition, envelope)
+            if (not grouped or group_of(envelope) is None) and (own or view.matches(entry)):
+                search.find(tag, entry)
+            envelope.compact()
+        return max(1, budget)
+
+    def _search_for(self, view: View) -> _Search | None:
+        """What is known of a view; None if it gets everything."""
+        grouped = self.turns.groups is not None
+        if not grouped and (view is self.consumer.view or view.condition is None):
+            return None
+        search = self._searches.get((view, grouped))
+        if search is None:
+            search = self._searches[view, grouped] = _Search()
+        return search
+
+    def _buffered(self, view: View, young: bool) -> Generator[tuple[int, Entry], None, None]:
+        """What is in the buffer and a view may have; from the young end, or from the old one."""
+        holder = self.consumer
+        base, window = holder.base, holder.window
+        start, end = max(holder.handed, base), base + len(window)
+        out = {tag for tags, _ in self.recalled for tag in tags}
+        search = self._search_for(view)
+        if search is None:
+            tags = range(end, start, -1) if young else range(start + 1, end + 1)
+            entries = reversed(window) if young else islice(window, start - base, None)
+            for tag, entry in zip(tags, entries, strict=False):
+                if entry is not None and tag not in out:
+                    yield tag, entry
+            return
+        gone: list[int] = []
+        try:
+            for tag, entry in reversed(search.found.items()) if young else search.found.items():
+                if not start < tag <= end or window[tag - base - 1] is not entry:
+                    gone.append(tag)
+                elif tag not in out:
+                    yield tag, entry
+        finally:
+            search.drop(gone)
+
     def younger(self, waiter: Consumer, limit: int) -> tuple[list[int], bool]:
         """As :meth:`matching`, of messages younger than all that the waiter got; and whether there may be older ones.
 
         Looks from the young end and stops at the first older message: a window has them mostly in the order of
         arrival."""
-        holder, view = self.consumer, waiter.view
-        own = view is holder.view or view.condition is None
-        end = holder.base + len(holder.window)
-        start = max(holder.handed, holder.base, 0 if own else self._looked.get(view, 0))
-        # What a selector was tested on is not tested again; what lies before that may be older.
-        tested = 0 if own else self._glanced.get(view, 0)
-        older = tested > start
         newest = waiter.newest
-        out = {tag for tags, _ in self.recalled for tag in tags}
         found: list[int] = []
-        for tag, entry in zip(range(end, max(start, tested), -1), reversed(holder.window), strict=False):
-            if entry is None or tag in out:
-                continue
-            if entry.sequence <= newest:
+        older = False
+        buffered = self._buffered(waiter.view, True)
+        for tag, entry in buffered:
+            if entry.sequence <= newest or len(found) == YOUNGER:
                 older = True
                 break
-            if (self.turns.groups is None or group_of(entry.envelope) is None) and (own or view.matches(entry)):
-                found.append(tag)
-        if not own and len(found) <= limit:
-            (self._glanced if older else self._looked)[view] = end
+            found.append(tag)
+        buffered.close()
         return found[::-1][:limit], older
 
     def matching(self, waiter: Consumer, limit: int) -> list[int]:
-        """Tags of up to `limit` messages in the buffer that the waiter may have, oldest first. A message is tested once
-        per distinct selector, however often a consumer waits: where the search ended is remembered."""
-        holder, view = self.consumer, waiter.view
-        own = view is holder.view or view.condition is None
-        start = max(holder.handed, holder.base, 0 if own else self._looked.get(view, 0))
-        out = {tag for tags, _ in self.recalled for tag in tags}
-        found: list[int] = []
-        tag = start
-        for tag, entry in enumerate(islice(holder.window, start - holder.base, None), start + 1):
-            if entry is None or tag in out or (self.turns.groups is not None and group_of(entry.envelope) is not None):
-                continue  # a group stays with its owner
-            if own or view.matches(entry):
-                found.append(tag)
-                if len(found) == limit:
-                    break
-        if not own:
-            self._looked[view] = tag
+        """Tags of up to `limit` messages in the buffer that the waiter may have, oldest first."""
+        buffered = self._buffered(waiter.view, False)
+        found = [tag for tag, _ in islice(buffered, limit)]
+        buffered.close()
         return found
 
     def emptied(self) -> None:
         """The window is empty."""
-        self._looked.clear()
-        self._glanced.clear()
+        self._searches.clear()
 
 
 class Recall:
@@ -241,18 +333,28 @@ class Recall:
         consumers: all of them.
         turns: theirs, by view.
         deadlines: where to be called again.
+        on_pending: called when there is something to do that may take longer than a turn should.
 
     Attributes:
         awaiting: consumers whose WANT is not answered yet, though it will be.
     """
 
-    __slots__ = ("_claims", "_consumers", "_deadlines", "_held", "_turns", "awaiting")
+    __slots__ = ("_claims", "_consumers", "_deadlines", "_held", "_on_pending", "_turns", "_unfinished", "awaiting")
 
-    def __init__(self, consumers: Sequence[Consumer], turns: Mapping[View, Turns], deadlines: Deadlines) -> None:
+    def __init__(
+        self,
+        consumers: Sequence[Consumer],
+        turns: Mapping[View, Turns],
+        deadlines: Deadlines,
+        on_pending: Callable[[], None],
+    ) -> None:
         self._consumers = consumers
         self._turns = turns
         self._deadlines = deadlines
         self._claims: dict[Consumer, _Claim] = {}
+        self._on_pending: Callable[[], None] | None = on_pending
+        #: Those that wait for more searching in the buffers of others.
+        self._unfinished: dict[_Claim, None] = {}
         self._held = False
         self.awaiting: set[Consumer] = set()
 
@@ -289,10 +391,34 @@ class Recall:
 
     def ask(self, claim: _Claim, now: int) -> bool:
         """Ask others for what one waits for. True if answers follow."""
-        if claim.ask(self._consumers, now):
+        return self._ask(claim, now, SEARCHED)[0]
+
+    def _ask(self, claim: _Claim, now: int, budget: int) -> tuple[bool, int]:
+        follows, left = claim.ask(self._consumers, now, budget)
+        if not follows and left <= 0:
+            if not self._unfinished and self._on_pending is not None:
+                self._on_pending()
+            self._unfinished[claim] = None
+            follows = True
+        if follows:
             self.awaiting.add(claim.consumer)
-            return True
-        return False
+        return follows, left
+
+    @property
+    def searching(self) -> bool:
+        """True if there is something to do that may take longer than a turn should: :meth:`work`."""
+        return bool(self._unfinished)
+
+    def work(self, budget: int, now: int) -> int:
+        """Go on searching the buffers of consumers; what it cost, in units."""
+        left = budget = min(budget, SEARCHED)
+        while self._unfinished and left > 0:
+            claim = next(iter(self._unfinished))
+            del self._unfinished[claim]
+            left -= 1
+            if claim.consumer.open and claim.consumer in self.awaiting and not claim.pending:
+                left = self._ask_on(claim, now, left)
+        return budget - left
 
     def look_again(self, claim: _Claim, now: int) -> None:
         """Ask once more when others have had time to make progress."""
@@ -351,6 +477,8 @@ class Recall:
     def clear(self) -> None:
         """The queue is deleted: there are no further requests and answers."""
         self._claims.clear()
+        self._unfinished.clear()
+        self._on_pending = None
         self.awaiting.clear()
 
     def hold(self) -> None:
@@ -361,8 +489,13 @@ class Recall:
         """The batch is complete."""
         self._held = False
 
-    def _ask_on(self, claim: _Claim, now: int) -> None:
-        if claim.turns.view.scanning == ALL_SCANNED and not self._held and not self.ask(claim, now):
+    def _ask_on(self, claim: _Claim, now: int, budget: int = SEARCHED) -> int:
+        """Ask again for one that waits, or answer it; what is left of the budget."""
+        if claim.turns.view.scanning != ALL_SCANNED or self._held:
+            return budget
+        follows, budget = self._ask(claim, now, budget)
+        if not follows:
             self.awaiting.remove(claim.consumer)
             claim.give_up()
             claim.consumer.port.settled(claim.consumer.id)
+        return budget

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sievemq_broker.domain import Consumer
-from sievemq_broker.domain.recall import IDLE_MS
+from sievemq_broker.domain.recall import IDLE_MS, RECALLED, SEARCHED, YOUNGER
 
 from .support import World, message
 
@@ -465,3 +465,95 @@ def test_that_a_consumer_leaves_costs_the_same_among_many(count: int) -> None:
     finally:
         sys.setprofile(None)
     assert 0 < calls < 50
+
+
+# -- very many buffered messages ---------------------------------------------------------------------------------------
+
+
+MANY = 5 * SEARCHED
+
+
+def searching(patient: bool = False) -> tuple[World, Consumer, Consumer]:
+    """A consumer that has buffered very many messages, and one whose WANT has them searched."""
+    world = World()
+    holder = world.consumer("queue:q", credit=0)
+    world.send("queue:q", *(message(f"m{n}", properties={"n": n}) for n in range(MANY)))
+    holder.grant(MANY, world.now)
+    world.work()
+    waiter = world.consumer("queue:q", f"n = {MANY - 1}", credit=0)
+    assert not waiter.want(world.now, patient=patient)
+    return world, holder, waiter
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_a_large_buffer_is_searched_in_slices(patient: bool) -> None:
+    world, holder, waiter = searching(patient)
+    found, more = [waiter.view.evaluations], True
+    while more:
+        more = world.broker.work(world.now, SEARCHED)
+        found.append(waiter.view.evaluations - sum(found))
+    assert max(found) <= SEARCHED
+    assert sum(found) == MANY
+    assert world.port(holder).recalls == [(holder.id, [MANY])]
+    holder.release([MANY], world.now)
+    assert world.got(waiter) == [f"m{MANY - 1}"]
+    assert world.port(waiter).settlements == [waiter.id]
+
+
+def test_a_search_in_vain_answers_the_want() -> None:
+    world, holder, waiter = searching()
+    holder.note_handed(MANY)
+    world.work()
+    assert world.port(waiter).settlements == [waiter.id]
+    assert world.port(holder).recalls == []
+
+
+@pytest.mark.parametrize("who", ["waiter", "holder"])
+def test_a_consumer_that_leaves_ends_the_search(who: str) -> None:
+    world, holder, waiter = searching()
+    (waiter if who == "waiter" else holder).close(0, world.now)
+    world.work()
+    assert world.port(waiter).settlements == ([] if who == "waiter" else [waiter.id])
+    assert world.got(waiter) == ([] if who == "waiter" else [f"m{MANY - 1}"])
+    assert not world.broker.work(world.now)
+
+
+def test_a_message_that_arrives_meanwhile_answers_the_want() -> None:
+    world, holder, waiter = searching()
+    world.send("queue:q", message("new", properties={"n": MANY - 1}))
+    assert world.got(waiter) == ["new"]
+    world.work()
+    assert world.port(waiter).settlements == [waiter.id]
+    assert world.port(holder).recalls == []
+
+
+def test_what_is_acknowledged_meanwhile_is_not_recalled() -> None:
+    world, holder, waiter = searching()
+    world.broker.work(world.now, SEARCHED)
+    holder.acknowledge(MANY, world.now)
+    world.work()
+    assert world.port(holder).recalls == []
+    assert world.port(waiter).settlements == [waiter.id]
+
+
+def test_a_deleted_queue_is_searched_no_more() -> None:
+    world, _, _ = searching()
+    world.namespace.delete("queue:q")
+    world.work()
+    assert not world.broker.work(world.now)
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_no_more_are_recalled_at_a_time_than_a_turn_has_time_for(patient: bool) -> None:
+    world = World()
+    waiter, holder = world.consumer("queue:q", credit=0), world.consumer("queue:q", credit=0)
+    count = YOUNGER + 5_000
+    world.send("queue:q", *(message(f"m{n}") for n in range(count)))
+    holder.grant(count, world.now)
+    world.work()
+    waiter.grant(count, world.now)
+    waiter.want(world.now, patient=patient)
+    world.work()
+    ((_, tags),) = world.port(holder).recalls
+    first = count - YOUNGER if patient else 0
+    assert tags == list(range(first + 1, first + RECALLED + 1))

@@ -423,6 +423,23 @@ def test_a_message_in_the_buffer_of_another_consumer_is_not_examined_again(meter
     assert meter.evaluations == 4
 
 
+@pytest.mark.parametrize("request_number", [0, 900])
+def test_the_buffer_of_another_consumer_is_searched_in_pieces(meter: Meter, request_number: int) -> None:
+    world = world_of()
+    client = world.client()
+    session = client.session()
+    busy = client.consumer(session, credit=100)
+    for number in range(60):
+        client.queue_send(session, heavy(f"m{number}", n=number))
+    world.settle()
+    assert len(busy.deliveries) == 60
+    idle = client.consumer(session, selector=f"{hostile(1)} AND n = 59", credit=0)
+    client.say(Command.WANT, request_number, idle.id)
+    world.settle()
+    assert idle.all() == ["m59"]
+    assert meter.evaluations == 61, "the last one came back, and was matched as what arrives"
+
+
 def test_a_page_of_a_browser_is_as_long_as_there_is_time(meter: Meter) -> None:
     world = world_of()
     client = world.client()
