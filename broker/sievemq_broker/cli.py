@@ -21,7 +21,7 @@ __all__ = ["broker", "config"]
 FAILED, USAGE = 1, 2
 
 #: What the extra `broker` installs and a broker needs.
-_PACKAGES = ("structlog", "starlette", "uvicorn", "prometheus_client", "argon2", "msgspec")
+_PACKAGES = ("starlette", "uvicorn", "prometheus_client", "argon2", "msgspec")
 
 
 def _option(*names: str, text: str, panel: str = "Options") -> typer.models.OptionInfo:

@@ -5,19 +5,16 @@ name, the values are keys. Message bodies, selectors' literals and credentials a
 
 Underneath it is the standard library's logging under the name ``sievemq_broker``: an embedded broker configures
 nothing, so the host application (or pytest's caplog) sees ordinary records. Only the ``sievemq broker`` process calls
-:func:`configure`, which hands all records to structlog: then every line of the process looks the same, uvicorn's
-included. structlog is imported there and not here, since it takes longer than starting a broker does.
+:func:`configure`: then every line of the process looks the same, uvicorn's included.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any, TextIO
-
-if TYPE_CHECKING:
-    from structlog.typing import Processor
+from datetime import UTC, datetime
+from typing import TextIO
 
 __all__ = ["LEVELS", "Log", "configure", "get"]
 
@@ -76,48 +73,50 @@ def get(name: str) -> Log:
     return Log(f"{_ROOT}.{name}")
 
 
-def _from_record(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The keys of our own records back in place; records of others keep their text as the event."""
-    record = event["_record"]
-    fields = getattr(record, "fields", None)
-    if fields is not None:
-        event["event"] = record.event
-        event.update(fields)
-    return event
+class _Lines(logging.Formatter):
+    """A line per record, in UTC: JSON, or text for a console."""
+
+    def __init__(self, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Our own records with their fields; those of others with their text as the event."""
+        fields: dict[str, object] | None = getattr(record, "fields", None)
+        line = {
+            "event": record.getMessage() if fields is None else record.event,  # type: ignore[attr-defined]
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "timestamp": datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            **(fields or {}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        if self._as_json:
+            return json.dumps(line, default=str, ensure_ascii=False)
+        event, level, logger, time, *_ = line.values()
+        shown = "".join(f" {key}={_shown(value)}" for key, value in (fields or {}).items())
+        trace = f"\n{line['exception']}" if record.exc_info else ""
+        return f"{time} [{level:<7}] {event} [{logger}]{shown}{trace}"
 
 
-def configure(level: str = "info", *, json: bool | None = None, stream: TextIO | None = None) -> None:
+def _shown(value: object) -> str:
+    """A value on one line."""
+    text = str(value)
+    return text if text.isprintable() and not set(text) & set(" =\"'") else repr(value)
+
+
+def configure(level: str = "info", *, as_json: bool | None = None, stream: TextIO | None = None) -> None:
     """Send every log record of this process to one stream.
 
     Args:
         level: the lowest level to show, one of LEVELS.
-        json: one JSON object per line; False for a console; None decides by whether `stream` is a terminal.
+        as_json: one JSON object per line; False for a console; None decides by whether `stream` is a terminal.
         stream: where to; the standard output if not given.
     """
-    import structlog
-
     stream = stream or sys.stdout
-    if json is None:
-        json = not stream.isatty()
-    shared: list[Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        _from_record,
-    ]
-    last: list[Processor]
-    if json:
-        as_json = structlog.processors.JSONRenderer(default=str, ensure_ascii=False)
-        last = [structlog.processors.format_exc_info, as_json]
-    else:
-        last = [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
-        )
-    )
+    handler.setFormatter(_Lines(not stream.isatty() if as_json is None else as_json))
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)

@@ -457,7 +457,7 @@ def test_pytest_rewrites_no_module_of_the_broker_or_the_client(tmp_path: Path) -
 def test_loading_the_plugin_is_cheap(tmp_path: Path) -> None:
     program = (
         "import sys, sievemq_testing.plugin, sievemq_testing\n"
-        "heavy = {'sievemq', 'sievemq_broker', 'sievemq_core', 'msgpack', 'asyncio', 'socket', 'structlog', 'typer'}\n"
+        "heavy = {'sievemq', 'sievemq_broker', 'sievemq_core', 'msgpack', 'asyncio', 'socket', 'typer'}\n"
         "before = set(sys.modules)\n"
         "print(sorted(m for m in before if m in heavy and m not in OTHERS))\n"
     )
@@ -472,7 +472,7 @@ def test_the_sdk_alone_is_enough(tmp_path: Path) -> None:
         "import sys\n"
         "class Missing:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in ('structlog', 'uvloop', 'typer', 'rich', 'starlette', 'uvicorn'):\n"
+        "        if name.split('.')[0] in ('uvloop', 'typer', 'rich', 'starlette', 'uvicorn'):\n"
         "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
         "sys.meta_path.insert(0, Missing())\n"
     )

@@ -132,7 +132,7 @@ def run(settings: Settings) -> int:
 
 
 def _not_started(settings: Settings, reason: str) -> int:
-    logs.configure(settings.log_level, json=settings.json_logs)
+    logs.configure(settings.log_level, as_json=settings.json_logs)
     log.error("broker.not_started", reason=reason)
     return 1
 
@@ -148,7 +148,7 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
         await server.stop()
         return _not_started(settings, str(error))
     # Clients may come from here on; what imports for longer than all before it follows now.
-    logs.configure(settings.log_level, json=settings.json_logs)
+    logs.configure(settings.log_level, as_json=settings.json_logs)
     _raise_file_limit(settings.max_connections)
     (log.debug if _for_people(settings) else log.info)(
         "broker.ready",
