@@ -26,7 +26,7 @@ from .test_pieces import often, played
 from .test_resume import KEEP, reopen
 from .test_rows import SEVERAL, STEPS
 
-MANY = 5_000
+MANY = 2_600
 ADDRESS = "topic:t"
 SIZE = len(Envelope(envelope("m0")).packed)
 
@@ -198,7 +198,7 @@ def test_sends_during_mass_unsubscription_do_not_overtake(large: Large) -> None:
     session = other.session()
     begin(sender, sender.session(), "m1")
     space = topic_of(world)
-    for subscription in list(space.subscriptions)[1_000 : 1_000 + LARGE + 1_500]:
+    for subscription in list(space.subscriptions)[1_000 : MANY - 500]:
         world.broker.namespace("").subscriptions.drop(subscription)
     assert len(space.subscriptions) < LARGE
     assert not consumers[-1].deliveries
@@ -754,7 +754,7 @@ def test_limits_of_very_many_subscriptions_are_checked_without_a_call_for_each(r
         calls.during(lambda: hand_over(sender))
     counted_turns(world, calls)
     assert texts_of(consumers) == [["m1"]] * (2 * MANY)
-    assert calls.longest < 2 * MANY
+    assert calls.longest < (9_500 if how == "commit" else 4_500)  # one slice; with a call for each 2 * MANY more
 
 
 def test_a_sender_waits_in_a_few_of_very_many_full_subscriptions() -> None:
