@@ -41,12 +41,13 @@ check: ## what every change should pass, in four minutes: linters, types, import
 	@.ci/venv dev
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint fast
 
-# Two chains at a time, each in its order: while one waits, the other works. One that fails does not end the other.
+# Two chains at a time, each in its order and about as long: while one waits, the other works. One that fails does not end
+# the other. Linters come before the compiler: they fail first, and the fast and slow tests alone take as long as the rest.
 test: ## linters, type checker and all tests, the rest too where one fails; installs what they need into .venv
 	@if .ci/java; then .ci/venv dev spark; else .ci/venv dev; fi
 	@.ci/chromium || true
-	@$(MAKE) --no-print-directory --keep-going lint $(FAST) slow docker & first=$$!; \
-	$(MAKE) --no-print-directory --keep-going to-compile spark compiled; second=$$?; \
+	@$(MAKE) --no-print-directory --keep-going $(FAST) slow docker & first=$$!; \
+	$(MAKE) --no-print-directory --keep-going lint to-compile spark compiled; second=$$?; \
 	wait $$first && exit $$second
 
 venv: ## make .venv with everything for development
@@ -81,7 +82,7 @@ venv-compiled: ## make .venv-compiled: the wheel as users get it, its hot module
 	@LEVEL=$(LEVEL) .ci/compiled
 
 to-compile: LEVEL ?= 0
-to-compile: # what `compiled` asks; one processor compiles while the other checks types
+to-compile: # what `compiled` asks, before Spark's tests, which wait more than they compute
 	@if .ci/compiler; then LEVEL=$(LEVEL) .ci/compiled; fi
 
 compiled: LEVEL ?= 0
