@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sievemq import ConnectionFactory, JMSContext, Queue, Topic
+from sievemq import ConnectionFactory, JMSContext, JMSSecurityException, Queue, Topic
 from sievemq_testing import TestBroker
 from sievemq_testing.remote import RemoteBroker, RemoteNamespace
 
@@ -91,3 +91,29 @@ def test_an_address_that_is_no_management_port(elsewhere: RemoteBroker) -> None:
         _ = namespace.destinations
     namespace.drop()
     elsewhere.namespace("unmanaged").drop()
+
+
+def test_the_user_of_the_url_asks_the_management_port() -> None:
+    with TestBroker(http=True, settings={"users": {"ann": "rosebud"}}) as broker:
+        url = broker.url.replace("://", "://ann:rosebud@")
+        namespace = RemoteBroker(url, broker.http_url or "").namespace("guarded")
+        with ConnectionFactory(namespace.url).create_context("ann", "rosebud") as context:
+            context.create_producer().send(Queue("orders"), "x")
+            assert namespace.destinations == ["queue:orders"]
+        namespace.drop()
+        with pytest.raises(JMSSecurityException):
+            RemoteBroker(broker.url, broker.http_url or "").namespace("guarded")
+
+
+def test_more_destinations_than_a_page_has(space: RemoteNamespace, client: JMSContext) -> None:
+    names = [f"q{number:04}" for number in range(1_001)]
+    for name in names:
+        client.create_producer().set_delivery_mode(1).send(Queue(name), "x")
+    client.create_consumer(Queue(names[-1])).receive(60_000)
+    assert space.destinations == [f"queue:{name}" for name in names]
+
+
+def test_a_topic_that_does_not_exist_has_received_nothing(space: RemoteNamespace) -> None:
+    space.topic("prices").assert_received(count=0)
+    with pytest.raises(AssertionError, match="prices"):
+        space.topic("prices").assert_received(count=1, within=0)

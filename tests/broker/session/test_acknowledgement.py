@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from sievemq_core.errors import ErrorCode
+from sievemq_core.limits import MAX_CREDIT
 from sievemq_core.wire.commands import Command
 
 from .harness import AUTO, CLIENT, DUPS_OK, TRANSACTED, World
@@ -186,3 +188,34 @@ def test_acknowledge_several_in_a_transacted_session_ends_the_connection(world: 
     client.say(Command.ACKNOWLEDGE_SEVERAL, (consumer.id, 1))
     assert client.fatal is not None
     assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
+
+
+@pytest.mark.parametrize(
+    ("mode", "settle"),
+    [(TRANSACTED, ((1,), 0, 0)), (CLIENT, ((1,), 3, 0)), (CLIENT, ((1,), 0, MAX_CREDIT + 1)), (CLIENT, ((2,), 0, 0))],
+    ids=["in a transaction", "an unknown outcome", "too much credit", "never delivered"],
+)
+def test_a_wrong_settle_ends_the_connection(world: World, mode: int, settle: tuple[Any, ...]) -> None:
+    client = world.client()
+    consumer = client.consumer(client.session(mode))
+    client.send(client.session(), "a")
+    assert consumer.all() == ["a"]
+    client.say(Command.SETTLE, consumer.id, *settle)
+    assert client.fatal is not None
+    assert world.client().browse() == [(2, "a")]
+
+
+def test_settle_after_the_consumer_was_closed(world: World) -> None:
+    """MCO-09: the session keeps handed messages, and settles them one by one."""
+    client = world.client()
+    consumer = client.consumer(client.session(CLIENT))
+    client.send(consumer.session, "a", "b")
+    assert consumer.all() == ["a", "b"]
+    consumer.close()
+    client.say(Command.SETTLE, consumer.id, (2,), 0, 5)
+    client.say(Command.SETTLE, consumer.id, (1,), 0, 5)
+    client.say(Command.SETTLE, consumer.id, (1,), 0, 5)
+    assert client.fatal is None
+    assert client.broker.peer.consumers == {}
+    client.say(Command.SETTLE, consumer.id + 1, (1,), 0, 0)
+    assert client.fatal is not None

@@ -10,22 +10,6 @@ from .conftest import Connect
 from .helpers import receive_text
 
 
-def test_con_01_con_02_con_03_ses_10_ses_11_kinds_of_session(connection: Connection) -> None:
-    assert connection.create_session().get_acknowledge_mode() == Session.AUTO_ACKNOWLEDGE
-    for mode in range(4):
-        session = connection.create_session(mode)
-        assert session.get_acknowledge_mode() == mode
-        assert session.get_transacted() is (mode == Session.SESSION_TRANSACTED)
-        assert connection.create_session(session_mode=mode).get_acknowledge_mode() == mode
-    assert connection.create_session(True, Session.CLIENT_ACKNOWLEDGE).get_acknowledge_mode() == 0
-    assert connection.create_session(False, Session.CLIENT_ACKNOWLEDGE).get_acknowledge_mode() == 2
-    for wrong in (-1, 4):
-        with pytest.raises(JMSException):
-            connection.create_session(wrong)
-    with pytest.raises(JMSException):
-        connection.create_session(False, 0)
-
-
 def test_con_04_con_05_con_07_a_client_id_is_set_once(connect: Connect) -> None:
     connection = connect(start=False)
     assert connection.get_client_id() is None

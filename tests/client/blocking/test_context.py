@@ -318,6 +318,3 @@ def test_jpr_18_headers(context: JMSContext, queue: Queue) -> None:
     assert received.get_jms_reply_to() is None
     with pytest.raises(InvalidDestinationRuntimeException):
         producer.set_jms_reply_to("r")  # type: ignore[arg-type]
-
-
-# -- JMSConsumer ------------------------------------------------------------------------------------------------------

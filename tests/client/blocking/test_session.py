@@ -48,23 +48,6 @@ def test_ses_18_producers(session: Session, queue: Queue) -> None:
         session.create_producer("orders")  # type: ignore[arg-type]
 
 
-def test_ses_19_ses_33_consumers_of_other_types_than_destinations(session: Session) -> None:
-    for wrong in (None, "orders", 7):
-        with pytest.raises(InvalidDestinationException):
-            session.create_consumer(wrong)  # type: ignore[arg-type]
-    for create in (
-        lambda: session.create_shared_consumer(Queue("q"), "s"),  # type: ignore[arg-type]
-        lambda: session.create_durable_consumer(Queue("q"), "s"),  # type: ignore[arg-type]
-        lambda: session.create_durable_subscriber(None, "s"),  # type: ignore[arg-type]
-        lambda: session.create_shared_durable_consumer(None, "s"),  # type: ignore[arg-type]
-        lambda: session.create_shared_consumer(None, "s"),  # type: ignore[arg-type]
-        lambda: session.create_browser(Topic("t")),  # type: ignore[arg-type]
-        lambda: session.create_browser(None),  # type: ignore[arg-type]
-    ):
-        with pytest.raises(InvalidDestinationException):
-            create()
-
-
 def test_ses_20_sel_01_sel_02_exc_05_a_wrong_selector_is_refused_where_it_is_given(session: Session) -> None:
     topic = Topic("t")
     for create in (

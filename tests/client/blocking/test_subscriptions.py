@@ -9,7 +9,6 @@ import pytest
 from sievemq import (
     Connection,
     ConnectionFactory,
-    IllegalStateException,
     InvalidDestinationException,
     JMSException,
     Session,
@@ -88,24 +87,6 @@ def test_sub_04_sub_26_shared_durable(connection: Connection, topic: Topic, publ
     assert message is not None
     message.acknowledge()
     session.unsubscribe("s")
-
-
-def test_sub_10_unshared_durable_without_a_client_id(session: Session, topic: Topic) -> None:
-    for create in (session.create_durable_consumer, session.create_durable_subscriber):
-        with pytest.raises(IllegalStateException):
-            create(topic, "s")
-        with pytest.raises(IllegalStateException):
-            create(topic, "s", "a = 1", True)
-
-
-def test_sub_29_names(session: Session, topic: Topic) -> None:
-    for name in (None, ""):
-        with pytest.raises(JMSException):
-            session.create_shared_consumer(topic, name)  # type: ignore[arg-type]
-        with pytest.raises(JMSException):
-            session.create_shared_durable_consumer(topic, name)  # type: ignore[arg-type]
-        with pytest.raises(InvalidDestinationException):
-            session.unsubscribe(name)  # type: ignore[arg-type]
 
 
 def test_ack_06_acknowledged_messages_of_a_durable_subscription(

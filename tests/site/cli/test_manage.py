@@ -16,7 +16,7 @@ import pytest
 from tests.site.cli.conftest import Sievemq
 
 from sievemq import ConnectionFactory, JMSContext, Queue, Topic
-from sievemq.cli.manage import access
+from sievemq.cli.manage import access, top
 from sievemq.cli.manage.output import span
 from sievemq_broker import EmbeddedBroker
 
@@ -369,6 +369,25 @@ def test_top(sievemq: Sievemq, context: JMSContext) -> None:
     assert "ready 1,234" in shown
     assert "queue:orders" in shown
     assert len(sievemq("top", "--json", "--rounds", "2", "-i", "0.1").lines) == 2
+
+
+def test_top_marks_paused_queues_and_dead_letters(
+    sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext
+) -> None:
+    fill(context, 1)
+    context.create_producer().send(context.create_queue("DLQ.orders"), "dead")
+    broker.call(lambda domain: domain.namespace("default").queue("queue:orders").pause())
+    shown = sievemq("top").out
+    assert "queue:orders  (paused)" in shown
+    assert "queue:DLQ.orders" in shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (2048, "2 KiB"), (5 << 20, "5 MiB"), (3 << 30, "3.0 GiB"), (5 << 40, "5,120.0 GiB")],
+)
+def test_sizes_in_top(count: int, shown: str) -> None:
+    assert top._size(count) == shown
 
 
 def until_waiting(broker: EmbeddedBroker, waiting: bool) -> None:

@@ -53,6 +53,23 @@ async def test_con_02_a_wrong_session_mode_names_the_modes(api: Api, mode: objec
         await connection.create_session(session_mode=mode)
 
 
+async def test_con_01_con_02_con_03_ses_10_ses_11_kinds_of_session(api: Api) -> None:
+    connection = await api.connect()
+    assert (await connection.create_session()).get_acknowledge_mode() == api.AUTO_ACKNOWLEDGE
+    for mode in range(4):
+        session = await connection.create_session(mode)
+        assert session.get_acknowledge_mode() == mode
+        assert session.get_transacted() is (mode == api.SESSION_TRANSACTED)
+        assert (await connection.create_session(session_mode=mode)).get_acknowledge_mode() == mode
+    assert (await connection.create_session(True, api.CLIENT_ACKNOWLEDGE)).get_acknowledge_mode() == 0
+    assert (await connection.create_session(False, api.CLIENT_ACKNOWLEDGE)).get_acknowledge_mode() == 2
+    for wrong in ((-1,), (4,), (False, 0), (1, 2)):
+        with pytest.raises(JMSException):
+            await connection.create_session(*wrong)
+    with pytest.raises(TypeError, match="takes a session_mode, or transacted"):
+        await connection.create_session(True, session_mode=1)
+
+
 async def test_con_02_the_mode_is_an_enum(api: Api) -> None:
     assert (await api.context(2)).get_session_mode() is SessionMode.CLIENT_ACKNOWLEDGE
     assert (await api.session(0)).get_acknowledge_mode() is JMSContext.SESSION_TRANSACTED

@@ -178,3 +178,35 @@ async def test_sub_34_every_kind_of_consumer_counts(api: Api) -> None:
         await context.unsubscribe("s")
     await shared.close()
     await context.unsubscribe("s")
+
+
+async def test_ses_19_ses_33_consumers_of_other_types_than_destinations(api: Api) -> None:
+    session, queue = await api.session(), api.queue()
+    for wrong in (None, "orders", 7):
+        with pytest.raises(InvalidDestinationException):
+            await session.create_consumer(wrong)
+    for create in (
+        lambda: session.create_shared_consumer(queue, "s"),
+        lambda: session.create_durable_consumer(queue, "s"),
+        lambda: session.create_durable_subscriber(None, "s"),
+        lambda: session.create_shared_durable_consumer(None, "s"),
+        lambda: session.create_shared_consumer(None, "s"),
+        lambda: session.create_browser(api.topic()),
+        lambda: session.create_browser(None),
+    ):
+        with pytest.raises(InvalidDestinationException):
+            await create()
+
+
+async def test_sub_10_sub_29_names_of_subscriptions(api: Api) -> None:
+    session, topic = await api.session(), api.topic()
+    for create in (session.create_durable_consumer, session.create_durable_subscriber):
+        for more in ((), ("a = 1", True)):
+            with pytest.raises(IllegalStateException):  # SUB-10: the connection has no client id
+                await create(topic, "s", *more)
+    for name in (None, ""):
+        for create in (session.create_shared_consumer, session.create_shared_durable_consumer):
+            with pytest.raises(JMSException):
+                await create(topic, name)
+        with pytest.raises(InvalidDestinationException):
+            await session.unsubscribe(name)
