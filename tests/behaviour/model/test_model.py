@@ -419,4 +419,4 @@ def test_random_programs_agree_with_the_model(world: str, broker: EmbeddedBroker
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("world", WORLDS)
 def test_long_random_programs_agree_with_the_model(world: str, broker: EmbeddedBroker) -> None:
-    run(world, broker, 500, 80)
+    run(world, broker, 300, 80)

@@ -1,4 +1,4 @@
-"""One producer of 1 GB into a queue that may hold 64 MiB, and a consumer that comes late, under each rule."""
+"""One producer of 512 MB into a queue that may hold 64 MiB, and a consumer that comes late, under each rule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sievemq import ConnectionFactory
 
 LIMIT = 64 * 1024 * 1024
 SIZE = 1024 * 1024
-COUNT = 1024
+COUNT = 512
 DEADLINE = 120.0
 FLOODER = Path(__file__).with_name("flooder.py")
 

@@ -244,7 +244,7 @@ def test_the_store_on_disk_agrees_with_the_model(program: list[tuple[str, int, i
 
 
 @pytest.mark.slow
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(program=PROGRAMS, again=PROGRAMS)
 def test_lives_that_end_in_crashes(program: list[tuple[str, int, int, int]], again: Any) -> None:
     """As above, twice: the second life begins with what the first left behind, and ends the same way."""
