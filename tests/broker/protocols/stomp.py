@@ -89,7 +89,8 @@ class Stomp:
             length = headers.get("content-length")
             size = rest.index(b"\0") if length is None else int(length)
             self.frames.append(Received(lines[0], headers, rest[:size]))
-            data = rest[size + 1 :]
+            assert rest[size : size + 2] == b"\0\n"
+            data = rest[size + 2 :]
         self._input = data
 
     def take(self, command: str) -> list[Received]:

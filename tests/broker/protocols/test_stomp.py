@@ -158,6 +158,14 @@ def test_a_map_of_another_client_is_json(world: World) -> None:
     assert message.headers["transformation"] == "jms-map-json"
 
 
+def test_another_transformation_passes_from_client_to_client(world: World) -> None:
+    client = Stomp(world)
+    client.say("SUBSCRIBE", id="1", destination="/queue/a", selector="transformation = 'jms-map-xml'")
+    client.say("SEND", b"<map/>", destination="/queue/a", transformation="jms-map-xml")
+    [message] = client.take("MESSAGE")
+    assert (message.headers["transformation"], message.body) == ("jms-map-xml", b"<map/>")
+
+
 def test_a_property_is_text_unless_its_header_says_otherwise(world: World) -> None:
     """A STOMP header is text, and to a selector a text is never equal to a number: a suffix names the type, or the
     client asks for it to be inferred."""
@@ -415,6 +423,20 @@ def test_an_ack_of_nothing_is_an_error(world: World, named: str) -> None:
     client = Stomp(world)
     client.say("ACK", id=named)
     assert "no message that was delivered here" in client.error().headers["message"]
+
+
+def test_an_ack_of_version_1_2_may_name_the_message_id(world: World) -> None:
+    client = Stomp(world)
+    client.say("SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual")
+    for body in (b"1", b"2"):
+        client.say("SEND", body, destination="/queue/a")
+    _, second = client.take("MESSAGE")
+    client.say("ACK", id=second.headers["message-id"], receipt="r")
+    assert len(client.take("RECEIPT")) == 1
+    client.lose()
+    again = Stomp(world)
+    again.say("SUBSCRIBE", id="1", destination="/queue/a")
+    assert again.messages() == ["1"]
 
 
 def test_a_message_is_settled_once(world: World) -> None:

@@ -79,7 +79,7 @@ def test_each_version_has_its_escapes(version: str, line: bytes, headers: dict[s
 
 def test_connect_is_not_escaped() -> None:
     assert parsed(b"CONNECT\npasscode:a\\nb:c\n\n\0")[0].headers == {"passcode": "a\\nb:c"}
-    assert encode("CONNECTED", [("session", "a:b")]) == b"CONNECTED\nsession:a:b\n\n\0"
+    assert encode("CONNECTED", [("session", "a:b")]) == b"CONNECTED\nsession:a:b\n\n\0\n"
 
 
 @pytest.mark.parametrize(

@@ -457,18 +457,19 @@ class StompConnection:
         if self.outbox.version == "1.2":
             named = _header(headers, "id", command)
             consumer, _, tag = named.partition("-")
-            if consumer.isdigit() and tag.isdigit():
-                subscription = self.outbox.subscriptions.get(int(consumer))
-                if subscription is not None and int(tag) in subscription.held:
-                    return subscription, int(tag)
+            if _is_number(consumer) and _is_number(tag):
+                given = self.outbox.subscriptions.get(int(consumer))
+                if given is not None and int(tag) in given.held:
+                    return given, int(tag)
         else:
             named = _header(headers, "message-id", command)
-            number = headers.get("subscription")
-            for subscription in self.outbox.subscriptions.values():
-                if number is None or subscription.id == number:
-                    for at, message_id in subscription.held.items():
-                        if message_id == named:
-                            return subscription, at
+        # Also of version 1.2: some clients name the message-id there, which with other brokers is the same.
+        number = headers.get("subscription")
+        for subscription in self.outbox.subscriptions.values():
+            if number is None or subscription.id == number:
+                for at, message_id in subscription.held.items():
+                    if message_id == named:
+                        return subscription, at
         raise RequestError(
             f"{command} names {shown(named)}: no message that was delivered here and is not settled",
             ErrorCode.NOT_FOUND,
@@ -733,10 +734,15 @@ def _unexpected(text: str) -> ProtocolError:
     return ProtocolError(text, ErrorCode.UNEXPECTED_COMMAND)
 
 
+def _is_number(text: str) -> bool:
+    """True for digits, and no more than a 64-bit integer surely holds."""
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
 def _heartbeats(text: str) -> tuple[int, int]:
     """What a heart-beat header says: the intervals in which the client sends, and wants to hear; ms."""
     first, _, second = text.partition(",")
-    if not (first.strip().isdigit() and second.strip().isdigit() and len(text) < 24):
+    if not (_is_number(first.strip()) and _is_number(second.strip())):
         raise ProtocolError(f"heart-beat must be two numbers of ms, not {shown(text)}", ErrorCode.MALFORMED_FRAME)
     return int(first), int(second)
 
@@ -746,6 +752,6 @@ def _credit(headers: dict[str, str]) -> int:
     text = next((headers[name] for name in _PREFETCHES if name in headers), None)
     if text is None:
         return PREFETCH
-    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0 and len(text) < 9):
+    if not (_is_number(text) and int(text) > 0):
         raise RequestError(f"a prefetch must be a number above 0, not {shown(text)}", ErrorCode.ILLEGAL_STATE)
     return min(int(text), MAX_CREDIT)

@@ -128,10 +128,11 @@ class FrameParser:
         """Read command and headers; False while they are not complete."""
         received = self._input
         position = max(self._scanned - 3, 0)
-        ends = [
-            (at, size) for mark, size in ((b"\n\n", 2), (b"\n\r\n", 3)) if (at := received.find(mark, position)) >= 0
-        ]
-        if not ends:
+        at, size = received.find(b"\n\n", position), 2
+        earlier = received.find(b"\n\r\n", position, len(received) if at < 0 else at)
+        if earlier >= 0:
+            at, size = earlier, 3
+        if at < 0:
             if received.find(b"\0", position) >= 0:
                 raise _malformed("a NUL octet stands among the headers; an empty line ends them")
             self._scanned = len(received)
@@ -140,7 +141,6 @@ class FrameParser:
                     f"the headers of a frame may have {MAX_HEADER_BYTES} bytes in all", ErrorCode.FRAME_TOO_LARGE
                 )
             return False
-        at, size = min(ends)
         if at > MAX_HEADER_BYTES:
             raise ProtocolError(
                 f"the headers of a frame may have {MAX_HEADER_BYTES} bytes in all", ErrorCode.FRAME_TOO_LARGE
@@ -192,7 +192,8 @@ class FrameParser:
 
 
 def encode(command: str, headers: Iterable[tuple[str, str]], body: bytes = b"", version: str = "1.2") -> bytes:
-    """A frame of the broker, with its content-length if it has a body.
+    """A frame of the broker, with its content-length if it has a body. A line feed follows its NUL octet: php-stomp
+    takes no further frame without.
 
     Args:
         command: such as MESSAGE.
@@ -209,7 +210,7 @@ def encode(command: str, headers: Iterable[tuple[str, str]], body: bytes = b"", 
         lines += [f"{_escape(name, version)}:{_escape(value, version)}" for name, value in headers]
     if body:
         lines.append(f"content-length:{len(body)}")
-    return b"".join((("\n".join(lines)).encode("utf-8", "replace"), b"\n\n", body, b"\0"))
+    return b"".join((("\n".join(lines)).encode("utf-8", "replace"), b"\n\n", body, b"\0\n"))
 
 
 def split(data: bytes) -> list[bytes]:
@@ -227,7 +228,7 @@ def split(data: bytes) -> list[bytes]:
             end = len(data)
         else:
             last = data[max(data.rfind(b"\n", start, head) + 1, start) : head]
-            end = head + 3 + (int(last[len(_LENGTH) :]) if last.startswith(_LENGTH) else 0)
+            end = head + 4 + (int(last[len(_LENGTH) :]) if last.startswith(_LENGTH) else 0)
         frames.append(data[start:end])
         start = end
     return frames

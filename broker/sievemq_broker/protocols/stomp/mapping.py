@@ -45,7 +45,8 @@ __all__ = ["CONTENT_TYPE", "address_of", "destination_of", "envelope_of", "messa
 #: The property that stands for the content-type header, as the SDK's Json sets it.
 CONTENT_TYPE: Final = "content_type"
 
-#: A MAP body crosses as JSON under this transformation, as with ActiveMQ.
+#: A MAP body crosses as JSON under this transformation, as with ActiveMQ. Any other is the clients' own affair.
+TRANSFORMATION: Final = "transformation"
 MAP_JSON: Final = "jms-map-json"
 
 _QUEUE, _TOPIC = "/queue/", "/topic/"
@@ -56,7 +57,7 @@ _MULTICAST: Final = "MULTICAST"
 #: Headers of a SEND that are no properties.
 _OWN: Final = frozenset({
     "destination", "receipt", "transaction", "content-length", "content-type", "persistent", "priority", "expires",
-    "reply-to", "correlation-id", "type", "destination-type", "subscription-type", "amq-msg-type", "transformation",
+    "reply-to", "correlation-id", "type", "destination-type", "subscription-type", "amq-msg-type",
     "AMQ_SCHEDULED_DELAY", "_AMQ_SCHED_DELIVERY", "message-id", "timestamp", "redelivered", "subscription", "ack",
 })  # fmt: skip
 
@@ -143,7 +144,7 @@ def envelope_of(
     if content_type is not None:
         properties[CONTENT_TYPE] = content_type
     for name, text in headers.items():
-        if name not in _OWN:
+        if name not in _OWN and not (name == TRANSFORMATION and text == MAP_JSON):
             name, value = _property_of(name, text, infer)
             properties[name] = value
     try:
@@ -204,7 +205,7 @@ def inferred(text: str) -> PropertyValue:
 
 
 def _body_of(headers: dict[str, str], body: bytes) -> tuple[BodyKind, bytes]:
-    if headers.get("transformation") == MAP_JSON:
+    if headers.get(TRANSFORMATION) == MAP_JSON:
         try:
             entries = json.loads(body)
             if not isinstance(entries, dict):
@@ -278,7 +279,7 @@ def message_of(fields: EnvelopeFields) -> tuple[list[tuple[str, str]], bytes]:
         properties = {}  # as for a selector: nothing can be read from them
     content_type = properties.pop(CONTENT_TYPE, None)
     if kind in (BodyKind.MAP, BodyKind.STREAM):
-        headers.append(("transformation", MAP_JSON if kind == BodyKind.MAP else "jms-stream-json"))
+        headers.append((TRANSFORMATION, MAP_JSON if kind == BodyKind.MAP else "jms-stream-json"))
         content_type = "application/json"
         body = _json_of(decode_map(body) if kind == BodyKind.MAP else decode_stream(body))
     elif kind == BodyKind.TEXT and content_type is None:

@@ -78,16 +78,16 @@ def closed(client: ClientConnection) -> int:
 def test_each_frame_is_a_message_of_text_or_of_bytes(broker: EmbeddedBroker) -> None:
     with stomp(broker, "v12.stomp") as client, ConnectionFactory(broker.url).create_context() as context:
         client.send("SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:r\nselector:n = '1'\n\n\0")
-        assert text(client) == "RECEIPT\nreceipt-id:r\n\n\0"
+        assert text(client) == "RECEIPT\nreceipt-id:r\n\n\0\n"
         producer = context.create_producer().set_property("n", "1")
         for body in ("päper\n\n\0content-length:9", b"\xff\x00", "last"):
             producer.send(Queue("a"), body)
         first, second, third = (client.recv(SOON) for _ in range(3))
         assert isinstance(first, str)
-        assert first.endswith("päper\n\n\0content-length:9\0")
+        assert first.endswith("päper\n\n\0content-length:9\0\n")
         assert isinstance(second, bytes)
-        assert second.endswith(b"\n\n\xff\x00\0")
-        assert str(third).endswith("last\0")
+        assert second.endswith(b"\n\n\xff\x00\0\n")
+        assert str(third).endswith("last\0\n")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_frames_cut_into_messages_and_fragments_anywhere(broker: EmbeddedBroker)
             [part.encode() for part in ("SEND\ndestination:/queue/a\nrec", "eipt:r\n", "\nbo", "dy\0BEGIN\ntr")]
         )
         client.send("ansaction:t\nreceipt:s\n\n\0")
-        assert [text(client), text(client)] == [f"RECEIPT\nreceipt-id:{name}\n\n\0" for name in "rs"]
+        assert [text(client), text(client)] == [f"RECEIPT\nreceipt-id:{name}\n\n\0\n" for name in "rs"]
     with ConnectionFactory(broker.url).create_context() as context:
         message = context.create_consumer(Queue("a")).receive(SOON * 1000)
         assert message is not None
@@ -267,7 +267,7 @@ def test_an_error_is_the_last_frame_and_close_follows(broker: EmbeddedBroker) ->
 def test_disconnect_is_answered_and_close_follows(broker: EmbeddedBroker) -> None:
     with stomp(broker, "v12.stomp") as client:
         client.send("DISCONNECT\nreceipt:bye\n\n\0")
-        assert text(client) == "RECEIPT\nreceipt-id:bye\n\n\0"
+        assert text(client) == "RECEIPT\nreceipt-id:bye\n\n\0\n"
         assert closed(client) == 1000
 
 
@@ -334,7 +334,7 @@ def test_a_flood_of_empty_frames_leaves_time_for_others(broker: EmbeddedBroker) 
             context.create_producer().send(Queue("a"), str(number))
             assert consumer.receive_body(str, timeout=SOON * 1000) == str(number)
         client.send("SEND\ndestination:/queue/b\nreceipt:r\n\nx\0")
-        assert client.recv(SOON * 3) == "RECEIPT\nreceipt-id:r\n\n\0"
+        assert client.recv(SOON * 3) == "RECEIPT\nreceipt-id:r\n\n\0\n"
 
 
 def test_a_client_that_does_not_read_holds_little(broker: EmbeddedBroker) -> None:
