@@ -22,7 +22,7 @@ CODE := core client broker testkit pipeline tests benchmarks examples hatch_buil
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test venv lint format fast coverage slow docker image-requirements venv-compiled to-compile compiled soak kills fuzz spark \
+.PHONY: help run check test venv lint format fast coverage slow docker image-requirements venv-compiled to-compile compiled soak kills fuzz interop spark \
 	spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots clean
 
 help: ## list the targets
@@ -108,9 +108,13 @@ soak: ## clients in many processes, killed at random; every message is accounted
 	@.ci/venv dev
 	@exec $(BIN)/python tests/hostile/chaos/soak.py $(ARGS)
 
-fuzz: ## hostile bytes for all that reads some: wire, messages, selectors, store, HTTP (ARGS="--seconds 60 --target store")
+fuzz: ## hostile bytes for all that reads some: wire, STOMP, messages, selectors, store, HTTP (ARGS="--seconds 60 --target store")
 	@.ci/venv dev fuzz
 	@exec $(BIN)/python -m tests.hostile.fuzz.run $(ARGS)
+
+interop: ## clients and test suites that others wrote, fetched on the way; writes docs/interop.md (ARGS="--only stompit")
+	@.ci/venv dev
+	@exec $(BIN)/python -m tests.interop.run $(ARGS)
 
 kills: ## a broker with a data directory, killed two hundred times under load (ARGS="--kills 50 --seed 7")
 	@.ci/venv dev
