@@ -1,0 +1,229 @@
+"""The suites: a row for each, of clients that others wrote.
+
+A suite is the client's own, or a program of ours in `programs/` that prints a line of the Test Anything Protocol for
+each step. To add one, write a function that runs it against a broker of a :class:`Stage`, and name it in SUITES.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.interop import fetch
+from tests.interop.results import Result, from_junit, from_tap
+
+from sievemq_broker import EmbeddedBroker
+
+__all__ = ["SUITES", "Run", "Stage", "Suite"]
+
+PROGRAMS = Path(__file__).with_name("programs")
+
+#: Seconds that a suite may take.
+LONGEST = 400
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a suite has found, and the version of the client."""
+
+    version: str
+    results: list[Result]
+
+
+class Stage:
+    """What a suite needs to run.
+
+    Args:
+        folder: for files of this run.
+        excluded: parts of the names of tests that are not to run.
+    """
+
+    def __init__(self, folder: Path, excluded: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.excluded = excluded
+
+    @contextmanager
+    def broker(self, **options: Any) -> Iterator[EmbeddedBroker]:
+        """A broker for this suite; the keywords are those of :class:`EmbeddedBroker`."""
+        with EmbeddedBroker(**options) as broker:
+            yield broker
+
+    def tls_broker(self, users: Mapping[str, object]) -> AbstractContextManager[EmbeddedBroker]:
+        """A broker with a certificate of its own making."""
+        fetch.installed("openssl")
+        certificate, key = self.folder / "server.pem", self.folder / "server.key"
+        new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=localhost")
+        self.run("openssl", "req", "-x509", *new, "-keyout", key, "-out", certificate)
+        return self.broker(users=users, settings={"tls_cert": str(certificate), "tls_key": str(key)})
+
+    def run(self, *command: str | Path, folder: Path | None = None, **environment: str | int) -> str:
+        """The output of a command, which is ended if it takes too long. It is kept in a file.
+
+        Args:
+            command: program and arguments.
+            folder: that it runs in.
+            environment: variables it gets besides ours.
+        """
+        variables = {**os.environ, **{name: str(value) for name, value in environment.items()}}
+        path = self.folder / f"output-{len(list(self.folder.glob('output-*')))}"
+        with path.open("wb") as output, suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                [str(word) for word in command], cwd=folder or self.folder, env=variables, timeout=LONGEST,
+                stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False,
+            )  # fmt: skip
+        return path.read_text(encoding="utf-8", errors="replace")
+
+    def pytest(self, program: Path, tests: str | Path, folder: Path, **environment: str | int) -> list[Result]:
+        """The results of tests that pytest runs; those that are excluded are deselected.
+
+        Args:
+            program: the Python that has pytest.
+            tests: files or folders.
+            folder: that it runs in.
+            environment: variables it gets besides ours.
+        """
+        report, settings = self.folder / "report.xml", self.folder / "pytest.ini"
+        settings.write_text("[pytest]\npython_files = *.py\n")  # not those of this repository
+        without = " or ".join(self.excluded)
+        self.run(
+            program, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", settings, f"--rootdir={folder}",
+            "--timeout=60", f"--junit-xml={report}",
+            "-k", f"not ({without})" if without else "", tests, folder=folder, **environment,
+        )  # fmt: skip
+        return from_junit(report)
+
+    def program(self, *command: str | Path, **environment: str | int) -> list[Result]:
+        """The results of a program of ours. One that ends without a result has failed."""
+        return from_tap(self.run(*command, **environment)) or [Result("it runs", passed=False)]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One row of the table.
+
+    Attributes:
+        name: as the page shows it.
+        protocol: that the client speaks.
+        origin: where it is fetched from.
+        run: runs it; raises :class:`fetch.MissingError` where it cannot be had.
+        excluded: part of a test's name -> why it is not run.
+    """
+
+    name: str
+    protocol: str
+    origin: str
+    run: Callable[[Stage], Run]
+    excluded: Mapping[str, str] = field(default_factory=dict)
+
+
+# -- STOMP ------------------------------------------------------------------------------------------------------------
+
+_STOMPPY = "stomp.py==4.1.24"
+_STOMPMAN = "stompman==0.8.0"
+
+
+def _stomppy(stage: Stage) -> Run:
+    root = fetch.source(_STOMPPY)
+    program = fetch.python(_STOMPPY, "pytest==8.4.2", "pytest-timeout==2.4.0")
+    users = {"admin": "password", "guest": "guest", "testuser": "password"}
+    with stage.broker(users=users) as main, stage.broker() as open_to_all, stage.tls_broker(users) as encrypted:
+        ports = {
+            "STD_PORT": main.port, "RABBITMQ_PORT": main.port, "STOMPSERVER_PORT": open_to_all.port,
+            "STD_SSL_PORT": encrypted.port, "SNI_SSL_PORT": encrypted.port,
+        }  # fmt: skip
+        hosts = {f"{name}_HOST": "127.0.0.1" for name in ("STD", "RABBITMQ", "STOMPSERVER", "SNI")}
+        results = stage.pytest(program, "stomp/test", root, **hosts, **ports)
+    return Run(_STOMPPY.partition("==")[2], results)
+
+
+def _stompman(stage: Stage) -> Run:
+    root = fetch.source(_STOMPMAN)
+    program = fetch.python(
+        _STOMPMAN, "anyio==4.4.0", "hypothesis==6.103.5", "pytest==8.2.2", "pytest-timeout==2.4.0", "uvloop==0.21.0"
+    )
+    original = root / "tests" / "integration.py"
+    with stage.broker(users={"admin": ":=123"}) as broker:
+        # The suite is taken as it is, but for constants: its port, and time limits that only an idle machine holds.
+        text = original.read_text(encoding="utf-8")
+        for constant, ours in (
+            ("port=61616", f"port={broker.port}"),
+            ("timeout(5)", "timeout(50)"),
+            ("timeout=10,", "timeout=60,"),
+        ):
+            text = text.replace(constant, ours)
+        (stage.folder / "integration.py").write_text(text, encoding="utf-8")
+        (stage.folder / "conftest.py").write_text((root / "tests" / "conftest.py").read_text(encoding="utf-8"))
+        results = stage.pytest(program, "integration.py", stage.folder, ARTEMIS_HOST="127.0.0.1")
+    return Run(_STOMPMAN.partition("==")[2], results)
+
+
+def _node_program(name: str, *packages: str) -> Callable[[Stage], Run]:
+    def run(stage: Stage) -> Run:
+        folder = fetch.node(*packages)
+        script = folder / name
+        script.write_text((PROGRAMS / name).read_text(encoding="utf-8"), encoding="utf-8")
+        with stage.broker(http=True) as broker:
+            url = f"{broker.http_url}/stomp".replace("http:", "ws:")
+            results = stage.program("node", script, STOMP_PORT=broker.port, STOMP_URL=url)
+        return Run(packages[0].rpartition("@")[2], results)
+
+    return run
+
+
+def _ruby(stage: Stage) -> Run:
+    fetch.installed("ruby")
+    root, version = fetch.debian("ruby-stomp")
+    with stage.broker() as broker:
+        path = root / "usr" / "lib" / "ruby" / "vendor_ruby"
+        results = stage.program("ruby", "-I", path, PROGRAMS / "client.rb", STOMP_PORT=broker.port)
+    return Run(version, results)
+
+
+def _php(stage: Stage) -> Run:
+    fetch.installed("php")
+    php = stage.run("php", "-r", 'echo PHP_MAJOR_VERSION, ".", PHP_MINOR_VERSION;').split()[-1]
+    root, version = fetch.debian(f"php{php}-stomp")
+    [extension] = root.glob("usr/lib/php/*/stomp.so")
+    with stage.broker() as broker:
+        results = stage.program("php", "-d", f"extension={extension}", PROGRAMS / "client.php", STOMP_PORT=broker.port)
+    return Run(version, results)
+
+
+def _perl(stage: Stage) -> Run:
+    fetch.installed("perl")
+    root, version = fetch.debian("libnet-stomp-perl", "libclass-accessor-perl", "liblog-any-perl")
+    with stage.broker() as broker:
+        path = root / "usr" / "share" / "perl5"
+        results = stage.program("perl", "-I", path, PROGRAMS / "client.pl", STOMP_PORT=broker.port)
+    return Run(version, results)
+
+
+#: Every suite, in the order of the page.
+SUITES = (
+    Suite(
+        "stomp.py, its own tests", "STOMP", "PyPI, source distribution", _stomppy,
+        {
+            "TestApolloSend": "is for Apache Apollo, for which the suite's own settings name no address",
+            "test_ipv6": "reads the address of a Docker container",
+            "test_timeout": "needs a network in which 192.0.2.0 does not answer",
+            "TestBackward2": "is for Python 2",
+            "test_threads_dont_wedge": "calls Thread.isAlive, which Python 3.9 removed",
+            "test_parsing": "speaks to a server of its own, no broker, and counts what that has sent within 10 ms",
+            "TestThreadingOverride": "connects one connection from two threads at once, and fails where they meet",
+        },
+    ),
+    Suite("stompman, its integration tests", "STOMP", "PyPI, source distribution", _stompman),
+    Suite(
+        "@stomp/stompjs over WebSocket", "STOMP", "npm; `stompjs.mjs`",
+        _node_program("stompjs.mjs", "@stomp/stompjs@7.3.0", "ws@8.18.3"),
+    ),
+    Suite("stompit", "STOMP", "npm; `stompit.cjs`", _node_program("stompit.cjs", "stompit@1.0.0")),
+    Suite("ruby-stomp", "STOMP", "Debian; `client.rb`", _ruby),
+    Suite("php-stomp", "STOMP", "Debian; `client.php`", _php),
+    Suite("Net::STOMP", "STOMP", "Debian; `client.pl`", _perl),
+)  # fmt: skip
