@@ -9,8 +9,7 @@ from sievemq_core.errors import ErrorCode, RequestError
 from .support import NOW, World, message, selector
 
 
-def test_brw_03_the_order_of_delivery() -> None:
-    world = World()
+def test_brw_03_the_order_of_delivery(world: World) -> None:
     consumer = world.consumer("queue:q", credit=2)
     world.send("queue:q", *(message(f"m{n}", priority=4 + n % 2) for n in range(6)))
     consumer.recover(1, world.now)  # m0 was handed, m1 only buffered
@@ -20,8 +19,7 @@ def test_brw_03_the_order_of_delivery() -> None:
     assert world.got(consumer)[2:] == shown
 
 
-def test_brw_04_browsing_changes_no_state() -> None:
-    world = World()
+def test_brw_04_browsing_changes_no_state(world: World) -> None:
     world.send("queue:q", "a", "b")
     for _ in range(3):
         _, page = world.namespace.browse("queue:q", None, None, 10, NOW)
@@ -29,16 +27,14 @@ def test_brw_04_browsing_changes_no_state() -> None:
     assert world.counts(world.consumer("queue:q")) == [("a", 1), ("b", 1)]
 
 
-def test_a_redelivered_message_shows_the_count_that_its_receiver_will_see() -> None:
-    world = World()
+def test_a_redelivered_message_shows_the_count_that_its_receiver_will_see(world: World) -> None:
     world.send("queue:q", "a")
     world.consumer("queue:q").abandon(world.now)
     _, page = world.namespace.browse("queue:q", None, None, 10, NOW)
     assert page[0][0] == 2
 
 
-def test_brw_05_arrivals_between_pages_do_no_harm() -> None:
-    world = World()
+def test_brw_05_arrivals_between_pages_do_no_harm(world: World) -> None:
     world.send("queue:q", *(f"m{n}" for n in range(6)))
     cursor, first = world.namespace.browse("queue:q", None, None, 3, NOW)
     world.send("queue:q", message("urgent", priority=9))
@@ -50,15 +46,13 @@ def test_brw_05_arrivals_between_pages_do_no_harm() -> None:
     assert consumer.unacknowledged == 5
 
 
-def test_brw_07_messages_in_flight_are_not_shown() -> None:
-    world = World()
+def test_brw_07_messages_in_flight_are_not_shown(world: World) -> None:
     world.send("queue:q", "a", "b")
     world.consumer("queue:q", credit=1)
     assert world.browse("queue:q") == ["b"]
 
 
-def test_brw_04_browsing_creates_no_queue() -> None:
-    world = World()
+def test_brw_04_browsing_creates_no_queue(world: World) -> None:
     assert world.namespace.browse("queue:q", None, None, 10, NOW) == (None, [])
     assert not world.namespace.destinations
     with pytest.raises(RequestError, match="ends with the connection") as refused:
@@ -72,8 +66,7 @@ def test_brw_12_topics_cannot_be_browsed() -> None:
     assert caught.value.code is ErrorCode.INVALID_DESTINATION
 
 
-def test_a_limit_of_zero_only_validates() -> None:
-    world = World()
+def test_a_limit_of_zero_only_validates(world: World) -> None:
     world.send("queue:q", "a")
     cursor, page = world.namespace.browse("queue:q", None, None, 0, NOW)
     assert page == []
@@ -87,8 +80,7 @@ def test_an_invalid_cursor_is_refused(cursor: object) -> None:
         World().namespace.browse("queue:q", None, cursor, 10, NOW)
 
 
-def test_a_page_with_a_selector_costs_a_bounded_amount() -> None:
-    world = World()
+def test_a_page_with_a_selector_costs_a_bounded_amount(world: World) -> None:
     world.send("queue:q", *(message(f"m{n}", properties={"n": n}) for n in range(12_000)))
     cursor, page = world.namespace.browse("queue:q", selector("n = 11000"), None, 10, NOW)
     assert page == []
@@ -96,8 +88,7 @@ def test_a_page_with_a_selector_costs_a_bounded_amount() -> None:
     assert world.browse("queue:q", "n = 11000") == ["m11000"]
 
 
-def test_a_page_of_large_messages_ends_early() -> None:
-    world = World()
+def test_a_page_of_large_messages_ends_early(world: World) -> None:
     world.send("queue:q", *(message(f"m{n}", body=b"x" * 400_000) for n in range(5)))
     cursor, page = world.namespace.browse("queue:q", None, None, 10, NOW)
     assert len(page) == 3
@@ -105,8 +96,7 @@ def test_a_page_of_large_messages_ends_early() -> None:
     assert cursor is not None
 
 
-def test_browsing_leaves_messages_compact() -> None:
-    world = World()
+def test_browsing_leaves_messages_compact(world: World) -> None:
     envelope = message("a", properties={"n": 1})
     world.send("queue:q", envelope)
     world.namespace.browse("queue:q", selector("n = 1"), None, 10, NOW)
@@ -126,8 +116,7 @@ def names_of_part(world: World, part: int, parts: int, text: str | None = None, 
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])
-def test_every_message_is_in_one_part_in_the_order_of_delivery(parts: int) -> None:
-    world = World()
+def test_every_message_is_in_one_part_in_the_order_of_delivery(world: World, parts: int) -> None:
     world.send("queue:q", *(message(f"m{n}", priority=n % 10, properties={"n": n}) for n in range(2_000)))
     world.consumer("queue:q", credit=20).abandon(world.now)  # redelivered: another place
     order = world.browse("queue:q")
@@ -142,8 +131,7 @@ def test_every_message_is_in_one_part_in_the_order_of_delivery(parts: int) -> No
             assert len(names) > len(expected) / parts / 2
 
 
-def test_places_give_the_order_of_delivery_over_all_parts() -> None:
-    world = World()
+def test_places_give_the_order_of_delivery_over_all_parts(world: World) -> None:
     world.send("queue:q", *(message(f"m{n}", priority=n % 3) for n in range(100)))
     found = [
         (place, str(envelope.fields[0]))
@@ -153,9 +141,8 @@ def test_places_give_the_order_of_delivery_over_all_parts() -> None:
     assert [name for _, name in sorted(found)] == world.browse("queue:q")
 
 
-def test_a_message_redelivered_between_two_parts_is_shown_once() -> None:
+def test_a_message_redelivered_between_two_parts_is_shown_once(world: World) -> None:
     """Its place moves to the front, across whatever place would bound a part; its part stays."""
-    world = World()
     world.send("queue:q", *(f"m{n}" for n in range(50)))
     shown = names_of_part(world, 1, 2)
     consumer = world.consumer("queue:q", credit=50)
@@ -165,8 +152,7 @@ def test_a_message_redelivered_between_two_parts_is_shown_once() -> None:
     assert sorted(shown) == sorted(f"m{n}" for n in range(50))
 
 
-def test_a_message_redelivered_between_the_pages_of_a_part_is_shown_once() -> None:
-    world = World()
+def test_a_message_redelivered_between_the_pages_of_a_part_is_shown_once(world: World) -> None:
     world.send("queue:q", *(f"m{n}" for n in range(50)))
     expected = names_of_part(world, 0, 2)
     cursor, first = world.namespace.browse("queue:q", None, None, 5, NOW, 0, 2)
@@ -175,8 +161,7 @@ def test_a_message_redelivered_between_the_pages_of_a_part_is_shown_once() -> No
     assert [envelope.fields[0] for _, envelope, _ in first + rest] == expected
 
 
-def test_messages_of_other_parts_cost_a_bounded_amount() -> None:
-    world = World()
+def test_messages_of_other_parts_cost_a_bounded_amount(world: World) -> None:
     world.send("queue:q", *(message(None, at=0) for _ in range(10_000)))  # type: ignore[arg-type]  # all in one part
     whole = {part: world.namespace.browse("queue:q", None, None, 1000, NOW, part, 5) for part in range(5)}
     assert sorted(len(page) for _, page in whole.values()) == [0, 0, 0, 0, 1000]

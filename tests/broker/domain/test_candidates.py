@@ -82,9 +82,8 @@ def test_a_view_or_lookup_that_is_not_complete_is_not_used() -> None:
     assert queue.backlog.view_of(None) is queue.main
 
 
-def test_a_lookup_that_leads_to_many_is_not_used() -> None:
+def test_a_lookup_that_leads_to_many_is_not_used(world: World) -> None:
     """Putting them in order would cost more than a turn should."""
-    world = World()
     world.send("queue:q", *(message(f"m{n}", correlation_id=f"c{n % 2}") for n in range(2 * FEW + 2)))
     world.browse("queue:q", "JMSCorrelationID = 'c1'")
     world.work()

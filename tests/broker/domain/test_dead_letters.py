@@ -39,8 +39,7 @@ def letters(world: World, address: str) -> list[Envelope]:
     return [envelope for _, envelope in world.namespace.browse(address, None, None, 100, world.now)[1]]
 
 
-def test_d22_after_six_attempts_a_message_is_a_dead_letter_that_says_why() -> None:
-    world = World()
+def test_d22_after_six_attempts_a_message_is_a_dead_letter_that_says_why(world: World) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", properties={"n": 1}, expires=NOW + 1_000))
     fail(world, consumer, 5)
@@ -91,8 +90,7 @@ def test_the_dead_letters_of_a_subscription_name_it() -> None:
     assert world.got(other) == ["a"]  # the others have had it
 
 
-def test_repeated_failures_keep_messages_in_the_dead_letter_queue() -> None:
-    world = World()
+def test_repeated_failures_keep_messages_in_the_dead_letter_queue(world: World) -> None:
     world.send("queue:DLQ.q", "a")
     consumer = world.consumer("queue:DLQ.q")
     fail(world, consumer, 20)

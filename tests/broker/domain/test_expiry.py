@@ -14,8 +14,7 @@ def queue_of(world: World) -> Queue:
     return world.namespace.queue("queue:q")
 
 
-def test_exp_03_an_expired_message_is_neither_delivered_nor_browsed() -> None:
-    world = World()
+def test_exp_03_an_expired_message_is_neither_delivered_nor_browsed(world: World) -> None:
     world.send("queue:q", message("a", expires=NOW + 10), message("b"))
     world.now += 10  # and the timer has not run yet
     assert world.browse("queue:q") == ["b"]
@@ -23,16 +22,14 @@ def test_exp_03_an_expired_message_is_neither_delivered_nor_browsed() -> None:
     assert (queue_of(world).expired, queue_of(world).depth) == (1, 0)
 
 
-def test_expired_on_arrival() -> None:
-    world = World()
+def test_expired_on_arrival(world: World) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", expires=NOW))
     assert world.got(consumer) == []
     assert (queue_of(world).expired, queue_of(world).enqueued) == (1, 1)
 
 
-def test_exp_05_waiting_messages_are_dropped_in_time() -> None:
-    world = World()
+def test_exp_05_waiting_messages_are_dropped_in_time(world: World) -> None:
     world.consumer("topic:t", subscription="s", durable=True, shared=True).close(0, world.now)
     for address in ("queue:q", "topic:t"):
         world.send(address, message("a", expires=NOW + 10), message("b", expires=NOW + 20))
@@ -44,8 +41,7 @@ def test_exp_05_waiting_messages_are_dropped_in_time() -> None:
     assert world.broker.due(world.now) == NOW + 20
 
 
-def test_exp_05_redelivery_candidates_expire_too() -> None:
-    world = World()
+def test_exp_05_redelivery_candidates_expire_too(world: World) -> None:
     world.send("queue:q", message("a", expires=NOW + 10), message("b", expires=NOW + 20))
     consumer = world.consumer("queue:q")
     world.advance(10)
@@ -59,8 +55,7 @@ def test_exp_05_redelivery_candidates_expire_too() -> None:
     assert consumer.unacknowledged == 0
 
 
-def test_exp_06_delivered_messages_do_not_expire() -> None:
-    world = World()
+def test_exp_06_delivered_messages_do_not_expire(world: World) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", expires=NOW + 10))
     world.advance(50)
@@ -68,8 +63,7 @@ def test_exp_06_delivered_messages_do_not_expire() -> None:
     assert queue_of(world).expired == 0
 
 
-def test_exp_07_not_before_its_time() -> None:
-    world = World()
+def test_exp_07_not_before_its_time(world: World) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", at=NOW + 10))
     assert world.browse("queue:q") == []  # BRW-06
@@ -81,8 +75,7 @@ def test_exp_07_not_before_its_time() -> None:
     assert world.broker.due(world.now) is None
 
 
-def test_after_a_restart_a_delayed_message_waits_and_a_delivered_one_does_not() -> None:
-    world = World()
+def test_after_a_restart_a_delayed_message_waits_and_a_delivered_one_does_not(world: World) -> None:
     queue = queue_of(world)
     delayed, delivered = (Entry(0, message(name, at=NOW + 10)) for name in ("delayed", "delivered"))
     delivered.resume(0, 1, NOW)
@@ -109,16 +102,14 @@ def test_removed_delays_have_no_effect_at_their_former_deadline() -> None:
     assert world.counts(world.consumer("queue:q")) == [("a", 1)]
 
 
-def test_exp_09_a_consumer_that_comes_later_may_get_it() -> None:
-    world = World()
+def test_exp_09_a_consumer_that_comes_later_may_get_it(world: World) -> None:
     world.send("queue:q", message("a", at=NOW + 10, properties={"n": 1}))
     consumer = world.consumer("queue:q", "n = 1")
     world.advance(10)
     assert world.got(consumer) == ["a"]
 
 
-def test_exp_10_a_life_shorter_than_the_delay_means_never() -> None:
-    world = World()
+def test_exp_10_a_life_shorter_than_the_delay_means_never(world: World) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", at=NOW + 20, expires=NOW + 10))
     world.advance(10)
@@ -127,16 +118,14 @@ def test_exp_10_a_life_shorter_than_the_delay_means_never() -> None:
     assert world.got(consumer) == []
 
 
-def test_ord_05_a_delayed_message_arrives_when_its_time_comes() -> None:
-    world = World()
+def test_ord_05_a_delayed_message_arrives_when_its_time_comes(world: World) -> None:
     world.send("queue:q", message("late", at=NOW + 10), message("early", at=NOW + 5), message("now"))
     world.advance(20)
     assert world.browse("queue:q") == ["now", "early", "late"]
 
 
-def test_hdr_04_without_a_delay_a_clock_that_is_ahead_is_no_reason_to_wait() -> None:
+def test_hdr_04_without_a_delay_a_clock_that_is_ahead_is_no_reason_to_wait(world: World) -> None:
     """The sender's clock is an hour ahead."""
-    world = World()
     fields = list(message("m").fields)
     fields[TIMESTAMP] = NOW + 3_600_000
     world.send("queue:q", Envelope(tuple(fields)))
@@ -145,15 +134,13 @@ def test_hdr_04_without_a_delay_a_clock_that_is_ahead_is_no_reason_to_wait() -> 
     assert world.got(consumer) == ["m"]
 
 
-def test_delayed_at_the_same_moment_keep_their_order() -> None:
-    world = World()
+def test_delayed_at_the_same_moment_keep_their_order(world: World) -> None:
     world.send("queue:q", *(message(f"m{n}", at=NOW + 5) for n in range(20)))
     world.advance(5)
     assert world.browse("queue:q") == [f"m{n}" for n in range(20)]
 
 
-def test_a_crowd_of_deadlines_is_handled_in_portions() -> None:
-    world = World()
+def test_a_crowd_of_deadlines_is_handled_in_portions(world: World) -> None:
     world.send("queue:q", *(message("m", expires=NOW + 5) for _ in range(BATCH + 10)))
     assert world.broker.due(NOW + 5) == NOW + 5
     assert queue_of(world).depth == 10
@@ -161,8 +148,7 @@ def test_a_crowd_of_deadlines_is_handled_in_portions() -> None:
     assert queue_of(world).depth == 0
 
 
-def test_deadlines_of_consumed_messages_do_not_pile_up() -> None:
-    world = World()
+def test_deadlines_of_consumed_messages_do_not_pile_up(world: World) -> None:
     consumer = world.consumer("queue:q", credit=0)
     for _ in range(100):
         world.send("queue:q", *(message("m", expires=NOW + 100_000) for _ in range(100)))
@@ -171,8 +157,7 @@ def test_deadlines_of_consumed_messages_do_not_pile_up() -> None:
     assert len(world.broker.deadlines) < 3_000
 
 
-def test_a_message_delivered_at_once_has_no_deadline() -> None:
-    world = World()
+def test_a_message_delivered_at_once_has_no_deadline(world: World) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", expires=NOW + 10))
     assert len(world.broker.deadlines) == 0

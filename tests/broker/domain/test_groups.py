@@ -17,15 +17,13 @@ def grouped(name: str, group: str | None, **how: int) -> object:
     return message(name, properties={} if group is None else {"JMSXGroupID": group}, **how)
 
 
-def test_a_group_stays_with_the_consumer_that_got_its_first_message() -> None:
-    world = World()
+def test_a_group_stays_with_the_consumer_that_got_its_first_message(world: World) -> None:
     one, two = world.consumer("queue:q"), world.consumer("queue:q")
     world.send("queue:q", *(grouped(f"{group}{n}", group) for n in range(3) for group in "ab"))
     assert sorted([world.got(one), world.got(two)]) == [["a0", "a1", "a2"], ["b0", "b1", "b2"]]
 
 
-def test_a_busy_group_owner_does_not_block_later_messages() -> None:
-    world = World()
+def test_a_busy_group_owner_does_not_block_later_messages(world: World) -> None:
     owner, other = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=0)
     world.send("queue:q", grouped("a0", "a"), grouped("a1", "a"), grouped("x", None), grouped("a2", "a"))
     other.grant(5, NOW)
@@ -36,8 +34,7 @@ def test_a_busy_group_owner_does_not_block_later_messages() -> None:
     assert world.browse("queue:q") == []
 
 
-def test_a_new_selector_matches_messages_set_aside() -> None:
-    world = World()
+def test_a_new_selector_matches_messages_set_aside(world: World) -> None:
     owner, other = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=0)
     world.send("queue:q", grouped("a0", "a"), grouped("a1", "a"), grouped("a2", "a", priority=9))
     other.grant(1, NOW)
@@ -47,8 +44,7 @@ def test_a_new_selector_matches_messages_set_aside() -> None:
     assert world.got(owner) == ["a0"]
 
 
-def test_a_group_is_free_when_its_consumer_leaves() -> None:
-    world = World()
+def test_a_group_is_free_when_its_consumer_leaves(world: World) -> None:
     first, second, third = (world.consumer("queue:q", credit=n) for n in (1, 0, 0))
     world.send("queue:q", *(grouped(f"a{n}", "a") for n in range(4)))
     second.grant(1, NOW)  # puts aside
@@ -61,8 +57,7 @@ def test_a_group_is_free_when_its_consumer_leaves() -> None:
     assert world.got(third) == ["a0", "a1", "a2", "a3"]
 
 
-def test_messages_set_aside_do_not_overtake_returned_ones() -> None:
-    world = World()
+def test_messages_set_aside_do_not_overtake_returned_ones(world: World) -> None:
     owner = world.consumer("queue:q", credit=1)
     world.send("queue:q", *(grouped(f"a{n}", "a") for n in range(3)))
     other = world.consumer("queue:q", credit=9)
@@ -72,8 +67,7 @@ def test_messages_set_aside_do_not_overtake_returned_ones() -> None:
     assert world.got(other) == ["a0", "a1", "a2", "a3"]
 
 
-def test_the_group_of_messages_delivered_before_the_second_consumer_came() -> None:
-    world = World()
+def test_the_group_of_messages_delivered_before_the_second_consumer_came(world: World) -> None:
     owner = world.consumer("queue:q", credit=1)
     world.send("queue:q", grouped("a0", "a"))
     other = world.consumer("queue:q")
@@ -83,8 +77,7 @@ def test_the_group_of_messages_delivered_before_the_second_consumer_came() -> No
     assert world.got(owner) == ["a0", "a1"]
 
 
-def test_an_owner_that_is_done_and_takes_nothing_more_gives_its_group_up() -> None:
-    world = World()
+def test_an_owner_that_is_done_and_takes_nothing_more_gives_its_group_up(world: World) -> None:
     owner, other = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=0)
     world.send("queue:q", grouped("a0", "a"), grouped("a1", "a"))
     other.grant(1, NOW)
@@ -94,8 +87,7 @@ def test_an_owner_that_is_done_and_takes_nothing_more_gives_its_group_up() -> No
     assert world.got(other) == ["a1"]
 
 
-def test_recall_leaves_groups_with_their_owner() -> None:
-    world = World()
+def test_recall_leaves_groups_with_their_owner(world: World) -> None:
     owner = world.consumer("queue:q")
     other = world.consumer("queue:q", credit=0)
     world.send("queue:q", grouped("a0", "a"), grouped("x", None))
@@ -103,8 +95,7 @@ def test_recall_leaves_groups_with_their_owner() -> None:
     assert world.port(owner).recalls == [(owner.id, [2])]
 
 
-def test_idle_groups_are_forgotten() -> None:
-    world = World()
+def test_idle_groups_are_forgotten(world: World) -> None:
     one, two = world.consumer("queue:q", credit=16_000), world.consumer("queue:q", credit=16_000)
     for n in range(25_000):
         world.send("queue:q", grouped("m", f"g{n}"))

@@ -52,8 +52,7 @@ def test_bytes_at_the_limit() -> None:
         assert queue.at_limit is full
 
 
-def test_a_queue_without_limits_is_never_at_one() -> None:
-    world = World()
+def test_a_queue_without_limits_is_never_at_one(world: World) -> None:
     world.send("queue:small", "a")
     assert not queue_of(world).at_limit
 

@@ -43,8 +43,12 @@ class Watched(World):
         return [item.time for item in self.tap.log.slice(0, self.tap.log.last, 0, 0)]
 
 
-def test_the_acknowledging_consumer_and_time_are_shown() -> None:
-    world = Watched()
+@pytest.fixture
+def world() -> Watched:
+    return Watched()
+
+
+def test_the_acknowledging_consumer_and_time_are_shown(world: Watched) -> None:
     chosen = world.consumer("queue:q", "n = 1")
     world.send("queue:q", message("a", properties={"n": 1}), message("b", properties={"n": 2}))
     plain = world.consumer("queue:q")
@@ -62,8 +66,7 @@ def test_the_acknowledging_consumer_and_time_are_shown() -> None:
     assert first.fields[-1] is None  # no body
 
 
-def test_the_time_is_that_of_the_turn() -> None:
-    world = Watched()
+def test_the_time_is_that_of_the_turn(world: Watched) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", "a", "b")
     consumer.acknowledge(1, world.now)
@@ -105,8 +108,7 @@ def test_dropped_at_a_limit(rule: str, name: str, reason: str) -> None:
     assert world.said() == [(name, "dropped", reason)]
 
 
-def test_removed_by_an_administrator_or_with_its_queue() -> None:
-    world = Watched()
+def test_removed_by_an_administrator_or_with_its_queue(world: Watched) -> None:
     queue = world.namespace.queue("queue:q")
     world.send("queue:q", "moved", "purged", "left")
     finish(management.move(world.namespace, queue, "queue:other", management.Choice(limit=1)), world.now)
@@ -150,9 +152,8 @@ def test_only_matching_messages_have_outcomes() -> None:
     assert [said[0] for said in world.said()] == ["m2", "m3"]
 
 
-def test_beside_a_copy_and_gone_again() -> None:
+def test_beside_a_copy_and_gone_again(world: Watched) -> None:
     """Ended, it costs nothing: the queue is on its direct path again, and who else observes goes on."""
-    world = Watched()
     copy = world.namespace.taps.open("maker", "c", "queue:q", "copy", None, {}, world.now)
     second = world.namespace.taps.open("maker", "o", "queue:q", "outcomes", None, {}, world.now)
     consumer = world.consumer("queue:q")
@@ -170,8 +171,7 @@ def test_beside_a_copy_and_gone_again() -> None:
     assert queue.direct
 
 
-def test_it_may_be_full() -> None:
-    world = Watched()
+def test_it_may_be_full(world: Watched) -> None:
     world.namespace.taps.open("maker", "t", "queue:q", "outcomes", None, {"retain_messages": 2}, world.now)
     consumer = world.consumer("queue:q")
     world.send("queue:q", "a", "b", "c")
@@ -180,9 +180,8 @@ def test_it_may_be_full() -> None:
     assert (world.tap.lost, world.tap.missed) == (1, 1)
 
 
-def test_many_different_selectors() -> None:
+def test_many_different_selectors(world: Watched) -> None:
     """Packed properties are kept, not without end."""
-    world = Watched()
     for number in range(300):
         consumer = world.consumer("queue:q", f"n = {number}")
         world.send("queue:q", message(f"m{number}", properties={"n": number}))

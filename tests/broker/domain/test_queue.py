@@ -13,16 +13,14 @@ from sievemq_core.message.envelope import Envelope
 from .support import NOW, Port, World, message
 
 
-def test_ord_03_priority_first_then_arrival() -> None:
-    world = World()
+def test_ord_03_priority_first_then_arrival(world: World) -> None:
     for name, priority in (("a", 4), ("b", 9), ("c", 4), ("d", 0), ("e", 9)):
         world.send("queue:q", name, priority=priority)
     assert world.browse("queue:q") == ["b", "e", "a", "c", "d"]
     assert world.got(world.consumer("queue:q")) == ["b", "e", "a", "c", "d"]
 
 
-def test_ord_07_redelivered_before_undelivered_of_equal_priority() -> None:
-    world = World()
+def test_ord_07_redelivered_before_undelivered_of_equal_priority(world: World) -> None:
     first = world.consumer("queue:q", "n = 1")
     world.send("queue:q", message("a"), message("b", properties={"n": 1}), message("urgent", priority=9))
     assert world.got(first) == ["b"]
@@ -32,8 +30,7 @@ def test_ord_07_redelivered_before_undelivered_of_equal_priority() -> None:
     assert world.counts(other) == [("urgent", 1), ("b", 2), ("a", 1)]
 
 
-def test_mco_10_buffered_messages_return_to_their_place_unmarked() -> None:
-    world = World()
+def test_mco_10_buffered_messages_return_to_their_place_unmarked(world: World) -> None:
     world.send("queue:q", "a", "b", "c", "d")
     first = world.consumer("queue:q", credit=3)
     assert world.got(first) == ["a", "b", "c"]
@@ -43,8 +40,7 @@ def test_mco_10_buffered_messages_return_to_their_place_unmarked() -> None:
     assert first.unacknowledged == 1
 
 
-def test_mco_09_a_closed_consumer_keeps_what_its_application_has_until_it_is_settled() -> None:
-    world = World()
+def test_mco_09_a_closed_consumer_keeps_what_its_application_has_until_it_is_settled(world: World) -> None:
     world.send("queue:q", "a", "b")
     first = world.consumer("queue:q")
     second = world.consumer("queue:q")
@@ -57,8 +53,7 @@ def test_mco_09_a_closed_consumer_keeps_what_its_application_has_until_it_is_set
     assert world.namespace.queue("queue:q").holders == set()
 
 
-def test_ack_14_recover_marks_only_what_was_handed() -> None:
-    world = World()
+def test_ack_14_recover_marks_only_what_was_handed(world: World) -> None:
     world.send("queue:q", "a", "b", "c")
     consumer = world.consumer("queue:q")
     world.clear(consumer)
@@ -69,8 +64,7 @@ def test_ack_14_recover_marks_only_what_was_handed() -> None:
     assert [d.tag for d in world.port(consumer).deliveries] == [4, 5, 6]
 
 
-def test_ack_08_to_recover_a_session_all_its_consumers_stand_still_first() -> None:
-    world = World()
+def test_ack_08_to_recover_a_session_all_its_consumers_stand_still_first(world: World) -> None:
     one, two = world.consumer("queue:q", credit=2), world.consumer("queue:q", credit=2)
     world.send("queue:q", "a", "b")
     world.clear(one, two)
@@ -83,8 +77,7 @@ def test_ack_08_to_recover_a_session_all_its_consumers_stand_still_first() -> No
     assert world.counts(two) == [("a", 2), ("b", 2)]
 
 
-def test_ack_18_a_lost_connection_gives_everything_back_marked() -> None:
-    world = World()
+def test_ack_18_a_lost_connection_gives_everything_back_marked(world: World) -> None:
     world.send("queue:q", "a", "b")
     lost = world.consumer("queue:q")
     lost.abandon(world.now)
@@ -92,8 +85,7 @@ def test_ack_18_a_lost_connection_gives_everything_back_marked() -> None:
     assert world.counts(world.consumer("queue:q")) == [("a", 2), ("b", 2)]
 
 
-def test_acknowledging_undelivered_messages_is_refused() -> None:
-    world = World()
+def test_acknowledging_undelivered_messages_is_refused(world: World) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", "a")
     with pytest.raises(RequestError, match="never delivered tag 2") as caught:
@@ -108,8 +100,7 @@ def test_acknowledging_undelivered_messages_is_refused() -> None:
     assert world.browse("queue:q") == []
 
 
-def test_acknowledgement_skips_released_messages() -> None:
-    world = World()
+def test_acknowledgement_skips_released_messages(world: World) -> None:
     world.send("queue:q", *"abcde")
     consumer = world.consumer("queue:q", credit=5)
     consumer.release([2, 4], world.now)
@@ -118,8 +109,7 @@ def test_acknowledgement_skips_released_messages() -> None:
     assert (consumer.unacknowledged, consumer._holes, len(consumer.window)) == (0, 0, 0)
 
 
-def test_credit_bounds_what_is_in_flight() -> None:
-    world = World()
+def test_credit_bounds_what_is_in_flight(world: World) -> None:
     world.send("queue:q", *"abcd")
     consumer = world.consumer("queue:q", credit=0)
     assert world.got(consumer) == []
@@ -130,30 +120,26 @@ def test_credit_bounds_what_is_in_flight() -> None:
     assert world.got(consumer) == ["a", "b", "c"]
 
 
-def test_a_slow_consumer_does_not_hold_up_the_others() -> None:
-    world = World()
+def test_a_slow_consumer_does_not_hold_up_the_others(world: World) -> None:
     slow, quick = world.consumer("queue:q", credit=1), world.consumer("queue:q")
     world.send("queue:q", *"abcd")
     assert world.got(slow) == ["a"]
     assert world.got(quick) == ["b", "c", "d"]
 
 
-def test_messages_go_round_among_consumers_with_credit() -> None:
-    world = World()
+def test_messages_go_round_among_consumers_with_credit(world: World) -> None:
     three = [world.consumer("queue:q") for _ in range(3)]
     world.send("queue:q", *"abcdef")
     assert [world.got(consumer) for consumer in three] == [["a", "d"], ["b", "e"], ["c", "f"]]
 
 
-def test_messages_go_round_also_over_different_selectors_that_match() -> None:
-    world = World()
+def test_messages_go_round_also_over_different_selectors_that_match(world: World) -> None:
     plain, one, two = (world.consumer("queue:q", text) for text in (None, "n = 1", "n > 0"))
     world.send("queue:q", *(message(f"m{n}", properties={"n": 1}) for n in range(9)))
     assert sorted(len(world.got(consumer)) for consumer in (plain, one, two)) == [3, 3, 3]
 
 
-def test_a_port_that_is_full_counts_as_no_credit_until_it_resumes() -> None:
-    world = World()
+def test_a_port_that_is_full_counts_as_no_credit_until_it_resumes(world: World) -> None:
     blocked, other = world.consumer("queue:q"), world.consumer("queue:q", "n = 1")
     world.port(blocked).writable = False
     world.send("queue:q", message("a"), message("b", properties={"n": 1}))
@@ -180,24 +166,21 @@ def test_a_port_that_fills_up_half_way_stops_the_dispatch() -> None:
     assert [d.name for d in port.deliveries] == ["a", "b", "c", "d"]
 
 
-def test_sel_06_unselected_messages_stay_for_others() -> None:
-    world = World()
+def test_sel_06_unselected_messages_stay_for_others(world: World) -> None:
     picky = world.consumer("queue:q", "n = 1")
     world.send("queue:q", message("a"), message("b", properties={"n": 1}), message("c", properties={"n": "1"}))
     assert world.got(picky) == ["b"]
     assert world.got(world.consumer("queue:q")) == ["a", "c"]
 
 
-def test_null_matches_neither_a_condition_nor_its_opposite() -> None:
-    world = World()
+def test_null_matches_neither_a_condition_nor_its_opposite(world: World) -> None:
     equal, unequal = world.consumer("queue:q", "n = 1"), world.consumer("queue:q", "n <> 1")
     absent = world.consumer("queue:q", "n IS NULL")
     world.send("queue:q", message("a"), message("b", properties={"n": 2}))
     assert [world.got(consumer) for consumer in (equal, unequal, absent)] == [[], ["b"], ["a"]]
 
 
-def test_a_message_delivered_from_one_view_leaves_all_views() -> None:
-    world = World()
+def test_a_message_delivered_from_one_view_leaves_all_views(world: World) -> None:
     world.send("queue:q", *(message(f"m{n}", properties={"n": n}) for n in range(4)))
     views = [world.consumer("queue:q", text, credit=0) for text in ("n >= 0", "n < 2", "n > 1", "n <> 7")]
     plain = world.consumer("queue:q", credit=0)
@@ -211,8 +194,7 @@ def test_a_message_delivered_from_one_view_leaves_all_views() -> None:
     assert world.namespace.queue("queue:q").depth == 0
 
 
-def test_tombstones_are_bounded() -> None:
-    world = World()
+def test_tombstones_are_bounded(world: World) -> None:
     idle = [world.consumer("queue:q", f"n >= {bound}", credit=0) for bound in range(5)]
     busy = world.consumer("queue:q", "n > 5", credit=0)
     queue = world.namespace.queue("queue:q")
@@ -225,8 +207,7 @@ def test_tombstones_are_bounded() -> None:
     assert all(world.got(consumer) == [] for consumer in idle)
 
 
-def test_messages_released_again_and_again_take_no_more_room() -> None:
-    world = World()
+def test_messages_released_again_and_again_take_no_more_room(world: World) -> None:
     world.consumer("queue:q", "n > 0", credit=0)
     giver = world.consumer("queue:q", credit=0)
     world.send("queue:q", *(message("m", properties={"n": 1}) for _ in range(10)))
@@ -239,8 +220,7 @@ def test_messages_released_again_and_again_take_no_more_room() -> None:
     assert sum(len(view) for view in (queue.main, *queue.backlog.views.values())) <= 60
 
 
-def test_views_without_consumers_are_dropped() -> None:
-    world = World()
+def test_views_without_consumers_are_dropped(world: World) -> None:
     consumers = [world.consumer("queue:q", text) for text in ("n = 1", "n=1", "n = 2")]
     queue = world.namespace.queue("queue:q")
     assert len(queue.backlog.views) == 2  # the first two say the same
@@ -251,8 +231,7 @@ def test_views_without_consumers_are_dropped() -> None:
     assert queue.index.evaluations == 0
 
 
-def test_a_message_is_examined_once_per_distinct_selector() -> None:
-    world = World()
+def test_a_message_is_examined_once_per_distinct_selector(world: World) -> None:
     for _ in range(10):
         world.consumer("queue:q", "n LIKE '%x'", credit=0)
         world.consumer("queue:q", "n = 'y'", credit=0)
@@ -260,8 +239,7 @@ def test_a_message_is_examined_once_per_distinct_selector() -> None:
     assert world.namespace.queue("queue:q").index.evaluations == 7
 
 
-def test_d14_properties_that_cannot_be_decoded_leave_the_message_on_the_queue() -> None:
-    world = World()
+def test_d14_properties_that_cannot_be_decoded_leave_the_message_on_the_queue(world: World) -> None:
     picky = world.consumer("queue:q", "n = 1")
     header = world.consumer("queue:q", "JMSType = 'ok'", credit=1)
     bad = (b"\xc1garbage", None)
@@ -281,8 +259,7 @@ def test_d14_properties_that_cannot_be_decoded_leave_the_message_on_the_queue() 
     assert world.got(world.consumer("queue:q")) == ["bad"]
 
 
-def test_waiting_messages_are_compact() -> None:
-    world = World()
+def test_waiting_messages_are_compact(world: World) -> None:
     envelope = message("a", properties={"n": 1})
     world.send("queue:q", envelope)
     assert envelope._fields is None
@@ -320,8 +297,7 @@ def test_d21_an_administrator_overrides_the_sender_and_headers_show_it() -> None
     assert world.namespace.queue("queue:q").expired == 1
 
 
-def test_pause_stops_deliveries_and_nothing_else() -> None:
-    world = World()
+def test_pause_stops_deliveries_and_nothing_else(world: World) -> None:
     queue = world.namespace.queue("queue:q")
     consumer = world.consumer("queue:q")
     selective = world.consumer("queue:q", "n = 1")
@@ -349,8 +325,7 @@ def test_counters() -> None:
     assert (queue.delivered, queue.in_flight, queue.depth, queue.bytes) == (2 + 3 + 1 + 1, 0, 0, 0)
 
 
-def test_deleting_a_destination_closes_its_consumers_and_frees_what_they_held() -> None:
-    world = World()
+def test_deleting_a_destination_closes_its_consumers_and_frees_what_they_held(world: World) -> None:
     world.send("queue:q", *"abc")
     consumer = world.consumer("queue:q", credit=1)
     assert world.namespace.delete("queue:q")
@@ -369,8 +344,7 @@ def test_deleting_a_destination_closes_its_consumers_and_frees_what_they_held() 
     assert world.browse("queue:q") == []
 
 
-def test_a_bare_name_and_a_queue_address_are_one_destination() -> None:
-    world = World()
+def test_a_bare_name_and_a_queue_address_are_one_destination(world: World) -> None:
     world.send("q", "a")
     world.send("queue:q", "b")
     assert world.browse("queue:q") == ["a", "b"]
@@ -379,8 +353,7 @@ def test_a_bare_name_and_a_queue_address_are_one_destination() -> None:
     assert world.namespace.find("topic:q") is None
 
 
-def test_a_deleted_destination_is_forgotten_in_every_spelling() -> None:
-    world = World()
+def test_a_deleted_destination_is_forgotten_in_every_spelling(world: World) -> None:
     for address in ("q", "queue:q", parse_address("queue:q"), "topic:q", parse_address("topic:q"), "urn:q"):
         world.namespace.send(address, message("a"), NOW)
     for address in ("queue:q", "topic:q", "urn:q"):
@@ -388,8 +361,7 @@ def test_a_deleted_destination_is_forgotten_in_every_spelling() -> None:
     assert (world.namespace._routes, world.namespace.destinations) == ({}, {})
 
 
-def test_a_closed_consumer_that_holds_nothing_is_forgotten() -> None:
-    world = World()
+def test_a_closed_consumer_that_holds_nothing_is_forgotten(world: World) -> None:
     queue = world.namespace.queue("queue:q")
     world.consumer("queue:q").close(0, NOW)
     holder = world.consumer("queue:q")

@@ -19,8 +19,7 @@ def claim(world: World, consumer: Consumer) -> Any:
     return world.namespace.queue("queue:q")._recall.claim_of(consumer)
 
 
-def test_want_is_settled_at_once_if_something_waits() -> None:
-    world = World()
+def test_want_is_settled_at_once_if_something_waits(world: World) -> None:
     world.send("queue:q", "a", "b")
     consumer = world.consumer("queue:q", credit=0)
     assert consumer.want(world.now)
@@ -28,8 +27,7 @@ def test_want_is_settled_at_once_if_something_waits() -> None:
     assert world.port(consumer).settlements == []
 
 
-def test_a_want_is_settled_at_once_if_no_consumer_holds_anything() -> None:
-    world = World()
+def test_a_want_is_settled_at_once_if_no_consumer_holds_anything(world: World) -> None:
     idle, consumer = world.consumer("queue:q"), world.consumer("queue:q", credit=0)
     assert consumer.want(world.now)
     assert world.port(idle).recalls == []
@@ -37,8 +35,7 @@ def test_a_want_is_settled_at_once_if_no_consumer_holds_anything() -> None:
     assert world.got(consumer) == ["a"]  # one that waits goes before one that only prefetches
 
 
-def test_mco_14_a_waiting_consumer_receives_messages_buffered_by_an_idle_one() -> None:
-    world = World()
+def test_mco_14_a_waiting_consumer_receives_messages_buffered_by_an_idle_one(world: World) -> None:
     idle = world.consumer("queue:q")
     world.send("queue:q", "a", "b", "c")
     waiter = world.consumer("queue:q", credit=1)
@@ -50,8 +47,7 @@ def test_mco_14_a_waiting_consumer_receives_messages_buffered_by_an_idle_one() -
     assert idle.credit == 97
 
 
-def test_several_are_recalled_for_several_but_never_more_than_half() -> None:
-    world = World()
+def test_several_are_recalled_for_several_but_never_more_than_half(world: World) -> None:
     idle = world.consumer("queue:q")
     world.send("queue:q", *"abcdef")
     waiter = world.consumer("queue:q", credit=10)
@@ -64,8 +60,7 @@ def test_several_are_recalled_for_several_but_never_more_than_half() -> None:
     assert world.port(idle).recalls[1:] == [(idle.id, [4, 5])]
 
 
-def test_released_messages_do_not_go_straight_back() -> None:
-    world = World()
+def test_released_messages_do_not_go_straight_back(world: World) -> None:
     idle = world.consumer("queue:q")
     world.send("queue:q", *"abcdef")
     waiter = world.consumer("queue:q", credit=10)
@@ -74,8 +69,7 @@ def test_released_messages_do_not_go_straight_back() -> None:
     assert len(world.got(idle)) == 6
 
 
-def test_handed_messages_are_skipped_and_later_ones_recalled() -> None:
-    world = World()
+def test_handed_messages_are_skipped_and_later_ones_recalled(world: World) -> None:
     busy = world.consumer("queue:q")
     world.send("queue:q", "a", "b", "c")
     waiter = world.consumer("queue:q", credit=1)
@@ -88,8 +82,7 @@ def test_handed_messages_are_skipped_and_later_ones_recalled() -> None:
     assert world.port(waiter).settlements == [waiter.id]
 
 
-def test_want_is_answered_when_all_have_answered_and_nothing_came() -> None:
-    world = World()
+def test_want_is_answered_when_all_have_answered_and_nothing_came(world: World) -> None:
     one, two = world.consumer("queue:q"), world.consumer("queue:q")
     world.send("queue:q", "a", "b")
     waiter = world.consumer("queue:q", credit=5)
@@ -101,8 +94,7 @@ def test_want_is_answered_when_all_have_answered_and_nothing_came() -> None:
     assert waiter.want(world.now)  # both are known to have handed out everything
 
 
-def test_a_recall_ends_when_its_holder_disappears() -> None:
-    world = World()
+def test_a_recall_ends_when_its_holder_disappears(world: World) -> None:
     holder = world.consumer("queue:q")
     world.send("queue:q", "a")
     waiter = world.consumer("queue:q", credit=1)
@@ -112,8 +104,7 @@ def test_a_recall_ends_when_its_holder_disappears() -> None:
     assert world.port(waiter).settlements == [waiter.id]
 
 
-def test_a_recovered_holder_has_nothing_left_to_answer_with() -> None:
-    world = World()
+def test_a_recovered_holder_has_nothing_left_to_answer_with(world: World) -> None:
     holder = world.consumer("queue:q")
     world.send("queue:q", "a")
     waiter = world.consumer("queue:q", credit=1)
@@ -125,8 +116,7 @@ def test_a_recovered_holder_has_nothing_left_to_answer_with() -> None:
     assert claim(world, holder).recalled == claim(world, waiter).recalled
 
 
-def test_a_waiter_that_leaves_is_not_answered() -> None:
-    world = World()
+def test_a_waiter_that_leaves_is_not_answered(world: World) -> None:
     holder = world.consumer("queue:q")
     world.send("queue:q", "a")
     waiter = world.consumer("queue:q", credit=1)
@@ -137,8 +127,7 @@ def test_a_waiter_that_leaves_is_not_answered() -> None:
     assert world.got(holder) == ["a", "a"]  # nobody else is there
 
 
-def test_only_messages_that_match_the_waiter_are_recalled() -> None:
-    world = World()
+def test_only_messages_that_match_the_waiter_are_recalled(world: World) -> None:
     idle = world.consumer("queue:q")
     world.send("queue:q", *(message(f"m{n}", properties={"n": n % 3}) for n in range(9)))
     waiter = world.consumer("queue:q", "n = 2", credit=9)
@@ -152,8 +141,7 @@ def test_only_messages_that_match_the_waiter_are_recalled() -> None:
     assert waiter.view.evaluations == before  # nothing is tested twice
 
 
-def test_the_search_resumes_at_its_last_position() -> None:
-    world = World()
+def test_the_search_resumes_at_its_last_position(world: World) -> None:
     idle = world.consumer("queue:q")
     waiter = world.consumer("queue:q", "n = 1", credit=0)
     world.send("queue:q", *(message("m", properties={"n": 0}) for _ in range(50)))
@@ -167,8 +155,7 @@ def test_the_search_resumes_at_its_last_position() -> None:
     assert world.port(idle).recalls == [(idle.id, [51])]
 
 
-def test_two_that_wait_are_served_in_turn() -> None:
-    world = World()
+def test_two_that_wait_are_served_in_turn(world: World) -> None:
     one, two = world.consumer("queue:q", credit=0), world.consumer("queue:q", credit=0)
     assert two.want(world.now)
     assert one.want(world.now)
@@ -176,8 +163,7 @@ def test_two_that_wait_are_served_in_turn() -> None:
     assert (world.got(two), world.got(one)) == (["a"], ["b"])
 
 
-def test_a_message_is_recalled_for_one_waiter_only() -> None:
-    world = World()
+def test_a_message_is_recalled_for_one_waiter_only(world: World) -> None:
     idle = world.consumer("queue:q")
     world.send("queue:q", *"abcd")
     one, two = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=1)
@@ -189,8 +175,7 @@ def test_a_message_is_recalled_for_one_waiter_only() -> None:
     assert (world.got(one), world.got(two)) == (["a"], ["b"])
 
 
-def test_messages_given_back_for_another_reason_are_not_the_answer() -> None:
-    world = World()
+def test_messages_given_back_for_another_reason_are_not_the_answer(world: World) -> None:
     idle = world.consumer("queue:q", credit=4)
     world.send("queue:q", *"abcd")
     waiter = world.consumer("queue:q", "n IS NULL AND JMSType IS NULL", credit=0)
@@ -202,8 +187,7 @@ def test_messages_given_back_for_another_reason_are_not_the_answer() -> None:
     assert len(claim(world, idle).recalled) == 0
 
 
-def test_shared_subscriptions_recall_too() -> None:
-    world = World()
+def test_shared_subscriptions_recall_too(world: World) -> None:
     how = {"subscription": "s", "shared": True}
     idle = world.consumer("topic:t", **how)
     waiter = world.consumer("topic:t", credit=0, **how)
@@ -213,8 +197,7 @@ def test_shared_subscriptions_recall_too() -> None:
     assert world.got(waiter) == ["a"]
 
 
-def test_a_closed_consumer_wants_nothing() -> None:
-    world = World()
+def test_a_closed_consumer_wants_nothing(world: World) -> None:
     consumer = world.consumer("queue:q")
     consumer.close(0, world.now)
     assert consumer.want(world.now)
@@ -224,8 +207,7 @@ def test_a_closed_consumer_wants_nothing() -> None:
     assert world.got(consumer) == []
 
 
-def test_a_waiter_whose_port_was_full_keeps_its_turn() -> None:
-    world = World()
+def test_a_waiter_whose_port_was_full_keeps_its_turn(world: World) -> None:
     waiter, other = world.consumer("queue:q", credit=0), world.consumer("queue:q", credit=0)
     waiter.want(world.now)
     world.port(waiter).writable = False
@@ -252,8 +234,7 @@ def shared_out(world: World, *, credit: int = 10) -> tuple[Consumer, Consumer]:
     return busy, waiter
 
 
-def test_ord_01_older_messages_stay_with_the_consumer_that_works_on_them() -> None:
-    world = World()
+def test_ord_01_older_messages_stay_with_the_consumer_that_works_on_them(world: World) -> None:
     busy, waiter = shared_out(world)
     assert waiter.want(world.now, patient=True)
     for tag in (1, 2, 3):
@@ -265,8 +246,7 @@ def test_ord_01_older_messages_stay_with_the_consumer_that_works_on_them() -> No
     assert world.got(waiter) == ["d"]
 
 
-def test_credit_is_progress_too() -> None:
-    world = World()
+def test_credit_is_progress_too(world: World) -> None:
     busy, waiter = shared_out(world)
     waiter.want(world.now, patient=True)
     for _ in range(3):
@@ -275,8 +255,7 @@ def test_credit_is_progress_too() -> None:
     assert world.port(busy).recalls == []
 
 
-def test_mco_14_older_messages_are_recalled_from_a_consumer_that_has_stopped_working() -> None:
-    world = World()
+def test_mco_14_older_messages_are_recalled_from_a_consumer_that_has_stopped_working(world: World) -> None:
     busy, waiter = shared_out(world)
     assert waiter.want(world.now, patient=True)
     world.advance(IDLE_MS - 1)
@@ -291,8 +270,7 @@ def test_mco_14_older_messages_are_recalled_from_a_consumer_that_has_stopped_wor
     assert world.port(busy).recalls[1:] == [(busy.id, [3])]
 
 
-def test_mco_14_a_stuck_one_is_emptied_behind_the_message_it_is_stuck_on() -> None:
-    world = World()
+def test_mco_14_a_stuck_one_is_emptied_behind_the_message_it_is_stuck_on(world: World) -> None:
     busy, waiter = shared_out(world, credit=1)
     waiter.want(world.now, patient=True)
     world.advance(IDLE_MS)
@@ -302,8 +280,7 @@ def test_mco_14_a_stuck_one_is_emptied_behind_the_message_it_is_stuck_on() -> No
     assert world.got(waiter) == ["d", "b"]
 
 
-def test_younger_messages_are_recalled_at_once() -> None:
-    world = World()
+def test_younger_messages_are_recalled_at_once(world: World) -> None:
     busy, waiter = world.consumer("queue:q", credit=2), world.consumer("queue:q", credit=0)
     world.send("queue:q", "a", "b")
     waiter.grant(1, world.now)
@@ -318,16 +295,14 @@ def test_younger_messages_are_recalled_at_once() -> None:
     assert world.got(waiter) == ["c", "d", "e"]
 
 
-def test_mco_05_a_want_with_an_answer_does_not_wait() -> None:
-    world = World()
+def test_mco_05_a_want_with_an_answer_does_not_wait(world: World) -> None:
     busy, waiter = shared_out(world)
     assert waiter.want(world.now, patient=True)
     assert not waiter.want(world.now)
     assert world.port(busy).recalls == [(busy.id, [1, 2])]
 
 
-def test_mco_05_nor_is_one_that_joins_a_patient_one() -> None:
-    world = World()
+def test_mco_05_nor_is_one_that_joins_a_patient_one(world: World) -> None:
     busy, waiter = shared_out(world, credit=1)
     busy.grant(1, world.now)
     world.send("queue:q", "e")
@@ -338,8 +313,7 @@ def test_mco_05_nor_is_one_that_joins_a_patient_one() -> None:
     assert world.port(waiter).settlements == [waiter.id]
 
 
-def test_a_consumer_that_got_nothing_yet_waits_for_nothing() -> None:
-    world = World()
+def test_a_consumer_that_got_nothing_yet_waits_for_nothing(world: World) -> None:
     idle = world.consumer("queue:q")
     world.send("queue:q", "a", "b")
     waiter = world.consumer("queue:q", credit=1)
@@ -347,9 +321,8 @@ def test_a_consumer_that_got_nothing_yet_waits_for_nothing() -> None:
     assert world.port(idle).recalls == [(idle.id, [1])]
 
 
-def test_the_deadline_finds_nothing_to_do() -> None:
+def test_the_deadline_finds_nothing_to_do(world: World) -> None:
     """The waiter was served, or left, or the holder left: no recall, nothing kept alive."""
-    world = World()
     busy, waiter = shared_out(world)
     waiter.want(world.now, patient=True)
     world.send("queue:q", "e")
@@ -368,8 +341,7 @@ def test_the_deadline_finds_nothing_to_do() -> None:
     assert world.port(busy).recalls == []
 
 
-def test_a_selector_is_tested_once_on_younger_messages() -> None:
-    world = World()
+def test_a_selector_is_tested_once_on_younger_messages(world: World) -> None:
     busy = world.consumer("queue:q", credit=100)
     waiter = world.consumer("queue:q", "n = 1", credit=0)
     world.send("queue:q", *(message("m", properties={"n": 0}) for _ in range(10)))
@@ -395,8 +367,7 @@ def test_a_selector_is_tested_once_on_younger_messages() -> None:
 # -- a WANT that is over with its answer -------------------------------------------------------------------------------
 
 
-def test_mco_05_an_empty_receive_leaves_no_credit() -> None:
-    world = World()
+def test_mco_05_an_empty_receive_leaves_no_credit(world: World) -> None:
     poller, other = world.consumer("queue:q", credit=0), world.consumer("queue:q", credit=0)
     for _ in range(3):
         assert poller.want(world.now, brief=True)
@@ -412,8 +383,7 @@ def test_mco_05_an_empty_receive_leaves_no_credit() -> None:
     assert world.got(other) == ["a"]
 
 
-def test_credit_that_was_granted_stays() -> None:
-    world = World()
+def test_credit_that_was_granted_stays(world: World) -> None:
     poller, eager = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=5)
     assert poller.want(world.now, brief=True)
     assert poller.credit == 1
@@ -422,8 +392,7 @@ def test_credit_that_was_granted_stays() -> None:
     assert world.got(eager)[0] == "a"  # it waits; the other only prefetches
 
 
-def test_a_recall_in_vain_ends_it_too() -> None:
-    world = World()
+def test_a_recall_in_vain_ends_it_too(world: World) -> None:
     holder = world.consumer("queue:q")
     world.send("queue:q", "a")
     poller = world.consumer("queue:q", credit=0)
@@ -434,8 +403,7 @@ def test_a_recall_in_vain_ends_it_too() -> None:
     assert (poller.credit, poller.waiting) == (2, False)
 
 
-def test_a_closed_consumer_is_neither_watched_nor_watching() -> None:
-    world = World()
+def test_a_closed_consumer_is_neither_watched_nor_watching(world: World) -> None:
     busy, waiter = shared_out(world)
     waiter.want(world.now, patient=True)
     assert list(claim(world, waiter).watched) == [claim(world, busy)]
@@ -449,9 +417,8 @@ def test_a_closed_consumer_is_neither_watched_nor_watching() -> None:
 
 
 @pytest.mark.parametrize("count", [50, 500])
-def test_that_a_consumer_leaves_costs_the_same_among_many(count: int) -> None:
+def test_that_a_consumer_leaves_costs_the_same_among_many(world: World, count: int) -> None:
     """Counted in what Python calls: who leaves does not look at everybody who stays."""
-    world = World()
     consumers = [world.consumer("queue:q", credit=1) for _ in range(count)]
     calls = 0
 
@@ -544,8 +511,7 @@ def test_a_deleted_queue_is_searched_no_more() -> None:
 
 
 @pytest.mark.parametrize("patient", [False, True])
-def test_no_more_are_recalled_at_a_time_than_a_turn_has_time_for(patient: bool) -> None:
-    world = World()
+def test_no_more_are_recalled_at_a_time_than_a_turn_has_time_for(world: World, patient: bool) -> None:
     waiter, holder = world.consumer("queue:q", credit=0), world.consumer("queue:q", credit=0)
     count = YOUNGER + 5_000
     world.send("queue:q", *(message(f"m{n}") for n in range(count)))

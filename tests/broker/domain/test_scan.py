@@ -20,8 +20,7 @@ def compact(queue: Queue) -> None:
             pass
 
 
-def test_a_match_behind_many_others_is_found() -> None:
-    world = World()
+def test_a_match_behind_many_others_is_found(world: World) -> None:
     fill(world, 3_000)
     consumer = world.consumer("queue:q", "n = 2999")
     assert world.got(consumer) == []
@@ -29,15 +28,13 @@ def test_a_match_behind_many_others_is_found() -> None:
     assert world.got(consumer) == ["m2999"]
 
 
-def test_a_small_backlog_is_scanned_in_one_turn() -> None:
-    world = World()
+def test_a_small_backlog_is_scanned_in_one_turn(world: World) -> None:
     fill(world, 900)
     assert world.got(world.consumer("queue:q", "n >= 898")) == ["m898", "m899"]
     assert not world.broker.work(world.now)
 
 
-def test_a_scan_runs_in_bounded_steps_and_delivers_matches_early() -> None:
-    world = World()
+def test_a_scan_runs_in_bounded_steps_and_delivers_matches_early(world: World) -> None:
     fill(world, 3_000)
     consumer = world.consumer("queue:q", "n = 1500 OR n = 2500")
     assert world.broker.work(world.now, 600)
@@ -48,8 +45,7 @@ def test_a_scan_runs_in_bounded_steps_and_delivers_matches_early() -> None:
     assert world.got(consumer) == ["m1500", "m2500"]
 
 
-def test_arrivals_during_a_scan_keep_the_order() -> None:
-    world = World()
+def test_arrivals_during_a_scan_keep_the_order(world: World) -> None:
     fill(world, 2_000)
     consumer = world.consumer("queue:q", "n >= 1999")
     world.send("queue:q", message("late", properties={"n": 5_000}))
@@ -59,8 +55,7 @@ def test_arrivals_during_a_scan_keep_the_order() -> None:
     assert world.got(consumer) == ["urgent", "m1999", "late"]
 
 
-def test_messages_returned_during_a_scan_keep_the_order() -> None:
-    world = World()
+def test_messages_returned_during_a_scan_keep_the_order(world: World) -> None:
     fill(world, 3_000)
     plain = world.consumer("queue:q", credit=10)
     far = world.consumer("queue:q", "n * 1 = 2900")
@@ -75,8 +70,7 @@ def test_messages_returned_during_a_scan_keep_the_order() -> None:
     assert world.got(consumer) == ["m1", "m2800", "m2900"]
 
 
-def test_a_second_consumer_with_the_same_selector_costs_no_scan() -> None:
-    world = World()
+def test_a_second_consumer_with_the_same_selector_costs_no_scan(world: World) -> None:
     fill(world, 2_000)
     first = world.consumer("queue:q", "n > 1000")
     world.work()
@@ -87,8 +81,7 @@ def test_a_second_consumer_with_the_same_selector_costs_no_scan() -> None:
     assert world.got(second)[0] == "m1101"
 
 
-def test_want_is_answered_when_the_scan_has_ended() -> None:
-    world = World()
+def test_want_is_answered_when_the_scan_has_ended(world: World) -> None:
     fill(world, 2_000)
     hit, miss = world.consumer("queue:q", "n = 1999", credit=0), world.consumer("queue:q", "n = -1", credit=0)
     assert not hit.want(world.now)
@@ -99,8 +92,7 @@ def test_want_is_answered_when_the_scan_has_ended() -> None:
     assert world.port(miss).settlements == [miss.id]
 
 
-def test_after_the_scan_a_waiting_consumer_still_gets_what_others_have_buffered() -> None:
-    world = World()
+def test_after_the_scan_a_waiting_consumer_still_gets_what_others_have_buffered(world: World) -> None:
     world.send("queue:q", message("hit", properties={"n": -7}))
     idle = world.consumer("queue:q", credit=1)
     fill(world, 2_000)
@@ -112,8 +104,7 @@ def test_after_the_scan_a_waiting_consumer_still_gets_what_others_have_buffered(
     assert world.got(waiter) == ["hit"]
 
 
-def test_a_consumer_that_leaves_ends_its_scan() -> None:
-    world = World()
+def test_a_consumer_that_leaves_ends_its_scan(world: World) -> None:
     fill(world, 2_000)
     consumer = world.consumer("queue:q", "n * 1 = 1999")
     consumer.close(0, world.now)
@@ -121,8 +112,7 @@ def test_a_consumer_that_leaves_ends_its_scan() -> None:
     assert not world.broker.work(world.now)
 
 
-def test_scans_of_several_selectors_and_queues_all_end() -> None:
-    world = World()
+def test_scans_of_several_selectors_and_queues_all_end(world: World) -> None:
     fill(world, 1_500)
     world.send("queue:r", *(message(f"r{n}", properties={"n": n}) for n in range(1_500)))
     consumers = [world.consumer("queue:q", f"n = {n}") for n in (1_400, 1_450)]
@@ -341,8 +331,7 @@ def test_the_first_slice_is_small_enough_for_one_turn() -> None:
 
 
 @pytest.mark.parametrize("budget", [1, 7, 1_000])
-def test_compaction_during_a_scan_loses_nothing(budget: int) -> None:
-    world = World()
+def test_compaction_during_a_scan_loses_nothing(world: World, budget: int) -> None:
     fill(world, 1_200)
     taker = world.consumer("queue:q", "n < 1100", credit=0)
     world.work()

@@ -27,8 +27,12 @@ class Staging(World):
         return self.namespace.stages.publish(key, batch, names, owner=owner, now=self.now)
 
 
-def test_staged_messages_are_invisible_until_published() -> None:
-    world = Staging()
+@pytest.fixture
+def world() -> Staging:
+    return Staging()
+
+
+def test_staged_messages_are_invisible_until_published(world: Staging) -> None:
     world.stage("a", "1", "2")
     world.stage("b", "3")
     assert world.browse("queue:q") == []
@@ -38,8 +42,7 @@ def test_staged_messages_are_invisible_until_published() -> None:
     assert (len(world.namespace.stages), world.namespace.stages.bytes) == (0, 0)
 
 
-def test_a_batch_is_published_once() -> None:
-    world = Staging()
+def test_a_batch_is_published_once(world: Staging) -> None:
     world.stage("a", "1")
     assert world.publish("a") == 1
     world.stage("b", "1")  # who does not know whether it was, does it again
@@ -55,8 +58,7 @@ def test_a_batch_is_published_once() -> None:
     assert world.browse("queue:q") == ["1", "2", "3"]
 
 
-def test_batches_of_failed_attempts_are_dropped() -> None:
-    world = Staging()
+def test_batches_of_failed_attempts_are_dropped(world: Staging) -> None:
     world.stage("first try", "1")
     world.stage("second try", "1")
     assert world.publish("second try") == 1
@@ -64,22 +66,19 @@ def test_batches_of_failed_attempts_are_dropped() -> None:
     assert len(world.namespace.stages) == 0
 
 
-def test_an_empty_batch_needs_no_memory() -> None:
-    world = Staging()
+def test_an_empty_batch_needs_no_memory(world: Staging) -> None:
     assert world.publish() == world.publish() == 0
     assert not world.namespace.stages.published
 
 
-def test_users_do_not_share_keys() -> None:
-    world = Staging()
+def test_users_do_not_share_keys(world: Staging) -> None:
     world.stage("a", "1", owner="ann", batch=7)
     assert world.publish("a", owner="ann", batch=7) == 1
     world.stage("b", "2", owner="bob")
     assert world.publish("b", owner="bob") == 1
 
 
-def test_a_stage_that_is_gone_publishes_nothing() -> None:
-    world = Staging()
+def test_a_stage_that_is_gone_publishes_nothing(world: Staging) -> None:
     world.stage("a", "1")
     with pytest.raises(RequestError, match="staged as b is not there") as refused:
         world.publish("a", "b")
@@ -101,8 +100,7 @@ def test_all_or_nothing() -> None:
     assert world.publish("b") == 1  # it was not counted as published
 
 
-def test_the_lease_ends() -> None:
-    world = Staging()
+def test_the_lease_ends(world: Staging) -> None:
     world.stage("a", "1", lease=5_000)
     world.advance(4_999)
     assert len(world.namespace.stages) == 1
@@ -112,8 +110,7 @@ def test_the_lease_ends() -> None:
         world.publish("a")
 
 
-def test_discard() -> None:
-    world = Staging()
+def test_discard(world: Staging) -> None:
     world.stage("a", "1", "2")
     world.stage("b", "3", batch=1)
     assert world.namespace.stages.discard("k", 0, owner=None) == 2
@@ -123,8 +120,7 @@ def test_discard() -> None:
     assert world.namespace.stages.bytes == 0
 
 
-def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = Staging()
+def test_limits(world: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sievemq_broker.domain.stages.MAX_STAGED_BYTES", 500)
     world.stage("a", "1")
     with pytest.raises(RequestError, match="may take 500") as refused:
@@ -135,8 +131,7 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
             world.stage("c", **wrong)
 
 
-def test_the_key_used_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = Staging()
+def test_the_key_used_longest_ago_is_forgotten(world: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sievemq_broker.domain.stages.MAX_KEYS", 2)
     for key in ("a", "b"):
         world.stage(key, key, key=key)
@@ -147,8 +142,7 @@ def test_the_key_used_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) 
     assert list(world.namespace.stages.published) == [(None, "a"), (None, "c")]
 
 
-def test_another_user_cannot_make_the_broker_forget_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = Staging()
+def test_another_user_cannot_make_the_broker_forget_a_key(world: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sievemq_broker.domain.stages.MAX_KEYS", 3)
     world.stage("a", "a", owner="anna")
     assert world.publish("a", owner="anna") == 1

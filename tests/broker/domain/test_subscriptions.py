@@ -27,8 +27,7 @@ def refused(world: World, *args: Any, **how: Any) -> RequestError:
     return caught.value
 
 
-def test_sub_05_each_matching_subscription_receives_one_copy() -> None:
-    world = World()
+def test_sub_05_each_matching_subscription_receives_one_copy(world: World) -> None:
     world.send("topic:t", "before")
     everything, some = world.consumer("topic:t"), world.consumer("topic:t", "n = 1")
     world.send("topic:t", message("a", properties={"n": 1}), message("b"))
@@ -61,8 +60,7 @@ def test_of_a_message_in_flight_only_the_packed_bytes_are_kept(address: str, bat
     assert (envelope.properties, envelope.fields[8]) == ({"n": 1}, "t")
 
 
-def test_sub_06_copies_are_independent() -> None:
-    world = World()
+def test_sub_06_copies_are_independent(world: World) -> None:
     one, two = world.consumer("topic:t"), world.consumer("topic:t")
     world.send("topic:t", "a")
     one.acknowledge(1, world.now)
@@ -72,8 +70,7 @@ def test_sub_06_copies_are_independent() -> None:
     assert world.counts(one) == [("a", 1)]
 
 
-def test_the_bytes_of_copies_are_shared() -> None:
-    world = World()
+def test_the_bytes_of_copies_are_shared(world: World) -> None:
     for number in range(3):
         world.consumer("topic:t", credit=0, subscription=f"s{number}", shared=True)
     envelope = message("a")
@@ -84,23 +81,20 @@ def test_the_bytes_of_copies_are_shared() -> None:
     assert all(entry is not None and entry.envelope is envelope for entry in waiting)
 
 
-def test_sub_07_a_shared_subscription_gives_each_message_to_one() -> None:
-    world = World()
+def test_sub_07_a_shared_subscription_gives_each_message_to_one(world: World) -> None:
     one, two = world.consumer("topic:t", **SHARED), world.consumer("topic:t", **SHARED)
     world.send("topic:t", "a", "b")
     assert (world.got(one), world.got(two)) == (["a"], ["b"])
 
 
-def test_sub_08_an_inactive_durable_subscription_collects() -> None:
-    world = World()
+def test_sub_08_an_inactive_durable_subscription_collects(world: World) -> None:
     world.consumer("topic:t", **DURABLE).close(0, world.now)
     world.send("topic:t", "a", "b")
     assert world.got(world.consumer("topic:t", **DURABLE)) == ["a", "b"]  # SUB-12
 
 
 @pytest.mark.parametrize("how", [{}, SHARED])
-def test_sub_09_a_non_durable_one_ends_with_its_last_consumer(how: dict[str, Any]) -> None:
-    world = World()
+def test_sub_09_a_non_durable_one_ends_with_its_last_consumer(world: World, how: dict[str, Any]) -> None:
     world.consumer("topic:t", credit=0, **how).close(0, world.now)
     world.send("topic:t", "a")
     later = world.consumer("topic:t", **how)
@@ -117,8 +111,7 @@ def test_sub_10_unshared_durable_needs_a_client_id() -> None:
     assert error.code is ErrorCode.ILLEGAL_STATE
 
 
-def test_sub_11_one_consumer_at_a_time_for_an_unshared_durable_one() -> None:
-    world = World()
+def test_sub_11_one_consumer_at_a_time_for_an_unshared_durable_one(world: World) -> None:
     first = world.consumer("topic:t", **DURABLE)
     assert refused(world, "topic:t", **DURABLE).code is ErrorCode.SUBSCRIPTION_IN_USE
     assert refused(world, "topic:other", "n = 1", **DURABLE).code is ErrorCode.SUBSCRIPTION_IN_USE
@@ -129,8 +122,7 @@ def test_sub_11_one_consumer_at_a_time_for_an_unshared_durable_one() -> None:
 @pytest.mark.parametrize(("address", "text", "no_local"), [
     ("topic:u", None, False), ("topic:t", "n = 1", False), ("topic:t", None, True),
 ])  # fmt: skip
-def test_sub_13_a_changed_one_begins_empty(address: str, text: str | None, no_local: bool) -> None:
-    world = World()
+def test_sub_13_a_changed_one_begins_empty(world: World, address: str, text: str | None, no_local: bool) -> None:
     world.consumer("topic:t", **DURABLE).close(0, world.now)
     world.send("topic:t", message("old", properties={"n": 1}))
     changed = world.consumer(address, text, no_local=no_local, **DURABLE)
@@ -141,8 +133,7 @@ def test_sub_13_a_changed_one_begins_empty(address: str, text: str | None, no_lo
     assert len(world.namespace.subscriptions.durable) == 1
 
 
-def test_sub_13_not_while_messages_are_unacknowledged() -> None:
-    world = World()
+def test_sub_13_not_while_messages_are_unacknowledged(world: World) -> None:
     consumer = world.consumer("topic:t", **DURABLE)
     world.send("topic:t", "a")
     consumer.close(1, world.now)
@@ -153,16 +144,16 @@ def test_sub_13_not_while_messages_are_unacknowledged() -> None:
 
 @pytest.mark.parametrize("how", [SHARED, BOTH])
 @pytest.mark.parametrize(("address", "text"), [("topic:u", None), ("topic:t", "n = 1")])
-def test_sub_14_active_and_shared_means_unchangeable(how: dict[str, Any], address: str, text: str | None) -> None:
-    world = World()
+def test_sub_14_active_and_shared_means_unchangeable(
+    world: World, how: dict[str, Any], address: str, text: str | None
+) -> None:
     consumer = world.consumer("topic:t", **how)
     assert refused(world, address, text, **how).code is ErrorCode.SUBSCRIPTION_IN_USE
     consumer.close(0, world.now)
     world.consumer(address, text, **how)  # SUB-15
 
 
-def test_sub_15_a_shared_durable_subscription_changes_while_unused() -> None:
-    world = World()
+def test_sub_15_a_shared_durable_subscription_changes_while_unused(world: World) -> None:
     world.consumer("topic:t", **BOTH).close(0, world.now)
     world.send("topic:t", message("old", properties={"n": 1}))
     assert world.got(world.consumer("topic:t", "n = 1", **BOTH)) == []
@@ -178,29 +169,25 @@ def test_sub_16_shared_and_unshared_durable_do_not_mix(active: bool) -> None:
         assert refused(world, "topic:t", **second).code is ErrorCode.SUBSCRIPTION_IN_USE
 
 
-def test_sub_17_durable_and_non_durable_of_one_name_are_two() -> None:
-    world = World()
+def test_sub_17_durable_and_non_durable_of_one_name_are_two(world: World) -> None:
     one, two = world.consumer("topic:t", **SHARED), world.consumer("topic:t", **BOTH)
     world.send("topic:t", "a")
     assert world.got(one) == world.got(two) == ["a"]
 
 
-def test_sub_18_one_name_and_different_client_ids_are_different() -> None:
-    world = World()
+def test_sub_18_one_name_and_different_client_ids_are_different(world: World) -> None:
     three = [world.consumer("topic:t", client_id=client_id, **SHARED) for client_id in (None, "a", "b")]
     world.send("topic:t", "a")
     assert [world.got(consumer) for consumer in three] == [["a"]] * 3
 
 
-def test_sub_19_no_selector_in_any_spelling_is_no_change() -> None:
-    world = World()
+def test_sub_19_no_selector_in_any_spelling_is_no_change(world: World) -> None:
     world.consumer("topic:t", None, **DURABLE).close(0, world.now)
     world.send("topic:t", "a")
     assert world.got(world.consumer("topic:t", "", **DURABLE)) == ["a"]
 
 
-def test_sub_20_no_local_blocks_the_same_connection() -> None:
-    world = World()
+def test_sub_20_no_local_blocks_the_same_connection(world: World) -> None:
     consumer = world.consumer("topic:t", no_local=True, connection="c1")
     other = world.consumer("topic:t", connection="c1")
     for connection in ("c1", "c2", None):
@@ -209,8 +196,7 @@ def test_sub_20_no_local_blocks_the_same_connection() -> None:
     assert len(world.got(other)) == 3
 
 
-def test_sub_21_durable_no_local_blocks_the_client_id_also_after_reconnecting() -> None:
-    world = World()
+def test_sub_21_durable_no_local_blocks_the_client_id_also_after_reconnecting(world: World) -> None:
     world.namespace.client_ids.claim("id", "c1")
     world.consumer("topic:t", no_local=True, connection="c1", **DURABLE).close(0, world.now)
     world.send("topic:t", "own", connection="c1")
@@ -222,23 +208,20 @@ def test_sub_21_durable_no_local_blocks_the_client_id_also_after_reconnecting() 
     assert world.got(consumer) == ["other"]  # SUB-22: blocked ones were never in it
 
 
-def test_ses_21_no_local_is_ignored_for_queues() -> None:
-    world = World()
+def test_ses_21_no_local_is_ignored_for_queues(world: World) -> None:
     consumer = world.consumer("queue:q", no_local=True, connection="c1")
     world.send("queue:q", "a", connection="c1")
     assert world.got(consumer) == ["a"]
 
 
-def test_sub_23_the_selector_decides_at_publication() -> None:
-    world = World()
+def test_sub_23_the_selector_decides_at_publication(world: World) -> None:
     world.consumer("topic:t", "n = 1", **DURABLE).close(0, world.now)
     world.send("topic:t", message("a", properties={"n": 1}), message("b"))
     subscription = world.namespace.subscriptions.durable["id", "s"]
     assert subscription.queue.depth == 1
 
 
-def test_sub_24_to_26_unsubscribe() -> None:
-    world = World()
+def test_sub_24_to_26_unsubscribe(world: World) -> None:
     with pytest.raises(RequestError) as caught:
         world.namespace.unsubscribe("id", "s")
     assert caught.value.code is ErrorCode.INVALID_DESTINATION
@@ -257,8 +240,7 @@ def test_sub_24_to_26_unsubscribe() -> None:
     assert world.got(world.consumer("topic:t", **DURABLE)) == []
 
 
-def test_sub_28_names_may_be_long() -> None:
-    world = World()
+def test_sub_28_names_may_be_long(world: World) -> None:
     name = "az-AZ_09." * 14
     world.consumer("topic:t", subscription=name, durable=True, shared=True)
     assert refused(world, "topic:t", subscription="x" * 256, shared=True).code is ErrorCode.ILLEGAL_STATE
@@ -285,8 +267,7 @@ def test_sub_31_a_client_id_belongs_to_one_live_connection() -> None:
             namespace.client_ids.claim(wrong, "c3")
 
 
-def test_sub_33_messages_of_a_closed_consumer_reach_another_marked() -> None:
-    world = World()
+def test_sub_33_messages_of_a_closed_consumer_reach_another_marked(world: World) -> None:
     one, two = world.consumer("topic:t", **SHARED), world.consumer("topic:t", credit=0, **SHARED)
     world.send("topic:t", "a")
     one.close(1, world.now)
@@ -295,8 +276,7 @@ def test_sub_33_messages_of_a_closed_consumer_reach_another_marked() -> None:
     assert world.counts(two) == [("a", 2)]
 
 
-def test_ack_17_a_message_of_an_ended_subscription_is_dropped() -> None:
-    world = World()
+def test_ack_17_a_message_of_an_ended_subscription_is_dropped(world: World) -> None:
     consumer = world.consumer("topic:t")
     world.send("topic:t", "a")
     consumer.close(1, world.now)
@@ -305,14 +285,12 @@ def test_ack_17_a_message_of_an_ended_subscription_is_dropped() -> None:
     assert world.browse("queue:DLQ.t") == []
 
 
-def test_ses_33_queues_have_no_subscriptions() -> None:
-    world = World()
+def test_ses_33_queues_have_no_subscriptions(world: World) -> None:
     for how in (SHARED, DURABLE, {"subscription": "s"}):
         assert refused(world, "queue:q", **how).code is ErrorCode.INVALID_DESTINATION
 
 
-def test_exp_08_a_delayed_message_reaches_the_subscriptions_of_its_send() -> None:
-    world = World()
+def test_exp_08_a_delayed_message_reaches_the_subscriptions_of_its_send(world: World) -> None:
     before = world.consumer("topic:t")
     world.consumer("topic:t", **DURABLE).close(0, world.now)
     gone = world.consumer("topic:t")
@@ -339,8 +317,7 @@ def test_a_topic_takes_a_message_for_all_or_for_none() -> None:
     assert world.browse("queue:q") == []
 
 
-def test_each_distinct_selector_is_evaluated_once_per_message() -> None:
-    world = World()
+def test_each_distinct_selector_is_evaluated_once_per_message(world: World) -> None:
     for _ in range(20):
         world.consumer("topic:t", "n LIKE '%b'")
         world.consumer("topic:t", "n LIKE '%c'")
@@ -350,8 +327,7 @@ def test_each_distinct_selector_is_evaluated_once_per_message() -> None:
     assert (topic.index.evaluations, topic.index.matches) == (2, 1)
 
 
-def test_only_the_subscribers_of_a_value_are_evaluated() -> None:
-    world = World()
+def test_only_the_subscribers_of_a_value_are_evaluated(world: World) -> None:
     consumers = [world.consumer("topic:t", f"customer = {n} AND region = 'EU'") for n in range(500)]
     world.send("topic:t", message("a", properties={"customer": 250, "region": "EU"}))
     topic = world.namespace.declare("topic:t")
@@ -360,8 +336,7 @@ def test_only_the_subscribers_of_a_value_are_evaluated() -> None:
     assert [n for n, consumer in enumerate(consumers) if world.got(consumer)] == [250]
 
 
-def test_unreadable_properties_reach_those_without_a_selector() -> None:
-    world = World()
+def test_unreadable_properties_reach_those_without_a_selector(world: World) -> None:
     plain, picky = world.consumer("topic:t"), world.consumer("topic:t", "n = 1")
     world.send("topic:t", message("bad", properties=(b"\xc1", None)))
     assert (world.got(plain), world.got(picky)) == (["bad"], [])
@@ -370,8 +345,7 @@ def test_unreadable_properties_reach_those_without_a_selector() -> None:
     assert (topic.unreadable, topic.published) == (1, 1)
 
 
-def test_pausing_a_topic_holds_all_its_subscriptions_also_new_ones() -> None:
-    world = World()
+def test_pausing_a_topic_holds_all_its_subscriptions_also_new_ones(world: World) -> None:
     old = world.consumer("topic:t")
     topic = world.namespace.declare("topic:t")
     assert isinstance(topic, Topic)
@@ -383,8 +357,7 @@ def test_pausing_a_topic_holds_all_its_subscriptions_also_new_ones() -> None:
     assert (world.got(old), world.got(new)) == (["a"], ["a"])
 
 
-def test_deleting_a_topic_ends_its_subscriptions() -> None:
-    world = World()
+def test_deleting_a_topic_ends_its_subscriptions(world: World) -> None:
     consumer = world.consumer("topic:t", **DURABLE)
     world.consumer("topic:t", **SHARED)
     world.namespace.delete("topic:t")

@@ -44,9 +44,13 @@ class Tapped(World):
         return self.namespace.queue(address).depth
 
 
+@pytest.fixture
+def world() -> Tapped:
+    return Tapped()
+
+
 @pytest.mark.parametrize("address", ["queue:q", "topic:t"])
-def test_a_copy_tap_sees_what_arrives_and_changes_nothing(address: str) -> None:
-    world = Tapped()
+def test_a_copy_tap_sees_what_arrives_and_changes_nothing(world: Tapped, address: str) -> None:
     consumer = world.consumer(address)
     tap = world.tap(address)
     world.send(address, "a", "b")
@@ -58,9 +62,8 @@ def test_a_copy_tap_sees_what_arrives_and_changes_nothing(address: str) -> None:
     assert world.read(tap, 1, 2) == ["b"]  # again, in any order
 
 
-def test_without_a_tap_the_direct_path_is_as_it_was() -> None:
+def test_without_a_tap_the_direct_path_is_as_it_was(world: Tapped) -> None:
     """A tap switches the queue to the careful path; without one nothing on the direct path asks for taps."""
-    world = Tapped()
     queue = world.namespace.queue("queue:q")
     assert queue.direct
     tap = world.tap("queue:q")
@@ -71,24 +74,21 @@ def test_without_a_tap_the_direct_path_is_as_it_was() -> None:
     assert len(tap.log) == 0
 
 
-def test_a_copy_shares_the_bytes() -> None:
-    world = Tapped()
+def test_a_copy_shares_the_bytes(world: Tapped) -> None:
     tap = world.tap("queue:q")
     envelope = message("a")
     world.send("queue:q", envelope)
     assert tap.log.slice(0, 1, 1, 0)[0].packed is envelope.packed
 
 
-def test_delayed_and_expired_messages_are_copied_when_they_arrive() -> None:
-    world = Tapped()
+def test_delayed_and_expired_messages_are_copied_when_they_arrive(world: Tapped) -> None:
     tap = world.tap("queue:q")
     world.send("queue:q", "later", at=world.now + 60_000)
     world.send("queue:q", "late", expires=world.now - 1)
     assert world.read(tap) == ["later", "late"]
 
 
-def test_only_matching_messages_are_copied() -> None:
-    world = Tapped()
+def test_only_matching_messages_are_copied(world: Tapped) -> None:
     queue = world.tap("queue:q", "n > 1")
     topic = world.tap("topic:t", "n > 1")
     for address in ("queue:q", "topic:t"):
@@ -98,9 +98,8 @@ def test_only_matching_messages_are_copied() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "n > 1"])
-def test_the_backlog_comes_first(text: str | None) -> None:
+def test_the_backlog_comes_first(world: Tapped, text: str | None) -> None:
     """What waited when the tap was made goes before what came while that was looked at; acknowledged or not."""
-    world = Tapped()
     world.send("queue:q", *(message(f"m{n}", properties={"n": n}) for n in range(4)))
     tap = world.tap("queue:q", text, start="earliest")
     assert tap.held_bytes >= 4 * OVERHEAD_BYTES
@@ -110,8 +109,7 @@ def test_the_backlog_comes_first(text: str | None) -> None:
     assert world.read(tap) == (["m0", "m1"] if text is None else []) + ["m2", "m3", "new"]
 
 
-def test_an_unread_backlog_does_not_grow() -> None:
-    world = Tapped()
+def test_an_unread_backlog_does_not_grow(world: Tapped) -> None:
     world.send("queue:q", *(f"m{n}" for n in range(8)))
     tap = world.tap("queue:q", start="earliest", retain_messages=100)
     for n in range(8, 12):
@@ -120,24 +118,21 @@ def test_an_unread_backlog_does_not_grow() -> None:
     assert world.read(tap) == [f"m{n}" for n in range(12)]
 
 
-def test_a_long_backlog_is_copied_in_steps() -> None:
-    world = Tapped()
+def test_a_long_backlog_is_copied_in_steps(world: Tapped) -> None:
     world.send("queue:q", *(message("x") for _ in range(STEP + 1)))
     tap = world.tap("queue:q", start="earliest")
     assert tap.look(0, 0, 0, world.now) == (STEP, True)
     assert tap.look(0, 0, 0, world.now) == (STEP + 1, False)
 
 
-def test_latest_begins_with_the_next_message() -> None:
-    world = Tapped()
+def test_latest_begins_with_the_next_message(world: Tapped) -> None:
     world.send("queue:q", "old")
     tap = world.tap("queue:q")
     world.send("queue:q", "new")
     assert world.read(tap) == ["new"]
 
 
-def test_acknowledged_is_dropped_and_once_more_does_no_harm() -> None:
-    world = Tapped()
+def test_acknowledged_is_dropped_and_once_more_does_no_harm(world: Tapped) -> None:
     tap = world.tap("queue:q")
     world.send("queue:q", "a", "b", "c")
     assert tap.acknowledge(tap.id, 2, world.now) == 2
@@ -149,8 +144,7 @@ def test_acknowledged_is_dropped_and_once_more_does_no_harm() -> None:
     assert refused.value.code is ErrorCode.ILLEGAL_STATE
 
 
-def test_a_full_tap_drops_and_reports_the_oldest() -> None:
-    world = Tapped()
+def test_a_full_tap_drops_and_reports_the_oldest(world: Tapped) -> None:
     tap = world.tap("queue:q", retain_messages=3)
     world.send("queue:q", *"abcde")
     assert world.read(tap) == ["c", "d", "e"]
@@ -160,8 +154,7 @@ def test_a_full_tap_drops_and_reports_the_oldest() -> None:
     assert (tap.log.first, tap.lost, tap.missed) == (5, 2, 2)  # the reader was done with what went
 
 
-def test_bytes_are_bounded_too() -> None:
-    world = Tapped()
+def test_bytes_are_bounded_too(world: Tapped) -> None:
     tap = world.tap("queue:q", retain_bytes=4_096)
     world.send("queue:q", *(message(f"m{n}", body=b"x" * 1_000) for n in range(9)))
     assert tap.log.bytes <= 4_096
@@ -171,8 +164,7 @@ def test_bytes_are_bounded_too() -> None:
     assert (len(tap.log), tap.lost, tap.log.bytes) == (0, 10, 0)
 
 
-def test_age_is_bounded_without_requests() -> None:
-    world = Tapped()
+def test_age_is_bounded_without_requests(world: Tapped) -> None:
     tap = world.tap("queue:q", retain_age=10_000)
     world.send("queue:q", "a")
     world.advance(6_000)
@@ -186,8 +178,7 @@ def test_age_is_bounded_without_requests() -> None:
 # -- drain ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_drain_delivers_no_more_than_requested() -> None:
-    world = Tapped()
+def test_a_drain_delivers_no_more_than_requested(world: Tapped) -> None:
     world.send("queue:q", *"abcde")
     tap = world.tap("queue:q", mode="drain")
     assert world.reach(tap, 0, messages=2) == 2
@@ -201,8 +192,7 @@ def test_a_drain_delivers_no_more_than_requested() -> None:
     assert world.got(other) == ["e"]
 
 
-def test_drained_messages_are_gone_when_they_are_acknowledged() -> None:
-    world = Tapped()
+def test_drained_messages_are_gone_when_they_are_acknowledged(world: Tapped) -> None:
     world.send("queue:q", *"abc")
     tap = world.tap("queue:q", mode="drain")
     assert world.reach(tap) == 3
@@ -213,8 +203,7 @@ def test_drained_messages_are_gone_when_they_are_acknowledged() -> None:
     assert world.read(tap, 2, 3) == ["c"]
 
 
-def test_a_drain_with_a_selector_leaves_the_rest() -> None:
-    world = Tapped()
+def test_a_drain_with_a_selector_leaves_the_rest(world: Tapped) -> None:
     world.send("queue:q", *(message(f"m{n}", properties={"n": n}) for n in range(6)))
     tap = world.tap("queue:q", "n >= 4", "drain")
     assert world.reach(tap) == 2
@@ -222,8 +211,7 @@ def test_a_drain_with_a_selector_leaves_the_rest() -> None:
     assert world.browse("queue:q") == ["m0", "m1", "m2", "m3"]
 
 
-def test_a_lost_lease_gives_everything_back_marked() -> None:
-    world = Tapped()
+def test_a_lost_lease_gives_everything_back_marked(world: Tapped) -> None:
     world.send("queue:q", *"abc")
     tap = world.tap("queue:q", mode="drain", lease=10_000)
     world.reach(tap, 0, messages=2)
@@ -239,8 +227,7 @@ def test_a_lost_lease_gives_everything_back_marked() -> None:
     assert world.counts(consumer) == [("b", 2), ("c", 1)]
 
 
-def test_after_a_lost_lease_messages_are_redelivered_under_new_numbers() -> None:
-    world = Tapped()
+def test_after_a_lost_lease_messages_are_redelivered_under_new_numbers(world: Tapped) -> None:
     world.send("queue:q", *"ab")
     tap = world.tap("queue:q", mode="drain", lease=1_000)
     assert world.reach(tap) == 2
@@ -254,8 +241,7 @@ def test_after_a_lost_lease_messages_are_redelivered_under_new_numbers() -> None
     assert world.namespace.queue("queue:q").acknowledged == 2
 
 
-def test_a_full_drain_takes_no_more() -> None:
-    world = Tapped()
+def test_a_full_drain_takes_no_more(world: Tapped) -> None:
     world.send("queue:q", *"abcd")
     tap = world.tap("queue:q", mode="drain", retain_messages=2)
     assert world.reach(tap) == 2
@@ -268,9 +254,8 @@ def test_a_full_drain_takes_no_more() -> None:
     assert world.depth("queue:b") == 7
 
 
-def test_a_drain_does_not_keep_others_waiting() -> None:
+def test_a_drain_does_not_keep_others_waiting(world: Tapped) -> None:
     """WANT recalls nothing from a drain: what it has is handed out for good, and it has no credit between requests."""
-    world = Tapped()
     world.send("queue:q", *"ab")
     tap = world.tap("queue:q", mode="drain")
     world.reach(tap)
@@ -281,8 +266,7 @@ def test_a_drain_does_not_keep_others_waiting() -> None:
     assert world.got(other) == ["c"]
 
 
-def test_a_deleted_drain_gives_back() -> None:
-    world = Tapped()
+def test_a_deleted_drain_gives_back(world: Tapped) -> None:
     world.send("queue:q", *"ab")
     tap = world.tap("queue:q", mode="drain")
     world.reach(tap)
@@ -360,8 +344,7 @@ def test_a_reader_that_resumes_in_time_keeps_its_messages() -> None:
     assert (queue.acknowledged, queue.in_flight) == (SLICE, len(names) - 2 * SLICE)
 
 
-def test_an_administrator_may_close_a_drain() -> None:
-    world = Tapped()
+def test_an_administrator_may_close_a_drain(world: Tapped) -> None:
     world.send("queue:q", *"ab")
     tap = world.tap("queue:q", mode="drain")
     world.reach(tap, 0, messages=1)
@@ -375,8 +358,7 @@ def test_an_administrator_may_close_a_drain() -> None:
 # -- which one --------------------------------------------------------------------------------------------------------
 
 
-def test_opening_again_finds_it_and_changes_what_may_change() -> None:
-    world = Tapped()
+def test_opening_again_finds_it_and_changes_what_may_change(world: Tapped) -> None:
     tap = world.tap("queue:q", retain_messages=5)
     world.send("queue:q", *"abcde")
     assert world.tap("q", retain_messages=9) is tap  # another form of the address
@@ -387,15 +369,13 @@ def test_opening_again_finds_it_and_changes_what_may_change() -> None:
 
 
 @pytest.mark.parametrize(("text", "mode"), [("a = 1", "copy"), (None, "drain")])
-def test_another_kind_under_the_same_name_is_refused(text: str | None, mode: str) -> None:
-    world = Tapped()
+def test_another_kind_under_the_same_name_is_refused(world: Tapped, text: str | None, mode: str) -> None:
     world.tap("queue:q")
     with pytest.raises(RequestError, match="exists with mode 'copy' and no selector"):
         world.tap("queue:q", text, mode)
 
 
-def test_a_recreated_tap_is_not_taken_for_the_old_one() -> None:
-    world = Tapped()
+def test_a_recreated_tap_is_not_taken_for_the_old_one(world: Tapped) -> None:
     old = world.tap("queue:q")
     world.send("queue:q", "a")
     world.namespace.taps.drop(old, world.now)
@@ -406,8 +386,7 @@ def test_a_recreated_tap_is_not_taken_for_the_old_one() -> None:
         assert refused.value.code is ErrorCode.NOT_FOUND
 
 
-def test_taps_end_with_their_destination() -> None:
-    world = Tapped()
+def test_taps_end_with_their_destination(world: Tapped) -> None:
     world.send("queue:q", "a")
     world.tap("queue:q")
     drain = world.tap("queue:q", mode="drain", name="d")
@@ -423,8 +402,7 @@ def test_taps_end_with_their_destination() -> None:
     assert world.browse("queue:q") == ["b"]
 
 
-def test_a_copy_tap_with_a_lease_expires_without_requests() -> None:
-    world = Tapped()
+def test_a_copy_tap_with_a_lease_expires_without_requests(world: Tapped) -> None:
     tap = world.tap("queue:q", lease=5_000)
     world.advance(4_000)
     world.reach(tap)
@@ -448,15 +426,15 @@ def test_a_copy_tap_with_a_lease_expires_without_requests() -> None:
         ("topic:t", {"mode": "drain"}, "keeps nothing that could be drained"),
     ],
 )
-def test_mistakes(address: str, how: dict[str, Any], says: str) -> None:
-    world = Tapped()
+def test_mistakes(world: Tapped, address: str, how: dict[str, Any], says: str) -> None:
     with pytest.raises(RequestError, match=says):
         world.tap(address, **how)
     assert len(world.namespace.taps) == 0
 
 
-def test_temporary_destinations_have_none_and_there_may_be_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = Tapped()
+def test_temporary_destinations_have_none_and_there_may_be_too_many(
+    world: Tapped, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address = world.namespace.temporaries.create("c1", topic=False)
     with pytest.raises(RequestError, match="is temporary"):
         world.tap(str(address))
@@ -468,8 +446,7 @@ def test_temporary_destinations_have_none_and_there_may_be_too_many(monkeypatch:
     assert refused.value.code is ErrorCode.RESOURCE_ALLOCATION
 
 
-def test_a_copied_message_can_be_read_after_its_queue_has_forgotten_it() -> None:
-    world = Tapped()
+def test_a_copied_message_can_be_read_after_its_queue_has_forgotten_it(world: Tapped) -> None:
     tap = world.tap("queue:q")
     world.send("queue:q", "a", correlation_id="c-1")
     world.namespace.queue("queue:q").clear()

@@ -11,8 +11,7 @@ from sievemq_core.message.destination import Kind
 from .support import World
 
 
-def test_tmp_01_names_are_unique_and_name_their_connection() -> None:
-    world = World()
+def test_tmp_01_names_are_unique_and_name_their_connection(world: World) -> None:
     made = [world.namespace.temporaries.create("c1", topic) for topic in (False, False, True)]
     assert len(set(made)) == 3
     assert [address.kind for address in made] == [Kind.TEMPORARY_QUEUE, Kind.TEMPORARY_QUEUE, Kind.TEMPORARY_TOPIC]
@@ -20,8 +19,7 @@ def test_tmp_01_names_are_unique_and_name_their_connection() -> None:
 
 
 @pytest.mark.parametrize("topic", [False, True])
-def test_tmp_02_to_04_the_owner_consumes_and_any_client_sends(topic: bool) -> None:
-    world = World()
+def test_tmp_02_to_04_the_owner_consumes_and_any_client_sends(world: World, topic: bool) -> None:
     address = str(world.namespace.temporaries.create("c1", topic))
     with pytest.raises(RequestError) as caught:
         world.consumer(address, connection="c2")
@@ -33,8 +31,7 @@ def test_tmp_02_to_04_the_owner_consumes_and_any_client_sends(topic: bool) -> No
 
 
 @pytest.mark.parametrize("topic", [False, True])
-def test_tmp_07_delete_is_refused_while_there_are_consumers(topic: bool) -> None:
-    world = World()
+def test_tmp_07_delete_is_refused_while_there_are_consumers(world: World, topic: bool) -> None:
     address = world.namespace.temporaries.create("c1", topic)
     consumer = world.consumer(str(address), connection="c1")
     with pytest.raises(RequestError) as caught:
@@ -49,8 +46,7 @@ def test_tmp_07_delete_is_refused_while_there_are_consumers(topic: bool) -> None
         world.namespace.temporaries.delete(address, "c1")
 
 
-def test_tmp_08_a_send_to_a_deleted_one_is_refused() -> None:
-    world = World()
+def test_tmp_08_a_send_to_a_deleted_one_is_refused(world: World) -> None:
     address = str(world.namespace.temporaries.create("c1", False))
     world.send(address, "a")
     finish(world.namespace.temporaries.delete_all("c1"), world.now)  # TMP-06
@@ -60,8 +56,7 @@ def test_tmp_08_a_send_to_a_deleted_one_is_refused() -> None:
         assert caught.value.code is ErrorCode.INVALID_DESTINATION
 
 
-def test_tmp_06_only_the_ended_connections_destinations_are_deleted() -> None:
-    world = World()
+def test_tmp_06_only_the_ended_connections_destinations_are_deleted(world: World) -> None:
     own, other = (str(world.namespace.temporaries.create(connection, False)) for connection in ("c1", "c2"))
     consumer = world.consumer(own, connection="c1")
     finish(world.namespace.temporaries.delete_all("c1"), world.now)
@@ -71,8 +66,7 @@ def test_tmp_06_only_the_ended_connections_destinations_are_deleted() -> None:
     assert len(world.port(consumer).closures) == 1
 
 
-def test_tmp_10_no_durable_subscription_to_a_temporary_topic() -> None:
-    world = World()
+def test_tmp_10_no_durable_subscription_to_a_temporary_topic(world: World) -> None:
     address = str(world.namespace.temporaries.create("c1", True))
     with pytest.raises(RequestError) as caught:
         world.consumer(address, subscription="s", durable=True, client_id="id", connection="c1")
@@ -83,8 +77,7 @@ def test_tmp_10_no_durable_subscription_to_a_temporary_topic() -> None:
     assert world.got(consumer) == ["a"]
 
 
-def test_ordinary_destinations_cannot_be_deleted_as_temporary() -> None:
-    world = World()
+def test_ordinary_destinations_cannot_be_deleted_as_temporary(world: World) -> None:
     world.send("queue:q", "a")
     with pytest.raises(RequestError):
         world.namespace.temporaries.delete("queue:q", "c1")

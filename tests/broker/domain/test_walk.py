@@ -99,9 +99,8 @@ def test_moves_keep_order_and_lose_nothing(plan: list[tuple[str, int]], moved: i
     assert world.browse("queue:r") == by_priority
 
 
-def test_changes_between_two_slices_are_neither_lost_nor_doubled() -> None:
+def test_changes_between_two_slices_are_neither_lost_nor_doubled(world: World) -> None:
     """Deliveries, returns, arrivals and removals while a move is at work."""
-    world = World()
     world.send(Q, *(message(f"m{n}", priority=n % 3, properties={"n": n}) for n in range(3_000)))
     queue = world.namespace.queue(Q)
     steps = management.move(world.namespace, queue, "queue:r", Choice(selector("n >= 0")))
@@ -133,8 +132,7 @@ def test_changes_between_two_slices_are_neither_lost_nor_doubled() -> None:
     assert not any(name.startswith("late") for name in arrived)
 
 
-def test_found_wherever_it_is() -> None:
-    world = World()
+def test_found_wherever_it_is(world: World) -> None:
     queue = world.namespace.queue(Q)
     names = [f"ID:x-1:{n}" for n in range(6)]
     world.send(Q, *(message(name) for name in names))
@@ -168,8 +166,7 @@ def test_scheduled_ones_are_shown_by_their_time_and_held_ones_by_arrival() -> No
     assert [entry.sequence for entry in held] == sorted(entry.sequence for entry in held)
 
 
-def test_a_walk_gathers_many_that_came_back_in_pieces() -> None:
-    world = World()
+def test_a_walk_gathers_many_that_came_back_in_pieces(world: World) -> None:
     count = 2 * PIECE + 10
     world.send(Q, *(message(f"m{n}", properties={"n": n % 3}) for n in range(count)))
     consumer = world.consumer(Q, credit=count)
@@ -190,8 +187,7 @@ def test_a_walk_gathers_many_that_came_back_in_pieces() -> None:
     assert queue.depth == count - len(range(1, count, 3))
 
 
-def test_entries_removed_between_slices_are_not_removed_twice() -> None:
-    world = World()
+def test_entries_removed_between_slices_are_not_removed_twice(world: World) -> None:
     world.send(Q, *(message(f"m{n}") for n in range(3_000)))
     queue = world.namespace.queue(Q)
     steps = management.purge(queue, Choice())
@@ -212,8 +208,7 @@ def test_entries_removed_between_slices_are_not_removed_twice() -> None:
     assert (queue.depth, queue.in_flight) == (0, 0)
 
 
-def test_many_held_messages_of_several_consumers_come_in_pages() -> None:
-    world = World()
+def test_many_held_messages_of_several_consumers_come_in_pages(world: World) -> None:
     for _ in range(3):
         world.consumer(Q, credit=700)
     world.send(Q, *(message(f"m{n}") for n in range(2_100)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .harness import World
+from .harness import Client, World
 
 
 @pytest.fixture
@@ -15,3 +15,15 @@ def world() -> Iterator[World]:
     world = World()
     yield world
     assert world.services.reports == []
+
+
+@pytest.fixture
+def client(world: World) -> Client:
+    """The first client."""
+    return world.client()
+
+
+@pytest.fixture
+def other(client: Client) -> Client:
+    """A second one."""
+    return client.world.client()

@@ -11,20 +11,18 @@ from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_CREDIT
 from sievemq_core.wire.commands import Command
 
-from .harness import AUTO, CLIENT, DUPS_OK, TRANSACTED, World
+from .harness import AUTO, CLIENT, DUPS_OK, TRANSACTED, Client, World
 
 
-def test_ack_12_recover_of_a_transacted_session_is_refused(world: World) -> None:
-    client = world.client()
+def test_ack_12_recover_of_a_transacted_session_is_refused(client: Client) -> None:
     session = client.session(TRANSACTED)
     code, text, _ = client.refused(Command.RECOVER, session, ())
     assert code == ErrorCode.ILLEGAL_STATE
     assert "ACK-12" in text
 
 
-def test_recover_does_not_pass_messages_between_consumers_of_the_session(world: World) -> None:
+def test_recover_does_not_pass_messages_between_consumers_of_the_session(client: Client) -> None:
     """What one consumer gives back is not delivered to its sister while the session recovers, and counted twice."""
-    client = world.client()
     session = client.session(CLIENT)
     one = client.consumer(session, credit=1)
     two = client.consumer(session, credit=5)
@@ -37,8 +35,7 @@ def test_recover_does_not_pass_messages_between_consumers_of_the_session(world: 
     assert two.all() == []
 
 
-def test_recover_and_rollback_take_the_credit(world: World) -> None:
-    client = world.client()
+def test_recover_and_rollback_take_the_credit(client: Client) -> None:
     session = client.session(CLIENT)
     consumer = client.consumer(session, credit=100)
     client.recover(session)
@@ -48,8 +45,7 @@ def test_recover_and_rollback_take_the_credit(world: World) -> None:
     assert consumer.all() == ["a"]
 
 
-def test_ack_18_a_lost_connection_with_two_consumers_counts_once(world: World) -> None:
-    client, other = world.client(), world.client()
+def test_ack_18_a_lost_connection_with_two_consumers_counts_once(client: Client, other: Client) -> None:
     session = client.session(CLIENT)
     consumers = [client.consumer(session, credit=2) for _ in range(3)]
     sender = other.session()
@@ -59,9 +55,8 @@ def test_ack_18_a_lost_connection_with_two_consumers_counts_once(world: World) -
     assert other.consumer(sender).all() == ["a#2", "b#2", "c#2"]
 
 
-def test_ack_19_close_in_the_own_listener_then_acknowledge(world: World) -> None:
+def test_ack_19_close_in_the_own_listener_then_acknowledge(world: World, client: Client) -> None:
     """MCO-08: the listener ends after its consumer was closed; its message is acknowledged as usual."""
-    client = world.client()
     consumer = client.consumer(client.session(AUTO))
     client.send(consumer.session, "a", "b")
     assert consumer.receive() == ["a"]
@@ -71,8 +66,7 @@ def test_ack_19_close_in_the_own_listener_then_acknowledge(world: World) -> None
     assert world.client().browse() == [(1, "b")]
 
 
-def test_ack_21_the_first_delivery_is_unmarked_even_after_travelling_to_a_buffer(world: World) -> None:
-    client, other = world.client(), world.client()
+def test_ack_21_the_first_delivery_is_unmarked_even_after_travelling_to_a_buffer(client: Client, other: Client) -> None:
     idle = client.consumer(client.session())
     client.send(idle.session, "a")
     assert [d.count for d in idle.deliveries] == [1]
@@ -83,8 +77,9 @@ def test_ack_21_the_first_delivery_is_unmarked_even_after_travelling_to_a_buffer
 # -- what the broker refuses ------------------------------------------------------------------------------------------
 
 
-def test_acknowledging_undelivered_messages_ends_the_connection_and_loses_no_message(world: World) -> None:
-    client = world.client()
+def test_acknowledging_undelivered_messages_ends_the_connection_and_loses_no_message(
+    world: World, client: Client
+) -> None:
     consumer = client.consumer(client.session())
     client.send(consumer.session, "a")
     assert consumer.all() == ["a"]
@@ -96,8 +91,7 @@ def test_acknowledging_undelivered_messages_ends_the_connection_and_loses_no_mes
 
 @pytest.mark.parametrize("command", [Command.ACKNOWLEDGE_ALL, Command.RECOVER, Command.CLOSE_SESSION])
 @pytest.mark.parametrize("handed", [(1,), (1, 2, 3), (999, 1), (2, 50)])
-def test_handed_that_cannot_be(world: World, command: int, handed: tuple[int, ...]) -> None:
-    client = world.client()
+def test_handed_that_cannot_be(world: World, client: Client, command: int, handed: tuple[int, ...]) -> None:
     consumer = client.consumer(client.session(CLIENT))
     assert consumer.id == 2
     client.send(consumer.session, "a")
@@ -107,23 +101,20 @@ def test_handed_that_cannot_be(world: World, command: int, handed: tuple[int, ..
     assert world.client().browse() == [(2, "a")]
 
 
-def test_handed_of_another_session_is_refused(world: World) -> None:
-    client = world.client()
+def test_handed_of_another_session_is_refused(client: Client) -> None:
     one, two = client.consumer(client.session(CLIENT)), client.consumer(client.session(CLIENT), "queue:2")
     client.request(Command.ACKNOWLEDGE_ALL, one.session, (two.id, 0))
     assert client.fatal is not None
     assert f"consumer {two.id}, which is not one of session {one.session}" in client.fatal[3]
 
 
-def test_ack_07_txn_13_acknowledge_all_of_a_transacted_session_is_refused(world: World) -> None:
+def test_ack_07_txn_13_acknowledge_all_of_a_transacted_session_is_refused(client: Client) -> None:
     """TXN-13."""
-    client = world.client()
     session = client.session(TRANSACTED)
     assert client.refused(Command.ACKNOWLEDGE_ALL, session, ())[0] == ErrorCode.ILLEGAL_STATE
 
 
-def test_acknowledge_in_a_transacted_session_ends_the_connection(world: World) -> None:
-    client = world.client()
+def test_acknowledge_in_a_transacted_session_ends_the_connection(client: Client) -> None:
     consumer = client.consumer(client.session(TRANSACTED))
     client.send(client.session(), "a")
     assert consumer.all() == ["a"]
@@ -134,8 +125,7 @@ def test_acknowledge_in_a_transacted_session_ends_the_connection(world: World) -
     assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
 
 
-def test_ack_03_acknowledge_several_is_an_acknowledge_of_each(world: World) -> None:
-    client = world.client()
+def test_ack_03_acknowledge_several_is_an_acknowledge_of_each(world: World, client: Client) -> None:
     places = ["queue:1", "queue:2", "queue:3"]
     consumers = [
         client.consumer(client.session(mode), place)
@@ -153,8 +143,7 @@ def test_ack_03_acknowledge_several_is_an_acknowledge_of_each(world: World) -> N
     assert left == [["c"], ["b", "c"], ["a", "b", "c"]]
 
 
-def test_acknowledge_several_may_name_one_that_is_closed(world: World) -> None:
-    client = world.client()
+def test_acknowledge_several_may_name_one_that_is_closed(world: World, client: Client) -> None:
     session = client.session(CLIENT)
     held, gone = client.consumer(session), client.consumer(session, "queue:2")
     client.send(session, "a")
@@ -169,9 +158,8 @@ def test_acknowledge_several_may_name_one_that_is_closed(world: World) -> None:
 
 @pytest.mark.parametrize("numbers", [lambda own: (own, 1, own), lambda own: (own, 2), lambda own: (own, 1, own + 1, 1)])
 def test_a_wrong_acknowledge_several_ends_the_connection(
-    world: World, numbers: Callable[[int], tuple[int, ...]]
+    client: Client, numbers: Callable[[int], tuple[int, ...]]
 ) -> None:
-    client = world.client()
     session = client.session(AUTO)
     consumer = client.consumer(session)
     client.send(session, "a")
@@ -180,8 +168,7 @@ def test_a_wrong_acknowledge_several_ends_the_connection(
     assert client.fatal is not None
 
 
-def test_acknowledge_several_in_a_transacted_session_ends_the_connection(world: World) -> None:
-    client = world.client()
+def test_acknowledge_several_in_a_transacted_session_ends_the_connection(client: Client) -> None:
     consumer = client.consumer(client.session(TRANSACTED))
     client.send(client.session(), "a")
     assert consumer.all() == ["a"]
@@ -195,8 +182,7 @@ def test_acknowledge_several_in_a_transacted_session_ends_the_connection(world: 
     [(TRANSACTED, ((1,), 0, 0)), (CLIENT, ((1,), 3, 0)), (CLIENT, ((1,), 0, MAX_CREDIT + 1)), (CLIENT, ((2,), 0, 0))],
     ids=["in a transaction", "an unknown outcome", "too much credit", "never delivered"],
 )
-def test_a_wrong_settle_ends_the_connection(world: World, mode: int, settle: tuple[Any, ...]) -> None:
-    client = world.client()
+def test_a_wrong_settle_ends_the_connection(world: World, client: Client, mode: int, settle: tuple[Any, ...]) -> None:
     consumer = client.consumer(client.session(mode))
     client.send(client.session(), "a")
     assert consumer.all() == ["a"]
@@ -205,9 +191,8 @@ def test_a_wrong_settle_ends_the_connection(world: World, mode: int, settle: tup
     assert world.client().browse() == [(2, "a")]
 
 
-def test_settle_after_the_consumer_was_closed(world: World) -> None:
+def test_settle_after_the_consumer_was_closed(client: Client) -> None:
     """MCO-09: the session keeps handed messages, and settles them one by one."""
-    client = world.client()
     consumer = client.consumer(client.session(CLIENT))
     client.send(consumer.session, "a", "b")
     assert consumer.all() == ["a", "b"]

@@ -12,7 +12,7 @@ from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_CREDIT
 from sievemq_core.wire.commands import Command
 
-from .harness import CLIENT, MemoryServices, World, consumer_fields, envelope
+from .harness import CLIENT, Client, MemoryServices, World, consumer_fields, envelope
 
 # -- sessions ---------------------------------------------------------------------------------------------------------
 
@@ -23,14 +23,12 @@ def test_con_02_the_four_modes(world: World, mode: int) -> None:
 
 
 @pytest.mark.parametrize("mode", [4, 99])
-def test_con_02_any_other_mode_is_refused(world: World, mode: int) -> None:
-    client = world.client()
+def test_con_02_any_other_mode_is_refused(client: Client, mode: int) -> None:
     assert client.refused(Command.OPEN_SESSION, 1, mode)[0] == ErrorCode.ILLEGAL_STATE
     client.ask(Command.OPEN_SESSION, 1, 1)
 
 
-def test_a_session_id_in_use_is_refused(world: World) -> None:
-    client = world.client()
+def test_a_session_id_in_use_is_refused(client: Client) -> None:
     session = client.session()
     assert client.refused(Command.OPEN_SESSION, session, 1)[0] == ErrorCode.ILLEGAL_STATE
     client.send(session, "a")
@@ -56,8 +54,7 @@ def test_requests_for_a_session_that_is_not_open(world: World, command: int) -> 
 # -- opening consumers ------------------------------------------------------------------------------------------------
 
 
-def test_the_answer_comes_before_the_first_delivery(world: World) -> None:
-    client = world.client()
+def test_the_answer_comes_before_the_first_delivery(world: World, client: Client) -> None:
     session = client.session()
     client.send(session, "a")
     consumer = client.consumer(session, credit=0)
@@ -89,8 +86,7 @@ def test_the_answer_comes_before_the_first_delivery(world: World) -> None:
         ("topic:t", {"durable": True, "subscription": "s"}, ErrorCode.ILLEGAL_STATE),  # SUB-10
     ],
 )
-def test_consumers_that_are_refused(world: World, destination: str, more: dict[str, Any], code: ErrorCode) -> None:
-    client = world.client()
+def test_consumers_that_are_refused(client: Client, destination: str, more: dict[str, Any], code: ErrorCode) -> None:
     session = client.session()
     fields = consumer_fields(destination, 1, **more)
     assert client.refused(Command.OPEN_CONSUMER, session, 5, *fields)[0] == code
@@ -98,8 +94,7 @@ def test_consumers_that_are_refused(world: World, destination: str, more: dict[s
     client.ask(Command.OPEN_CONSUMER, session, 5, *consumer_fields("queue:q", 1))  # nothing is left of the attempt
 
 
-def test_ses_20_a_wrong_selector_is_explained(world: World) -> None:
-    client = world.client()
+def test_ses_20_a_wrong_selector_is_explained(client: Client) -> None:
     fields = consumer_fields("queue:q", 1, selector="price > AND")
     _, text, details = client.refused(Command.OPEN_CONSUMER, client.session(), 5, *fields)
     assert {"position", "length", "selector", "expected", "hint"} <= set(details)
@@ -107,8 +102,7 @@ def test_ses_20_a_wrong_selector_is_explained(world: World) -> None:
     assert text
 
 
-def test_a_consumer_id_in_use_is_refused(world: World) -> None:
-    client = world.client()
+def test_a_consumer_id_in_use_is_refused(client: Client) -> None:
     consumer = client.consumer(client.session())
     fields = consumer_fields("queue:other", 1)
     assert client.refused(Command.OPEN_CONSUMER, consumer.session, consumer.id, *fields)[0] == ErrorCode.ILLEGAL_STATE
@@ -116,8 +110,7 @@ def test_a_consumer_id_in_use_is_refused(world: World) -> None:
     assert consumer.all() == ["a"]
 
 
-def test_a_consumer_id_beyond_32_bits_is_refused(world: World) -> None:
-    client = world.client()
+def test_a_consumer_id_beyond_32_bits_is_refused(client: Client) -> None:
     fields = consumer_fields("queue:q", 1)
     assert client.refused(Command.OPEN_CONSUMER, client.session(), 2**32, *fields)[0] == ErrorCode.ILLEGAL_STATE
     client.ask(Command.OPEN_CONSUMER, 1, 2**32 - 1, *fields)
@@ -138,8 +131,7 @@ def test_too_many_consumers() -> None:
 # -- closing consumers ------------------------------------------------------------------------------------------------
 
 
-def test_clo_01_closing_twice_is_no_error_and_what_never_was_is_one(world: World) -> None:
-    client = world.client()
+def test_clo_01_closing_twice_is_no_error_and_what_never_was_is_one(client: Client) -> None:
     consumer = client.consumer(client.session())
     consumer.close()
     consumer.close()
@@ -148,8 +140,7 @@ def test_clo_01_closing_twice_is_no_error_and_what_never_was_is_one(world: World
     assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
 
 
-def test_a_close_with_request_0_gets_no_answer(world: World) -> None:
-    client = world.client()
+def test_a_close_with_request_0_gets_no_answer(client: Client) -> None:
     session = client.session(CLIENT)
     consumer, other = client.consumer(session, credit=1), client.consumer(session)
     client.send(session, "a", "b")
@@ -171,8 +162,7 @@ def test_a_close_with_request_0_gets_no_answer(world: World) -> None:
 @pytest.mark.parametrize(
     "command", [(Command.CREDIT, 1), (Command.ACKNOWLEDGE, 1, 1), (Command.RELEASE, (1,)), (Command.WANT,)]
 )
-def test_late_commands_for_a_closed_consumer_are_passed_over(world: World, command: tuple[Any, ...]) -> None:
-    client = world.client()
+def test_late_commands_for_a_closed_consumer_are_passed_over(client: Client, command: tuple[Any, ...]) -> None:
     consumer = client.consumer(client.session())
     consumer.close()
 
@@ -189,8 +179,7 @@ def test_late_commands_for_a_closed_consumer_are_passed_over(world: World, comma
     assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
 
 
-def test_the_broker_forgets_consumers_that_hold_nothing(world: World) -> None:
-    client = world.client()
+def test_the_broker_forgets_consumers_that_hold_nothing(client: Client) -> None:
     session = client.session(CLIENT)
     consumer = client.consumer(session)
     client.send(session, "a")
@@ -222,8 +211,7 @@ def test_clo_02_goodbye_ends_in_order(world: World) -> None:
 # -- credit -----------------------------------------------------------------------------------------------------------
 
 
-def test_credit_past_its_limit(world: World) -> None:
-    client = world.client()
+def test_credit_past_its_limit(client: Client) -> None:
     session = client.session()
     fields = consumer_fields("queue:q", MAX_CREDIT + 1)
     assert client.refused(Command.OPEN_CONSUMER, session, 50, *fields)[0] == ErrorCode.RESOURCE_ALLOCATION
@@ -235,8 +223,7 @@ def test_credit_past_its_limit(world: World) -> None:
     assert client.fatal[2] == ErrorCode.RESOURCE_ALLOCATION
 
 
-def test_acknowledge_with_too_much_credit_is_fatal_too(world: World) -> None:
-    client = world.client()
+def test_acknowledge_with_too_much_credit_is_fatal_too(client: Client) -> None:
     consumer = client.consumer(client.session())
     client.say(Command.ACKNOWLEDGE, consumer.id, 0, MAX_CREDIT + 1)
     assert client.fatal is not None
@@ -246,8 +233,7 @@ def test_acknowledge_with_too_much_credit_is_fatal_too(world: World) -> None:
 # -- RELEASE, WANT, RECALL --------------------------------------------------------------------------------------------
 
 
-def test_released_messages_return_to_their_place_unmarked(world: World) -> None:
-    client, other = world.client(), world.client()
+def test_released_messages_return_to_their_place_unmarked(client: Client, other: Client) -> None:
     consumer = client.consumer(client.session(), credit=3)
     client.send(consumer.session, "a", "b", "c")
     client.say(Command.RELEASE, consumer.id, (1, 3))
@@ -255,22 +241,19 @@ def test_released_messages_return_to_their_place_unmarked(world: World) -> None:
     assert client.broker.peer.consumers[consumer.id].unacknowledged == 1
 
 
-def test_releasing_undelivered_messages_is_fatal(world: World) -> None:
-    client = world.client()
+def test_releasing_undelivered_messages_is_fatal(client: Client) -> None:
     consumer = client.consumer(client.session())
     client.say(Command.RELEASE, consumer.id, (1,))
     assert client.fatal is not None
 
 
-def test_want_is_answered_at_once_by_an_empty_queue(world: World) -> None:
-    client = world.client()
+def test_want_is_answered_at_once_by_an_empty_queue(client: Client) -> None:
     consumer = client.consumer(client.session(), credit=0)
     client.ask(Command.WANT, consumer.id)
     assert consumer.all() == []
 
 
-def test_want_brings_a_message_even_without_credit_before_its_answer(world: World) -> None:
-    client = world.client()
+def test_want_brings_a_message_even_without_credit_before_its_answer(world: World, client: Client) -> None:
     session = client.session()
     client.send(session, "a", "b")
     consumer = client.consumer(session, credit=0)
@@ -279,15 +262,13 @@ def test_want_brings_a_message_even_without_credit_before_its_answer(world: Worl
     assert [c[0] for c in client.wire.receive_data(client.broker.data_to_send())] == [Command.DELIVER, Command.OK]
 
 
-def test_want_of_request_0_is_not_answered(world: World) -> None:
-    client = world.client()
+def test_want_of_request_0_is_not_answered(client: Client) -> None:
     consumer = client.consumer(client.session())
     client.say(Command.WANT, 0, consumer.id)
     assert client.take(Command.OK) == []
 
 
-def test_want_is_answered_only_after_the_recall_was(world: World) -> None:
-    client, other = world.client(), world.client()
+def test_want_is_answered_only_after_the_recall_was(client: Client, other: Client) -> None:
     idle = client.consumer(client.session())
     idle.answers_recall = False
     client.send(idle.session, "a")
@@ -304,8 +285,7 @@ def test_want_is_answered_only_after_the_recall_was(world: World) -> None:
 
 
 @pytest.mark.parametrize("end", ["consumer", "session", "drop"])
-def test_want_is_answered_when_the_holder_ends(world: World, end: str) -> None:
-    client, other = world.client(), world.client()
+def test_want_is_answered_when_the_holder_ends(client: Client, other: Client, end: str) -> None:
     idle = client.consumer(client.session())
     idle.answers_recall = False
     client.send(idle.session, "a")
@@ -323,8 +303,7 @@ def test_want_is_answered_when_the_holder_ends(world: World, end: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["consumer", "session"])
-def test_clo_06_want_is_answered_when_the_waiter_itself_closes(world: World, end: str) -> None:
-    client, other = world.client(), world.client()
+def test_clo_06_want_is_answered_when_the_waiter_itself_closes(client: Client, other: Client, end: str) -> None:
     idle = client.consumer(client.session(), credit=1)
     idle.answers_recall = False
     client.send(idle.session, "a")
@@ -340,8 +319,7 @@ def test_clo_06_want_is_answered_when_the_waiter_itself_closes(world: World, end
     assert not other.broker.peer.wants(waiter.id)
 
 
-def test_too_many_unanswered_wants_are_refused(world: World) -> None:
-    client, other = world.client(), world.client()
+def test_too_many_unanswered_wants_are_refused(client: Client, other: Client) -> None:
     idle = client.consumer(client.session(), credit=1)
     idle.answers_recall = False
     client.send(idle.session, "a")
@@ -352,8 +330,7 @@ def test_too_many_unanswered_wants_are_refused(world: World) -> None:
     assert all(other.answer_to(request) for request in requests)
 
 
-def test_goodbye_answers_the_wants_that_are_open(world: World) -> None:
-    client, other = world.client(), world.client()
+def test_goodbye_answers_the_wants_that_are_open(client: Client, other: Client) -> None:
     idle = client.consumer(client.session(), credit=1)
     idle.answers_recall = False
     client.send(idle.session, "a")
@@ -364,9 +341,8 @@ def test_goodbye_answers_the_wants_that_are_open(world: World) -> None:
 
 
 @pytest.mark.parametrize("end", ["drop", "break", "goodbye"])
-def test_an_ending_connection_gets_no_recall(world: World, end: str) -> None:
+def test_an_ending_connection_gets_no_recall(client: Client, other: Client, end: str) -> None:
     """While it gives back what it holds, others that wait would have it asked for the rest."""
-    client, other = world.client(), world.client()
     held = [client.consumer(client.session(CLIENT), credit=1) for _ in range(4)]
     client.send(held[0].session, *"abcd")
     for consumer in held:
@@ -386,8 +362,7 @@ def test_an_ending_connection_gets_no_recall(world: World, end: str) -> None:
     assert len(other.browse()) == 1
 
 
-def test_closing_with_a_tag_that_was_never_delivered_is_fatal(world: World) -> None:
-    client = world.client()
+def test_closing_with_a_tag_that_was_never_delivered_is_fatal(client: Client) -> None:
     consumer = client.consumer(client.session())
     client.request(Command.CLOSE_CONSUMER, consumer.id, 1)
     assert client.fatal is not None
@@ -397,8 +372,7 @@ def test_closing_with_a_tag_that_was_never_delivered_is_fatal(world: World) -> N
 # -- closed by the broker ---------------------------------------------------------------------------------------------
 
 
-def test_deleting_a_queue_closes_its_consumers(world: World) -> None:
-    client = world.client()
+def test_deleting_a_queue_closes_its_consumers(world: World, client: Client) -> None:
     consumer = client.consumer(client.session(CLIENT), credit=1)
     client.send(consumer.session, "a", "b")
     assert consumer.all() == ["a"]
@@ -414,8 +388,7 @@ def test_deleting_a_queue_closes_its_consumers(world: World) -> None:
     assert client.browse() == []
 
 
-def test_a_consumer_that_holds_nothing_is_forgotten_when_its_queue_is_deleted(world: World) -> None:
-    client = world.client()
+def test_a_consumer_that_holds_nothing_is_forgotten_when_its_queue_is_deleted(world: World, client: Client) -> None:
     consumer = client.consumer(client.session())
     world.broker.namespace("").delete("queue:q")
     world.settle()
@@ -459,8 +432,7 @@ def test_a_want_is_answered_when_the_recalled_consumer_loses_its_right(world: Wo
     assert not world.broker.namespace("").queue("queue:q").recalling
 
 
-def test_a_subscription_ends_when_its_consumer_loses_its_right(world: World) -> None:
-    client = world.client()
+def test_a_subscription_ends_when_its_consumer_loses_its_right(world: World, client: Client) -> None:
     client.consumer(client.session(), "topic:t")
     client.broker.peer.entitle(Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "topic:t")])))
     world.settle()

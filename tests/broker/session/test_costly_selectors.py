@@ -643,8 +643,7 @@ def test_the_selectors_of_taps_are_bounded_and_evaluated_in_slices(meter: Meter,
     assert meter.evaluations == 12 * taps
 
 
-def test_taps_without_costly_selectors_are_as_many_as_may_be(world: World) -> None:
-    client = world.client()
+def test_taps_without_costly_selectors_are_as_many_as_may_be(client: Client) -> None:
     for number in range(MAX_TAPS):
         client.ask(Command.OPEN_TAP, f"t{number}", "queue:q", "copy", f"a = {number} AND b LIKE 'x%'", None, {})
 

@@ -9,7 +9,7 @@ from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
-from .harness import World, envelope
+from .harness import Client, World, envelope
 
 NON_PERSISTENT, PERSISTENT = 1, 2
 
@@ -22,8 +22,7 @@ def with_mode(text: str, mode: int, **more: object) -> tuple[object, ...]:
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
-def test_ord_02_sessions_are_independent_but_each_keeps_its_order(world: World) -> None:
-    client = world.client()
+def test_ord_02_sessions_are_independent_but_each_keeps_its_order(world: World, client: Client) -> None:
     one, two = client.session(), client.session()
     for n in range(10):
         client.queue_send(two, envelope(f"two{n}"))
@@ -34,9 +33,8 @@ def test_ord_02_sessions_are_independent_but_each_keeps_its_order(world: World) 
     assert [text for text in got if text.startswith("two")] == [f"two{n}" for n in range(10)]
 
 
-def test_ord_04_delivery_modes_do_not_overtake_each_other_here(world: World) -> None:
+def test_ord_04_delivery_modes_do_not_overtake_each_other_here(world: World, client: Client) -> None:
     """The rule would allow it; never the reverse."""
-    client = world.client()
     session = client.session()
     for n, mode in enumerate((PERSISTENT, NON_PERSISTENT, NON_PERSISTENT, PERSISTENT)):
         client.queue_send(session, with_mode(str(n), mode))
@@ -44,8 +42,7 @@ def test_ord_04_delivery_modes_do_not_overtake_each_other_here(world: World) -> 
     assert client.consumer(session).all() == ["0", "1", "2", "3"]
 
 
-def test_ord_06_a_selector_keeps_the_order(world: World) -> None:
-    client = world.client()
+def test_ord_06_a_selector_keeps_the_order(client: Client) -> None:
     session = client.session()
     for n in range(20):
         client.send(session, str(n), properties={"odd": n % 2 == 1})
@@ -56,8 +53,9 @@ def test_ord_06_a_selector_keeps_the_order(world: World) -> None:
 
 
 @pytest.mark.parametrize("mode", [NON_PERSISTENT, PERSISTENT])
-def test_exp_03_exp_07_exp_13_both_delivery_modes_obey_expiry_and_delay(world: World, mode: int) -> None:
-    client = world.client()
+def test_exp_03_exp_07_exp_13_both_delivery_modes_obey_expiry_and_delay(
+    world: World, client: Client, mode: int
+) -> None:
     session = client.session()
     start = world.now
     client.queue_send(session, with_mode("expires", mode, expiration=start + 100))
@@ -105,8 +103,9 @@ def test_sub_25_sub_27_sub_30_unsubscribe_belongs_to_the_client_id(world: World)
 
 
 @pytest.mark.parametrize("mode", [NON_PERSISTENT, PERSISTENT])
-def test_rel_01_rel_02_no_mode_is_lost_or_doubled_while_the_broker_lives(world: World, mode: int) -> None:
-    client, other = world.client(), world.client()
+def test_rel_01_rel_02_no_mode_is_lost_or_doubled_while_the_broker_lives(
+    world: World, client: Client, other: Client, mode: int
+) -> None:
     session = client.session()
     for n in range(20):
         client.queue_send(session, with_mode(str(n), mode))

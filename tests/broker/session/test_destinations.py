@@ -11,11 +11,10 @@ from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
 
-from .harness import World
+from .harness import Client, World
 
 
-def test_declare_creates_missing_destinations(world: World) -> None:
-    client = world.client()
+def test_declare_creates_missing_destinations(world: World, client: Client) -> None:
     client.ask(Command.DECLARE, "queue:new")
     assert "queue:new" in world.broker.namespace("").destinations
 
@@ -109,8 +108,7 @@ def test_ses_27_unsubscribe(world: World) -> None:
 # -- browsing ---------------------------------------------------------------------------------------------------------
 
 
-def test_brw_03_04_browsing_shows_delivery_order_and_changes_nothing(world: World) -> None:
-    client = world.client()
+def test_brw_03_04_browsing_shows_delivery_order_and_changes_nothing(client: Client) -> None:
     session = client.session()
     for text, priority in (("b", 4), ("a", 9), ("c", 4), ("d", 4), ("e", 0)):
         client.send(session, text, priority=priority)
@@ -119,8 +117,7 @@ def test_brw_03_04_browsing_shows_delivery_order_and_changes_nothing(world: Worl
     assert client.consumer(session).all() == list("abcde")
 
 
-def test_brw_05_with_a_selector(world: World) -> None:
-    client = world.client()
+def test_brw_05_with_a_selector(client: Client) -> None:
     session = client.session()
     for n in range(20):
         client.send(session, str(n), properties={"n": n})
@@ -141,14 +138,12 @@ def test_brw_05_with_a_selector(world: World) -> None:
     ],
 )
 def test_browsing_refuses_invalid_destinations(
-    world: World, destination: str, selector: str | None, dialect: str | None, cursor: object, code: ErrorCode
+    client: Client, destination: str, selector: str | None, dialect: str | None, cursor: object, code: ErrorCode
 ) -> None:
-    client = world.client()
     assert client.refused(Command.BROWSE, destination, selector, dialect, cursor, 10)[0] == code
 
 
-def test_a_limit_of_0_only_verifies(world: World) -> None:
-    client = world.client()
+def test_a_limit_of_0_only_verifies(client: Client) -> None:
     assert client.ask(Command.BROWSE, "queue:q", None, None, None, 0) == (None,)
     client.send(client.session(), "a")
     assert client.ask(Command.BROWSE, "queue:q", None, None, None, 0) == (0,)  # a cursor: the queue is there
@@ -177,8 +172,7 @@ def test_a_page_is_limited_by_the_broker_too() -> None:
     assert len(client.browse()) == 3
 
 
-def test_pages_of_large_messages_end_early(world: World) -> None:
-    client = world.client()
+def test_pages_of_large_messages_end_early(client: Client) -> None:
     session = client.session()
     for _ in range(5):
         client.send(session, "x", body=b"y" * 400_000)
@@ -187,8 +181,7 @@ def test_pages_of_large_messages_end_early(world: World) -> None:
     assert len(client.browse()) == 5
 
 
-def test_browsing_waits_for_a_client_that_does_not_read(world: World) -> None:
-    client = world.client()
+def test_browsing_waits_for_a_client_that_does_not_read(world: World, client: Client) -> None:
     session = client.session()
     for _ in range(4):
         client.send(session, "x", body=b"y" * 1_000_000)
@@ -206,8 +199,7 @@ def test_browsing_waits_for_a_client_that_does_not_read(world: World) -> None:
     client.ask(Command.BROWSE, *browse)
 
 
-def test_a_queue_is_browsed_in_parts(world: World) -> None:
-    client = world.client()
+def test_a_queue_is_browsed_in_parts(client: Client) -> None:
     client.send(client.session(), *(f"m{n}" for n in range(40)))
     browse = (Command.BROWSE, "queue:q", None, None, None)
     assert client.ask(*browse, 0, 0, 1)[1:] == (40,)

@@ -71,8 +71,7 @@ def test_another_first_command_ends_the_connection(world: World, command: tuple[
     assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
 
 
-def test_a_second_hello_ends_the_connection(world: World) -> None:
-    client = world.client()
+def test_a_second_hello_ends_the_connection(client: Client) -> None:
     payload = pack((Command.HELLO, 1, "", None, None, None, 0, "", None, {}))
     client.raw(len(payload).to_bytes(4, "big") + payload)
     assert client.fatal is not None

@@ -49,8 +49,7 @@ def test_a_broken_frame_ends_only_its_connection(world: World, data: bytes) -> N
     assert world.services.connections.keys() == {good.broker.peer.id}
 
 
-def test_nothing_is_carried_out_after_the_end(world: World) -> None:
-    client = world.client()
+def test_nothing_is_carried_out_after_the_end(world: World, client: Client) -> None:
     session = client.session()
     client.broker.receive_data(frame((Command.PING, -1)), world.now)
     client.broker.receive_data(frame((Command.SEND, session, 1, "queue:q", envelope("late"))), world.now)
@@ -150,8 +149,7 @@ def test_a_fault_while_ending_does_not_stop_the_rest() -> None:
     world.client(client_id="me")
 
 
-def test_a_refusal_of_a_command_that_is_not_answered_is_fatal(world: World) -> None:
-    client = world.client()
+def test_a_refusal_of_a_command_that_is_not_answered_is_fatal(client: Client) -> None:
     consumer = client.consumer(client.session())
     replace_handler(client, Command.CREDIT, RequestError("not now", ErrorCode.ILLEGAL_STATE))
     client.say(Command.CREDIT, consumer.id, 1)
@@ -176,8 +174,7 @@ def test_properties_that_cannot_be_decoded_harm_only_their_message(world: World)
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_end_of_stream(world: World, inside: bool) -> None:
-    client, other = world.client(), world.client()
+def test_end_of_stream(world: World, client: Client, other: Client, inside: bool) -> None:
     client.consumer(client.session())
     other.send(other.session(), "a")
     if inside:
@@ -206,8 +203,7 @@ def test_every_end_may_come_twice(world: World) -> None:
     assert again.ask(Command.PING) is None
 
 
-def test_closed_by_an_administrator(world: World) -> None:
-    client, other = world.client(), world.client()
+def test_closed_by_an_administrator(world: World, client: Client, other: Client) -> None:
     consumer = client.consumer(client.session())
     client.send(consumer.session, "a")
     client.broker.close(ErrorCode.CLOSED_BY_ADMINISTRATOR, "closed by ann", world.now)
@@ -224,8 +220,7 @@ def test_refused_before_its_hello(world: World) -> None:
     assert b"too many" in client.broker.data_to_send()
 
 
-def test_shutdown_is_announced(world: World) -> None:
-    client = world.client()
+def test_shutdown_is_announced(world: World, client: Client) -> None:
     client.broker.outbox.shutdown(5000, "restart")
     world.settle()
     assert client.take(Command.SHUTDOWN) == [(Command.SHUTDOWN, 5000, "restart")]
@@ -251,8 +246,7 @@ def test_a_full_outbox_stops_deliveries_until_it_is_flushed() -> None:
     assert [text[:3] for text in texts] == [f"{n:03d}" for n in range(100)]
 
 
-def test_a_paused_transport_gets_nothing_and_others_get_it(world: World) -> None:
-    client, other = world.client(), world.client()
+def test_a_paused_transport_gets_nothing_and_others_get_it(world: World, client: Client, other: Client) -> None:
     slow = client.consumer(client.session())
     client.broker.pause()
     sender = other.session()

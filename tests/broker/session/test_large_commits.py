@@ -220,9 +220,8 @@ def test_two_are_carried_out_one_after_the_other_and_small_ones_meanwhile(world:
     assert reader.all() == names("b")
 
 
-def test_later_commands_of_the_session_run_after_the_commit(world: World) -> None:
+def test_later_commands_of_the_session_run_after_the_commit(world: World, client: Client, other: Client) -> None:
     """A client waits for the answer; one that does not gets its answers in order, and its messages."""
-    client, other = world.client(), world.client()
     session, first = committing(client, *names("a"))
     client.send(session, "b")
     second = client.request(Command.COMMIT, session, ())

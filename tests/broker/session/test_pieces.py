@@ -222,8 +222,7 @@ def test_goodbye_follows_all_earlier_commands(world: World) -> None:
     assert [text for _, text in world.client().browse()] == ["a", "b", "c"]
 
 
-def test_a_commit_behind_its_sends_takes_all_of_them(world: World) -> None:
-    client = world.client()
+def test_a_commit_behind_its_sends_takes_all_of_them(world: World, client: Client) -> None:
     session = client.session(TRANSACTED)
     sends(*texts(*range(10)))(client, session)
     client.queue(Command.COMMIT, 99, session, ())
@@ -233,8 +232,7 @@ def test_a_commit_behind_its_sends_takes_all_of_them(world: World) -> None:
     assert [text for _, text in world.client().browse()] == texts(*range(10))
 
 
-def test_queued_commands_count_as_memory(world: World) -> None:
-    client = world.client()
+def test_queued_commands_count_as_memory(world: World, client: Client) -> None:
     session = client.session()
     for _ in range(10):
         client.queue_send(session, envelope(body=b"x" * 10_000))

@@ -306,8 +306,7 @@ def test_delivery_tags_continue_and_old_ones_are_void(world: World, loss: Any) -
 
 
 @pytest.mark.parametrize("tag", [2**62 + 1, 2**64 - 1])
-def test_a_tag_that_leaves_no_room_is_refused(world: World, tag: int) -> None:
-    client = world.client()
+def test_a_tag_that_leaves_no_room_is_refused(client: Client, tag: int) -> None:
     session = client.session()
     code, _, _ = client.refused(Command.OPEN_CONSUMER, session, 9, *consumer_fields("queue:q", 1), tag)
     assert code == ErrorCode.ILLEGAL_STATE
@@ -353,8 +352,9 @@ def test_tmp_06_temporary_destinations_of_a_lost_client_are_deleted_after_its_de
     assert resumed is False
 
 
-def test_tmp_06_temporary_destinations_of_a_client_without_resumption_are_deleted_at_once(world: World) -> None:
-    client, other = world.client(), world.client()
+def test_tmp_06_temporary_destinations_of_a_client_without_resumption_are_deleted_at_once(
+    world: World, client: Client, other: Client
+) -> None:
     address = client.ask(Command.CREATE_TEMPORARY, False)
     client.drop()
     assert other.refused(Command.DECLARE, address)[0] == ErrorCode.INVALID_DESTINATION

@@ -16,11 +16,10 @@ from sievemq_core.message.envelope import Envelope, pack_properties
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 
-from .harness import AUTO, START, World, envelope
+from .harness import AUTO, START, Client, World, envelope
 
 
-def test_one_confirm_per_session_and_turn(world: World) -> None:
-    client = world.client()
+def test_one_confirm_per_session_and_turn(world: World, client: Client) -> None:
     one, two = client.session(), client.session()
     for _ in range(50):
         client.queue_send(one, envelope())
@@ -31,9 +30,8 @@ def test_one_confirm_per_session_and_turn(world: World) -> None:
     assert client.take(Command.CONFIRM) == [(Command.CONFIRM, one, 51)]
 
 
-def test_one_confirm_per_turn_for_messages_to_costly_selectors(world: World) -> None:
+def test_one_confirm_per_turn_for_messages_to_costly_selectors(world: World, client: Client) -> None:
     """Selectors that may be costly, and are not for these messages, do not cost a frame for each."""
-    client = world.client()
     client.consumer(client.session(), "topic:t", selector="p LIKE '%x%'", credit=0)
     assert world.broker.namespace("").declare("topic:t").index.costly  # type: ignore[union-attr]
     session = client.session()
@@ -48,9 +46,8 @@ def non_persistent(**more: Any) -> tuple[Any, ...]:
     return (*fields[:3], 1, *fields[4:])
 
 
-def test_d_24_confirms_of_non_persistent_messages_wait_for_company(world: World) -> None:
+def test_d_24_confirms_of_non_persistent_messages_wait_for_company(world: World, client: Client) -> None:
     """No caller waits for them: a write at one end and a wake-up at the other would cost more than the message."""
-    client = world.client()
     session = client.session()
 
     def confirmed_after(*sends: tuple[Any, ...]) -> list[int]:
@@ -74,8 +71,7 @@ def test_d_24_confirms_of_non_persistent_messages_wait_for_company(world: World)
     assert client.take(Command.CONFIRM) == [(Command.CONFIRM, session, 6 + LAZY_CONFIRMS)]
 
 
-def test_a_failed_send_stands_between_the_confirms_of_the_others(world: World) -> None:
-    client = world.client()
+def test_a_failed_send_stands_between_the_confirms_of_the_others(world: World, client: Client) -> None:
     session = client.session()
     for to in ("queue:a", "queue:b", "temporary-queue:x.1", "queue:c", " bad ", "queue:d"):
         client.queue_send(session, envelope(), to)
@@ -91,8 +87,7 @@ def test_a_failed_send_stands_between_the_confirms_of_the_others(world: World) -
     assert not client.broker.closing
 
 
-def test_a_failed_send_alone_is_settled_without_a_confirm(world: World) -> None:
-    client = world.client()
+def test_a_failed_send_alone_is_settled_without_a_confirm(client: Client) -> None:
     session = client.session()
     client.send(session, "a", to="temporary-queue:x.1")
     assert client.take(Command.CONFIRM) == []
@@ -100,8 +95,7 @@ def test_a_failed_send_alone_is_settled_without_a_confirm(world: World) -> None:
     assert client.take(Command.CONFIRM) == [(Command.CONFIRM, session, 2)]
 
 
-def test_confirms_come_before_the_answer_to_ping_and_close(world: World) -> None:
-    client = world.client()
+def test_confirms_come_before_the_answer_to_ping_and_close(world: World, client: Client) -> None:
     session = client.session()
     client.queue_send(session, envelope())
     client.queue(Command.PING, 7)
@@ -114,8 +108,7 @@ def test_confirms_come_before_the_answer_to_ping_and_close(world: World) -> None
 
 
 @pytest.mark.parametrize("sequence", [0, 2, 3, 2**40])
-def test_a_gap_in_the_sequence_ends_the_connection(world: World, sequence: int) -> None:
-    client = world.client()
+def test_a_gap_in_the_sequence_ends_the_connection(client: Client, sequence: int) -> None:
     session = client.session()
     client.say(Command.SEND, session, sequence, "queue:q", envelope())
     assert client.fatal is not None
@@ -123,8 +116,7 @@ def test_a_gap_in_the_sequence_ends_the_connection(world: World, sequence: int) 
     assert f"SEND {sequence} in session {session} where 1 is due" in client.fatal[3]
 
 
-def test_sends_accepted_before_a_fatal_error_are_confirmed_and_kept(world: World) -> None:
-    client = world.client()
+def test_sends_accepted_before_a_fatal_error_are_confirmed_and_kept(world: World, client: Client) -> None:
     session = client.session()
     client.queue_send(session, envelope("kept"))
     client.queue(Command.SEND, session, 7, "queue:q", envelope("gap"))
@@ -134,8 +126,7 @@ def test_sends_accepted_before_a_fatal_error_are_confirmed_and_kept(world: World
     assert world.client().browse() == [(1, "kept")]
 
 
-def test_a_send_to_a_closed_session_fails_and_to_one_that_never_was_is_fatal(world: World) -> None:
-    client = world.client()
+def test_a_send_to_a_closed_session_fails_and_to_one_that_never_was_is_fatal(client: Client) -> None:
     session = client.session()
     client.ask(Command.CLOSE_SESSION, session, ())
     client.say(Command.SEND, session, 1, "queue:q", envelope())
@@ -186,15 +177,13 @@ def test_a_full_queue_refuses_the_send() -> None:
     assert client.browse() == [(1, "a"), (1, "b")]
 
 
-def test_a_bare_name_is_a_queue(world: World) -> None:
-    client = world.client()
+def test_a_bare_name_is_a_queue(client: Client) -> None:
     client.send(client.session(), "a", to="q")
     assert client.browse("queue:q") == [(1, "a")]
 
 
-def test_a_message_that_waits_keeps_its_packed_bytes_alone(world: World) -> None:
+def test_a_message_that_waits_keeps_its_packed_bytes_alone(world: World, client: Client) -> None:
     """Decoded fields beside them would double the memory of a backlog."""
-    client = world.client()
     session = client.session()
     for fields in (envelope("persistent"), non_persistent()):
         client.queue_send(session, fields)
@@ -206,8 +195,9 @@ def test_a_message_that_waits_keeps_its_packed_bytes_alone(world: World) -> None
 # -- FLOW -------------------------------------------------------------------------------------------------------------
 
 
-def test_at_the_brokers_limit_sends_wait_and_are_taken_in_their_order_when_there_is_room(world: World) -> None:
-    client = world.client()
+def test_at_the_brokers_limit_sends_wait_and_are_taken_in_their_order_when_there_is_room(
+    world: World, client: Client
+) -> None:
     session = client.session()
     client.send(session, "a")
     client.take(Command.CONFIRM)
@@ -233,8 +223,7 @@ def test_at_the_brokers_limit_sends_wait_and_are_taken_in_their_order_when_there
     assert world.broker.rooms.bytes == 0
 
 
-def test_flow_does_not_hold_back_answers(world: World) -> None:
-    client = world.client()
+def test_flow_does_not_hold_back_answers(world: World, client: Client) -> None:
     transacted, auto = client.session(0), client.session(AUTO)
     client.send(auto, "a")
     client.take(Command.CONFIRM)
@@ -247,8 +236,7 @@ def test_flow_does_not_hold_back_answers(world: World) -> None:
     assert client.browse() == [(1, "a")]
 
 
-def test_at_the_brokers_limit_a_commit_waits_unless_it_consumes_something_too(world: World) -> None:
-    client = world.client()
+def test_at_the_brokers_limit_a_commit_waits_unless_it_consumes_something_too(world: World, client: Client) -> None:
     auto, producer, relay = client.session(AUTO), client.session(0), client.session(0)
     client.send(auto, "in")
     consumer = client.consumer(relay, "queue:q")
@@ -305,8 +293,7 @@ def test_sends_from_before_a_clock_change_keep_their_times(world: World) -> None
     assert [delivery.fields[1:6] for delivery in consumer.deliveries] == [(START, 4, 2, 0, START + 60_000)]
 
 
-def test_a_clock_that_moves_twice_and_back(world: World) -> None:
-    client = world.client()
+def test_a_clock_that_moves_twice_and_back(world: World, client: Client) -> None:
     session = client.session()
     consumer = client.consumer(session)
     world.services.move_clock(1000)
@@ -329,8 +316,7 @@ def test_a_client_after_a_clock_jump_gets_no_clock_message(world: World) -> None
     assert client.broker.peer.clock_lag == 0
 
 
-def test_clock_seen_of_something_else_ends_the_connection(world: World) -> None:
-    client = world.client()
+def test_clock_seen_of_something_else_ends_the_connection(client: Client) -> None:
     client.say(Command.CLOCK_SEEN, "soon")
     assert client.fatal is not None
     assert client.fatal[2] == ErrorCode.MALFORMED_FRAME

@@ -24,8 +24,7 @@ def bodies(answer: Any) -> list[str]:
     return [body.decode() for body in answer[3 + 12]] if len(answer) > 3 else []
 
 
-def test_a_tap_from_the_beginning_to_the_end(world: World) -> None:
-    client = world.client()
+def test_a_tap_from_the_beginning_to_the_end(world: World, client: Client) -> None:
     session = client.session(AUTO)
     state = open_tap(client)
     assert state["made"] is True
@@ -49,8 +48,9 @@ def test_a_tap_from_the_beginning_to_the_end(world: World) -> None:
     assert client.ask(Command.DELETE_TAP, "t", "queue:q") is False
 
 
-def test_fetching_waits_for_a_client_that_does_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = world.client()
+def test_fetching_waits_for_a_client_that_does_not_read(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = open_tap(client)
     client.send(client.session(AUTO), "a")
     client.heard.clear()
@@ -71,8 +71,7 @@ def test_fetching_waits_for_a_client_that_does_not_read(world: World, monkeypatc
     assert bodies(client.ask(Command.FETCH_TAP, "t", "queue:q", state["id"], 0, 1, 100)) == ["a"]
 
 
-def test_a_drain_acknowledges_for_its_reader(world: World) -> None:
-    client = world.client()
+def test_a_drain_acknowledges_for_its_reader(world: World, client: Client) -> None:
     session = client.session(AUTO)
     client.send(session, "a", "b")
     state = open_tap(client, mode="drain")
@@ -136,8 +135,7 @@ def test_a_fetch_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> No
         (Command.PUBLISH, ("k", 0, ("x",)), ErrorCode.NOT_FOUND),
     ],
 )
-def test_refused(world: World, command: int, fields: tuple[Any, ...], code: ErrorCode) -> None:
-    client = world.client()
+def test_refused(world: World, client: Client, command: int, fields: tuple[Any, ...], code: ErrorCode) -> None:
     refusal = client.refused(command, *fields)
     assert refusal[0] == code
     assert len(world.broker.namespace("").taps) == 0
@@ -159,8 +157,7 @@ def test_staged_sends_become_visible_together_and_once(world: World) -> None:
     assert namespace.queue("queue:q").depth == 2
 
 
-def test_after_stage_the_session_starts_empty(world: World) -> None:
-    client = world.client()
+def test_after_stage_the_session_starts_empty(world: World, client: Client) -> None:
     session = client.session(TRANSACTED)
     client.send(session, "a")
     client.ask(Command.STAGE, session, "k", 0, 60_000)
@@ -184,14 +181,12 @@ def test_a_send_that_failed_dooms_the_stage() -> None:
     assert world.broker.namespace("").queue("queue:q").depth == 0
 
 
-def test_only_a_transacted_session_stages(world: World) -> None:
-    client = world.client()
+def test_only_a_transacted_session_stages(client: Client) -> None:
     session = client.session(AUTO)
     assert client.refused(Command.STAGE, session, "k", 0, 60_000)[0] == ErrorCode.ILLEGAL_STATE
 
 
-def test_names_are_names(world: World) -> None:
-    client = world.client()
+def test_names_are_names(world: World, client: Client) -> None:
     client.say(Command.PUBLISH, 7, "k", 0, (1, 2))
     world.settle()
     assert client.fatal is not None

@@ -10,11 +10,10 @@ from sievemq_broker.session import SessionSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
-from .harness import AUTO, TRANSACTED, World, envelope
+from .harness import AUTO, TRANSACTED, Client, World, envelope
 
 
-def test_txn_02_sends_are_invisible_until_commit_and_confirmed_at_once(world: World) -> None:
-    client, other = world.client(), world.client()
+def test_txn_02_sends_are_invisible_until_commit_and_confirmed_at_once(client: Client, other: Client) -> None:
     session = client.session(TRANSACTED)
     consumer = other.consumer(other.session())
     client.send(session, "a", "b")
@@ -26,16 +25,14 @@ def test_txn_02_sends_are_invisible_until_commit_and_confirmed_at_once(world: Wo
 
 
 @pytest.mark.parametrize("command", [Command.COMMIT, Command.ROLLBACK])
-def test_txn_08_a_session_that_is_not_transacted_has_neither(world: World, command: int) -> None:
-    client = world.client()
+def test_txn_08_a_session_that_is_not_transacted_has_neither(client: Client, command: int) -> None:
     session = client.session(AUTO)
     code, text, _ = client.refused(command, session, ())
     assert code == ErrorCode.ILLEGAL_STATE
     assert "TXN-08" in text
 
 
-def test_txn_09_a_failed_send_dooms_the_transaction(world: World) -> None:
-    client = world.client()
+def test_txn_09_a_failed_send_dooms_the_transaction(client: Client) -> None:
     session = client.session(TRANSACTED)
     consumer = client.consumer(session)
     client.send(client.session(), "in")
@@ -58,8 +55,7 @@ def test_txn_09_a_failed_send_dooms_the_transaction(world: World) -> None:
     assert client.browse("queue:out") == [(1, "d")]
 
 
-def test_txn_09_a_doomed_transaction_can_be_rolled_back(world: World) -> None:
-    client = world.client()
+def test_txn_09_a_doomed_transaction_can_be_rolled_back(client: Client) -> None:
     session = client.session(TRANSACTED)
     client.send(session, "b", to="temporary-queue:gone.1")
     client.rollback(session)
@@ -114,8 +110,7 @@ def test_staged_bytes_are_those_of_all_transactions_of_the_connection() -> None:
     assert len(client.browse()) == 1
 
 
-def test_txn_09_a_destination_that_vanished_before_commit(world: World) -> None:
-    client, other = world.client(), world.client()
+def test_txn_09_a_destination_that_vanished_before_commit(client: Client, other: Client) -> None:
     address = other.ask(Command.CREATE_TEMPORARY, False)
     session = client.session(TRANSACTED)
     client.send(session, "a", to=address)
@@ -126,8 +121,7 @@ def test_txn_09_a_destination_that_vanished_before_commit(world: World) -> None:
     assert client.browse() == []
 
 
-def test_txn_15_confirms_come_before_the_answer_to_commit(world: World) -> None:
-    client = world.client()
+def test_txn_15_confirms_come_before_the_answer_to_commit(world: World, client: Client) -> None:
     session = client.session(TRANSACTED)
     client.queue_send(session, envelope("a"))
     client.queue(Command.COMMIT, 7, session, ())
@@ -148,8 +142,7 @@ def test_txn_18_a_connection_lost_before_commit_arrives_publishes_nothing_and_af
         assert world.client().browse() == ([(1, "a")] if committed else [])
 
 
-def test_rollback_lets_others_have_the_messages(world: World) -> None:
-    client, other = world.client(), world.client()
+def test_rollback_lets_others_have_the_messages(client: Client, other: Client) -> None:
     consumer = client.consumer(client.session(TRANSACTED), credit=2)
     client.send(client.session(), "a", "b")
     assert consumer.receive() == ["a"]
