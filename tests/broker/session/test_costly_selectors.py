@@ -140,9 +140,13 @@ def heavy(text: str, **properties: Any) -> tuple[Any, ...]:
     return envelope(text, properties={"p": HAYSTACK, **properties})
 
 
-def test_a_topic_message_is_matched_in_slices_without_delaying_others(meter: Meter) -> None:
+@pytest.fixture
+def world() -> World:
+    return world_of()
+
+
+def test_a_topic_message_is_matched_in_slices_without_delaying_others(world: World, meter: Meter) -> None:
     """A hundred such subscriptions once took 15 s for one message."""
-    world = world_of()
     subscriber, sender, other = world.client(), world.client(), world.client()
     session = subscriber.session()
     consumers = [subscriber.consumer(session, "topic:t", selector=hostile(number)) for number in range(30)]
@@ -162,8 +166,7 @@ def test_a_topic_message_is_matched_in_slices_without_delaying_others(meter: Met
     assert sender.take(Command.CONFIRM)[-1] == (Command.CONFIRM, client, 2)
 
 
-def test_a_sender_that_is_lost_while_its_message_is_examined_has_not_sent_it(meter: Meter) -> None:
-    world = world_of()
+def test_a_sender_that_is_lost_while_its_message_is_examined_has_not_sent_it(world: World, meter: Meter) -> None:
     subscriber, sender = world.client(), world.client(keep=KEEP)
     consumers = [subscriber.consumer(subscriber.session(), "topic:t", selector=hostile(n)) for n in range(20)]
     session = sender.session()
@@ -185,9 +188,8 @@ def test_a_sender_that_is_lost_while_its_message_is_examined_has_not_sent_it(met
     assert [consumer.all() for consumer in consumers] == [["m1"]] * 20
 
 
-def test_a_subscriber_that_comes_or_goes_meanwhile(meter: Meter) -> None:
+def test_a_subscriber_that_comes_or_goes_meanwhile(world: World, meter: Meter) -> None:
     """A message goes to those that are there when it is sent, and that is when all have been asked."""
-    world = world_of()
     subscriber, sender = world.client(), world.client()
     session = subscriber.session()
     consumers = [subscriber.consumer(session, "topic:t", selector=hostile(number)) for number in range(20)]
@@ -206,8 +208,7 @@ def test_a_subscriber_that_comes_or_goes_meanwhile(meter: Meter) -> None:
     assert late.all() in ([], ["m1"])
 
 
-def test_a_transaction_is_examined_before_it_is_published(meter: Meter) -> None:
-    world = world_of()
+def test_a_transaction_is_examined_before_it_is_published(world: World, meter: Meter) -> None:
     subscriber, sender = world.client(), world.client()
     consumers = [subscriber.consumer(subscriber.session(), "topic:t", selector=hostile(n)) for n in range(10)]
     session = sender.session(TRANSACTED)
@@ -220,9 +221,8 @@ def test_a_transaction_is_examined_before_it_is_published(meter: Meter) -> None:
     assert [consumer.all() for consumer in consumers] == [["m0", "m1", "m2", "m3"]] * 10
 
 
-def test_a_transaction_larger_than_one_slice_completes(meter: Meter) -> None:
+def test_a_transaction_larger_than_one_slice_completes(world: World, meter: Meter) -> None:
     """Its commit once was examined from the beginning again and again, and never answered."""
-    world = world_of()
     subscriber, sender = world.client(), world.client()
     consumer = subscriber.consumer(subscriber.session(), "topic:t", selector=hostile(1), credit=1_000)
     session = sender.session(TRANSACTED)
@@ -239,10 +239,9 @@ def test_a_transaction_larger_than_one_slice_completes(meter: Meter) -> None:
 
 @pytest.mark.parametrize("to", ["queue:q", "topic:t"])
 def test_selectors_that_are_listed_for_each_message_of_a_transaction_are_counted(
-    monkeypatch: pytest.MonkeyPatch, to: str
+    world: World, monkeypatch: pytest.MonkeyPatch, to: str
 ) -> None:
     """A slice once listed all selectors for each of 200 messages."""
-    world = world_of()
     subscriber, sender = world.client(), world.client()
     session = subscriber.session()
     consumers = [subscriber.consumer(session, to, selector=f"p LIKE '%{n}%'", credit=500) for n in range(160)]
@@ -275,8 +274,7 @@ def test_selectors_that_are_listed_for_each_message_of_a_transaction_are_counted
     assert 0 < longest <= 8 * EXAMINED + len(consumers)
 
 
-def test_a_staged_batch_is_examined_before_it_is_published(meter: Meter) -> None:
-    world = world_of()
+def test_a_staged_batch_is_examined_before_it_is_published(world: World, meter: Meter) -> None:
     subscriber, sender = world.client(), world.client()
     consumers = [subscriber.consumer(subscriber.session(), "topic:t", selector=hostile(n)) for n in range(10)]
     session = sender.session(TRANSACTED)
@@ -290,8 +288,7 @@ def test_a_staged_batch_is_examined_before_it_is_published(meter: Meter) -> None
     assert [consumer.all() for consumer in consumers] == [["m0", "m1", "m2", "m3"]] * 10
 
 
-def test_a_stage_that_is_gone_when_it_is_examined_is_not_published(meter: Meter) -> None:
-    world = world_of()
+def test_a_stage_that_is_gone_when_it_is_examined_is_not_published(world: World, meter: Meter) -> None:
     subscriber, sender, other = world.client(), world.client(), world.client()
     consumers = [subscriber.consumer(subscriber.session(), "topic:t", selector=hostile(n)) for n in range(30)]
     session = sender.session(TRANSACTED)
@@ -319,8 +316,7 @@ def carried_out(steps: Steps[Any], world: World) -> Any:
 
 
 @pytest.mark.parametrize("verb", ["move", "copy", "retry"])
-def test_a_transfer_is_examined_in_pieces(meter: Meter, verb: str) -> None:
-    world = world_of()
+def test_a_transfer_is_examined_in_pieces(world: World, meter: Meter, verb: str) -> None:
     subscriber = world.client()
     space = world.broker.namespace("")
     consumers = [subscriber.consumer(subscriber.session(), "queue:to", selector=hostile(n)) for n in range(30)]
@@ -343,8 +339,7 @@ def test_a_transfer_is_examined_in_pieces(meter: Meter, verb: str) -> None:
     assert sum(len(consumer.all()) for consumer in consumers) == 3
 
 
-def test_a_message_that_is_consumed_while_it_is_examined_is_not_moved(meter: Meter) -> None:
-    world = world_of()
+def test_a_message_that_is_consumed_while_it_is_examined_is_not_moved(world: World, meter: Meter) -> None:
     subscriber = world.client()
     space = world.broker.namespace("")
     consumers = [subscriber.consumer(subscriber.session(), "queue:to", selector=hostile(n)) for n in range(30)]
@@ -378,8 +373,7 @@ def test_blocked_messages_are_not_examined_again(meter: Meter) -> None:
 
 
 @pytest.mark.parametrize("back", ["recover", "close", "drop", "delay"])
-def test_a_returned_message_is_not_examined_again(meter: Meter, back: str) -> None:
-    world = world_of()
+def test_a_returned_message_is_not_examined_again(world: World, meter: Meter, back: str) -> None:
     sender, receiver, other = world.client(), world.client(), world.client()
     waiting = [other.consumer(other.session(CLIENT), selector=hostile(n), credit=0) for n in range(10)]
     session = receiver.session(CLIENT)
@@ -406,8 +400,7 @@ def test_a_returned_message_is_not_examined_again(meter: Meter, back: str) -> No
     assert meter.evaluations == 11
 
 
-def test_a_message_in_the_buffer_of_another_consumer_is_not_examined_again(meter: Meter) -> None:
-    world = world_of()
+def test_a_message_in_the_buffer_of_another_consumer_is_not_examined_again(world: World, meter: Meter) -> None:
     client = world.client()
     session = client.session()
     busy = client.consumer(session, selector=hostile(1))
@@ -424,8 +417,7 @@ def test_a_message_in_the_buffer_of_another_consumer_is_not_examined_again(meter
 
 
 @pytest.mark.parametrize("request_number", [0, 900])
-def test_the_buffer_of_another_consumer_is_searched_in_pieces(meter: Meter, request_number: int) -> None:
-    world = world_of()
+def test_the_buffer_of_another_consumer_is_searched_in_pieces(world: World, meter: Meter, request_number: int) -> None:
     client = world.client()
     session = client.session()
     busy = client.consumer(session, credit=100)
@@ -440,8 +432,7 @@ def test_the_buffer_of_another_consumer_is_searched_in_pieces(meter: Meter, requ
     assert meter.evaluations == 61, "the last one came back, and was matched as what arrives"
 
 
-def test_a_page_of_a_browser_is_as_long_as_there_is_time(meter: Meter) -> None:
-    world = world_of()
+def test_a_page_of_a_browser_is_as_long_as_there_is_time(world: World, meter: Meter) -> None:
     client = world.client()
     session = client.session()
     for number in range(12):
@@ -451,8 +442,7 @@ def test_a_page_of_a_browser_is_as_long_as_there_is_time(meter: Meter) -> None:
     assert [text for _, text in client.browse(selector=hostile(1) + " AND n = 7")] == ["m7"]
 
 
-def test_a_backlog_is_scanned_in_slices(meter: Meter) -> None:
-    world = world_of()
+def test_a_backlog_is_scanned_in_slices(world: World, meter: Meter) -> None:
     client = world.client()
     session = client.session()
     for number in range(12):
@@ -555,9 +545,8 @@ def test_new_selectors_examine_returned_messages_in_slices(meter: Meter, back: s
     assert waiting[5].all() == (names if back in ("close", "delay") else [f"{name}#2" for name in names])
 
 
-def test_a_recalled_message_that_is_examined_goes_to_the_consumer_that_waits(meter: Meter) -> None:
+def test_a_recalled_message_that_is_examined_goes_to_the_consumer_that_waits(world: World, meter: Meter) -> None:
     """Not back to the one that gave it up, which has credit too."""
-    world = world_of()
     holder, other = world.client(), world.client()
     busy = holder.consumer(holder.session(CLIENT), credit=100)
     sending = other.session()
@@ -649,8 +638,7 @@ def test_taps_without_costly_selectors_are_as_many_as_may_be(client: Client) -> 
 
 
 @pytest.mark.parametrize("verb", ["move", "copy"])
-def test_a_transfer_to_a_queue_with_costly_taps_is_made_in_pieces(meter: Meter, verb: str) -> None:
-    world = world_of()
+def test_a_transfer_to_a_queue_with_costly_taps_is_made_in_pieces(world: World, meter: Meter, verb: str) -> None:
     taps = tapped(world.client(), "queue:to")
     space = world.broker.namespace("")
     for number in range(6):
@@ -663,8 +651,9 @@ def test_a_transfer_to_a_queue_with_costly_taps_is_made_in_pieces(meter: Meter, 
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_outcomes_are_stored_in_slices_and_in_one_batch_with_their_messages(meter: Meter, durable: bool) -> None:
-    world = world_of()
+def test_outcomes_are_stored_in_slices_and_in_one_batch_with_their_messages(
+    world: World, meter: Meter, durable: bool
+) -> None:
     journal = Journal()
     if durable:
         world.broker.keep_in(journal)
@@ -689,8 +678,7 @@ def test_outcomes_are_stored_in_slices_and_in_one_batch_with_their_messages(mete
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_tap_takes_a_backlog_in_pieces(meter: Meter, durable: bool) -> None:
-    world = world_of()
+def test_a_tap_takes_a_backlog_in_pieces(world: World, meter: Meter, durable: bool) -> None:
     journal = Journal()
     if durable:
         world.broker.keep_in(journal)

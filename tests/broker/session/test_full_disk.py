@@ -49,8 +49,12 @@ def kept(world: World) -> int:
     return len(world.broker.journal.batch.accepted)
 
 
-def test_sends_wait_in_order_until_the_disk_has_room() -> None:
-    world = world_that()
+@pytest.fixture
+def world() -> World:
+    return world_that()
+
+
+def test_sends_wait_in_order_until_the_disk_has_room(world: World) -> None:
     client = world.client()
     session = client.session()
     client.send(session, "a")
@@ -73,8 +77,7 @@ def test_sends_wait_in_order_until_the_disk_has_room() -> None:
     assert not world.broker.rooms.waiting
 
 
-def test_earlier_sends_of_the_turn_are_confirmed() -> None:
-    world = world_that()
+def test_earlier_sends_of_the_turn_are_confirmed(world: World) -> None:
     client = world.client()
     session = client.session()
     fills(world)
@@ -83,8 +86,7 @@ def test_earlier_sends_of_the_turn_are_confirmed() -> None:
     assert confirmed(client) == [1]
 
 
-def test_consumers_and_non_persistent_senders_continue() -> None:
-    world = world_that()
+def test_consumers_and_non_persistent_senders_continue(world: World) -> None:
     client = world.client()
     producer, other = client.session(), client.session()
     client.send(producer, "a")
@@ -99,8 +101,7 @@ def test_consumers_and_non_persistent_senders_continue() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 2_000])
-def test_a_commit_waits_and_is_carried_out_whole(count: int) -> None:
-    world = world_that()
+def test_a_commit_waits_and_is_carried_out_whole(world: World, count: int) -> None:
     client = world.client()
     session = client.session(TRANSACTED)
     fills(world)
@@ -151,9 +152,8 @@ def test_by_default_senders_are_refused() -> None:
     assert client.browse() == [(1, "b")]
 
 
-def test_a_sender_that_cannot_wait_is_refused() -> None:
+def test_a_sender_that_cannot_wait_is_refused(world: World) -> None:
     """A move, a management command: there is no session to wait."""
-    world = world_that()
     space = world.broker.namespace("")
     fills(world)
     with pytest.raises(RequestError, match="the disk is full") as caught:
@@ -163,8 +163,7 @@ def test_a_sender_that_cannot_wait_is_refused() -> None:
         space.commit([("queue:q", Envelope(envelope("a")))], world.now)
 
 
-def test_a_disk_that_is_full_again_stops_them_where_they_are() -> None:
-    world = world_that()
+def test_a_disk_that_is_full_again_stops_them_where_they_are(world: World) -> None:
     client = world.client()
     session = client.session()
     fills(world)
@@ -219,8 +218,7 @@ def test_room_at_a_limit_that_blocks_is_waited_for_as_well() -> None:
     assert client.take(Command.FLOW)[-1][1] is False
 
 
-def test_they_wait_at_the_brokers_own_limit_too() -> None:
-    world = world_that()
+def test_they_wait_at_the_brokers_own_limit_too(world: World) -> None:
     client = world.client()
     session = client.session()
     fills(world)
@@ -233,8 +231,7 @@ def test_they_wait_at_the_brokers_own_limit_too() -> None:
     assert confirmed(client) == [1, 2]
 
 
-def test_blocked_sends_of_a_closed_session_are_dropped() -> None:
-    world = world_that()
+def test_blocked_sends_of_a_closed_session_are_dropped(world: World) -> None:
     client = world.client()
     session = client.session()
     fills(world)
@@ -246,8 +243,7 @@ def test_blocked_sends_of_a_closed_session_are_dropped() -> None:
 
 
 @pytest.mark.parametrize("room_first", [True, False])
-def test_a_resumed_connection_repeats_blocked_sends_and_each_arrives_once(room_first: bool) -> None:
-    world = world_that()
+def test_a_resumed_connection_repeats_blocked_sends_and_each_arrives_once(world: World, room_first: bool) -> None:
     client = world.client(keep=KEEP)
     session = client.session()
     client.send(session, "a")
@@ -269,8 +265,7 @@ def test_a_resumed_connection_repeats_blocked_sends_and_each_arrives_once(room_f
     assert not world.services.reports
 
 
-def test_a_closed_connection_leaves_nothing() -> None:
-    world = world_that()
+def test_a_closed_connection_leaves_nothing(world: World) -> None:
     for leave in (Client.drop, lambda client: client.ask(Command.GOODBYE, ())):
         client = world.client()
         session = client.session()

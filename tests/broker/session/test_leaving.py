@@ -38,8 +38,7 @@ def depths(world: World) -> list[int]:
     return found
 
 
-def test_a_lost_connection_gives_back_in_slices() -> None:
-    world = World()
+def test_a_lost_connection_gives_back_in_slices(world: World) -> None:
     client, texts = with_many_consumers(world)
     client.drop()
     assert list(world.services.connections) == [world.clients[1].broker.peer.id]
@@ -52,8 +51,7 @@ def test_a_lost_connection_gives_back_in_slices() -> None:
     assert not world.services.reports
 
 
-def test_goodbye_is_answered_when_all_is_given_back() -> None:
-    world = World()
+def test_goodbye_is_answered_when_all_is_given_back(world: World) -> None:
     client, _ = with_many_consumers(world)
     request = client.request(Command.GOODBYE, ())
     assert client.answer_to(request) is None
@@ -66,8 +64,7 @@ def test_goodbye_is_answered_when_all_is_given_back() -> None:
     assert not world.services.reports
 
 
-def test_a_transport_that_ends_meanwhile_changes_nothing() -> None:
-    world = World()
+def test_a_transport_that_ends_meanwhile_changes_nothing(world: World) -> None:
     client, _ = with_many_consumers(world)
     client.request(Command.GOODBYE, ())
     client.drop()
@@ -76,8 +73,7 @@ def test_a_transport_that_ends_meanwhile_changes_nothing() -> None:
     assert not world.services.reports
 
 
-def test_a_client_gets_its_client_id_at_once() -> None:
-    world = World()
+def test_a_client_gets_its_client_id_at_once(world: World) -> None:
     client, _ = with_many_consumers(world, client_id="me")
     client.drop()
     again = world.client(client_id="me")
@@ -85,8 +81,7 @@ def test_a_client_gets_its_client_id_at_once() -> None:
     assert world.broker.namespace("").queue("queue:q").depth == MANY
 
 
-def test_a_resumed_client_finds_its_messages_returned() -> None:
-    world = World()
+def test_a_resumed_client_finds_its_messages_returned(world: World) -> None:
     client, texts = with_many_consumers(world, keep=5_000)
     client.drop()
     new = Client(world)
@@ -96,8 +91,7 @@ def test_a_resumed_client_finds_its_messages_returned() -> None:
     assert len(new.browse()) == len(texts)
 
 
-def test_a_queue_that_is_deleted_meanwhile() -> None:
-    world = World()
+def test_a_queue_that_is_deleted_meanwhile(world: World) -> None:
     client, _ = with_many_consumers(world)
     client.drop()
     world.broker.namespace("").delete("queue:q")
@@ -108,8 +102,7 @@ def test_a_queue_that_is_deleted_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 5_000])
-def test_temporary_destinations_end_in_slices(keep: int) -> None:
-    world = World()
+def test_temporary_destinations_end_in_slices(world: World, keep: int) -> None:
     client = world.client(keep=keep)
     for _ in range(1_000):
         client.request(Command.CREATE_TEMPORARY, False)
@@ -126,8 +119,7 @@ def test_temporary_destinations_end_in_slices(keep: int) -> None:
     assert len(left) >= 4
 
 
-def test_a_broker_that_stops_has_all_given_back() -> None:
-    world = World()
+def test_a_broker_that_stops_has_all_given_back(world: World) -> None:
     client, _ = with_many_consumers(world)
     client.broker.close(ErrorCode.SHUTTING_DOWN, "bye", world.now)
     world.broker.finish_leaving(world.now)
@@ -149,8 +141,7 @@ def closing_session(world: World, **hello: object) -> tuple[Client, int, list[st
     return client, request, texts
 
 
-def test_a_session_gives_back_in_slices_and_is_closed_when_it_has() -> None:
-    world = World()
+def test_a_session_gives_back_in_slices_and_is_closed_when_it_has(world: World) -> None:
     client, request, texts = closing_session(world)
     assert not client.broker.peer.consumers
     assert not client.broker.peer.sessions
@@ -166,8 +157,7 @@ def test_a_session_gives_back_in_slices_and_is_closed_when_it_has() -> None:
     assert not world.services.reports
 
 
-def test_commands_for_its_consumers_are_skipped() -> None:
-    world = World()
+def test_commands_for_its_consumers_are_skipped(world: World) -> None:
     client, request, _ = closing_session(world)
     last = max(client.consumers)
     client.say(Command.CREDIT, last, 10)
@@ -184,8 +174,7 @@ def test_commands_for_its_consumers_are_skipped() -> None:
     assert not world.services.reports
 
 
-def test_other_consumers_receive_returned_messages_at_once() -> None:
-    world = World()
+def test_other_consumers_receive_returned_messages_at_once(world: World) -> None:
     _, _, texts = closing_session(world)
     reader = world.clients[1]
     consumer = reader.consumer(reader.session(), credit=MANY)
@@ -195,8 +184,7 @@ def test_other_consumers_receive_returned_messages_at_once() -> None:
 
 
 @pytest.mark.parametrize("how", ["drop", "goodbye"])
-def test_its_connection_may_end_meanwhile(how: str) -> None:
-    world = World()
+def test_its_connection_may_end_meanwhile(world: World, how: str) -> None:
     client, request, texts = closing_session(world, client_id="me")
     if how == "drop":
         client.drop()
@@ -215,8 +203,7 @@ def test_its_connection_may_end_meanwhile(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["drop", "goodbye"])
-def test_losing_the_connection_returns_messages_of_its_other_sessions(how: str) -> None:
-    world = World()
+def test_losing_the_connection_returns_messages_of_its_other_sessions(world: World, how: str) -> None:
     client, _, _ = closing_session(world)
     consumer = client.consumer(client.session(), "queue:other")
     client.send(consumer.session, "kept", to="queue:other")
@@ -231,8 +218,7 @@ def test_losing_the_connection_returns_messages_of_its_other_sessions(how: str) 
     assert world.clients[1].browse("queue:other") == [(2, "kept")]
 
 
-def test_a_client_that_returns_meanwhile_may_subscribe_again() -> None:
-    world = World()
+def test_a_client_that_returns_meanwhile_may_subscribe_again(world: World) -> None:
     client = world.client(client_id="me", keep=60_000)
     session = client.session()
     for number in range(MANY):
@@ -246,8 +232,7 @@ def test_a_client_that_returns_meanwhile_may_subscribe_again() -> None:
     assert not world.services.reports
 
 
-def test_two_sessions_one_behind_the_other() -> None:
-    world = World()
+def test_two_sessions_one_behind_the_other(world: World) -> None:
     client = world.client()
     sessions = [client.session(), client.session()]
     for session in sessions:
@@ -261,8 +246,9 @@ def test_two_sessions_one_behind_the_other() -> None:
 
 
 @pytest.mark.needs_python("replaces a method")
-def test_a_fault_while_a_session_is_closed_ends_its_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
+def test_a_fault_while_a_session_is_closed_ends_its_connection_only(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client, request, _ = closing_session(world)
     with monkeypatch.context() as broken:
         broken.setattr(DomainConsumer, "recovering", lambda *_: 1 / 0)

@@ -58,8 +58,13 @@ def loss(request: pytest.FixtureRequest) -> Any:
 # -- sends ------------------------------------------------------------------------------------------------------------
 
 
-def test_resumption_reports_accepted_sends(world: World, loss: Any) -> None:
-    client = world.client(keep=KEEP)
+@pytest.fixture
+def client(world: World) -> Client:
+    """A client that may come back."""
+    return world.client(keep=KEEP)
+
+
+def test_resumption_reports_accepted_sends(world: World, client: Client, loss: Any) -> None:
     first, second = client.session(), client.session()
     client.send(first, "a", "b")
     loss(client)
@@ -68,8 +73,7 @@ def test_resumption_reports_accepted_sends(world: World, loss: Any) -> None:
     assert new.broker.peer.id == client.broker.peer.id
 
 
-def test_repeated_commands_run_once(world: World, loss: Any) -> None:
-    client = world.client(keep=KEEP)
+def test_repeated_commands_run_once(world: World, client: Client, loss: Any) -> None:
     session = client.session()
     client.send(session, "a", "b")
     loss(client)
@@ -80,8 +84,7 @@ def test_repeated_commands_run_once(world: World, loss: Any) -> None:
     assert [c[2] for c in new.take(Command.CONFIRM)][-1] == 3
 
 
-def test_blocked_sends_are_not_reported_as_accepted(world: World) -> None:
-    client = world.client(keep=KEEP)
+def test_blocked_sends_are_not_reported_as_accepted(world: World, client: Client) -> None:
     session = client.session()
     client.send(session, "a")
     world.services.flow("memory")
@@ -99,8 +102,7 @@ def test_blocked_sends_are_not_reported_as_accepted(world: World) -> None:
     assert new.browse() == [(1, "a"), (1, "b"), (1, "c")]
 
 
-def test_a_repeated_number_on_an_intact_connection_is_an_error(world: World) -> None:
-    client = world.client(keep=KEEP)
+def test_a_repeated_number_on_an_intact_connection_is_an_error(client: Client) -> None:
     session = client.session()
     client.send(session, "a")
     client.say(Command.SEND, session, 1, "queue:q", envelope("a"))
@@ -108,8 +110,7 @@ def test_a_repeated_number_on_an_intact_connection_is_an_error(world: World) -> 
     assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
 
 
-def test_a_gap_is_a_mistake_on_a_resumed_connection_too(world: World) -> None:
-    client = world.client(keep=KEEP)
+def test_a_gap_is_a_mistake_on_a_resumed_connection_too(world: World, client: Client) -> None:
     session = client.session()
     client.drop()
     new, _ = back(world, client)
@@ -132,8 +133,7 @@ def test_a_lost_refusal_is_repeated() -> None:
     ]
 
 
-def test_lost_twice_before_it_has_opened_its_session_again(world: World, loss: Any) -> None:
-    client = world.client(keep=KEEP)
+def test_lost_twice_before_it_has_opened_its_session_again(world: World, client: Client, loss: Any) -> None:
     session = client.session()
     client.send(session, "a")
     loss(client)
@@ -146,8 +146,7 @@ def test_lost_twice_before_it_has_opened_its_session_again(world: World, loss: A
 # -- commits ----------------------------------------------------------------------------------------------------------
 
 
-def test_resumption_reports_a_commit_whose_answer_was_lost(world: World, loss: Any) -> None:
-    client = world.client(keep=KEEP)
+def test_resumption_reports_a_commit_whose_answer_was_lost(world: World, client: Client, loss: Any) -> None:
     session = client.session(TRANSACTED)
     client.send(session, "a")
     request = client.request(Command.COMMIT, session, ())
@@ -157,8 +156,7 @@ def test_resumption_reports_a_commit_whose_answer_was_lost(world: World, loss: A
     assert new.browse() == [(1, "a")]
 
 
-def test_a_transaction_that_was_open_is_rolled_back(world: World, loss: Any) -> None:
-    client = world.client(keep=KEEP)
+def test_a_transaction_that_was_open_is_rolled_back(world: World, client: Client, loss: Any) -> None:
     session = client.session(TRANSACTED)
     client.send(session, "a")
     loss(client)
@@ -170,8 +168,7 @@ def test_a_transaction_that_was_open_is_rolled_back(world: World, loss: Any) -> 
     assert new.browse() == [(1, "b")]
 
 
-def test_resumption_reports_an_acknowledgement_whose_answer_was_lost(world: World, loss: Any) -> None:
-    client = world.client(keep=KEEP)
+def test_resumption_reports_an_acknowledgement_whose_answer_was_lost(world: World, client: Client, loss: Any) -> None:
     consumer = client.consumer(client.session(CLIENT))
     client.send(consumer.session, "a")
     assert consumer.all() == ["a"]
@@ -182,8 +179,7 @@ def test_resumption_reports_an_acknowledgement_whose_answer_was_lost(world: Worl
     assert new.browse() == []
 
 
-def test_a_commit_stays_known_over_a_second_loss(world: World, loss: Any) -> None:
-    client = world.client(keep=KEEP)
+def test_a_commit_stays_known_over_a_second_loss(world: World, client: Client, loss: Any) -> None:
     session = client.session(TRANSACTED)
     request = client.request(Command.COMMIT, session, ())
     loss(client)
@@ -197,8 +193,7 @@ def test_a_commit_stays_known_over_a_second_loss(world: World, loss: Any) -> Non
 # -- deliveries -------------------------------------------------------------------------------------------------------
 
 
-def test_d_32_unseen_messages_return_unmarked(world: World, loss: Any) -> None:
-    client = world.client(keep=KEEP)
+def test_d_32_unseen_messages_return_unmarked(world: World, client: Client, loss: Any) -> None:
     consumer = client.consumer(client.session(CLIENT))
     client.send(consumer.session, "a", "b", "c")
     assert consumer.receive() == ["a"]
@@ -208,8 +203,7 @@ def test_d_32_unseen_messages_return_unmarked(world: World, loss: Any) -> None:
     assert consume_again(new, consumer).all() == ["a#2", "b", "c"]
 
 
-def test_d_32_of_a_consumer_that_is_not_named_all_may_have_been_seen(world: World, loss: Any) -> None:
-    client = world.client(keep=KEEP)
+def test_d_32_of_a_consumer_that_is_not_named_all_may_have_been_seen(world: World, client: Client, loss: Any) -> None:
     consumer = client.consumer(client.session(CLIENT))
     client.send(consumer.session, "a", "b")
     loss(client)
@@ -249,8 +243,7 @@ def test_d_32_unmarked_also_where_a_redelivery_delay_was_running() -> None:
     assert again.all() == ["a#2"]
 
 
-def test_d_32_a_message_that_was_only_buffered_can_be_lost_any_number_of_times(world: World) -> None:
-    client = world.client(keep=KEEP)
+def test_d_32_a_message_that_was_only_buffered_can_be_lost_any_number_of_times(world: World, client: Client) -> None:
     consumer = client.consumer(client.session(CLIENT))
     client.send(consumer.session, "a")
     for _ in range(20):  # the default policy makes a dead letter of what was handed out six times
@@ -262,8 +255,7 @@ def test_d_32_a_message_that_was_only_buffered_can_be_lost_any_number_of_times(w
     assert consumer.all() == ["a"]
 
 
-def test_d_32_acknowledgements_that_were_lost_count(world: World, loss: Any) -> None:
-    client = world.client(keep=KEEP)
+def test_d_32_acknowledgements_that_were_lost_count(world: World, client: Client, loss: Any) -> None:
     consumer = client.consumer(client.session())
     client.send(consumer.session, "a", "b", "c")
     assert consumer.receive(2) == ["a", "b"]
@@ -275,8 +267,7 @@ def test_d_32_acknowledgements_that_were_lost_count(world: World, loss: Any) -> 
     assert queue.acknowledged == 1
 
 
-def test_nothing_in_a_transaction_is_acknowledged_by_coming_back(world: World) -> None:
-    client = world.client(keep=KEEP)
+def test_nothing_in_a_transaction_is_acknowledged_by_coming_back(world: World, client: Client) -> None:
     consumer = client.consumer(client.session(TRANSACTED))
     other = client.session()
     client.send(other, "a")
@@ -286,8 +277,7 @@ def test_nothing_in_a_transaction_is_acknowledged_by_coming_back(world: World) -
     assert new.browse() == [(2, "a")]
 
 
-def test_delivery_tags_continue_and_old_ones_are_void(world: World, loss: Any) -> None:
-    client = world.client(keep=KEEP)
+def test_delivery_tags_continue_and_old_ones_are_void(world: World, client: Client, loss: Any) -> None:
     consumer = client.consumer(client.session(CLIENT))
     client.send(consumer.session, "a", "b")
     assert consumer.all() == ["a", "b"]
@@ -306,14 +296,14 @@ def test_delivery_tags_continue_and_old_ones_are_void(world: World, loss: Any) -
 
 
 @pytest.mark.parametrize("tag", [2**62 + 1, 2**64 - 1])
-def test_a_tag_that_leaves_no_room_is_refused(client: Client, tag: int) -> None:
+def test_a_tag_that_leaves_no_room_is_refused(world: World, tag: int) -> None:
+    client = world.client()
     session = client.session()
     code, _, _ = client.refused(Command.OPEN_CONSUMER, session, 9, *consumer_fields("queue:q", 1), tag)
     assert code == ErrorCode.ILLEGAL_STATE
 
 
-def test_commands_for_closed_objects_are_skipped(world: World, loss: Any) -> None:
-    client = world.client(keep=KEEP)
+def test_commands_for_closed_objects_are_skipped(world: World, client: Client, loss: Any) -> None:
     consumer = client.consumer(client.session(CLIENT))
     client.send(consumer.session, "a")
     loss(client)
@@ -352,9 +342,8 @@ def test_tmp_06_temporary_destinations_of_a_lost_client_are_deleted_after_its_de
     assert resumed is False
 
 
-def test_tmp_06_temporary_destinations_of_a_client_without_resumption_are_deleted_at_once(
-    world: World, client: Client, other: Client
-) -> None:
+def test_tmp_06_temporary_destinations_of_a_client_without_resumption_are_deleted_at_once(world: World) -> None:
+    client, other = world.client(), world.client()
     address = client.ask(Command.CREATE_TEMPORARY, False)
     client.drop()
     assert other.refused(Command.DECLARE, address)[0] == ErrorCode.INVALID_DESTINATION
@@ -362,15 +351,13 @@ def test_tmp_06_temporary_destinations_of_a_client_without_resumption_are_delete
 
 
 @pytest.mark.parametrize("code", [ErrorCode.CLOSED_BY_ADMINISTRATOR, ErrorCode.MALFORMED_FRAME])
-def test_closed_connections_are_not_remembered(world: World, code: ErrorCode) -> None:
-    client = world.client(keep=KEEP)
+def test_closed_connections_are_not_remembered(world: World, client: Client, code: ErrorCode) -> None:
     client.broker.close(code, "the end", world.now)
     world.settle()
     assert len(world.services.lost) == 0
 
 
-def test_goodbye_leaves_nothing_to_remember(world: World) -> None:
-    client = world.client(keep=KEEP)
+def test_goodbye_leaves_nothing_to_remember(world: World, client: Client) -> None:
     client.ask(Command.GOODBYE, ())
     assert len(world.services.lost) == 0
 
@@ -526,8 +513,7 @@ def test_marks_are_taken_back_for_a_bounded_number_of_messages(world: World, mon
 @pytest.mark.parametrize(
     "said", [{"handed": 5}, {"handed": (1,)}, {"handed": ("a", "b")}, {"done": (1, 2, 3)}, {"ids": (1,)}, {"ids": "ab"}]
 )
-def test_nonsense_in_the_options_does_no_harm(world: World, said: dict[str, Any]) -> None:
-    client = world.client(keep=KEEP)
+def test_nonsense_in_the_options_does_no_harm(world: World, client: Client, said: dict[str, Any]) -> None:
     consumer = client.consumer(client.session())
     client.send(consumer.session, "a")
     client.reading = False

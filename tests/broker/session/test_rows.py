@@ -185,6 +185,16 @@ def play(steps: list[tuple[Any, ...]], hello: dict[str, Any]) -> tuple[list[obje
     return seen, [length for client in one.clients for length in client.rows]
 
 
+@pytest.fixture
+def client(world: World) -> Client:
+    return world.client(**SEVERAL)
+
+
+@pytest.fixture
+def other(client: Client) -> Client:
+    return client.world.client(**SEVERAL)
+
+
 @settings(max_examples=80)
 @given(steps=STEPS)
 def test_in_rows_and_one_by_one_everybody_sees_the_same(steps: list[tuple[Any, ...]]) -> None:
@@ -223,16 +233,14 @@ def test_a_burst_is_one_command_for_each_consumer_that_takes_that(world: World, 
     assert (two.all(), old.rows) == (texts(*range(40)), [])
 
 
-def test_a_message_alone_comes_as_a_deliver(world: World) -> None:
-    client = world.client(**SEVERAL)
+def test_a_message_alone_comes_as_a_deliver(client: Client) -> None:
     session = client.session()
     consumer = client.consumer(session)
     client.send(session, "alone")
     assert (consumer.all(), client.rows) == (["alone"], [])
 
 
-def test_redeliveries_are_sent_singly_with_their_count(world: World) -> None:
-    client = world.client(**SEVERAL)
+def test_redeliveries_are_sent_singly_with_their_count(client: Client) -> None:
     session = client.session(CLIENT)
     first = client.consumer(session, credit=100)
     burst(client, session, *texts(*range(6)))
@@ -281,8 +289,7 @@ def test_a_connection_that_breaks_gives_all_of_a_row_back_marked(world: World) -
     assert two.all() == ["m2#2", "m3#2", "m4#2"]
 
 
-def test_a_close_within_a_batch_keeps_seen_messages_and_returns_the_rest(world: World) -> None:
-    client = world.client(**SEVERAL)
+def test_a_close_within_a_batch_keeps_seen_messages_and_returns_the_rest(client: Client) -> None:
     session = client.session(CLIENT)
     one = client.consumer(session, credit=100)
     burst(client, session, *texts(*range(6)))
@@ -295,8 +302,7 @@ def test_a_close_within_a_batch_keeps_seen_messages_and_returns_the_rest(world: 
     assert two.all() == ["m0#2", "m1#2", "m2#2", "m3#2", "m4#2", "m5#2"]
 
 
-def test_a_part_of_a_row_is_recalled_for_a_waiting_consumer(world: World) -> None:
-    client, other = world.client(**SEVERAL), world.client(**SEVERAL)
+def test_a_part_of_a_row_is_recalled_for_a_waiting_consumer(client: Client, other: Client) -> None:
     session = client.session(CLIENT)
     one = client.consumer(session, credit=100)
     burst(client, session, *texts(*range(6)))
@@ -324,8 +330,7 @@ def test_a_transacted_burst_is_staged_and_a_rolled_back_row_is_redelivered(world
     assert not client.broker.peer.consumers[consumer.id].unacknowledged
 
 
-def test_a_publisher_with_no_local_does_not_get_its_own_row(world: World) -> None:
-    client, other = world.client(**SEVERAL), world.client(**SEVERAL)
+def test_a_publisher_with_no_local_does_not_get_its_own_row(client: Client, other: Client) -> None:
     session = client.session()
     own, deaf = client.consumer(session, "topic:t"), client.consumer(session, "topic:t", no_local=True)
     third = other.consumer(other.session(), "topic:t", no_local=True)
@@ -333,8 +338,7 @@ def test_a_publisher_with_no_local_does_not_get_its_own_row(world: World) -> Non
     assert (own.all(), deaf.all(), third.all()) == (texts(*range(5)), [], texts(*range(5)))
 
 
-def test_a_row_ends_where_a_message_goes_elsewhere_expires_or_is_for_later(world: World) -> None:
-    client = world.client(**SEVERAL)
+def test_a_row_ends_where_a_message_goes_elsewhere_expires_or_is_for_later(world: World, client: Client) -> None:
     session = client.session()
     q, r = client.consumer(session, credit=100), client.consumer(session, "queue:r", credit=100)
     for number in range(4):
@@ -352,8 +356,7 @@ def test_a_row_ends_where_a_message_goes_elsewhere_expires_or_is_for_later(world
     assert world.broker.namespace("default").queue("queue:q").expired == 1
 
 
-def test_a_sender_whose_clock_is_ahead_sends_batches_too(world: World) -> None:
-    client = world.client(**SEVERAL)
+def test_a_sender_whose_clock_is_ahead_sends_batches_too(client: Client) -> None:
     session = client.session()
     consumer = client.consumer(session, credit=100)
     ahead = START + 60_000
@@ -361,8 +364,7 @@ def test_a_sender_whose_clock_is_ahead_sends_batches_too(world: World) -> None:
     assert (consumer.all(), client.rows) == (texts(*range(5)), [5])
 
 
-def test_an_empty_batch_has_no_effect(world: World) -> None:
-    client = world.client(**SEVERAL)
+def test_an_empty_batch_has_no_effect(client: Client) -> None:
     session = client.session()
     consumer = client.consumer(session, credit=100)
     burst(client, session, "first", "second", delivery_time=START + 10)
@@ -371,8 +373,9 @@ def test_an_empty_batch_has_no_effect(world: World) -> None:
     assert (inside.newest, inside.tag, inside.source.sequence) == (0, 0, 4)
 
 
-def test_a_gap_in_a_burst_ends_the_connection_after_the_sends_before_it(world: World) -> None:
-    client, other = world.client(**SEVERAL), world.client(**SEVERAL)
+def test_a_gap_in_a_burst_ends_the_connection_after_the_sends_before_it(
+    world: World, client: Client, other: Client
+) -> None:
     consumer = other.consumer(other.session(), credit=100)
     session = client.session()
     for sequence in (1, 2, 3, 5, 6):
@@ -383,8 +386,7 @@ def test_a_gap_in_a_burst_ends_the_connection_after_the_sends_before_it(world: W
     assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
 
 
-def test_a_refused_message_in_the_middle_of_a_burst_is_the_only_one(world: World) -> None:
-    client = world.client(**SEVERAL)
+def test_a_refused_message_in_the_middle_of_a_burst_is_the_only_one(world: World, client: Client) -> None:
     session = client.session()
     consumer = client.consumer(session, credit=100)
     for number in range(5):
@@ -396,8 +398,7 @@ def test_a_refused_message_in_the_middle_of_a_burst_is_the_only_one(world: World
     assert client.take(Command.CONFIRM)[-1][2] == 5
 
 
-def test_a_header_that_is_too_long_is_refused_alone(world: World) -> None:
-    client = world.client(**SEVERAL)
+def test_a_header_that_is_too_long_is_refused_alone(world: World, client: Client) -> None:
     session = client.session()
     consumer = client.consumer(session, credit=100)
     for number in range(4):
@@ -409,8 +410,7 @@ def test_a_header_that_is_too_long_is_refused_alone(world: World) -> None:
     assert [failed[2:4] for failed in client.take(Command.SEND_FAILED)] == [(3, ErrorCode.MESSAGE_FORMAT)]
 
 
-def test_two_sessions_in_one_write_are_kept_apart(world: World) -> None:
-    client = world.client(**SEVERAL)
+def test_two_sessions_in_one_write_are_kept_apart(world: World, client: Client) -> None:
     one, two = client.session(), client.session()
     consumer = client.consumer(client.session(), credit=100)
     client.send(two, "m0")
@@ -422,8 +422,9 @@ def test_two_sessions_in_one_write_are_kept_apart(world: World) -> None:
     assert last == {one: 2, two: 3}
 
 
-def test_times_of_a_burst_are_shifted_while_the_client_has_not_seen_the_clock_move(world: World) -> None:
-    client, other = world.client(**SEVERAL), world.client(**SEVERAL)
+def test_times_of_a_burst_are_shifted_while_the_client_has_not_seen_the_clock_move(
+    world: World, client: Client, other: Client
+) -> None:
     session = client.session()
     consumer = other.consumer(other.session(), credit=100)
     client.send(session, "m0")
@@ -434,8 +435,7 @@ def test_times_of_a_burst_are_shifted_while_the_client_has_not_seen_the_clock_mo
     assert [one.fields[1] for one in consumer.deliveries] == [START, START + 60_001, START + 60_001]
 
 
-def test_a_limited_user_sends_in_rows_only_where_that_is_allowed(world: World) -> None:
-    client, other = world.client(**SEVERAL), world.client(**SEVERAL)
+def test_a_limited_user_sends_in_rows_only_where_that_is_allowed(client: Client, other: Client) -> None:
     consumer = other.consumer(other.session(), credit=100)
     session = client.session()
     client.broker.peer.entitle(Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "queue:q")])))
@@ -446,8 +446,9 @@ def test_a_limited_user_sends_in_rows_only_where_that_is_allowed(world: World) -
     assert [refusal[2:4] for refusal in client.take(Command.SEND_FAILED)] == [(n, ErrorCode.SECURITY) for n in (6, 7)]
 
 
-def test_a_fault_among_sends_confirms_the_earlier_ones_and_ends_only_its_connection(world: World) -> None:
-    client, other = world.client(**SEVERAL), world.client(**SEVERAL)
+def test_a_fault_among_sends_confirms_the_earlier_ones_and_ends_only_its_connection(
+    world: World, client: Client, other: Client
+) -> None:
     session = client.session()
     burst(client, session, "m0", "m1")
     queue = world.broker.namespace("").queue("queue:q")
@@ -461,8 +462,7 @@ def test_a_fault_among_sends_confirms_the_earlier_ones_and_ends_only_its_connect
     assert other.consumer(other.session(), "queue:other", credit=100).all() == texts(6, 7)
 
 
-def test_a_command_has_no_more_than_fills_a_frame(world: World) -> None:
-    client = world.client(**SEVERAL)
+def test_a_command_has_no_more_than_fills_a_frame(world: World, client: Client) -> None:
     session = client.session()
     count = 2 * ROW
     for number in range(count):
@@ -475,8 +475,7 @@ def test_a_command_has_no_more_than_fills_a_frame(world: World) -> None:
     assert len(client.rows) < 20
 
 
-def test_taps_and_observers_see_every_message_of_a_batch(world: World) -> None:
-    client = world.client(**SEVERAL)
+def test_taps_and_observers_see_every_message_of_a_batch(client: Client) -> None:
     session = client.session(AUTO)
     for address in ADDRESSES:
         terms = client.ask(Command.OPEN_TAP, "audit-" + address[:5], address, "copy", None, None, {"start": "latest"})

@@ -41,8 +41,12 @@ def confirmed(client: Client) -> list[int]:
     return [sequence for _, _, sequence in client.take(Command.CONFIRM)]
 
 
-def test_sends_above_the_limit_block_and_the_client_learns_which_limit() -> None:
-    world = full()
+@pytest.fixture
+def world() -> World:
+    return full()
+
+
+def test_sends_above_the_limit_block_and_the_client_learns_which_limit(world: World) -> None:
     client = world.client()
     session = client.session()
     client.send(session, "a", "b", "c", "d", to="queue:full")
@@ -65,8 +69,7 @@ def test_sends_above_the_limit_block_and_the_client_learns_which_limit() -> None
     assert not world.broker.rooms.bytes
 
 
-def test_skipped_messages_take_no_memory_and_are_delivered_later_in_order() -> None:
-    world = full()
+def test_skipped_messages_take_no_memory_and_are_delivered_later_in_order(world: World) -> None:
     client = world.client()
     session = client.session()
     client.send(session, *map(str, range(100)), to="queue:full")
@@ -102,8 +105,7 @@ def test_repeated_or_unordered_sends_of_a_blocked_session_are_skipped() -> None:
     assert reader.all() == ["a", "b", "c", "d"]
 
 
-def test_waiting_links_are_served_in_turn_whatever_they_sent() -> None:
-    world = full()
+def test_waiting_links_are_served_in_turn_whatever_they_sent(world: World) -> None:
     filler, clients = world.client(), [world.client() for _ in range(3)]
     filler.send(filler.session(), "a", "b", to="queue:full")
     for client in clients:
@@ -121,8 +123,7 @@ def test_waiting_links_are_served_in_turn_whatever_they_sent() -> None:
     assert got == ["a", "b", *(f"{who}.{number}" for number in range(4) for who in range(3))]
 
 
-def test_a_withdrawn_send_is_refused_and_the_next_one_waits() -> None:
-    world = full()
+def test_a_withdrawn_send_is_refused_and_the_next_one_waits(world: World) -> None:
     client = world.client()
     session = client.session()
     client.send(session, "a", "b", "c", "d", "e", to="queue:full")
@@ -145,8 +146,7 @@ def test_a_withdrawn_send_is_refused_and_the_next_one_waits() -> None:
     assert confirmed(client)[-1] == 6
 
 
-def test_an_accepted_send_is_confirmed_instead_of_withdrawn() -> None:
-    world = full()
+def test_an_accepted_send_is_confirmed_instead_of_withdrawn(world: World) -> None:
     client = world.client()
     session = client.session()
     client.queue_send(session, envelope("a"), "queue:full")
@@ -159,8 +159,7 @@ def test_an_accepted_send_is_confirmed_instead_of_withdrawn() -> None:
     assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
 
 
-def test_a_commit_that_is_withdrawn_ends_as_a_rollback() -> None:
-    world = full()
+def test_a_commit_that_is_withdrawn_ends_as_a_rollback(world: World) -> None:
     client = world.client()
     filler, session = client.session(), client.session(TRANSACTED)
     client.send(filler, "a", "b", to="queue:full")
@@ -181,8 +180,7 @@ def test_a_commit_that_is_withdrawn_ends_as_a_rollback() -> None:
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_rights_are_checked_while_a_commit_waits_for_room(allowed: bool) -> None:
-    world = full()
+def test_rights_are_checked_while_a_commit_waits_for_room(world: World, allowed: bool) -> None:
     client, other = world.client(), world.client()
     other.send(other.session(), "a", "b", to="queue:full")
     session = client.session(TRANSACTED)
@@ -227,8 +225,7 @@ def test_a_deleted_temporary_queue_refuses_its_blocked_senders() -> None:
     assert not world.broker.rooms.waiting
 
 
-def test_a_fault_while_a_send_is_tried_again_ends_its_connection_alone() -> None:
-    world = full()
+def test_a_fault_while_a_send_is_tried_again_ends_its_connection_alone(world: World) -> None:
     client, other = world.client(), world.client()
     client.send(client.session(), "a", "b", "c", to="queue:full")
     reader = other.consumer(other.session(), "queue:full", credit=1)
@@ -240,9 +237,8 @@ def test_a_fault_while_a_send_is_tried_again_ends_its_connection_alone() -> None
     assert not world.broker.rooms.waiting
 
 
-def test_only_the_session_that_passed_the_limit_waits() -> None:
+def test_only_the_session_that_passed_the_limit_waits(world: World) -> None:
     """Its sister on the same connection consumes, and answers: the room comes from there."""
-    world = full()
     client = world.client()
     producer, worker = client.session(), client.session()
     client.send(producer, "a", "b", "c", to="queue:full")
@@ -292,8 +288,7 @@ def test_a_topic_with_two_full_subscriptions_is_sent_to_when_both_have_room() ->
     assert not world.broker.rooms.waiting
 
 
-def test_a_commit_waits_for_room_and_is_carried_out_whole() -> None:
-    world = full()
+def test_a_commit_waits_for_room_and_is_carried_out_whole(world: World) -> None:
     client = world.client()
     filler, session = client.session(), client.session(TRANSACTED)
     client.send(filler, "a", "b", "c", to="queue:full")
@@ -314,11 +309,10 @@ def test_a_commit_waits_for_room_and_is_carried_out_whole() -> None:
 
 
 @pytest.mark.parametrize("transacted", [False, True])
-def test_a_deferred_command_requests_a_flush_even_if_output_was_queued(transacted: bool) -> None:
+def test_a_deferred_command_requests_a_flush_even_if_output_was_queued(world: World, transacted: bool) -> None:
     """A store notes with each batch how far the connections have come that had a part in it. One that was noted with
     the last batch, and whose output waits for that, has a part in the next one too: or a crash makes its client say
     again what is there, or take a commit that was carried out for rolled back."""
-    world = full()
     client = world.client()
     filler = client.session()
     client.send(filler, "a", "b", to="queue:full")
@@ -337,8 +331,7 @@ def test_a_deferred_command_requests_a_flush_even_if_output_was_queued(transacte
     assert reader.all() == ["a", "b", "c"]
 
 
-def test_a_commit_that_waits_is_not_carried_out_when_its_session_ends() -> None:
-    world = full()
+def test_a_commit_that_waits_is_not_carried_out_when_its_session_ends(world: World) -> None:
     client = world.client()
     filler, session = client.session(), client.session(TRANSACTED)
     client.send(filler, "a", "b", "c", to="queue:full")
@@ -351,8 +344,7 @@ def test_a_commit_that_waits_is_not_carried_out_when_its_session_ends() -> None:
     assert [text for _, text in client.browse("queue:full")] == ["a", "b"]
 
 
-def test_rollback_ends_the_waiting_of_a_commit() -> None:
-    world = full()
+def test_rollback_ends_the_waiting_of_a_commit(world: World) -> None:
     client = world.client()
     filler, session = client.session(), client.session(TRANSACTED)
     client.send(filler, "a", "b", "c", to="queue:full")
@@ -367,8 +359,7 @@ def test_rollback_ends_the_waiting_of_a_commit() -> None:
     assert client.browse("queue:elsewhere") == [(1, "z")]
 
 
-def test_a_waiting_client_that_disconnects_is_forgotten() -> None:
-    world = full()
+def test_a_waiting_client_that_disconnects_is_forgotten(world: World) -> None:
     for leave in (Client.drop, lambda client: client.ask(Command.GOODBYE, ())):
         client = world.client()
         session = client.session()
