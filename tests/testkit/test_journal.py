@@ -410,6 +410,6 @@ def test_a_plain_embedded_broker_has_no_journal_and_pays_nothing_for_it() -> Non
     from sievemq_broker import EmbeddedBroker
 
     with EmbeddedBroker() as broker, ConnectionFactory(broker.url).create_context():
-        assert broker.call(lambda b: b.observer) is None
+        assert broker.call(lambda b: b.observers) == ()
         watchers = broker.call(lambda _: [peer.watcher for peer in broker.server.services.connections.values()])
         assert watchers == [None]

@@ -38,7 +38,7 @@ class Broker:
 
     def __init__(self, settings: DomainSettings | None = None, *, observer: Observer | None = None) -> None:
         self.settings = settings or DomainSettings()
-        self.observer = observer
+        self.observers: tuple[Observer, ...] = () if observer is None else (observer,)
         #: Gathers what must survive this process; None if nothing has to.
         self.journal: Journal | None = None
         self.deadlines = Deadlines()

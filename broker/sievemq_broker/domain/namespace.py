@@ -52,8 +52,8 @@ class Above(Protocol):
         """Policies and limits."""
 
     @property
-    def observer(self) -> Observer | None:
-        """Hears what becomes of messages."""
+    def observers(self) -> tuple[Observer, ...]:
+        """Observers of the outcome of all messages."""
 
     @property
     def journal(self) -> Journal | None:
@@ -847,9 +847,9 @@ class Namespace:
     # -- for its queues -----------------------------------------------------------------------------------------
 
     @property
-    def observer(self) -> Observer | None:
+    def observers(self) -> tuple[Observer, ...]:
         """Of the broker."""
-        return self.broker.observer
+        return self.broker.observers
 
     def add_work(self, queue: Queue) -> None:
         """A queue has something to do that may take longer than a turn should."""

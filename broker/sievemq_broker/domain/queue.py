@@ -20,7 +20,6 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.dead_letters import EXPIRED, FAILED, REFUSED_DELAY_MS, REJECTED, Burial, effort_of
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED, HELD, READY, STRAY, Entry, key_of
-from sievemq_broker.domain.observers import joined, without
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort, Observer
@@ -44,6 +43,9 @@ ROW: Final = 512
 SERVED: Final = 1_000
 ROW_SHARE: Final = 8
 
+#: What an observer costs beside the place of a message.
+OBSERVER: Final = 2
+
 
 class Host(Protocol):
     """What a queue needs from its broker."""
@@ -53,8 +55,8 @@ class Host(Protocol):
         """Where what waits for a moment is known."""
 
     @property
-    def observer(self) -> Observer | None:
-        """Told what becomes of messages, from the beginning."""
+    def observers(self) -> tuple[Observer, ...]:
+        """Observers of the outcome of messages in each queue."""
 
     def blocked_senders(self, queue: Queue) -> int:
         """How many senders wait for room in the queue."""
@@ -101,7 +103,7 @@ class Queue:
         held: verbs in several turns, such as batches that are being published here; until they are over nothing is
             delivered.
         deleted: it is gone.
-        direct: several messages may be accepted together: no selector or observer looks at each of them.
+        takes_rows: several messages may be accepted together: no selector looks at one before the next comes.
         acknowledged, redelivered, expired, dead_lettered, removed, unreadable: what became of messages, as counts;
             dead_expired: dead letters that were too old, not tried too often; dead_refused: what should have become
             one, and its dead-letter queue did not take it.
@@ -109,9 +111,9 @@ class Queue:
         promised_messages, promised_bytes: kept free below the limits for batches that are being published.
         sequence: of the latest arrival.
         turn: deliveries made so far.
-        observer: told what becomes of messages; None for none.
+        observers: called with what becomes of messages, in this order.
         taps: each keeps a copy of what arrives.
-        fan_out: what it takes to accept a message: one place, and what taps ask about it.
+        fan_out: what it takes to accept a message: one place, the observers, and what taps ask about it.
     """
 
     __slots__ = (
@@ -136,7 +138,6 @@ class Queue:
         "dead_lettered",
         "dead_refused",
         "deleted",
-        "direct",
         "dropped_newest",
         "dropped_oldest",
         "expired",
@@ -146,7 +147,7 @@ class Queue:
         "index",
         "label",
         "main",
-        "observer",
+        "observers",
         "paused",
         "place",
         "policy",
@@ -157,6 +158,7 @@ class Queue:
         "scheduled",
         "scheduled_bytes",
         "sequence",
+        "takes_rows",
         "taps",
         "turn",
         "unreadable",
@@ -174,9 +176,9 @@ class Queue:
         self._host = host
         self._deadlines = host.deadlines
         self._on_left = on_left
-        self.observer: Observer | None = host.observer
+        self.observers: tuple[Observer, ...] = host.observers
         self.taps: tuple[Copier, ...] = ()
-        self.fan_out = 1
+        self.fan_out = 1 + OBSERVER * len(self.observers)
         self.backlog = Backlog(self._add_work)
         self.main = self.backlog.main
         self.index = self.backlog.index
@@ -212,7 +214,7 @@ class Queue:
         self.dropped_oldest = 0
         self.dropped_newest = 0
         self.unreadable = 0
-        self.direct = self.observer is None
+        self.takes_rows = True
         #: The only consumer, where that gets everything in order of arrival: most subscriptions have one.
         self._sole: Consumer | None = None
 
@@ -245,11 +247,6 @@ class Queue:
     def matched(self, view: View) -> tuple[int, int]:
         """How many messages the selector of a view has matched since it came into use, and of how many."""
         return self.backlog.matched(view)
-
-    @property
-    def takes_rows(self) -> bool:
-        """What arrives together may be delivered together: no selector looks at one message before the next comes."""
-        return self.direct
 
     @property
     def queues(self) -> list[Queue]:
@@ -323,16 +320,16 @@ class Queue:
     def drop_new(self, envelope: Envelope) -> None:
         """Drop a message at a limit, before it enters."""
         self.dropped_newest += 1
-        if self.observer is not None:
-            self.observer.refused(self, envelope)
+        for observer in self.observers:
+            observer.refused(self, envelope)
 
     def drop_oldest(self) -> None:
         """Drop at a limit what has waited longest among the lowest priority, or else what is scheduled."""
         entry = self.backlog.oldest() or next(iter(self.scheduled.values()))
         self.take_out(entry)
         self.dropped_oldest += 1
-        if self.observer is not None:
-            self.observer.removed(self, entry, "oldest")
+        for observer in self.observers:
+            observer.removed(self, entry, "oldest")
         entry.end()
 
     # -- in -------------------------------------------------------------------------------------------------------
@@ -357,10 +354,10 @@ class Queue:
             entries = [Entry(before + 1, envelope, state)]
         else:
             entries = [Entry(number, envelope, state) for number, envelope in enumerate(envelopes, before + 1)]
-        observer = self.observer
-        if observer is not None or self.taps:
+        observers = self.observers
+        if observers or self.taps:
             for entry in entries:
-                if observer is not None:
+                for observer in observers:
                     observer.accepted(self, entry)
                 for tap in self.taps:
                     tap.copy(entry.envelope, now)
@@ -376,7 +373,7 @@ class Queue:
             credit, waited = sole.credit, sole.waiting
             taken = sole.deliver(entries if count <= credit else entries[:credit], self.turn)
             self.turn += taken
-            if waited or observer is not None:
+            if waited or observers:
                 self._delivered(sole, entries[:taken], waited)
             if taken == count:
                 return
@@ -481,8 +478,8 @@ class Queue:
     def _note_unreadable(self, entry: Entry) -> None:
         error = self.index.take_error()
         self.unreadable += 1
-        if self.observer is not None:
-            self.observer.unreadable(self, entry, error)
+        for observer in self.observers:
+            observer.unreadable(self, entry, error)
 
     def _unplace(self, entry: Entry) -> None:
         """An entry stops waiting."""
@@ -494,8 +491,7 @@ class Queue:
 
     def _delivered(self, consumer: Consumer, entries: list[Entry], waited: bool) -> None:
         """These were delivered to a consumer, which may have waited for one."""
-        observer = self.observer
-        if observer is not None:
+        for observer in self.observers:
             for entry in entries:
                 observer.handed(self, entry)
         if waited:
@@ -507,7 +503,7 @@ class Queue:
         """Deliver an entry that is in no view any more to a consumer whose turn it is."""
         waited, row = consumer.waiting, [entry]
         self.turn += consumer.deliver(row, self.turn)
-        if waited or self.observer is not None:
+        if waited or self.observers:
             self._delivered(consumer, row, waited)
         turns = self._turns[consumer.view]
         if turns.groups is not None or len(turns.ready) > 1:
@@ -549,7 +545,7 @@ class Queue:
                     taken = consumer.deliver(row, self.turn)
                     self.turn += taken
                     del row[taken:]
-                    if self.observer is not None:
+                    if self.observers:
                         self._delivered(consumer, row, False)
                     self._unplace_row(view, row)
                     budget -= 1 + taken // ROW_SHARE
@@ -639,8 +635,8 @@ class Queue:
     def expire(self, entry: Entry, now: int) -> None:
         """EXP-05. The entry is in no view any more, or a tombstone there."""
         self.expired += 1
-        if self.observer is not None:
-            self.observer.expired(self, entry)
+        for observer in self.observers:
+            observer.expired(self, entry)
         if self.policy.dead_letter_expired:
             self._bury(entry, EXPIRED, now)
         entry.end()
@@ -649,8 +645,7 @@ class Queue:
 
     def settle(self, consumer: Consumer, entries: list[Entry], now: int, granted: bool) -> None:
         """A consumer has acknowledged these: they are gone. It may have been granted credit with it."""
-        observer = self.observer
-        if observer is not None:
+        for observer in self.observers:
             for entry in entries:
                 observer.acknowledged(self, entry, consumer)
         Entry.end_all(entries)
@@ -713,16 +708,16 @@ class Queue:
         for entry in unmarked:
             entry.come_back()
             back.append((key_of(entry), entry))
-            if self.observer is not None:
-                self.observer.released(self, entry)
+            for observer in self.observers:
+                observer.released(self, entry)
         for number, entry in enumerate(marked):
             if self._mark(entry, now, suspects is None or number < suspects, reject):
                 back.append((key_of(entry), entry))
         back.sort()
         for _, entry in back:
             if self.deleted:
-                if self.observer is not None:
-                    self.observer.removed(self, entry, "deleted")
+                for observer in self.observers:
+                    observer.removed(self, entry, "deleted")
                 entry.end()
             elif 0 < entry.envelope.expiration <= now:
                 self.expire(entry, now)
@@ -735,8 +730,8 @@ class Queue:
         self.redelivered += 1
         if self.deleted:
             return True
-        if self.observer is not None:
-            self.observer.returned(self, entry)
+        for observer in self.observers:
+            observer.returned(self, entry)
         policy = self.policy
         delay = policy.redelivery_delay_after(entry.count)
         if reject or (suspect and 0 < policy.max_attempts <= entry.count):
@@ -757,8 +752,8 @@ class Queue:
         if burial is Burial.REFUSED:
             self.dead_refused += 1
         elif burial is Burial.DONE:
-            if self.observer is not None:
-                self.observer.dead_lettered(self, entry, reason)
+            for observer in self.observers:
+                observer.dead_lettered(self, entry, reason)
             self.dead_lettered += 1
             self.dead_expired += reason == EXPIRED
         return burial
@@ -788,8 +783,8 @@ class Queue:
         for entry, count in entries:
             if entry.count == count and self.take_out(entry):
                 self.acknowledged += 1
-                if self.observer is not None:
-                    self.observer.acknowledged(self, entry, None)
+                for observer in self.observers:
+                    observer.acknowledged(self, entry, None)
                 entry.end()
 
     # -- consumers ------------------------------------------------------------------------------------------------
@@ -882,20 +877,19 @@ class Queue:
 
     def observe(self, observer: Observer) -> None:
         """From now on it observes the outcome of messages, after the present observers."""
-        self.observer = joined(self.observer, observer)
+        self.observers = (*self.observers, observer)
         self._set_paths()
 
     def unobserve(self, observer: Observer) -> None:
         """It observes no further outcomes."""
-        self.observer = without(self.observer, observer)
+        self.observers = tuple(each for each in self.observers if each is not observer)
         self._set_paths()
 
     def _set_paths(self) -> None:
-        self.fan_out = 1 + sum([tap.effort for tap in self.taps])
+        self.fan_out = 1 + OBSERVER * len(self.observers) + sum([tap.effort for tap in self.taps])
         self._shut = self.paused or self.held > 0
-        plain = not self.backlog.views and not self._shut
-        self.direct = plain and self.observer is None and not self.taps
-        self._sole = self.consumers[0] if plain and len(self.consumers) == 1 else None
+        self.takes_rows = not self.backlog.views
+        self._sole = self.consumers[0] if self.takes_rows and not self._shut and len(self.consumers) == 1 else None
 
     # -- looking --------------------------------------------------------------------------------------------------
 
@@ -1004,8 +998,8 @@ class Queue:
         """Take one waiting or scheduled entry out for good; the reason is for observers."""
         self.take_out(entry)
         self.removed += 1
-        if self.observer is not None:
-            self.observer.removed(self, entry, reason)
+        for observer in self.observers:
+            observer.removed(self, entry, reason)
         entry.end()
 
     def clear(self, reason: str = "purged") -> int:
@@ -1021,8 +1015,8 @@ class Queue:
         self.scheduled.clear()
         self.scheduled_bytes = 0
         for entry in entries:
-            if self.observer is not None:
-                self.observer.removed(self, entry, reason)
+            for observer in self.observers:
+                observer.removed(self, entry, reason)
             if entry.state == DELAYED or entry.envelope.expiration:
                 self._deadlines.void()
             entry.end()

@@ -167,8 +167,8 @@ def test_beside_a_copy_and_gone_again(world: Watched) -> None:
     assert len(second.log) == 2
     world.namespace.taps.drop(second, world.now)
     queue = world.namespace.queue("queue:q")
-    assert queue.observer is None
-    assert queue.direct
+    assert queue.observers == ()
+    assert queue.takes_rows
 
 
 def test_it_may_be_full(world: Watched) -> None:

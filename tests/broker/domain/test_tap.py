@@ -62,16 +62,18 @@ def test_a_copy_tap_sees_what_arrives_and_changes_nothing(world: Tapped, address
     assert world.read(tap, 1, 2) == ["b"]  # again, in any order
 
 
-def test_without_a_tap_the_direct_path_is_as_it_was(world: Tapped) -> None:
-    """A tap switches the queue to the careful path; without one nothing on the direct path asks for taps."""
+def test_messages_that_arrive_together_are_copied_one_by_one(world: Tapped) -> None:
     queue = world.namespace.queue("queue:q")
-    assert queue.direct
+    consumer = world.consumer("queue:q", credit=2)
     tap = world.tap("queue:q")
-    assert not queue.direct
+    assert queue.takes_rows
+    world.namespace.send_row(queue, [message(name) for name in "abc"], world.now, "c9")
+    assert world.read(tap) == ["a", "b", "c"]
+    assert consumer.unacknowledged == 2
     world.namespace.taps.drop(tap, world.now)
-    assert queue.direct
-    world.send("queue:q", "a")
-    assert len(tap.log) == 0
+    world.namespace.send_row(queue, [message(name) for name in "de"], world.now, "c9")
+    assert len(tap.log) == 3
+    assert queue.depth == 3
 
 
 def test_a_copy_shares_the_bytes(world: Tapped) -> None:
