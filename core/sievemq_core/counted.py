@@ -1,4 +1,4 @@
-"""How many of something there are, as people say it."""
+"""A number with its noun: "1 message", "3,000 messages"."""
 
 from __future__ import annotations
 

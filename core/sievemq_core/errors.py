@@ -97,8 +97,8 @@ class ErrorCode(IntEnum):
 
     @property
     def repairable(self) -> bool:
-        """True if a connection that ended with this code may be opened again: nothing was wrong with what it said, and
-        nobody wanted it to end for good."""
+        """True if a connection that ended with this code may be opened again: its commands were correct, and no
+        operator closed it."""
         return self in (ErrorCode.HEARTBEAT_MISSED, ErrorCode.SHUTTING_DOWN, ErrorCode.TOO_MANY_CONNECTIONS)
 
 

@@ -1,4 +1,4 @@
-"""Text of somebody else, made fit for a terminal, a log and an error."""
+"""Foreign text, made safe to show in a terminal, a log or an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def harmless(text: str, keep: str = "") -> str:
     in a Python literal.
 
     Args:
-        text: as somebody else chose it: a sender, a client, a broker.
+        text: chosen by another party: a sender, a client, a broker.
         keep: characters that stay all the same.
     """
     if text.isprintable():

@@ -84,7 +84,7 @@ MAX_SELECTOR_NODES = 384
 #: Constants in all lists of a selector: IN, and long chains of a = 1 OR a = 2. Each costs about a microsecond.
 MAX_SELECTOR_CONSTANTS = 10_000
 
-#: Wildcards in all LIKE patterns of a selector: each is a place to look at, at less than a microsecond.
+#: Wildcards in all LIKE patterns of a selector: each costs less than a microsecond.
 MAX_LIKE_WILDCARDS = 512
 
 #: Passes over a text that all LIKE patterns of a selector may take for one message. A pattern with text between two %
@@ -112,7 +112,7 @@ HANDSHAKE_TIMEOUT_MS = 10_000
 #: held for nothing.
 FRAME_TIMEOUT_MS = 120_000
 
-#: Milliseconds between heartbeats when neither side asks otherwise; twice this without a byte ends a connection.
+#: Milliseconds between heartbeats where neither end sets another; twice this without a byte ends a connection.
 HEARTBEAT_MS = 15_000
 MIN_HEARTBEAT_MS = 100
 

@@ -4,10 +4,10 @@ The blocking and the asyncio front drive one :class:`ClientConnection` each. How
 
 **Bytes.** ``engine = ClientConnection(options, clock)``; ``opened = engine.open()``. Feed what the broker sends to
 ``engine.receive_data(data)``, its end to ``engine.receive_eof()``, a failed transport to ``engine.lost(error)``; none
-of them raises. After every call that may have said something, write ``engine.data_to_send()``; the bytes of two calls
-are written in the order of the calls. ``engine.has_output`` tells whether there is something; a front may let it wait
+of them raises. After every call that may have queued output, write ``engine.data_to_send()``; the bytes of two calls
+are written in the order of the calls. ``engine.has_output`` is True while there is some; a front may let it wait
 for a few milliseconds when more is likely to follow, never longer, and not when it is about to wait for the broker.
-Call ``engine.tick(monotonic_ms)`` when it said, for heartbeats.
+Call ``engine.tick(monotonic_ms)`` at the time that the last call returned, for heartbeats.
 
 **Requests** return a :class:`Completion`. Verbs that cannot be carried out raise at once; what the broker refuses
 fails the completion, with the classic exception (``exceptions.runtime_twin`` gives the simplified API's). A lost
@@ -52,8 +52,8 @@ wake and return None (CLO-06); a running listener keeps the full service (CLO-08
 **A lost connection** is repaired if the options say for how long (D-32): ``engine.repairing`` is True, nothing flows,
 requests wait. The front opens another transport, at times that a :class:`Repair` gives, and calls
 ``engine.reopen()``; ``engine.attempt_failed(error)`` if there is none this time, ``engine.give_up()`` when the time is
-over. ``engine.down`` says that the present transport is of no use any more. Behind WELCOME the engine says everything
-again by itself. A front that begins to close calls ``engine.leave()``.
+over. ``engine.down`` is True once the present transport is of no use any more. Behind WELCOME the engine repeats
+everything by itself. A front that begins to close calls ``engine.leave()``.
 
 **Threads.** ``EngineConsumer.take`` and ``settle`` and ``EngineProducer.send`` may be called without a lock, by one
 thread per session; everything else needs the front's one lock around it. An asyncio front needs none.
@@ -62,7 +62,7 @@ thread per session; everything else needs the front's one lock around it. An asy
 connection, a failed send that nothing waits for, a consumer that the broker closed) and ``engine.flow.listen()``.
 
 **An exception from outside**, such as KeyboardInterrupt, that breaks into a call of the engine leaves it undefined what
-was said. The front then calls ``engine.interrupted()``, which loses the connection; where it broke into a send
+was queued. The front then calls ``engine.interrupted()``, which loses the connection; where it broke into a send
 (``sends.torn``), ``sends.mend()`` before. Nothing that was confirmed is lost with that, and nothing is sent twice. For
 that the engine changes its state in an order: a waiter is notified first and forgotten then, a count is changed before
 what it counts is dropped. So ``interrupted()`` finds what is left to do, and does it.

@@ -1,4 +1,4 @@
-"""The form of a broker's answers that say more than that something is done (docs/protocol.md)."""
+"""The form of the broker's answers that carry a result (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_answer(kind: int, result: object) -> None:
     """See that a broker's answer has the form that its readers take for granted.
 
     Args:
-        kind: of the command that was said.
+        kind: of the command that was sent.
         result: of its OK.
 
     Raises:

@@ -40,7 +40,7 @@ class EngineBrowser:
         self.opened = self.page(None, 0)
 
     def close(self) -> None:
-        """Close it: there is nothing to be said."""
+        """Close it: the broker does not need to know."""
         self.closed = True
 
     @property

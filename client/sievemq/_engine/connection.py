@@ -178,14 +178,14 @@ class ClientConnection:
         )
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the broker and carry out what they say. Never raises for what a peer sent: a broken
+        """Take bytes from the broker and carry out the commands in them. Never raises for what a peer sent: a broken
         protocol loses the connection. Call :meth:`data_to_send` afterwards."""
         if not self.outbox.usable:
             return
         try:
             commands = self.outbox.wire.receive_data(data)
         except ProtocolError as error:
-            self._lose(self._loss(error, error.code.name), repairable=False)  # it would say the same again
+            self._lose(self._loss(error, error.code.name), repairable=False)  # the same error would follow
             return
         routes = self.deliveries.routes
         for command in commands:
@@ -225,7 +225,7 @@ class ClientConnection:
 
     def tick(self, now: int) -> int | None:
         """Keep the heartbeats (HELLO, WELCOME): send a heartbeat after half an interval without output; lose the
-        connection when nothing was heard for two.
+        connection when nothing arrived for two.
 
         Args:
             now: milliseconds of any clock that never goes back.
@@ -394,7 +394,7 @@ class ClientConnection:
         if not self.usable:
             return
         if self.closing:
-            # The answer to GOODBYE is lost; the broker has ended the connection, which is what was asked for.
+            # The answer to GOODBYE is lost; the broker has ended the connection, as was requested.
             self.outbox.blame(self._loss(error))
             self._end()
             return
@@ -554,7 +554,7 @@ class ClientConnection:
     # -- what the broker sends -----------------------------------------------------------------------------------------
 
     def _on_welcome(self, command: CommandTuple) -> None:
-        if not 1 <= command[1] <= PROTOCOL_VERSION:  # HELLO said what this client speaks
+        if not 1 <= command[1] <= PROTOCOL_VERSION:  # HELLO named the versions of this client
             older = "client" if command[1] > PROTOCOL_VERSION else "broker"
             text = (
                 f"the broker answered in protocol version {command[1]}; this client speaks {PROTOCOL_VERSION}: "
@@ -581,7 +581,7 @@ class ClientConnection:
             self.opened.succeed(None)
 
     def _restore(self, renewed: bool) -> None:
-        """The connection is repaired: send what waits, and let everything continue. The front hears of it when all
+        """The connection is repaired: send what waits, and let everything continue. The front is notified when all
         that was open is open again: what it calls may publish, and the subscribers are there."""
         answers = self._recovery.restore(self.terms.features.get("resumed"), renewed)
         self.outbox.resume()

@@ -1,6 +1,6 @@
 """A consumer: its prefetch buffer, its credit, what the application has seen of it.
 
-Who may do what at once (a front with threads cares, an asyncio front need not):
+What threads may do at the same time (an asyncio front need not care):
 
 - :meth:`EngineConsumer.take` and :meth:`EngineConsumer.settle` belong to the one thread of control that receives in
   the session (THR-02) and need no lock, although the connection may append to the buffer meanwhile: they only pop from
@@ -58,14 +58,14 @@ class EngineConsumer:
         waker: called once, and forgotten, when there may be something to do for a waiter at this consumer: a
             message arrived, it was closed, the connection started or was lost.
         of_queue: its destination is a queue.
-        lone: nobody else can hold a message that it waits for: it has its subscription to itself.
-        mark: when `taken` reaches it, somebody should call :meth:`top_up` under the lock.
+        lone: no other consumer can hold a message that it waits for: it is alone on its subscription.
+        mark: when `taken` reaches it, :meth:`top_up` is due, under the lock.
         session: id of its session.
         shut: closing has begun, here or above: waiting calls return None (CLO-06).
         gone: why the broker closed this consumer; None if it did not.
         base: tags of the present connection begin behind this one; those of lost connections are not above it.
         handed_then: what `handed` was when the last connection was lost.
-        refused: which message's body was not of the type that was asked for, most lately.
+        refused: the last message whose body was not of the requested type.
     """
 
     __slots__ = (
@@ -157,7 +157,7 @@ class EngineConsumer:
         self._started = False  # the connection lets messages flow
         self.granted = self.released = 0
         self.base = self.handed_then = 0
-        self.waited_at = 0  # what `taken` was when somebody last waited at the empty buffer
+        self.waited_at = 0  # `taken` at the last wait for the empty buffer
         self.mark = 0
         self.ran_dry = False
         # True while this consumer is in the connection's list of pending acknowledgements.
@@ -270,9 +270,9 @@ class EngineConsumer:
         return None
 
     def refuse(self) -> None:
-        """The message that :meth:`peek` has given is not what was asked for, in a session that acknowledges itself. The
-        first time the message stays as it is (JCO-09). Each further time is a failed attempt: it counts as seen, and
-        the front recovers the session."""
+        """The message that :meth:`peek` has given has another type than requested, in a session that acknowledges
+        itself. The first time the message stays as it is (JCO-09). Each further time is a failed attempt:
+        it counts as seen, and the front recovers the session."""
         name = _name(self.buffer[0])
         if name == self.refused:
             self.see()
@@ -285,8 +285,8 @@ class EngineConsumer:
 
     @property
     def first_credit(self) -> int:
-        """What a consumer is opened with. Who selects from a queue often wants a certain message and is closed again:
-        it gets that one with the answer, and holds no other that would have to go back."""
+        """The credit to open a consumer with. One with a selector on a queue often wants a single message and is closed
+        then: it gets that one with the answer, and holds no other that would have to go back."""
         return 1 if self.of_queue and self.selector is not None and self.window.adaptive else self.window.size
 
     @property
@@ -313,7 +313,7 @@ class EngineConsumer:
             self._outbox.append((Command.CREDIT, self.id, room))
 
     def expect(self) -> bool:
-        """Somebody begins to wait here and the buffer is empty: see to the credit.
+        """A caller begins to wait and the buffer is empty: see to the credit.
 
         Returns:
             True if :meth:`want` should follow at once, for there is no credit. False if it may follow a little later,
@@ -339,13 +339,13 @@ class EngineConsumer:
         outbox = self._outbox
         if not self.flowing:
             if answered and outbox.repairing and self._started and not self.shut:
-                return outbox.request(Command.WANT, self.id)  # asked when there is a broker again
+                return outbox.request(Command.WANT, self.id)  # sent once there is a connection
             return None
         self.expect()
         if self.granted - self.taken - self.released <= 0:
             self.granted += 1  # a WANT counts as a credit of one where there is none
         elif self.lone and not answered:
-            return None  # it has all that could be sent to it, and there is nobody to recall anything from
+            return None  # it has all that could be sent to it, and no other consumer to recall from
         if answered:
             return outbox.request(Command.WANT, self.id)
         outbox.append((Command.WANT, 0, self.id))
@@ -383,10 +383,10 @@ class EngineConsumer:
         self._outbox.append((Command.RELEASE, self.id, tuple(found)))
 
     def acknowledged(self) -> int | None:
-        """Up to which tag it is to be acknowledged; None if that was said already."""
+        """Up to which tag it is to be acknowledged; None if that was sent already."""
         if not self.unsettled:
             return None
-        # In this order: whoever settles meanwhile either sees False and comes again, or is covered by `done`.
+        # In this order: a thread that settles meanwhile either sees False and calls again, or is covered by `done`.
         self.unsettled = False
         return self.done
 
@@ -438,7 +438,7 @@ class EngineConsumer:
     # -- a lost connection --------------------------------------------------------------------------------------------
 
     def freeze(self) -> int | None:
-        """The connection is lost: nothing is handed over any more, what is buffered comes again.
+        """The connection is lost: nothing is handed over any more, the broker delivers again what is buffered.
 
         Taken out from the right, the youngest first: a thread that takes from the left meanwhile has the older ones.
 
@@ -476,7 +476,7 @@ class EngineConsumer:
             self.wake()
 
     def wake(self) -> None:
-        """Call the waker, if somebody left one. It is forgotten after the call: an interrupt must not lose it."""
+        """Call the waker, if there is one. It is forgotten after the call: an interrupt must not lose it."""
         waker = self.waker
         if waker is not None:
             waker()

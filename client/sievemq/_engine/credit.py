@@ -6,7 +6,8 @@ on the other half.
 
 An adaptive window starts small, so that an idle consumer parks little and huge messages do not fill the memory. It
 doubles when the application has to wait although it took half a window since it last waited: then what it waits for is
-the way to the broker, and not the producers. It halves when the broker recalls messages: somebody else waits for them.
+the way to the broker, and not the producers. It halves when the broker recalls messages: another consumer waits for
+them.
 """
 
 from __future__ import annotations
@@ -55,6 +56,6 @@ class PrefetchWindow:
             self.size = min(self.size * 2, bound)
 
     def narrow(self) -> None:
-        """Somebody else waits for what this consumer holds."""
+        """Another consumer waits for what this one holds."""
         if self.adaptive:
             self.size = max(2, self.size // 2)

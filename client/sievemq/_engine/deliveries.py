@@ -25,7 +25,7 @@ class Deliveries:
         consumers: all that are open or about to be opened, by id.
         routes: consumers that deliveries are for; not those that wait for the answer to RECOVER or ROLLBACK.
         closed: the consumers that were closed last, of sessions that acknowledge by themselves: by id, the last tag
-            that the application has seen, and the last that was acknowledged. The broker may not have heard of it when
+            that the application has seen, and the last that was acknowledged. The broker may not know of it when
             the connection is lost.
         next_id: gives the next consumer its id.
         last_id: of the last consumer.

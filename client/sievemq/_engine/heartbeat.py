@@ -1,4 +1,4 @@
-"""The heartbeats of one transport: when to say something, and when the broker has been silent for too long."""
+"""The heartbeats of one transport: when one is due, and when the broker has been silent for too long."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Heartbeat:
         self._misses = 0
 
     def tick(self, wire: WireConnection, now: int, speaking: bool) -> int | None:
-        """Send a heartbeat after half an interval without output; look whether something was heard.
+        """Send a heartbeat after half an interval without output; check whether something arrived.
 
         Args:
             wire: the open connection.
             now: milliseconds.
-            speaking: there is something to be said anyway.
+            speaking: there is output in any case.
 
         Returns:
             Milliseconds until it should be called again, None if never; 0 if two intervals were silent.

@@ -24,7 +24,7 @@ class EngineOptions:
         password: password in clear.
         client_id: administered JMS client id (FAC-07); None to set none.
         heartbeat: milliseconds after which this end expects a byte from the peer; 0 for never.
-        agent: client library, version and application, for people who operate a broker.
+        agent: client library, version and application, for the operator of the broker.
         prefetch: messages a consumer may hold that the application has not seen; None adapts it to the traffic
             (D-23), 0 fetches a message only on demand.
         send_confirm: which sends wait for the broker's confirm (D-24).
@@ -32,7 +32,7 @@ class EngineOptions:
         reconnect: milliseconds for which a lost connection is tried to be repaired (D-32); 0 for not at all.
         send_timeout: milliseconds that a send or commit may wait for room; 0 for ever.
         request_timeout: milliseconds that the answer to a request may take; 0 for no limit.
-        busy_poll: microseconds for which who expects an answer looks for it before it sleeps, 0 for never (decision
+        busy_poll: microseconds for which a thread polls for the answer before it sleeps, 0 for never (decision
             0022).
     """
 
@@ -52,7 +52,7 @@ class EngineOptions:
 
     @classmethod
     def from_url(cls, url: BrokerURL, user: str | None, password: str | None, agent: str) -> Self:
-        """What a URL says.
+        """The options of a URL.
 
         Args:
             url: the broker's.

@@ -1,5 +1,5 @@
-"""What a client says on a connection, in the order of its calls: sends, acknowledgements, requests; and the answers to
-these, which arrive later."""
+"""What a client writes to a connection, in the order of its calls: sends, acknowledgements, requests; and the answers,
+which arrive later."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Completion(Generic[T]):
     """The answer to a request, or the fate of a send; settled exactly once, with a value or an error.
 
     Callbacks run in the order they were added, inside the engine call that settles the completion (so, in a front with
-    threads, under its engine lock): they must only wake somebody or hand the result on. An exception from outside, such
+    threads, under its engine lock): they must only wake a thread or hand the result on. An exception from outside, such
     as KeyboardInterrupt, may break into them: settling once more calls those that have not returned. So a callback may
     be called twice.
     """
@@ -84,13 +84,13 @@ class Completion(Generic[T]):
         callbacks = self._callbacks
         if not callbacks:
             return
-        self._callbacks = None  # a callback may come back here
+        self._callbacks = None  # a callback may call this again
         try:
             while callbacks:
                 callbacks[0](self)
                 del callbacks[0]
         except BaseException as error:
-            self._callbacks = callbacks[1:] if isinstance(error, Exception) else callbacks  # a defect would come again
+            self._callbacks = callbacks[1:] if isinstance(error, Exception) else callbacks  # a defect would occur again
             raise
 
 
@@ -126,7 +126,7 @@ class Requests:
         self.pending: dict[int, tuple[Completion[Any], CommandTuple]] = {}
         self.doubtful: list[int] = []
         self.next_number: Callable[[], int] = itertools.count(1).__next__
-        self._repeated: set[int] = set()  # said once more; the first time may have been heard
+        self._repeated: set[int] = set()  # sent once more; the first may have arrived
 
     def make(self, kind: int, fields: tuple[object, ...]) -> tuple[Completion[Any], bytes]:
         """A new one.
@@ -152,7 +152,7 @@ class Requests:
         return number
 
     def repeat(self, number: int, kind: int, fields: tuple[object, ...]) -> tuple[Completion[Any], bytes]:
-        """One that waits already, and may have been said before; arguments and value as :meth:`make`."""
+        """One that waits already, and may have been sent before; arguments and value as :meth:`make`."""
         completion, _ = self.pending[number]
         command = (kind, number, *fields)
         self.pending[number] = completion, command
@@ -163,7 +163,7 @@ class Requests:
         """OK has come.
 
         Raises:
-            ProtocolError: with what is no answer to what was asked; it still waits for one.
+            ProtocolError: this is no answer to the request, which still waits for one.
         """
         entry = self.pending.get(number)
         if entry is not None:
@@ -185,12 +185,12 @@ class Requests:
         self._forget(number)
 
     def _forget(self, number: int) -> None:
-        """The answer is known. Only after it was told: :meth:`finish` finds what an interrupt left."""
+        """The answer was passed on. Not before: :meth:`finish` finds what an interrupt left."""
         self.pending.pop(number, None)
         self._repeated.discard(number)
 
     def finish(self) -> None:
-        """An interrupt may have broken into a call here: tell the rest of each answer that is known."""
+        """An interrupt may have broken into a call here: pass on each answer that is known."""
         for number, (completion, _) in tuple(self.pending.items()):
             if completion.done:
                 completion.tell()
@@ -230,7 +230,7 @@ class Unsettled(Protocol):
     id: int
 
     def acknowledged(self) -> int | None:
-        """Up to which tag; None if that was said already."""
+        """Up to which tag; None if that was sent already."""
 
 
 class Outbox:
@@ -290,7 +290,7 @@ class Outbox:
 
     @property
     def ended(self) -> bool:
-        """Nothing more may be said."""
+        """Nothing more may be sent."""
         return self.failure is not None or self.closing or self.closed
 
     def check_open(self) -> None:
@@ -374,7 +374,7 @@ class Outbox:
 
     def data_to_send(self) -> bytes:
         """What is to be written now: everything queued since the last call, acknowledgements included (D-25)."""
-        if not self.closing and not self.repairing:  # after GOODBYE, and before WELCOME, nothing else may be said
+        if not self.closing and not self.repairing:  # after GOODBYE, and before WELCOME, nothing else may be sent
             if self.hurried:
                 self.hurried = False
                 self.request(Command.PING)
@@ -407,7 +407,7 @@ class Outbox:
         self._acknowledges_several = features.get("acknowledge_several") is True
 
     def lose(self, cause: JMSException | None) -> None:
-        """The transport is lost, or about to be replaced: what it wanted to say is void.
+        """The transport is lost, or about to be replaced: what was queued for it is void.
 
         Args:
             cause: why; None where that is known.
@@ -426,12 +426,12 @@ class Outbox:
         self.requests.doubt()
 
     def say_first(self, kind: int, *fields: object, number: int | None = None) -> Completion[Any]:
-        """Say a request before anything that waits in the queue, while the connection is restored.
+        """Send a request before anything that waits in the queue, while the connection is restored.
 
         Args:
             kind: of the command.
             fields: behind its request number.
-            number: of a request that waits already, and may have been said before; None for a new one.
+            number: of a request that waits already, and may have been sent before; None for a new one.
         """
         requests = self.requests
         completion, packed = requests.make(kind, fields) if number is None else requests.repeat(number, kind, fields)

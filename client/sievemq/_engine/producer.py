@@ -102,7 +102,7 @@ class EngineProducer:
         self._longer_from = 0
 
     def close(self) -> None:
-        """Close it: there is nothing to be said."""
+        """Close it: the broker does not need to know."""
         self.closed = True
 
     # -- defaults ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a client says on a connection that takes the place of a lost one, so that the application need not know (D-32).
+"""What a client sends on a connection that replaces a lost one, so that the application need not know (D-32).
 
 All of it is sent in one go behind WELCOME, in this order: sessions; temporary destinations, where the broker has
 forgotten them; rollbacks; sends that are unconfirmed and did not arrive; consumers; requests that had no answer. A
@@ -107,7 +107,7 @@ class Recovery:
             The answers that are awaited until everything that was open is open again.
 
         Raises:
-            ProtocolError: what it remembers is not in form; nothing has been said.
+            ProtocolError: the progress in it has another form; nothing was sent.
         """
         outbox, requests = self._outbox, self._outbox.requests
         memory: Mapping[str, Any] = resumed if isinstance(resumed, dict) else {}
@@ -148,7 +148,7 @@ class Recovery:
         return answers
 
     def _settle_doubtful(self, known: Progress, forgotten: bool) -> None:
-        """Those requests that had been said when the connection was lost, and of which it matters."""
+        """Requests that had been sent when the connection was lost, and whose repetition matters."""
         cause = self._outbox.cause
         for number, (completion, command) in self._outbox.requests.take_doubtful():
             progress = known.get(command[2])

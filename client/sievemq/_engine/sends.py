@@ -26,7 +26,7 @@ _log = logging.getLogger("sievemq")
 
 #: Sends that are resent at first when there is room again.
 _FIRST: Final = 8
-#: Milliseconds between two lines of the log that say that sends wait.
+#: Milliseconds between two log lines about sends that wait.
 _LOG_AGAIN: Final = 10_000
 
 _sequence: Final = itemgetter(0)
@@ -38,8 +38,8 @@ _DONE.succeed(None)
 
 # -- their fate: what waits for it, a completion or a CompletionListener (section 12) ----------------------------------
 #
-# There is one for each message, and ten thousand may be on their way, which a garbage collector looks at again and
-# again: so it is a tuple of what is there anyway.
+# There is one for each message, and ten thousand may be on their way, which the garbage collector visits in each run:
+# so it is a tuple of what is there anyway.
 
 Callbacks: TypeAlias = tuple[Callable[..., Any], Callable[..., Any]]
 """Of a CompletionListener: for success and failure."""
@@ -87,7 +87,7 @@ class Hold:
     FLOW names the first send of a session that waits. The broker keeps that one and passes over what was sent behind
     it; the session's window is shut. When there is room, FLOW names the send from which to continue. The room may be
     small: so a few are resent at first, and with each that is taken one more may be on its way, until all are sent
-    and the window opens. A sender that runs meanwhile may say one out of turn, or twice: it is passed over
+    and the window opens. A thread that sends meanwhile may send one out of turn, or twice: the broker passes it over
     (docs/protocol.md, section 6).
 
     Attributes:
@@ -183,7 +183,7 @@ class Sends:
         policy = terms.options.send_confirm
         always = policy == "always"
         self.waits: tuple[bool, ...] = (False, always, always or (policy == "auto" and not transacted))
-        # `sequence` and `sent_bytes` are written by the sender alone, the rest by whoever holds the lock.
+        # `sequence` and `sent_bytes` are written by the sending thread alone, the rest under the lock.
         self.sequence = self.sent_bytes = self.sent_at = 0
         self.confirmed = self.confirmed_bytes = 0
         self.sequence_limit = terms.window_messages
@@ -366,7 +366,7 @@ class Sends:
                     self.calls.extend(map(_take_first, (waiting,)))
                 except IndexError:  # its sender has taken it back (_fail_late)
                     break
-            else:  # told first, then forgotten: to be told twice is harmless
+            else:  # notified first, then forgotten: a second notice is harmless
                 if error is None:
                     settled.succeed(None)
                 else:
@@ -456,7 +456,7 @@ class Sends:
             self._say_again(self.hold)
 
     def _say_again(self, hold: Hold) -> None:
-        """Say more of what the broker did not take; open the window when all has been said."""
+        """Resend more of what the broker did not take; open the window when all is sent."""
         self.sequence_limit = 0
         if hold.waiting:
             return
@@ -474,12 +474,12 @@ class Sends:
         self.open_window()
 
     def withdraw(self, sequence: int, error: Exception) -> None:
-        """Take a send back that waits for room. Its caller gets `error`, unless the broker has taken it; that
-        it says before it answers.
+        """Take a send back that waits for room. Its caller gets `error`, unless the broker has taken it: it
+        confirms the send before it answers then.
 
         Args:
             sequence: of the send.
-            error: that tells why.
+            error: with the reason.
         """
         if self._place(sequence) is None:
             return  # its fate is known
@@ -575,7 +575,7 @@ class Flow:
         self.broker_blocked = limit
 
     def changed(self) -> None:
-        """Tell what sends wait for, as far as it is not known yet."""
+        """Report what sends wait for, unless that is reported already."""
         found: dict[str | None, Blocked] = {}
         if self.broker_blocked is not None:
             found[None] = Blocked(None, self.broker_blocked)

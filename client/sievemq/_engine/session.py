@@ -398,7 +398,7 @@ class EngineSession:
 
         Args:
             committing: the fate of its transaction depends on a commit that is on its way.
-            recovering: it has asked for everything to be taken back, and emptied its buffers.
+            recovering: it has requested that all is taken back, and emptied its buffers.
 
         Returns:
             Pairs of consumer and last tag that may have been seen, of consumers where that is known.
@@ -406,7 +406,7 @@ class EngineSession:
         handed: list[tuple[int, int]] = []
         for consumer in self.consumers.values():
             seen = consumer.freeze()
-            if recovering:  # nobody can be taking a message now
+            if recovering:  # no thread can be taking a message now
                 seen = consumer.handed
             if seen is not None:
                 handed.append((consumer.id, seen))

@@ -28,7 +28,7 @@ class Terms:
 
     Attributes:
         client_id: the JMS client id, administered or set.
-        peer: host and port that it was last connected to, as the URL has them; None where the front does not say.
+        peer: host and port that it was last connected to, as in the URL; None where the front does not name them.
         broker, incarnation, connection_id, features, limits: what WELCOME carried.
         id_prefix: message ids begin with it.
         window_messages, window_bytes: how much of a session's sends may be unconfirmed.

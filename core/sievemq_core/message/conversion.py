@@ -17,9 +17,9 @@ from sievemq_core.message.values import TYPE_NAMES, BodyValue, Float, letter_of,
 
 __all__ = ["CONVERSIONS", "TABLE", "convert", "parse_boolean", "parse_floating", "parse_integer", "text_of"]
 
-#: Held as the row says, read as the column says. ``x`` the same value, ``p`` parsed from text, ``.`` not allowed.
-#: There is no narrowing (CNV-11), no crossing between integers and floats (CNV-12), and byte[] and text never meet
-#: (NUL-07).
+#: Row: the type that is held; column: the type that is read. ``x`` the same value, ``p`` parsed from text,
+#: ``.`` not allowed. There is no narrowing (CNV-11), no crossing between integers and floats
+#: (CNV-12), and byte[] and text never meet (NUL-07).
 TABLE: Final = """
           boolean  byte  short  char  int  long  float  double  String  byte[]
 boolean         x     .      .     .    .     .      .       .       x       .

@@ -170,7 +170,7 @@ def unpack_properties(fields: EnvelopeFields) -> dict[str, PropertyValue]:
     if _decode is not None:
         try:
             properties = _decode(packed)
-        except (ValueError, RecursionError):  # msgpack takes it, or says what is wrong
+        except (ValueError, RecursionError):  # msgpack packs it, or raises with the reason
             pass
     if properties is None:
         properties = _unpack_properties(packed)
@@ -195,7 +195,7 @@ def _unpack_properties(packed: bytes) -> dict[str, PropertyValue]:
     if type(properties) is not dict or not _PLAIN.issuperset(map(type, properties.values())):
         raise ProtocolError("the properties of a message must be a map of scalars")
     try:
-        "".join(properties)  # a third of the time that a look at each type takes
+        "".join(properties)  # a third of the time of a check of each type
     except TypeError:
         raise ProtocolError("the names of properties must be text") from None
     if b"\xcf" in packed:  # begins an unsigned 64-bit integer (and may be a byte of something else)
@@ -229,7 +229,7 @@ class Envelope:
         packed: the same, packed; made from `fields` if not given.
 
     Attributes:
-        answers: what costly selectors have said of it (a broker's matching); None for nothing.
+        answers: results of costly selectors for it (see the broker's matching); None for none.
     """
 
     # Six: a seventh would take 16 bytes of each waiting message.
@@ -281,7 +281,7 @@ class Envelope:
 
     @property
     def delivery_time(self) -> int:
-        """ms since 1970, 0 where the sender asked for no delay (HDR-04); decoded again after :meth:`compact`."""
+        """ms since 1970, 0 where the sender set no delay (HDR-04); decoded again after :meth:`compact`."""
         time: int = self.fields[DELIVERY_TIME]
         return time
 
@@ -312,7 +312,7 @@ class Envelope:
         return fields
 
     def remember(self, answers: Any) -> None:
-        """What costly selectors have said of it."""
+        """Results of costly selectors for it."""
         self.answers = answers
 
     def compact(self) -> None:

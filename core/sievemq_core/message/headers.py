@@ -33,7 +33,7 @@ DEFAULT_DELIVERY_DELAY: Final = 0
 
 
 class SetBy(StrEnum):
-    """Who gives a header or JMSX property its value, and when."""
+    """Where a header or JMSX property gets its value, and when."""
 
     CLIENT = "client"
     ON_SEND = "provider on send"

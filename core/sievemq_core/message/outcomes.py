@@ -1,4 +1,4 @@
-"""What became of a message, as a tap of outcomes tells it: values, and names of the properties of such a record."""
+"""What became of a message, as a tap of outcomes records it: values, and names of the record's properties."""
 
 from __future__ import annotations
 

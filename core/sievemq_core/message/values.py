@@ -129,7 +129,7 @@ class _Floating(float):
 
 
 def to_long(value: int) -> int:
-    """A long as held: a plain int outside the 32-bit range, which says long already, else a Long.
+    """A long as held: a plain int outside the 32-bit range, which can only be a long, else a Long.
 
     Raises:
         NumberFormatError: not an int, or beyond 64 bits.
@@ -251,7 +251,7 @@ _AS_THEY_ARE = frozenset({str, bool, float, type(None), Byte, Short, Long, Float
 
 
 def hold(letter: str, value: object) -> BodyValue:
-    """What is held for `value` when the method that was called says the type.
+    """What is held for `value` when the called method determines the type.
 
     An int is accepted for a floating type, as Java widens it; a bool never counts as a number (PY-07).
 

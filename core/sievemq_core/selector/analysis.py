@@ -16,7 +16,7 @@ from sievemq_core.selector.possible import Interval, Possible, Texts
 
 __all__ = ["Search", "can_be"]
 
-#: Tests looked at before a search gives up and says "perhaps": at some 4 µs each a selector is analysed in 2 to 3 ms.
+#: Tests examined before a search gives up with "perhaps": at some 4 µs each a selector is analysed in 2 to 3 ms.
 STEPS = 600
 
 #: Below this, every number type compares whole numbers exactly.
@@ -104,7 +104,7 @@ class Search:
 
 
 def _of_type(key: object) -> Possible:
-    """What a field can be, whatever the selector says."""
+    """What a field can be, without regard to the selector."""
     if isinstance(key, plan.Compute):
         return Possible(booleans=frozenset(), texts=None)
     if isinstance(key, plan.Field):

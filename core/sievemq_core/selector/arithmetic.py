@@ -2,7 +2,7 @@
 
 A value's Java type is its Python type as message/values.py holds it: int is an int, or a long when outside 32 bits;
 Byte and Short promote to int; Long is a long; Float is a float; float is a double. A result is held the same way, so
-that the next operation promotes rightly: a long sum that happens to be small comes back as a Long.
+that the next operation promotes rightly: a long sum that happens to be small is returned as a Long.
 
 None is NULL: so is the result for an operand that is no number, and for an integer divided by zero (D-02). No
 function here raises for any property value.

@@ -1,4 +1,4 @@
-"""A bounded memory of compiled selectors: the same few texts come again with every consumer and every reconnect."""
+"""A bounded memory of compiled selectors: every consumer and every reconnect bring the same few texts."""
 
 from __future__ import annotations
 

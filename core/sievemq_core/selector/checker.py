@@ -41,7 +41,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class Kind(Enum):
-    """What the text alone says about a node; the value is how an error message calls it."""
+    """What follows from the text alone about a node; the value is its name in an error message."""
 
     STRING = "a string"
     NUMBER = "a number"

@@ -191,7 +191,7 @@ def compile_selector(text: str | None, dialect: str | Dialect = "jakarta") -> Co
         The compiled selector, from a cache if the text was seen before; None if there is none.
 
     Raises:
-        SelectorError: the selector is not valid; the error shows where and says what to write instead.
+        SelectorError: the selector is not valid; the error shows where, and what to write instead.
         ValueError: there is no such dialect.
         TypeError: `text` is no string.
     """

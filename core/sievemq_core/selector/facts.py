@@ -47,7 +47,7 @@ def message_key(
     return bucket_key(read(name, properties, headers, numeric_mode=numeric_mode))
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen: that would triple the time to make one; nobody changes them
+@dataclass(slots=True, unsafe_hash=True)  # not frozen: that would triple the time to make one; none is changed
 class Range:
     """A number that must lie between two bounds, both included: a strict bound is widened, which is still necessary.
 
@@ -242,7 +242,7 @@ class _Needs:
                 pass
 
     def _relation(self, test: plan.Relation) -> None:
-        """Both sides must be present for TRUE as for FALSE; a constant on the right says more."""
+        """Both sides must be present for TRUE as for FALSE; a constant on the right gives more facts."""
         left, right = test.left, test.right
         if not isinstance(left, plan.Field) or not isinstance(right, plan.Constant):
             for part in plan.fields_of(test):

@@ -214,7 +214,7 @@ class Lexer:
         """The next token.
 
         Raises:
-            SelectorError: what stands there is no token; the error says what to write instead (D-11).
+            SelectorError: what stands there is no token; the error shows what to write instead (D-11).
         """
         text = self._text
         plain = _PLAIN.match(text, self._at)

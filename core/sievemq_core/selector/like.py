@@ -2,7 +2,7 @@
 
 The first and the last segment are anchored; those between are searched from left to right, and the leftmost place is
 always a right one, because everything may follow a ``%``. So hostile patterns such as ``%a%a%a%b`` cost one pass, and
-no pass costs the product of text and pattern length: :attr:`LikePattern.searches` says how many passes there may be.
+no pass costs the product of text and pattern length: :attr:`LikePattern.searches` is how many passes there may be.
 
 A character is a Unicode code point: ``_`` stands for one emoji, where a Java provider needs two.
 """
@@ -31,7 +31,7 @@ _SHORT = 6
 #: How many places a segment with ``_`` is tried one by one before the whole text is searched by bit sets.
 _TRIES = 8
 
-#: Characters of a piece of such a segment: so many are looked for together.
+#: Characters of a piece of such a segment: so many are searched for together.
 _PIECE = 16
 
 #: Passes over the text that the bit set of a piece takes; and joined sets that take one.

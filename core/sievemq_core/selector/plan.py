@@ -88,7 +88,7 @@ class Field:
     """A header field or property."""
 
     name: str
-    type: FieldType = field(compare=False)  # the name says it; hashing a member of an Enum is slow
+    type: FieldType = field(compare=False)  # the name determines it; hashing a member of an Enum is slow
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -326,7 +326,7 @@ class _Planner:
         if isinstance(right, Constant):
             if right.value is None:
                 return Always(False)
-            if isinstance(left, Field) and left.type is FieldType.MODE:  # D-13: two values, so a set of them says all
+            if isinstance(left, Field) and left.type is FieldType.MODE:  # D-13: two values, so a set of them
                 return _one_of(left, _modes(op, right.value), False, holds)
             if _is_never_true(op, left, right.value):
                 return Always(False) if holds else _missing(left, False)
@@ -480,7 +480,7 @@ def _compared(op: str, left: PropertyValue, right: PropertyValue, strict: bool) 
 
 
 def _is_never_true(op: str, left: Value, constant: PropertyValue) -> bool:
-    """True if the types alone say that the comparison is FALSE, unless NULL is involved (D-04)."""
+    """True if the types alone make the comparison FALSE, unless NULL is involved (D-04)."""
     is_number = not isinstance(constant, str | bool)
     if not is_number and op not in ("=", "<>"):
         return True  # the checker refuses it; strings and booleans have no order

@@ -1,7 +1,7 @@
 """Where another provider would refuse a selector or answer differently, why, and what to write that all agree on.
 
 Known are ActiveMQ Classic, Artemis, RabbitMQ (the SQL filters of 4.2 for streams), IBM MQ and Qpid Broker-J. Each note
-names the decision (D-…) that says what happens here. A rewrite means the same on all of them.
+names the decision (D-…) for SieveMQ. A rewrite means the same on all of them.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class PortabilityNote:
     """One place where providers disagree.
 
     Attributes:
-        providers: who differs, some of PROVIDERS.
-        code: the decision that says what happens here, such as ``D-04``.
+        providers: those that differ, some of PROVIDERS.
+        code: the decision for SieveMQ, such as ``D-04``.
         message: the difference in one sentence.
         rewrite: what to write in place of the part, or None if nothing that all understand means the same.
         span: the part of the selector.
@@ -152,7 +152,7 @@ class _Notes:
     def note(
         self, providers: tuple[str, ...], code: str, message: str, rewrite: str | None, part: Node, once: bool = False
     ) -> None:
-        """Add a note; with `once` only if it has not been said of another part."""
+        """Add a note; with `once` only if no other part has it."""
         if self._dialect.unlike_is_fatal:  # the dialects of IBM products
             providers = tuple(provider for provider in providers if provider != _IBM)
         key = providers, code, message
@@ -161,7 +161,7 @@ class _Notes:
             self.notes.append(PortabilityNote(providers, code, message, rewrite, self._whole(part.span)))
 
     def visit(self, node: Node, place: _Place) -> None:
-        """Look at a part and what is below it."""
+        """Examine a part and what is below it."""
         rule: Callable[..., None] | None = getattr(self, f"_on_{type(node).__name__.lower()}", None)
         if rule is not None:
             rule(node, place)
@@ -246,7 +246,7 @@ class _Notes:
         """``=`` and ``<>`` where a value may be missing."""
         left, right = _may_be_missing(node.left), _may_be_missing(node.right)
         sides = [side for side, missing in ((node.left, left), (node.right, right)) if missing]
-        # Classic and Artemis look whether the left one is missing
+        # Classic and Artemis check whether the left one is missing
         who = _RELATED if right else (_QPID,)
         both = left and right
         if node.op == "=":
@@ -442,7 +442,7 @@ def _bare(node: Node) -> Node:
 
 
 def _kind(node: Node) -> type | None:
-    """str, bool, or int for any number, if the text says what a value is; None for a property."""
+    """str, bool, or int for any number, if the text determines what a value is; None for a property."""
     match node:
         case Literal(value=value):
             return str if isinstance(value, str) else bool if isinstance(value, bool) else int

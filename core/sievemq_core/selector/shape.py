@@ -9,7 +9,7 @@ nothing has to be parsed. What a constant's value may decide stays out of the pa
 * 0, 1 and numbers beyond what every number type holds exactly mean other code, so they are other kinds.
 * Where the values could still matter (bounds in the wrong order, a repeated string in a list) nothing is shared.
 
-Dialects other than jakarta are not taken apart: their rules look at values (D-15, D-16).
+Dialects other than jakarta are not taken apart: their rules depend on values (D-15, D-16).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CONSTANT = re.compile(
 #: Below this every number type holds whole numbers exactly; below the other, a double does.
 _EXACT, _DOUBLE = 2**24, 2**53
 
-#: What a constant's value says about the code and the facts; any other kind is the constant itself.
+#: How a constant's value affects the code and the facts; any other kind is the constant itself.
 _KINDS = frozenset({"text", "int", "float", "double", "even", "long"})
 
 Outline: TypeAlias = "tuple[tuple[str, ...], list[str], list[str | int | float]]"
@@ -54,7 +54,7 @@ def outline(text: str) -> Outline | None:
     Args:
         text: a selector, valid or not.
     """
-    # with an odd number of quotes there is a mistake, and the expression could look at the text once per quote
+    # with an odd number of quotes there is a mistake, and the expression could scan the text once per quote
     if len(text) > MAX_CHARS or text.count("'") & 1 or "\0" in text:
         return None
     parts = _CONSTANT.split(text)
@@ -223,7 +223,7 @@ class Shapes(Generic[_T]):
         return of.known  # type: ignore[return-value]  # learn() put it there
 
     def is_known(self, given: Outline) -> bool:
-        """True if selectors of this outline were asked for before: it takes half as long again to learn from one."""
+        """True if selectors of this outline were compiled before: to learn from one takes half as long again."""
         return self._family(given[0]).meet()
 
     def learn(self, given: Outline, open_to: tuple[Parameter, ...], known: _T) -> None:

@@ -129,7 +129,7 @@ class Return(ast.Return):
 
 
 _LOAD, _STORE = ast.Load(), ast.Store()
-#: Nodes that say nothing but a name of the generated code. There are few such names, and nobody changes a node.
+#: Nodes that are only a name of the generated code. There are few such names, and no node is changed.
 _LOADS: dict[str, ast.expr] = {}
 _AND, _OR, _NOT = ast.And(), ast.Or(), ast.Not()
 _IS, _IS_NOT, _NOT_ABOVE = ast.Is(), ast.IsNot(), ast.LtE()

@@ -351,7 +351,7 @@ class Decoder:
         self._idle = _idle.setdefault(self._longest, [])
 
     def unpack(self, payload: Payload) -> list[Any]:
-        """The values in one frame's payload, in order; whether they are commands is not looked at.
+        """The values in one frame's payload, in order; whether they are commands is not checked.
 
         Raises:
             ProtocolError: the payload is not a sequence of whole msgpack values, or there are too many.

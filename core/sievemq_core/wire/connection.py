@@ -1,6 +1,6 @@
 """One end of a connection without its I/O: framing, the codec, and which command is legal when.
 
-Role-blind: a client and a broker run the same class, and one table says who may say what in which state.
+Role-blind: a client and a broker run the same class, and one table lists what each may send in which state.
 
     HELLO ── HELLO ──> WELCOMING ── WELCOME ──> OPEN ── GOODBYE ──> CLOSING ── end of the stream ──> CLOSED
       └──────────────────── a fatal ERROR, a broken frame or the end of the stream ────────────────────┘
@@ -13,12 +13,12 @@ Frames: a length and that many bytes of commands.
      +-------+------------------------------+
 
 A frame holds one or more whole commands, each a msgpack array. A peer with several commands in one loop turn
-says them in one frame: the length is checked once, the decoder runs in C over all of them. A frame of more than
+sends them in one frame: the length is checked once, the decoder runs in C over all of them. A frame of more than
 GATHER_BYTES holds one command.
 
-The caller feeds bytes with :meth:`receive_data`, says commands with :meth:`send` or :meth:`send_packed`, and writes
-what :meth:`data_to_send` returns. Nothing here waits or knows the time: who does asks once each interval, for a
-heartbeat to send and whether anything came.
+The caller feeds bytes with :meth:`receive_data`, queues commands with :meth:`send` or :meth:`send_packed`, and writes
+what :meth:`data_to_send` returns. Nothing here waits or knows the time: the caller asks once each interval for a
+heartbeat to send, and whether anything arrived.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class State(Enum):
     CLOSED = "closed"
 
 
-# (state, number) -> next state. A command that is not here is illegal in that state. Everything that a role may say
+# (state, number) -> next state. A command that is not here is illegal in that state. Everything that a role may send
 # while the connection is open leaves it open, so those rows are made from the table of commands.
 _HANDSHAKE = {
     (State.HELLO, Command.HELLO): State.WELCOMING,
@@ -88,7 +88,7 @@ _PLAIN: dict[tuple[State, Role], dict[int, Form]] = {
     (state, role): {n: (TRUSTED_FORMS if role == "broker" else FORMS)[n] for n in legal - _TURNING}
     for (state, role), legal in _LEGAL.items()
 }
-# What a role mostly says, where that is legal; -1 is no command.
+# What a role mostly sends, where that is legal; -1 is no command.
 _MOSTLY = {"client": int(Command.SEND), "broker": int(Command.DELIVER)}
 _ROW: dict[tuple[State, Role], tuple[int, Form]] = {
     (state, role): (_MOSTLY[role] if _MOSTLY[role] in plain else -1, ROWS[_MOSTLY[role]])
@@ -241,7 +241,7 @@ class WireConnection:
         self._payloads: list[Payload] = []
         self._plain = _PLAIN[State.HELLO, self.peer]
         self._row = _ROW[State.HELLO, self.peer]
-        #: Packed commands that wait; the same list for life. Whoever appends here adds to `pending_bytes` as well.
+        #: Packed commands that wait; the same list for life. Code that appends here adds to `pending_bytes` as well.
         self.out: list[bytes] = []
         #: Bytes in `out`.
         self.pending_bytes = 0
@@ -406,7 +406,7 @@ class WireConnection:
         self.pending_bytes += sum([len(command) for command in packed])
 
     def fail(self, error: SieveError) -> None:
-        """Queue a fatal ERROR as this end's last word, in whatever state the connection is. Only a broker says it."""
+        """Queue a fatal ERROR as this end's last word, in whatever state the connection is. Only a broker does that."""
         self.send_packed(pack((Command.ERROR, 0, int(error.code), error.text, error.details)))
         self._enter(State.CLOSED)
 
@@ -450,7 +450,7 @@ class WireConnection:
         return heard
 
     def excuse(self) -> None:
-        """Count as heard: nothing was read from the peer."""
+        """Count as alive: nothing was read from the peer."""
         self._heard = True
 
     # -- state ----------------------------------------------------------------------------------------------------

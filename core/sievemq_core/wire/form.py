@@ -3,7 +3,7 @@
 Every command that arrives is checked, field by field, so that nothing behind this module meets a value of a wrong
 type. A check that looped over the table would cost more than decoding does; so for each command the table is turned,
 once and at import, into one expression over unpacked fields (:data:`FORMS`). :func:`examine` is the slow and obvious
-twin: it runs only when the quick check says no, and says what is wrong, or that the command is from a newer peer.
+twin: it runs only when the quick check fails, and finds what is wrong, or that the command is from a newer peer.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def check_columns(columns: tuple[object, ...], count: int) -> None:
 def check_headers(fields: CommandTuple) -> str | None:
     """What is wrong with the header values of an envelope in good form, or None: lengths and the body kind.
 
-    Not a matter of the wire but of one message: whoever accepts messages asks, and refuses only that message.
+    Not a matter of the wire but of one message: the code that accepts messages checks it, and refuses only that one.
     """
     for position, name in _HEADERS:
         value = fields[position]
@@ -221,7 +221,7 @@ def _parts(spec: CommandSpec, trusted: bool) -> tuple[str, str]:
 
 
 def _compile(spec: CommandSpec, *, trusted: bool = False) -> Form:
-    """A function that says whether a value is this command, whole and in form."""
+    """A function that checks whether a value is this command, whole and in form."""
     take_apart, condition = _parts(spec, trusted)
     return _function(
         spec,
@@ -284,7 +284,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "map": lambda v: type(v) is dict and all(type(k) is str for k in v),
     "ids": lambda v: type(v) is tuple and all(type(i) is int and i >= 0 for i in v),
     "any": lambda v: True,
-    "envelopes": lambda v: False,  # what is one has been looked at
+    "envelopes": lambda v: False,  # those have been checked
 }
 
 
