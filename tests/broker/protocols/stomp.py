@@ -1,15 +1,21 @@
-"""A STOMP client in memory: its frames go to a real StompConnection, and come back as dicts."""
+"""STOMP clients of the tests, in memory and over a socket: what a real StompConnection says comes back as frames."""
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from sievemq_broker.protocols.stomp import StompConnection
 
 from ..session.harness import World
 
-__all__ = ["Received", "Stomp"]
+__all__ = ["Received", "Stomp", "StompSocket", "frame"]
+
+#: Seconds that a socket waits for a frame.
+SOON = 60
 
 
 @dataclass
@@ -80,17 +86,10 @@ class Stomp:
                 self.beats += 1
                 data = data[1:]
                 continue
-            head, _, rest = data.partition(b"\n\n")
-            lines = head.decode().split("\n")
-            headers: dict[str, str] = {}
-            for line in lines[1:]:
-                name, _, value = line.partition(":")
-                headers.setdefault(_unescape(name), _unescape(value))
-            length = headers.get("content-length")
-            size = rest.index(b"\0") if length is None else int(length)
-            self.frames.append(Received(lines[0], headers, rest[:size]))
-            assert rest[size : size + 2] == b"\0\n"
-            data = rest[size + 2 :]
+            cut = _cut(data)
+            assert cut is not None, data
+            received, data = cut
+            self.frames.append(received)
         self._input = data
 
     def take(self, command: str) -> list[Received]:
@@ -113,6 +112,98 @@ class Stomp:
         """The network fails."""
         self.closed = True
         self.broker.lost(self.world.now)
+
+
+class StompSocket:
+    """One client over TCP.
+
+    Args:
+        port: of the broker.
+        connect: say CONNECT and read CONNECTED; None leaves that to the test.
+    """
+
+    def __init__(self, port: int, connect: Mapping[str, str] | None = {}) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), SOON)
+        self.beats = 0
+        self._input = b""
+        if connect is not None:
+            self.say("CONNECT", **{"accept-version": "1.2", "host": "localhost", **connect})
+            self.connected = self.frame("CONNECTED")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    def say(self, command: str, body: bytes = b"", **headers: str) -> None:
+        """A frame; see :meth:`Stomp.say`."""
+        self.socket.sendall(frame(command, body, **headers))
+
+    def confirmed(self, command: str, body: bytes = b"", **headers: str) -> None:
+        """A frame that asks for a receipt, and the receipt."""
+        self.say(command, body, receipt=f"of {command}", **headers)
+        assert self.frame("RECEIPT").headers["receipt-id"] == f"of {command}"
+
+    def frame(self, command: str) -> Received:
+        """The next frame, which is of this command."""
+        while True:
+            if self._input[:1] == b"\n":
+                self.beats += 1
+                self._input = self._input[1:]
+            elif (cut := _cut(self._input)) is not None:
+                received, self._input = cut
+                assert received.command == command, received
+                return received
+            else:
+                self._receive()
+
+    def beat(self) -> None:
+        """Read until another heart-beat has come."""
+        while self._input[:1] != b"\n":
+            self._receive()
+        self.beats += 1
+        self._input = self._input[1:]
+
+    def ended(self) -> None:
+        """The broker says nothing more, and ends the connection."""
+        try:
+            while data := self.socket.recv(65_536):
+                self._input += data
+        except ConnectionError:
+            pass
+        assert self._input.strip(b"\n") == b"", self._input
+
+    def message(self, **headers: str) -> str:
+        """The body of the next MESSAGE, which has these headers."""
+        received = self.frame("MESSAGE")
+        assert {name: received.headers.get(name) for name in headers} == headers
+        return received.body.decode()
+
+    def _receive(self) -> None:
+        data = self.socket.recv(65_536)
+        assert data, "the broker has ended the connection"
+        self._input += data
+
+
+def _cut(data: bytes) -> tuple[Received, bytes] | None:
+    """The first frame, and what is behind it; None while it is not complete."""
+    head, end, rest = data.partition(b"\n\n")
+    if not end:
+        return None
+    lines = head.decode().split("\n")
+    headers: dict[str, str] = {}
+    for line in lines[1:]:
+        name, _, value = line.partition(":")
+        headers.setdefault(_unescape(name), _unescape(value))
+    length = headers.get("content-length")
+    size = rest.find(b"\0") if length is None else int(length)
+    if size < 0 or len(rest) < size + 2:
+        return None
+    assert rest[size : size + 2] == b"\0\n"
+    return Received(lines[0], headers, rest[:size]), rest[size + 2 :]
 
 
 def frame(command: str, body: bytes = b"", **headers: Any) -> bytes:

@@ -148,3 +148,27 @@ def test_one_missed_heart_beat_is_forgiven(world: World) -> None:
         client.broker.tick(world.now)
         client.feed(b"\n")
     assert not client.broker.closing
+
+
+def test_open_transactions_and_subscriptions_have_limits() -> None:
+    world = World(settings=SessionSettings(max_sessions=3, max_consumers=3))
+    client = Stomp(world)
+    for number in range(4):
+        client.say("BEGIN", transaction=str(number), receipt=str(number))
+    assert [each.headers["receipt-id"] for each in client.take("RECEIPT")] == ["0", "1"]
+    assert client.error().headers["receipt-id"] == "2"
+    client = Stomp(world)
+    for number in range(4):
+        client.say("SUBSCRIBE", id=str(number), destination="/queue/a", receipt=str(number))
+    assert len(client.take("RECEIPT")) == 3
+    assert client.error().headers["receipt-id"] == "3"
+
+
+def test_an_error_names_the_receipt_of_its_own_frame_only() -> None:
+    world = World(settings=SessionSettings(body_bytes=100))
+    client = Stomp(world)
+    client.say("SEND", b"x", destination="/queue/a", receipt="s")
+    client.say("SUBSCRIBE", id="1", destination="/queue/a", receipt="r")
+    assert len(client.take("RECEIPT")) == 2
+    client.feed(b"SEND\ncontent-length:1000\n\n")
+    assert "receipt-id" not in client.error().headers

@@ -105,6 +105,7 @@ class StompConnection:
         "_misses",
         "_more",
         "_parser",
+        "_receipt",
         "_sends",
         "_services",
         "_sessions",
@@ -137,6 +138,8 @@ class StompConnection:
         self._types: str | None = None
         self._check_at = services.now() - services.clock_offset + settings.handshake_ms
         self._beat_at = self._misses = self._heartbeat_in = self._heartbeat_out = 0
+        #: The receipt that the frame asks for that is carried out.
+        self._receipt: str | None = None
         self._frame_number = -1
         self._frame_due = 0
         #: The last request and consumer, session, message id, and send outside of transactions.
@@ -224,7 +227,7 @@ class StompConnection:
     def _ask(self, now: int, then: Callable[[Any], None], verb: int, *fields: Any) -> None:
         """The same for a request, whose answer goes to `then`. No frame is carried out before it has come."""
         self._ids += 1
-        self.outbox.expect(self._ids, then)
+        self.outbox.expect(self._ids, then, self._receipt)
         self._do(now, 0, verb, self._ids, *fields)
 
     def _carry_out(self, frame: Frame, now: int) -> None:
@@ -234,7 +237,7 @@ class StompConnection:
                 raise _unexpected(f"{command} before CONNECT")
             self._connect(headers, now)
             return
-        receipt = headers.get("receipt")
+        self._receipt = receipt = headers.get("receipt")
         match command:
             case "SEND":
                 self._send(frame, receipt, now)

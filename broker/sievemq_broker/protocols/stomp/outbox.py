@@ -94,8 +94,8 @@ class Outbox:
         self.asked_back: list[int] = []
         #: Receipts that wait for sends to be settled: session -> [(sequence, receipt)], in order.
         self._receipts: dict[int, list[tuple[int, str]]] = {}
-        #: What follows the answer to a request.
-        self._requests: dict[int, Callable[[Any], None]] = {}
+        #: What follows the answer to a request, and the receipt that its frame has asked for.
+        self._requests: dict[int, tuple[Callable[[Any], None], str | None]] = {}
         #: Answers that the connection waits for, and sessions whose send or COMMIT waits for room.
         self._stopped: set[int] = set()
         self._failure: SieveError | None = None
@@ -115,9 +115,10 @@ class Outbox:
         """True while the client does not read what it is sent."""
         return self.congested or self._size > self._high
 
-    def expect(self, request: int, then: Callable[[Any], None]) -> None:
-        """Call `then` with the answer to a request; until then no further frame is carried out."""
-        self._requests[request] = then
+    def expect(self, request: int, then: Callable[[Any], None], receipt: str | None = None) -> None:
+        """Call `then` with the answer to a request; until then no further frame is carried out. `receipt` is the one
+        that the frame has asked for: an ERROR instead of the answer names it."""
+        self._requests[request] = then, receipt
 
     def await_confirm(self, session: int, sequence: int, receipt: str) -> None:
         """Send a RECEIPT once a send is settled."""
@@ -281,7 +282,8 @@ class Outbox:
     ) -> None:  # fmt: skip
         """The handshake is done: CONNECTED follows."""
         self.session = connection
-        self._requests.pop(0)(now - features["clock_offset"])
+        then, _ = self._requests.pop(0)
+        then(now - features["clock_offset"])
 
     def connected(self, version: str, heartbeats: str) -> None:
         """CONNECTED.
@@ -299,9 +301,9 @@ class Outbox:
 
     def answer(self, request: int, result: object = None) -> None:
         """A request was carried out."""
-        then = self._requests.pop(request, None)
-        if then is not None:
-            then(result)
+        expected = self._requests.pop(request, None)
+        if expected is not None:
+            expected[0](result)
 
     def answer_page(self, request: int, cursor: object, messages: list[tuple[Any, ...]]) -> None:
         """A page of messages."""
@@ -309,8 +311,8 @@ class Outbox:
 
     def refuse(self, request: int, error: SieveError) -> None:
         """A request was refused: STOMP ends the connection (STOMP 1.2, "ERROR")."""
-        self._requests.pop(request, None)
-        self._end(error)
+        _, receipt = self._requests.pop(request, (None, None))
+        self._end(error, receipt)
 
     def confirm(self, session: int, sequence: int) -> None:
         """Sends are settled."""
@@ -323,7 +325,7 @@ class Outbox:
 
     def refuse_send(self, session: int, sequence: int, error: SieveError) -> None:
         """A send was refused: STOMP ends the connection."""
-        self._end(error)
+        self._end(error, dict(self._receipts.get(session, ())).get(sequence))
 
     def flow(
         self, blocked: bool, text: str, session: int = 0, sequence: int = 0, destination: str | None = None
@@ -361,8 +363,10 @@ class Outbox:
         self.write(encode("ERROR", lines, error.text.encode("utf-8", "replace"), self.version))
         self.open = False
 
-    def _end(self, error: SieveError) -> None:
-        self._failure = self._failure or error
+    def _end(self, error: SieveError, receipt: str | None = None) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._blamed = receipt
         self.touch()
 
 
