@@ -145,7 +145,7 @@ def broker(
 
 
 def _check_extra() -> None:
-    """The broker's packages are in an extra, and most are imported only once it runs: better said now."""
+    """The broker's packages are in an extra, and most are imported only once it runs: a missing one is reported now."""
     if not all(map(find_spec, _PACKAGES)):
         typer.echo("sievemq: `broker` needs an extra: pip install 'sievemq[broker]'", err=True)
         raise typer.Exit(USAGE)
@@ -199,7 +199,7 @@ def _shown(settings: Settings, name: str) -> object:
     value = getattr(settings, name)
     if name == "users":
         return dict.fromkeys(value, "***")
-    if name in ("destinations", "namespaces"):  # only what was said; the rest are defaults
+    if name in ("destinations", "namespaces"):  # only what was set; the rest are defaults
         default = DestinationPolicy() if name == "destinations" else NamespacePolicy()
         return {
             pattern: {

@@ -1,4 +1,4 @@
-"""The broker's time: milliseconds since 1970, asked once per loop turn and passed down as `now`.
+"""The broker's time: milliseconds since 1970, read once per loop turn and passed down as `now`.
 
 Nothing below the server layer reads a clock, so moving time is a matter of this one object. `Clock` follows the
 machine's wall clock, because producers stamp messages with wall times (§3.4.9: expiration is an absolute time).

@@ -305,7 +305,7 @@ def policy_rules(table: Mapping[str, object]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a broker was told. Field metadata carries what each means; ``sievemq config show`` prints it."""
+    """The settings of a broker. Field metadata carries what each means; ``sievemq config show`` prints it."""
 
     host: str = _setting("127.0.0.1", "address of the wire port", _text)
     port: int = _setting(7672, "wire port; 0 for a free one", _whole(0, 65_535))
@@ -428,10 +428,10 @@ def load(
     """Gather settings from all their sources and check them.
 
     Args:
-        given: from the command line, or whoever else goes before all; a value of None was not given.
+        given: from the command line or an embedding program, before all other sources; None where not given.
         environ: the environment.
         config: the TOML file; ``SIEVEMQ_CONFIG`` names it if this is None.
-        given_by: who gave `given`, for errors.
+        given_by: the source of `given`, for errors.
 
     Raises:
         ConfigError: something is wrong, with every source named.

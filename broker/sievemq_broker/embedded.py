@@ -32,15 +32,15 @@ __all__ = ["BrokerClock", "EmbeddedBroker", "EmbeddedNamespace", "EmbeddedOption
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Seconds to wait for a client to say that it has seen the clock move. One that is busy answers later; until then the
-#: broker corrects the times it stamps, so nothing depends on the wait but what the client itself shows.
+#: Seconds to wait for a client to confirm that it has seen the clock move. One that is busy answers later; until then
+#: the broker corrects the times it stamps, so nothing depends on the wait but what the client itself shows.
 SEEN_SECONDS = 2.0
 
 _START_SECONDS = 30.0
 
 
 class EmbeddedOptions(TypedDict, total=False):
-    """Keywords of an :class:`EmbeddedBroker`, which says what each is."""
+    """Keywords of an :class:`EmbeddedBroker`, which describes each."""
 
     host: str
     port: int
@@ -144,7 +144,7 @@ class EmbeddedBroker:
         self._loop.call_soon_threadsafe(self._stopping.set)
         thread.join()
         self._loop = self._stopping = None
-        for future in tuple(self._waiting):  # asked while it stopped: nobody will answer any more
+        for future in tuple(self._waiting):  # called while it stopped: there will be no answer
             future.cancel()
 
     def __enter__(self) -> Self:
@@ -365,7 +365,7 @@ class BrokerClock:
         self._broker = broker
 
     def __repr__(self) -> str:
-        clock = self._broker._adjustable  # read, not asked: the broker may have stopped
+        clock = self._broker._adjustable  # read here, not in the broker's thread: the broker may have stopped
         if clock.frozen_at is not None:
             return f"<BrokerClock frozen at {(_EPOCH + timedelta(milliseconds=clock.frozen_at)).isoformat()}>"
         return f"<BrokerClock {clock.offset / 1000:+g} s from the machine's>"

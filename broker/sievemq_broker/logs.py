@@ -1,6 +1,6 @@
 """How the broker logs.
 
-Broker code says ``log = logs.get("server")`` and ``log.info("connection.opened", peer=peer)``: the event is a constant
+Broker code calls ``log = logs.get("server")`` and ``log.info("connection.opened", peer=peer)``: the event is a constant
 name, the values are keys. Message bodies, selectors' literals and credentials are never logged.
 
 Underneath it is the standard library's logging under the name ``sievemq_broker``: an embedded broker configures
@@ -46,11 +46,11 @@ class Log:
         self._write(logging.INFO, event, None, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        """What an operator should look at some time."""
+        """A matter for an operator, at some time."""
         self._write(logging.WARNING, event, None, fields)
 
     def error(self, event: str, **fields: object) -> None:
-        """What an operator should look at now."""
+        """A matter for an operator, now."""
         self._write(logging.ERROR, event, None, fields)
 
     def fault(self, event: str, error: BaseException | None, **fields: object) -> None:
@@ -122,6 +122,6 @@ def configure(level: str = "info", *, as_json: bool | None = None, stream: TextI
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level.upper())
-    # uvicorn says with each start and stop what the broker has said already.
+    # uvicorn logs each start and stop, which the broker has logged already.
     for noisy in ("uvicorn.error", "asyncio"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))

@@ -113,7 +113,7 @@ def bind(server: Server) -> ManagementPort | None:
 
 
 def run(settings: Settings) -> int:
-    """Be a broker until a signal says otherwise.
+    """Run a broker until a signal ends it.
 
     Args:
         settings: checked settings.
@@ -238,7 +238,7 @@ def _on_signals(stopping: asyncio.Event, server: Server) -> None:
     def received(name: str) -> None:
         log.info("signal.received", signal=name)
         if stopping.is_set():
-            server.hurry()  # asked twice: no more waiting for clients
+            server.hurry()  # a second signal: no more waiting for clients
         stopping.set()
 
     def handler(name: str) -> Callable[..., object]:

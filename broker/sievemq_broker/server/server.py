@@ -94,7 +94,7 @@ class Server:
         self._tls: ssl.SSLContext | None = None
         if settings.tls_cert is not None:
             self._tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-        #: Connections that were lost and may come back; before the start it may be that of an earlier run.
+        #: Connections that were lost and may be resumed; before the start it may be that of an earlier run.
         self.lost = LostConnections()
         self._acceptors: list[asyncio.AbstractServer] = []
         self.ended = Ended()
@@ -200,7 +200,7 @@ class Server:
         self.started_at = time.time()
 
     def _look(self) -> None:
-        """At each tick: is there memory left, and which lost connections have not come back in time?"""
+        """At each tick: is there memory left, and which lost connections were not resumed in time?"""
         self.memory.look()
         self.namespace_limits.look()
         self.slow_consumers.look()
@@ -230,7 +230,7 @@ class Server:
         return commits
 
     def _remember_connections(self, opened: Opened) -> None:
-        """Connections of the last run may come back, and what they say twice is carried out once."""
+        """Connections of the last run may be resumed, and what they repeat is carried out once."""
         from sievemq_broker.server.durability.progress import Progress
 
         assert self.broker.journal is not None
@@ -308,11 +308,11 @@ class Server:
             )
             connection.close(ErrorCode.TOO_MANY_CONNECTIONS, text, now)
 
-    # -- who may come in --------------------------------------------------------------------------------------------
+    # -- users ------------------------------------------------------------------------------------------------------
 
     def use_users(self, users: Users) -> None:
-        """The users have changed: those who are gone or have another password lose their connections, and the rights of
-        the others hold from now on."""
+        """The users have changed: those that are gone or have another password lose their connections, and the rights
+        of the others hold from now on."""
         before = self.authenticator.use(users)
         now = self.clock.now()
         for connection in tuple(self.services.connections.values()):
@@ -340,7 +340,7 @@ class Server:
         self.turn.worked()
 
     def clock_moved(self) -> None:
-        """The clock was moved: do what became due, now, and tell the clients.
+        """The clock was moved: do what became due, now, and send it to the clients.
 
         In this order: a receive whose time is over by the new clock has what was due in that time.
         """
@@ -350,7 +350,7 @@ class Server:
         self.turn.end()
 
     def when_clock_seen(self, seconds: float) -> asyncio.Future[bool]:
-        """Done when every client has said CLOCK_SEEN, with True; or after `seconds`, with False."""
+        """Done when every client has sent CLOCK_SEEN, with True; or after `seconds`, with False."""
         loop = asyncio.get_running_loop()
         seen: asyncio.Future[bool] = loop.create_future()
 
@@ -372,7 +372,7 @@ class Server:
     # -- stop -----------------------------------------------------------------------------------------------------
 
     async def stop(self, drain_seconds: float = 0.0) -> None:
-        """End in order: no new connections, tell clients, give them time, close, then :attr:`on_stop`.
+        """End in order: no new connections, notify clients, give them time, close, then :attr:`on_stop`.
 
         Args:
             drain_seconds: the longest that clients may take to finish.
@@ -398,7 +398,7 @@ class Server:
         self.user_store.close()
         self.authenticator.close()
         self.phase = Phase.STOPPED
-        await asyncio.sleep(0)  # transports that were closed tell their protocols in the next turn
+        await asyncio.sleep(0)  # transports that were closed notify their protocols in the next turn
 
     def stop_accepting(self) -> None:
         """Let no further client in."""
@@ -410,7 +410,7 @@ class Server:
         self._hurry.set()
 
     async def _drain(self, seconds: float) -> None:
-        """Tell the clients, and wait until none of them is in the middle of something."""
+        """Notify the clients, and wait until none of them is in the middle of something."""
         grace = int(seconds * 1000)
         for connection in tuple(self.services.connections.values()):
             connection.out.shutdown(grace, "the broker is shutting down")
@@ -426,7 +426,7 @@ class Server:
                 break
 
     async def _close_links(self, seconds: float) -> None:
-        """Say why, let the last bytes go out, then cut what is left."""
+        """Send the reason, let the last bytes go out, then cut what is left."""
         now = self.clock.now()
         for link in tuple(self.links.open):
             link.connection.close(ErrorCode.SHUTTING_DOWN, "the broker is shutting down", now)

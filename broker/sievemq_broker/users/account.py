@@ -43,7 +43,7 @@ class Users:
 
     Args:
         users: by name.
-        required: True asks for a user even if there is none; None: if there are any.
+        required: True requires a user even if there is none; None: if there are any.
         before: the users until now. What is remembered of those that did not change stays remembered.
 
     Raises:
@@ -81,7 +81,7 @@ class Users:
         return frozenset(self._users)
 
     def digest(self, name: str, password: str) -> bytes:
-        """What is remembered in place of a password. Its length says nothing, nor does the time to compare two."""
+        """What is remembered in place of a password. Its length reveals nothing, nor does the time to compare two."""
         return hmac.digest(self._key, f"{name}\0{password}".encode("utf-8", "surrogatepass"), "sha256")
 
     def remembered(self, name: str, digest: bytes) -> User | None:

@@ -37,7 +37,7 @@ def check_hash(name: str, secret: str) -> None:
         secret: for which :func:`is_hash` is true.
 
     Raises:
-        ValueError: it cannot be used; the text says what to do, and never shows it.
+        ValueError: it cannot be used; the text names what to do, and never shows it.
     """
     if secret.startswith("scrypt$"):
         raise ValueError(

@@ -29,7 +29,7 @@ log = logs.get("security")
 
 
 class TooManyAttemptsError(AuthenticationError):
-    """Not looked at: there were too many wrong passwords, or too many are being checked.
+    """Not checked: there were too many wrong passwords, or too many are being checked.
 
     Args:
         text: for people.
@@ -45,18 +45,18 @@ class Authenticator:
     """Checks credentials. Belongs to the loop's thread.
 
     Args:
-        users: who may come in.
+        users: those that may connect.
         clock: seconds, never set.
     """
 
     def __init__(self, users: Users, clock: Callable[[], float] = time.monotonic) -> None:
-        #: Who may come in. Change them with :meth:`use`.
+        #: The users that may connect. Change them with :meth:`use`.
         self.users = users
         self.throttle = Throttle()
         self._clock = clock
         self._checking: dict[bytes, asyncio.Future[Identity]] = {}
         self._executor: ThreadPoolExecutor | None = None
-        #: Sign-ins that were wrong, or not looked at; for metrics.
+        #: Sign-ins that were wrong, or not checked; for metrics.
         self.failed = self.throttled = 0
 
     @property
@@ -65,7 +65,7 @@ class Authenticator:
         return self.users.required
 
     def use(self, users: Users) -> Users:
-        """Let others in from now on; returns whom it let in before."""
+        """Take other users from now on; returns those before."""
         before, self.users = self.users, users
         return before
 
@@ -73,7 +73,7 @@ class Authenticator:
         """Check credentials.
 
         Args:
-            user: the name that somebody gave.
+            user: the name that was given.
             password: the password.
             address: where it came from, for the throttle.
 
@@ -82,7 +82,7 @@ class Authenticator:
 
         Raises:
             AuthenticationError: the same text whether the name or the password is wrong. The future raises it too.
-            TooManyAttemptsError: it was not looked at.
+            TooManyAttemptsError: it was not checked.
         """
         users = self.users
         if not users.required:
@@ -149,11 +149,11 @@ class Authenticator:
 
     def _wrong(self, user: str, address: str) -> AuthenticationError:
         self.failed += 1
-        # Of a name that is nobody's only that: people type passwords into the wrong field.
+        # An unknown name is not logged: people type passwords into the wrong field.
         log.warning("sign_in.failed", user=user if self.users.find(user) else None, address=address)
         return AuthenticationError("user name or password is wrong")
 
     def _done(self, digest: bytes, done: asyncio.Future[Identity]) -> None:
         del self._checking[digest]
         if not done.cancelled():
-            done.exception()  # whoever waited has it; if nobody did any more, it is not worth a warning
+            done.exception()  # callers that waited have it; without one it is not worth a warning

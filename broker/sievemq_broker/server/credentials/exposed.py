@@ -19,7 +19,7 @@ def warn_if_exposed(holds: str, path: str | Path) -> None:
 
     Args:
         holds: what is in it, for people.
-        path: a file or directory; one that cannot be looked at is passed over.
+        path: a file or directory; one that cannot be examined is passed over.
     """
     if os.name != "posix":
         return

@@ -5,7 +5,7 @@ once are not a thousand free ones. Memory is bounded whatever comes: the least l
 from which users have signed in those of the user with the most.
 
 Guessing at one user from many addresses makes that user wait, for every caller; but an address from which the user has
-signed in before counts for itself, so that nobody can lock out the applications that run already.
+signed in before counts for itself, so that no attacker can lock out the applications that run already.
 
 Pure: the time is an argument, in seconds of a clock that is never set.
 """
@@ -120,7 +120,7 @@ class Throttle:
 
         Args:
             address: where from; an IP address, or whatever names the other end.
-            user: as whom, whether there is such a user or not.
+            user: the given name, whether there is such a user or not.
             now: seconds.
         """
         tallies, key = self._of(address, user)

@@ -1,7 +1,7 @@
 """Where the users come from: the settings, or the users file, which is checked again and again.
 
 The file is read when its time, size or inode changed, each second, and on SIGHUP. One that cannot be used any more is
-reported once, and the users stay as they were: a slip in an editor must not lock everybody out, nor let anybody in.
+reported once, and the users stay as they were: a slip in an editor must not lock all users out, nor let strangers in.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UserStore"]
 
-#: Seconds between two looks at the file's time.
+#: Seconds between two checks of the file's time.
 LOOK_SECONDS = 1.0
 
 log = logs.get("security")
@@ -47,11 +47,11 @@ class UserStore:
         self.users = Users(found, required=settings.secured)
 
     def watch(self, loop: asyncio.AbstractEventLoop, change: Callable[[Users], None]) -> None:
-        """Look at the file from now on.
+        """Watch the file from now on.
 
         Args:
             loop: the broker's.
-            change: told the new users.
+            change: called with the new users.
         """
         self._change = change
         if self._path is not None:

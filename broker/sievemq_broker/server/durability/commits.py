@@ -1,13 +1,13 @@
-"""Group commit: what a turn has changed is on disk before anybody hears of it.
+"""Group commit: what a turn has changed is on disk before any client is notified of it.
 
     turn ends ─► links flush ─► hold(link, bytes)          nothing to wait for: written at once
              └─► end_turn ─► cut the batch ─► writer thread: Store.write, one sync
                                  turns continue, and gather the next batch
              release ◄── the batch is on disk: its turns' bytes go out, in order; the next batch follows at once
 
-Everything that a link says in a turn waits, confirms and deliveries alike: a message that was seen before it was kept
-would come again as new after a crash. One sync serves all links of all turns that came together while the last one
-was under way. Acknowledgements without a waiting caller wait for further changes.
+All output of a link in a turn waits, confirms and deliveries alike: a message that was seen before it was kept
+would be delivered again as new after a crash. One sync serves all links of all turns that came together while the last
+one was under way. Acknowledgements without a waiting caller wait for further changes.
 
 A full disk: the store gives up its reserve, so that this batch and what follows from consumers can be written, and
 PERSISTENT messages are not taken until there is room again. Any other error is tried again for RETRY_SECONDS; clients
@@ -41,7 +41,7 @@ LAZY_SECONDS = 0.005
 PAUSE_SECONDS = 0.25
 RETRY_SECONDS = 10.0
 
-#: Between two looks for room on a full disk.
+#: Between two checks for room on a full disk.
 LOOK_SECONDS = 1.0
 
 #: Seconds; bounds of the histogram of commits.
@@ -140,7 +140,7 @@ class Commits:
     # -- what a turn does -----------------------------------------------------------------------------------------
 
     def hold(self, link: Holder, data: bytes) -> bool:
-        """Keep `data` until what it may tell of is on disk; False if it is already."""
+        """Keep `data` until what it may confirm is on disk; False if it is already."""
         if self._held or self._journal.batch:
             waiting = self._held
         elif self._busy:
@@ -155,16 +155,16 @@ class Commits:
         return True
 
     def fed(self, link: Any) -> None:
-        """A link was fed: what it said belongs to the batch being gathered."""
+        """A link was fed: its output belongs to the batch being gathered."""
         self._fed[link] = None
 
     def sweep(self) -> None:
-        """Forget connections that nobody will ask for any more."""
+        """Forget connections that cannot be resumed any more."""
         if self._progress is not None:
             self._progress.sweep()
 
     def end_turn(self) -> None:
-        """All links have said what they had to say: write, unless a write is under way."""
+        """The output of all links is there: write, unless a write is under way."""
         if self._busy or self._dead:
             return
         if self._held or self._asked:
@@ -281,7 +281,7 @@ class Commits:
         try:
             self._store.reopen()
         except Exception as error:
-            # The write that follows meets the same, and says it.
+            # The write that follows meets the same, and reports it.
             log.warning("store.reopen_failed", reason=str(error))
 
     def _end(self, error: Exception) -> None:

@@ -80,7 +80,7 @@ class Progress:
         self._journal.define(CONNECTION, (memory.connection,), (memory.to_mapping(),))
 
     def sweep(self) -> None:
-        """Forget connections that nobody will ask for any more."""
+        """Forget connections that cannot be resumed any more."""
         services = self._services
         for name in [n for n in self._noted if n not in services.connections and n not in services.lost]:
             self._forget(name)

@@ -3,7 +3,7 @@
     from sievemq_broker.server.http.access import caller, require
 
     async def purge(request: Request) -> Response:
-        require(request, "manage", namespace, "queue:orders")       # or a 403 that says who must not do what where
+        require(request, "manage", namespace, "queue:orders")       # or a 403 with user, verb and destination
         ...
         rows = [row for row in rows if caller(request).may("view", row.namespace, row.address)]
 
@@ -23,7 +23,7 @@ What a request has to pass, in this order; the answer to one that does not is JS
 1. the Host header is a name that this port answers to (`hosts.py`), else 421;
 2. health needs nothing more;
 3. what changes something or begins a WebSocket does not come from another site (Origin, Sec-Fetch-Site), else 403,
-   security on or off: a page in somebody's browser must not reach the broker on their machine. A WebSocket may come
+   security on or off: a page in a user's browser must not reach the broker on that machine. A WebSocket may come
    from an origin of `http_origins`, without the cookie's session;
 4. with users: HTTP Basic, for programs, or the cookie of a browser's session (`sign_in.py`), else 401, or the way to
    the sign-in page for a browser that wants a page; 429 after too many wrong passwords;
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HEALTH", "MAX_REQUEST_BYTES", "OPEN", "WEBSOCKET", "Access", "caller", "cookie_name", "require"]
 
-#: Answered to anybody who reaches the port: probes have no credentials, and the answers say nothing worth hiding.
+#: Answered without credentials: probes have none, and the answers contain nothing worth hiding.
 HEALTH = frozenset({"/livez", "/readyz", "/healthz"})
 #: What it takes to sign in.
 OPEN = HEALTH | {"/sign-in", "/sign-in.css", "/session"}
@@ -90,12 +90,12 @@ _HEADERS = {
 
 
 def caller(request: HTTPConnection) -> Identity:
-    """Who sent a request."""
+    """The user that sent a request."""
     return cast("Identity", request.scope["state"]["identity"])
 
 
 def require(request: HTTPConnection, verb: Verb | str, namespace: str, address: str) -> Identity:
-    """Who sent a request, if they may do this.
+    """The user that sent a request, if it has this right.
 
     Args:
         request: the request.

@@ -83,7 +83,7 @@ def make_app(server: Server, api: Iterable[Route]) -> Access:
 
 
 def liveness(server: Server) -> dict[str, object]:
-    """That this is computed at all says that the loop turns; how late it was lately is a hint."""
+    """An answer at all shows that the loop runs; how late it was lately is a hint."""
     return {"status": "ok", "loop_lag_seconds": round(server.timers.lag.last, 6)}
 
 

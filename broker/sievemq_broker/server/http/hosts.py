@@ -47,7 +47,7 @@ class Hosts:
 
 
 def is_same_site(host: str, origin: str | None, fetch_site: str | None) -> bool:
-    """True unless a browser says that a page of somebody else sent a request.
+    """True unless a browser reports that a page of another site sent a request.
 
     Args:
         host: the Host header.

@@ -18,12 +18,12 @@ __all__ = ["BODY_SECONDS", "HEAD_BYTES", "HEAD_SECONDS", "MAX_CONNECTIONS", "Pat
 HEAD_BYTES: Final = 64 * 1024
 
 #: Seconds that a request's head may take from the connection's start or its first byte on, and its body after that.
-#: uvicorn itself waits for ever: some hundred connections that say a byte a minute would take the port away.
+#: uvicorn itself waits for ever: some hundred connections that send a byte a minute would block the port.
 HEAD_SECONDS: Final = 10.0
 BODY_SECONDS: Final = 60.0
 
 #: Connections at a time. One more takes the place of the oldest that is not being answered: a probe has to get through
-#: whoever holds the port, or the broker would be taken for dead and restarted.
+#: clients that hold the port, or the broker would be taken for dead and restarted.
 MAX_CONNECTIONS: Final = 256
 
 
@@ -124,7 +124,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _await(self, state: object, seconds: float) -> None:
-        """Give the peer time for the rest of what it is saying; as long as it says the same, that is not renewed."""
+        """Give the peer time for the rest of its request; more bytes of the same request do not renew it."""
         if state is self._reading and self._deadline is not None:
             return
         if self._deadline is not None:

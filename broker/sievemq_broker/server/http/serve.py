@@ -44,7 +44,7 @@ class _Uvicorn(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say when requests are answered. uvicorn's own gives a TLS handshake a minute."""
+        """Listen, and report when requests are answered. uvicorn's own gives a TLS handshake a minute."""
         await self.lifespan.startup()
         order: dict[PatientProtocol, None] = {}
 

@@ -26,7 +26,7 @@ class Session:
     """One browser that has signed in.
 
     Args:
-        user: as whom.
+        user: the signed-in user.
         now: seconds.
 
     Attributes:
@@ -124,5 +124,5 @@ class Sessions:
 
 
 def _digest(token: str) -> bytes:
-    # What is looked up is a digest, so that the time a look-up takes says nothing about a token.
+    # The key is a digest, so that the time of a look-up reveals nothing about a token.
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -233,7 +233,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._transport.write(b"".join(output))
 
     def close(self) -> None:
-        """Say Close. The client answers, or the link aborts in the end."""
+        """Send Close. The client answers, or the link aborts in the end."""
         if not self._closed:
             self._closed = True
             self._transport.write(self._frames.send(CloseConnection(code=1000)))
@@ -249,7 +249,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         return self._closed or self._transport.is_closing()
 
     def can_write_eof(self) -> bool:
-        """WebSocket says Close instead."""
+        """A WebSocket sends Close instead."""
         return False
 
     def pause_reading(self) -> None:

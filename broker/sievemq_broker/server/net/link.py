@@ -1,8 +1,8 @@
 """One accepted connection: bytes from the socket into the session layer, and its output back, in one write per turn.
 
-A durable broker holds output back until what it tells of is on disk (commits.py).
+A durable broker holds output back until what it confirms is on disk (commits.py).
 
-What a connection sends in a flood is taken in pieces, one a turn, so that others are heard in between. Where carrying
+What a connection sends in a flood is taken in pieces, one a turn, so that others are served in between. Where carrying
 out a piece takes too long, since a thousand subscribers get each message, the rest is put off (turn.py); nothing is
 read from the connection until it has caught up.
 
@@ -51,7 +51,7 @@ LOW_WATER = 64 * 1024
 READ_PAUSE = 4 * 1024 * 1024
 
 #: Bytes of a read. One that fills them is the connection's last in this turn, for there may be more: the loop would
-#: read on up to 32 times, thousands of messages, while nobody else has a word and consumers wait for the first of them.
+#: read on up to 32 times, thousands of messages, while other clients and the consumers of the first of them wait.
 #: It is half a millisecond for a queue. Four times as much cost a topic with ten subscribers a fifth of its rate, since
 #: what such a turn makes is in no cache any more when it is written; half as much gained nothing.
 READ_BYTES = 64 * 1024
@@ -94,7 +94,7 @@ class Connection(Protocol):
 
     @property
     def heartbeats(self) -> tuple[int, int]:
-        """Milliseconds after which something is to be heard, and to be said; 0 for never."""
+        """Milliseconds after which bytes must arrive, and must be sent; 0 for never."""
 
     @property
     def frame_bytes(self) -> int:
@@ -121,7 +121,7 @@ class Connection(Protocol):
         """Everything to write now."""
 
     def urgent_flow(self, text: str) -> bytes:
-        """What tells the client that senders are to wait, past all output that is held back."""
+        """The frame that makes the client's senders wait, past all output that is held back."""
 
     def pause(self) -> None:
         """The transport holds more than it likes."""
@@ -151,7 +151,7 @@ Connect: TypeAlias = Callable[[str, Callable[[], None]], Connection]
 Choose: TypeAlias = Callable[[bytes], Connect | None]
 """Tells another protocol by the first bytes of a connection; None if it is that which it was taken for."""
 
-#: Bytes that tell a protocol.
+#: Bytes that determine the protocol.
 FIRST_BYTES = 4
 
 
@@ -221,7 +221,7 @@ class Links:
         """Take in a link. At the limit the oldest one that is not welcomed makes room for it.
 
         Returns:
-            False if all others are welcomed: this is one too many. It is taken in all the same, to be told so.
+            False if all others are welcomed: this is one too many. It is accepted all the same, to get the error.
         """
         self.accepted += 1
         self.open.add(link)
@@ -291,8 +291,8 @@ class Link(asyncio.BufferedProtocol):
         turn: ends the loop's turn.
         clock: the broker's time.
         connect: makes the broker's end.
-        refuse: says what is to be said to one connection too many.
-        choose: tells another protocol by the first bytes; None if there is no other.
+        refuse: gives the last words for one connection too many.
+        choose: finds another protocol by the first bytes; None if there is no other.
     """
 
     __slots__ = (
@@ -416,7 +416,7 @@ class Link(asyncio.BufferedProtocol):
             self._follow_frame()
 
     def _begin(self, data: bytes) -> bytes:
-        """Tell the protocol by the first bytes; returns what is to be carried out now."""
+        """Find the protocol by the first bytes; returns what is to be carried out now."""
         assert self._choose is not None
         self.unheard += data
         if len(self.unheard) < FIRST_BYTES:
@@ -518,7 +518,7 @@ class Link(asyncio.BufferedProtocol):
                 self.transport.pause_reading()
 
     def eof_received(self) -> None:
-        """The peer will say no more. What it is still owed is written, then the transport closes."""
+        """The peer sends no more. What it is still owed is written, then the transport closes."""
         try:
             self.hear_out()  # inside TLS, where the end is read all the same
             self.connection.receive_eof(self._clock.now())
@@ -553,7 +553,7 @@ class Link(asyncio.BufferedProtocol):
                 self._put_off()
             elif not self._rests and not self._waits:
                 self.transport.resume_reading()
-        if self._stalled:  # by the disk, which says so itself
+        if self._stalled:  # by the disk, which resumes it itself
             return
         try:
             self.connection.resume(self._clock.now())
@@ -604,7 +604,7 @@ class Link(asyncio.BufferedProtocol):
             text: why nothing is answered, for people.
         """
         if self._closing or self.bytes_out == self.held:
-            return  # WELCOME is the first that a client hears
+            return  # WELCOME is the first that a client gets
         data = self.connection.urgent_flow(text)
         if not data:
             return
@@ -640,7 +640,7 @@ class Link(asyncio.BufferedProtocol):
             if not self._reading or self._waits:
                 self._reading, self._waits = True, False
                 transport.resume_reading()
-        else:  # TLS says goodbye by itself
+        else:  # TLS closes its session by itself
             transport.close()
         self._linger = asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.abort)
 

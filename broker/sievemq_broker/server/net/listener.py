@@ -19,7 +19,7 @@ BACKLOG = 1024
 
 
 class ListenError(Exception):
-    """A port or a certificate that cannot be used; the text says which and what to do."""
+    """A port or a certificate that cannot be used; the text names it and what to do."""
 
 
 class Port:

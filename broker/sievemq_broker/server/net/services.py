@@ -38,10 +38,10 @@ class ServerServices(Services):
     Args:
         settings: what connections announce; its `incarnation` begins every connection id.
         clock: the broker's time.
-        authenticator: knows who may come in.
+        authenticator: knows the users that may connect.
         spent: True once a client has had its time in this turn of the loop.
         broker: the domain.
-        lost: connections that may come back.
+        lost: connections that may be resumed.
         run: which run of a broker that keeps its name this is.
     """
 
@@ -112,7 +112,7 @@ class ServerServices(Services):
         log.fault("connection.failed", error, peer=peer.address or "unknown", doing=doing)
 
     def advise(self, peer: Peer, destination: str, selector: CompiledSelector) -> None:
-        """Log the warnings of a selector, once. Its text stays out of the log: it may hold what nobody should read.
+        """Log the warnings of a selector, once. Its text stays out of the log: it may hold confidential data.
 
         Those of a very long one are left to `sievemq selector check`: finding them takes longer than a turn may.
         """

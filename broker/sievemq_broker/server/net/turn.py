@@ -1,18 +1,18 @@
 """The end of a loop turn: each connection flushes its output once, and the domain's next deadline sets the timer.
 
 Reads come in one after the other; each may produce output for other connections. All of it is written when the reads of
-this turn are done, so a connection costs one write per turn however many commands were said to it.
+this turn are done, so a connection costs one write per turn however many commands it gets.
 
 A turn has TURN_SECONDS for what was read and WRITE_SECONDS for what is to be written, and one connection has
 PIECE_SECONDS at a time: what is left is carried out, and written, in the turns that follow. So however many flood the
-broker, and however many hear each message, a request is handled within a few turns.
+broker, and however many get each message, a request is handled within a few turns.
 
-Where turns follow each other closely, the loop looks for input for a moment instead of sleeping (decision 0022).
+Where turns follow each other closely, the loop polls for input for a moment instead of sleeping (decision 0022).
 
-Deadlines: there is one timer for all of the domain. The domain says when it wants to be called next; the timer is armed
-anew only if that is earlier than what it is armed for, since a call too many costs nothing. Work that takes longer than
-a turn should (a new selector over a deep backlog, a crowd of messages that expire at once) comes in slices, one per
-turn, so that every connection is served in between.
+Deadlines: there is one timer for all of the domain. The domain returns when it wants to be called next; the timer is
+armed again only if that is earlier than what it is armed for, since a call too many costs nothing. Work that takes
+longer than a turn should (a new selector over a deep backlog, a crowd of messages that expire at once) comes in
+slices, one per turn, so that every connection is served in between.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ __all__ = [
 ]  # fmt: skip
 
 #: Seconds from its beginning after which nothing more is begun in a turn, and for how much longer it writes. With one
-#: command more, which nobody can take apart, and a slice of the domain's work, that stays below 10 ms.
+#: command more, which cannot be divided, and a slice of the domain's work, that stays below 10 ms.
 TURN_SECONDS = 0.004
 WRITE_SECONDS = 0.002
-#: Seconds for which what one connection has said is carried out at a time. Far more than a read of small messages takes
+#: Seconds for which commands of one connection are carried out at a time. Far more than a read of small messages takes
 #: where each has one receiver, so that no connection is interrupted without need.
 PIECE_SECONDS = 0.002
 
@@ -197,7 +197,7 @@ class Timers:
             self._armed.cancel()
             self._armed = None
         if deadline > now and self._clock.frozen_at is not None:
-            return  # nothing becomes due by itself; whoever moves the clock says so
+            return  # nothing becomes due by itself; the code that moves the clock calls this
         wait = min(max(deadline - now, 0), _LONGEST_MS)
         self._armed_for = now + wait
         self._armed = self._loop.call_later(wait / 1000, self._fire)
@@ -246,9 +246,9 @@ class Turn:
 
     Args:
         loop: the loop whose turns are meant.
-        busy_poll: microseconds for which it looks for input before it sleeps; 0 for never.
+        busy_poll: microseconds for which it polls for input before it sleeps; 0 for never.
         timers: armed again at the end of each turn.
-        commits: of a durable broker: holds output back until what it tells of is on disk.
+        commits: of a durable broker: holds output back until what it confirms is on disk.
     """
 
     __slots__ = (
@@ -329,7 +329,7 @@ class Turn:
 
         Args:
             link: the one.
-            brief: it has said little, so it need not wait for those who flood.
+            brief: it has sent little, so it need not wait for those that flood.
         """
         (self._brief if brief else self._late).append(link)
         if not self._catching_up:
@@ -340,7 +340,7 @@ class Turn:
         kinds = (self._brief, self._late)
         for number in range(len(self._brief) + len(self._late)):
             if not self.grant() or time.monotonic() >= self._began + PIECE_SECONDS:
-                break  # the rest of the turn is for those who are read from now, mostly to say little
+                break  # the rest of the turn is for those that are read from now on, mostly with little input
             (kinds[number % 2] or kinds[1 - number % 2]).popleft().catch_up()
         self._catching_up = self.late
         if self._catching_up:
@@ -427,7 +427,7 @@ class Turn:
             self.worked()
 
     def _look(self) -> None:
-        """Have the loop look for input once more: as long as something is to be called it does not sleep."""
+        """Have the loop poll for input once more: as long as something is to be called it does not sleep."""
         assert self._busy_poll is not None
         assert _give_way is not None
         if time.monotonic() - self._ended < self._busy_poll.seconds:

@@ -1,9 +1,9 @@
-"""Python's garbage collector in the broker's process: it must never look at all the messages that wait.
+"""Python's garbage collector in the broker's process: it must never visit all the messages that wait.
 
 What messages leave behind is in no cycle and goes by its count; cycles come from what is rare, such as HTTP requests. A
-collection costs some 0.1 to 0.3 µs for each object it looks at, so one over a million messages would stand in the loop
-for a second. Young ones stay: they look at what came since the last, and catch the cycles of a moment. What survives a
-few of them is frozen, that is, never looked at again.
+collection costs some 0.1 to 0.3 µs for each object it visits, so one over a million messages would stand in the loop
+for a second. Young collections stay: they visit what came since the last, and catch short-lived cycles. What survives a
+few of them is frozen, that is, never visited again.
 """
 
 from __future__ import annotations

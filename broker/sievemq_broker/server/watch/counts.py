@@ -198,7 +198,7 @@ class Tapped:
 
 
 def waits_since(queue: Queue) -> int:
-    """When what has waited longest in a queue was sent, or was due; ms since 1970, 0 if nothing waits or says so."""
+    """When what has waited longest in a queue was sent, or was due; ms since 1970, 0 if nothing waits or has a time."""
     since = 0
     for entry in queue.main.heads():
         envelope = entry.envelope

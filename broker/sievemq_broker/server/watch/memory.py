@@ -127,7 +127,7 @@ class Memory:
         return self.bytes
 
     def add_up(self) -> Iterator[None]:
-        """Add up :attr:`bytes`; yields where a tick has looked at enough."""
+        """Add up :attr:`bytes`; yields where a tick has done enough."""
         in_slices = False
         broker, links = self._broker, self._links.open
         total, left = 0, SLICE
@@ -297,7 +297,7 @@ def _most_copies(broker: Broker) -> int:
 
 
 def _held_bytes(consumer: Consumer) -> int:
-    """What a consumer has been given and not acknowledged, by the size of a few of them: nobody adds that up."""
+    """What a consumer has been given and not acknowledged, by the size of a few of them: there is no sum of that."""
     window = consumer.window
     last = len(window) - 1
     sizes = [
@@ -311,7 +311,7 @@ def _held_bytes(consumer: Consumer) -> int:
 
 
 def machine_limit(root: Path = Path("/")) -> int:
-    """Bytes that this process may use: the container's limit or the machine's memory; 0 if neither can be told."""
+    """Bytes that this process may use: the container's limit or the machine's memory; 0 if neither is known."""
     found: list[int] = []
     for file in ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:

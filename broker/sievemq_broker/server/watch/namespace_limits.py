@@ -53,7 +53,7 @@ class NamespaceLimits:
         broker.limit_namespaces(self._gate_of)
 
     def look(self) -> None:
-        """Have those that are full room again? Not if that was looked at lately enough."""
+        """Have those that are full room again? Not if that was checked a moment ago."""
         begin = self._clock()
         if self._round is None:
             if not self._full or begin < self._next:
@@ -162,7 +162,7 @@ class _Keeper:
         return True
 
     def add_up(self) -> Iterator[None]:
-        """Add up what is there; yields where a tick has looked at enough."""
+        """Add up what is there; yields where a tick has done enough."""
         messages = size = 0
         for number, queue in enumerate(tuple(queues_in(self._space)), 1):  # some may come or go between two ticks
             messages += queue.depth + len(queue.scheduled)

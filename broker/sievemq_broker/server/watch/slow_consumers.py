@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CONNECTIONS", "CONSUMERS", "SlowConsumers"]
 
-#: Consumers looked at in one tick, and connections without any; more of them take turns.
+#: Consumers checked in one tick, and connections without any; more of them take turns.
 CONSUMERS: Final = 1_500
 CONNECTIONS: Final = 250
 
@@ -25,11 +25,11 @@ log = logs.get("server")
 
 
 class SlowConsumers:
-    """Looks at some consumers each tick.
+    """Checks some consumers each tick.
 
     A consumer is slow when it can take nothing more (its credit is used up, or its connection does not read), holds
-    messages, has neither acknowledged nor been given one for as long as the rule of its destination says, and messages
-    wait that it could get. It is so until it moves.
+    messages, has neither acknowledged nor been given one for as long as the rule of its destination allows, and
+    messages wait that it could get. It is so until it moves.
 
     Args:
         connections: open ones by id.
@@ -50,14 +50,14 @@ class SlowConsumers:
         self.slow: dict[Consumer, None] = {}
 
     def look(self) -> None:
-        """Look at the next consumers."""
+        """Check the next consumers."""
         for _ in self._round:
             return
         self._round = self._look_round()
         next(self._round, None)
 
     def _look_round(self) -> Iterator[None]:
-        """Look at every consumer once; yields where a tick has looked at enough."""
+        """Check every consumer once; yields where a tick has done enough."""
         for consumer in [consumer for consumer in self._watched if not consumer.open]:
             self._forget(consumer)
         now = self._clock.now()

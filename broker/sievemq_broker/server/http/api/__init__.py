@@ -1,10 +1,10 @@
 """The management API: `/api/v1`, JSON over HTTP, described by an OpenAPI document made from the same declarations.
 
-    declare     what an endpoint is: path, parameters, bodies, the right it asks for
+    declare     what an endpoint is: path, parameters, bodies, the right it requires
     requests    types of requests; answers  types of answers
     operation   from a request to a call and back: checks, parameters, the body
     openapi     the declarations as a document
-    slices      long work in pieces, so that nobody else waits
+    slices      long work in pieces, so that no other client waits
 
 and one module per noun with its endpoints: broker, namespaces, destinations, messages, actions, consumers,
 subscriptions, dead_letters, connections, selectors, events. ``series`` counts along in the background.

@@ -31,8 +31,8 @@ class Endpoint:
             what the caller may not see.
         query: the parameters it takes; None for none.
         body: the JSON it takes; None for none.
-        answer: what it says; None for what is no JSON.
-        status: of success; several where the handler says which.
+        answer: type of its JSON; None for what is no JSON.
+        status: of success; several where the handler chooses.
         tag: the noun it belongs to.
         body_optional: an absent body is an empty object.
         body_limit: bytes that a body may have.

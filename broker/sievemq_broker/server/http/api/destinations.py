@@ -43,7 +43,7 @@ async def list_destinations(call: Call[requests.Find, Any]) -> answers.Destinati
     everything = identity.may(Verb.VIEW, space.name, "*")
     after = decode_cursor(query.cursor, tuple[float, str])
     fits = asked_for(query.like)
-    # Whoever pastes an address means that; whoever types "queue" looks for a name with this text in it.
+    # A pasted address means that destination; "queue" means any name with this text in it.
     by_address = query.like is not None and query.like.startswith(tuple(f"{kind.value}:" for kind in Kind))
     prefix = "" if query.kind is None else f"{query.kind}:"
 
@@ -135,7 +135,7 @@ async def get_total_series(call: Call[requests.Samples, Any]) -> answers.Series:
 
 
 def _aligned(times: list[int], track: Track) -> tuple[list[int], list[int], list[int], list[float], list[float]]:
-    """A track that began later than the times has nothing to say about those before."""
+    """A track that began later than the times has no values for those before."""
     count = min(len(times), len(track.depth))
     first = len(times) - count
     return (

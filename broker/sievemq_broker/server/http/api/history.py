@@ -1,8 +1,8 @@
-"""Events that were told lately, so that a listener whose stream broke off hears what it missed.
+"""Recent events, so that a listener whose stream broke off gets what it missed.
 
 An event's id is `{run}.{look}.{number}`: which run of the broker, which look at it, the how manieth of those that this
-listener gets at that look. A tick's id is `{run}.{look}`: everything up to there. So an id says nothing about events
-that its listener may not hear of, not even how many there are.
+listener gets at that look. A tick's id is `{run}.{look}`: everything up to there. So an id reveals nothing about events
+that its listener may not see, not even how many there are.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Event: TypeAlias = tuple[str, dict[str, Any]]
 
 
 class Mark(NamedTuple):
-    """Up to where a listener has heard: so many events of a look, or with None all of it."""
+    """How far a listener has come: so many events of a look, or with None all of it."""
 
     look: int
     number: int | None
 
 
 class Missed(NamedTuple):
-    """Events that cannot be told any more.
+    """Events that are not kept any more.
 
     Attributes:
         events: how many; None where that is not known, or not for the listener to know.
@@ -100,12 +100,12 @@ class History:
         """What has happened since an event.
 
         Args:
-            event_id: its id, as the listener was told.
+            event_id: its id, as the listener got it.
             hears: whether the listener gets an event.
             hears_all: it gets every one.
 
         Returns:
-            What cannot be told any more, None if nothing; and events with their ids, oldest first.
+            What is not kept any more, None if nothing; and events with their ids, oldest first.
         """
         mark = self._mark(event_id)
         missed = None

@@ -5,7 +5,7 @@ two looks shows only in the tick's counters. The sampler finds the changes of de
 subscriptions and taps are compared here, and only while there is a listener.
 
 Each listener has a buffer of its own. A slow one finds only the latest tick, and where its buffer was full the number
-of events it missed. One that comes back soon gets what it missed, see :mod:`.history`.
+of events it missed. One that reconnects soon gets what it missed, see :mod:`.history`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BUFFER = 500
 #: Listeners at a time. One more of a user with few takes the place of one of the user with the most.
 MAX_LISTENERS = 64
 
-#: Looks continue for so long after the last listener went: it may come back.
+#: Looks continue for so long after the last listener left: it may reconnect.
 LINGER_SECONDS = 60.0
 
 Told: TypeAlias = tuple[str | None, Event]
@@ -50,7 +50,7 @@ class Listener:
     """One open stream.
 
     Args:
-        identity: who listens; what they may not view is not told.
+        identity: the user; what it may not view is left out.
         namespace: only events of this one; None for all.
     """
 
@@ -59,18 +59,18 @@ class Listener:
         self.namespace = namespace
         self.missed = 0
         self.ended = False
-        self._everything = identity.may("view", "*", "*")  # totals tell of what others do
+        self._everything = identity.may("view", "*", "*")  # totals include what others do
         self._events: deque[Told] = deque()
         self._tick: Told | None = None
         self._awake = asyncio.Event()
 
     @property
     def hears_all(self) -> bool:
-        """There is no event that it is not told of."""
+        """It gets every event."""
         return self._everything and self.namespace is None
 
     def hears(self, event: Event) -> bool:
-        """True if it asked for events like this, and may see what that is about."""
+        """True if it subscribed to events like this, and may view what that is about."""
         name, about = event
         namespace = about.get("namespace")
         if namespace is None:
@@ -85,7 +85,7 @@ class Listener:
         )
 
     def put(self, event_id: str | None, event: Event) -> None:
-        """Put an event that it hears into the buffer, or count it as missed."""
+        """Put an event for it into the buffer, or count it as missed."""
         if len(self._events) >= BUFFER:
             self.missed += 1
         else:
@@ -93,7 +93,7 @@ class Listener:
         self._awake.set()
 
     def tick(self, event_id: str, totals: dict[str, Any]) -> None:
-        """Put the latest totals, as far as they are to be told, in the place of those before."""
+        """Replace the totals by the latest, as far as it may view them."""
         told = totals if self._everything else {name: totals.get(name) for name in ("time", "blocked")}
         self._tick = event_id, ("tick", told)
         self._awake.set()
@@ -104,7 +104,7 @@ class Listener:
         self._awake.set()
 
     async def next(self, seconds: float) -> list[Told]:
-        """What there is to tell; waits for it, `seconds` at most.
+        """The buffered events; waits for some, `seconds` at most.
 
         Returns:
             Events in order, the tick last; `missed` first where some did not fit. Empty if there was none.
@@ -160,8 +160,8 @@ class Hub:
         """Add a listener; :meth:`ready` follows before its stream begins.
 
         Args:
-            listener: whom.
-            since: id of the last event that it has heard on an earlier stream; None for only what comes.
+            listener: the one to add.
+            since: id of the last event that it got on an earlier stream; None for only what comes.
         """
         self.listeners.add(listener)
         self._shares.add(listener.identity.user, listener)
@@ -173,7 +173,7 @@ class Hub:
                 listener.put(event_id, event)
 
     async def ready(self) -> None:
-        """Return when all that happens from now on will be told: there is a state that the next look compares with."""
+        """Return when no event from now on is missed: there is a state that the next look compares with."""
         if self._known is None:
             self._known = await _Known.taken(self._server)
 
@@ -189,7 +189,7 @@ class Hub:
             listener.end()
 
     async def look(self) -> None:
-        """Tell what changed since the last look, then the tick."""
+        """Send what changed since the last look, then the tick."""
         history = self._history
         before = self._known
         if not self.listeners:

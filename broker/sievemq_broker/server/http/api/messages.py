@@ -142,7 +142,7 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     now = await run(call.server, _examined(space, sends))
     envelope = sends[0][1]
     space.check_room(address, envelope)
-    space.transfer(address, envelope, now)  # nobody could tell this sender to wait
+    space.transfer(address, envelope, now)  # this sender cannot be made to wait
     call.server.turn.worked()
     fields = envelope.fields
     return answers.Sent(

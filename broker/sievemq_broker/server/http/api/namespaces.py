@@ -74,7 +74,7 @@ async def delete_namespace(call: Call[requests.DryRun, Any]) -> answers.Touched:
         if not dry_run and space.destinations.get(destination.label) is destination:
             space.delete(destination.label)
     if not dry_run:
-        _refuse_if_connected(call, space)  # somebody may have come in the meantime
+        _refuse_if_connected(call, space)  # a client may have connected in the meantime
         if call.server.broker.namespaces.get(space.name) is space:
             call.server.broker.delete_namespace(space.name)
         call.server.turn.worked()

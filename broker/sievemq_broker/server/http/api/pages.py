@@ -27,7 +27,7 @@ def encode_cursor(place: object) -> str:
 
 
 def decode_cursor(text: str | None, kind: type[T]) -> T | None:
-    """The place that a cursor says; None for the first page.
+    """The place in a cursor; None for the first page.
 
     Raises:
         ApiError: 400, it is none of ours.
@@ -41,7 +41,7 @@ def decode_cursor(text: str | None, kind: type[T]) -> T | None:
 
 
 def asked_for(like: str | None) -> Callable[[str], bool]:
-    """Is a name asked for? It has the text in it, whatever the case; `*` stands for any text."""
+    """Does a name match? It has the text in it, in either case; `*` stands for any text."""
     if like is None:
         return lambda _: True
     parts = like.lower().split("*")
@@ -73,7 +73,7 @@ async def page_of(
         place: the order; no two have the same.
         after: place of the last row of the page before; None for the first page.
         limit: rows.
-        keep: is one asked for at all?
+        keep: is a row wanted at all?
 
     Returns:
         The rows in order, how many there are on all pages, and the cursor of the next page.

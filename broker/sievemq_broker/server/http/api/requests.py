@@ -1,4 +1,4 @@
-"""What may be asked: parameters and bodies, as types. Whatever is not named here is refused."""
+"""Parameters and bodies of requests, as types. What is not named here is refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
     "Whose",
 ]
 
-#: Rows of a page unless asked otherwise, and at most.
+#: Rows of a page by default, and at most.
 ROWS, MAX_ROWS = 100, 1_000
 
 Limit = Annotated[int, Meta(ge=1, le=MAX_ROWS, description="Rows of a page.")]

@@ -1,4 +1,4 @@
-"""May the caller do this? The one place where the API asks."""
+"""Whether the caller may do something: the one place where the API checks that."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check(scope: Scope, endpoint: Endpoint, path: Mapping[str, str]) -> None:
 
 
 def require(call: Call[Any, Any], verb: Verb, namespace: str, address: str) -> None:
-    """Go on only if the caller may do this.
+    """Raise unless the caller may do this.
 
     Raises:
         RequestError: SECURITY.

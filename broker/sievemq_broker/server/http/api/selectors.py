@@ -39,7 +39,7 @@ async def check_selector(call: Call[Any, requests.Check]) -> answers.CheckedSele
             selector=call.body.selector, dialect=dialect, canonical="", names=[], index=[], plan=[], advice=[],
             portability=[],
         )  # fmt: skip
-    # a large one takes some milliseconds, and nobody else is to wait for them
+    # a large one takes some milliseconds, and other clients must not wait for them
     return await asyncio.to_thread(_checked, found, call.body.selector, dialect)
 
 

@@ -121,7 +121,7 @@ class Changes:
 
 
 class Sampler:
-    """Looks at the destinations each second.
+    """Samples the destinations each second.
 
     Args:
         server: the broker.

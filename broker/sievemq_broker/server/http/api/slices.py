@@ -1,4 +1,4 @@
-"""Long work in pieces: between two of them the loop serves everybody else.
+"""Long work in pieces: between two of them the loop serves other clients.
 
 The domain's long verbs are generators: each ``yield`` ends a slice of a millisecond or two, and is sent the time.
 However many requests are at work, they have one slice a turn between them: two hundred that each took its own would
@@ -27,7 +27,7 @@ SLICE_SECONDS = 0.002
 
 T = TypeVar("T")
 
-#: Has whoever asked for this gone? Of the request that is being answered (the router sets it).
+#: Has the caller disconnected? Of the request that is being answered (the router sets it).
 gone: ContextVar[Callable[[], bool]] = ContextVar("gone", default=lambda: False)
 
 
@@ -43,7 +43,7 @@ async def run(broker: Managed, steps: Steps[T]) -> T:
         steps: from :mod:`sievemq_broker.domain`.
 
     Raises:
-        GoneError: whoever asked has gone; what is done stays done.
+        GoneError: the caller has disconnected; what is done stays done.
     """
     try:
         next(steps)
@@ -69,7 +69,7 @@ async def in_slices(items: Iterable[T], every: int = 64) -> AsyncIterator[T]:
 
     Args:
         items: a snapshot: what it was made from may change meanwhile.
-        every: how many items are gone through between two looks at the time.
+        every: how many items are handled between two readings of the time.
     """
     begin = perf_counter()
     for number, item in enumerate(items):

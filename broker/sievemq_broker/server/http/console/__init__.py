@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["CONTENT_SECURITY_POLICY", "console_routes"]
 
 #: Scripts and styles come from files only, never from the page's text; and no script may turn text into elements
-#: (trusted types), so that what messages, names and selectors say stays text.
+#: (trusted types), so that the content of messages, names and selectors stays text.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'none'; "
     "frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'"

@@ -22,7 +22,7 @@ class DeadLetterGroup(Answer, kw_only=True):
     last_failure: int
 
     def add(self, first_failure: object, last_failure: object) -> None:
-        """Count a message, which may say when it failed first and last."""
+        """Count a message, which may carry when it failed first and last."""
         self.messages += 1
         if isinstance(first_failure, int) and isinstance(last_failure, int):
             self.first_failure = min(self.first_failure or int(first_failure), int(first_failure))
