@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sievemq_broker.domain.overrides import overridden
-from sievemq_broker.matching.asking import Answers
+from sievemq_broker.matching.asking import AT_ONCE, LISTED, Answers
 from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.fan_out import Deliverer
     from sievemq_broker.domain.queue import Queue
-    from sievemq_broker.domain.topic import Topic
+    from sievemq_broker.domain.topic import Gathering, Topic
 
 __all__ = ["EXAMINED", "Examining"]
 
@@ -24,8 +24,13 @@ __all__ = ["EXAMINED", "Examining"]
 #: of them takes longer.
 EXAMINED = 200
 
-#: Selectors that are listed for a message in the time of a unit.
-LISTED = 8
+#: Groups of subscriptions whose queues are gathered in one go, and in the time of a unit: each is somewhere else in
+#: memory.
+GATHERED = 800
+GATHERED_PER_UNIT = 4
+
+#: Selectors that are weighed for a message, to know whether it takes long, in the time of a unit.
+WEIGHED = 8
 
 
 class Examining:
@@ -38,7 +43,7 @@ class Examining:
         broker: theirs, if they wait until it may deliver them in slices.
     """
 
-    __slots__ = ("_answers", "_broker", "_costly", "_place", "_sends")
+    __slots__ = ("_answers", "_broker", "_costly", "_gathering", "_place", "_sends")
 
     def __init__(
         self, sends: list[tuple[str, Envelope]], costly: dict[str, Queue | Topic], broker: Deliverer | None
@@ -48,12 +53,17 @@ class Examining:
         self._broker = broker if any(destination.large for destination in costly.values()) else None
         self._place = 0
         self._answers: Answers[Any] | None = None
+        self._gathering: Gathering | None = None
+
+    @property
+    def _under_way(self) -> bool:
+        return self._answers is not None or self._gathering is not None
 
     @property
     def blocked(self) -> bool:
         """True if it cannot go on before the broker's pending work has gone on."""
         broker = self._broker
-        if broker is None or self._answers is not None or self._place < len(self._sends):
+        if broker is None or self._under_way or self._place < len(self._sends):
             return False
         if broker.fan_out is not None:
             return broker.fan_out.over
@@ -77,6 +87,13 @@ class Examining:
                 if answers.left:
                     return False
                 self._answers = None
+                self._gathering = costly[sends[self._place - 1][0]].gathering(answers)
+                continue
+            if self._gathering is not None:
+                gathered = self._gathering.work(GATHERED)
+                budget -= 1 + gathered // GATHERED_PER_UNIT
+                if gathered < GATHERED:
+                    self._gathering = None
                 continue
             place = self._place
             if place == len(sends):
@@ -89,7 +106,7 @@ class Examining:
                 envelope = overridden(destination.policy, envelope, now)
                 sends[place] = address, envelope
                 index = destination.index
-                budget -= index.most // LISTED
+                budget -= min(index.most, AT_ONCE) // WEIGHED + index.most // LISTED
                 self._answers = index.asking(envelope)
         return False
 

@@ -257,6 +257,7 @@ class Publishing:
             return 0
         destination.take(envelope, now)
         self._queues = destination.matching(envelope, self._connection)[::-1]
+        envelope.remember(None)  # it is asked no more who gets it
         if not self._queues:
             envelope.compact()
         return max(1, destination.index.most) + destination.asked_by_taps

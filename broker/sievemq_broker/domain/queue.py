@@ -244,6 +244,9 @@ class Queue:
         """Messages that selectors were asked about on arrival; only counted while there are some."""
         return self.backlog.arrivals
 
+    def gathering(self, answers: object) -> None:
+        """As of a topic: there is nothing to gather."""
+
     def matched(self, view: View) -> tuple[int, int]:
         """How many messages the selector of a view has matched since it came into use, and of how many."""
         return self.backlog.matched(view)

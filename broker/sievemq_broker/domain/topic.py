@@ -10,7 +10,8 @@ from sievemq_broker.domain.fan_out import LARGE, Admit, Deliverer, FanOut
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.queue import Copier, Queue
-from sievemq_broker.matching.condition import Condition, group_key
+from sievemq_broker.matching.asking import Answers
+from sievemq_broker.matching.condition import Condition, group_key, is_true
 from sievemq_broker.matching.index import SelectorIndex
 from sievemq_core.message.envelope import Envelope
 
@@ -38,6 +39,7 @@ class Subscription:
         no_local: not what `connection` publishes; for a durable one, what any connection with its client id publishes.
         connection: of the consumer, for no_local of a non-durable one.
         queue: what it has collected, and its consumers.
+        number: in the order in which the topic's were made.
         since: messages that had been published before it was made.
 
     Args:
@@ -52,6 +54,7 @@ class Subscription:
         "durable",
         "name",
         "no_local",
+        "number",
         "queue",
         "shared",
         "since",
@@ -81,6 +84,7 @@ class Subscription:
         self.no_local = no_local
         self.connection = connection
         self.since = topic.published
+        self.number = topic.next_number
         label = topic.label if name is None else f"{topic.label}/{name}"
         place = Place(topic.place.namespace, label, topic.label, name, client_id)
         self.queue = topic.make_queue(place, topic.policy, self.consumer_left)
@@ -119,6 +123,40 @@ class Group:
         self.queues: list[Queue] = []
 
 
+class Gathering:
+    """The queues of the subscriptions that get a message, gathered from groups in slices.
+
+    Args:
+        groups: those whose selector matches.
+        queues: of subscriptions without a selector; the others are added.
+        number: of the subscription that was made last.
+
+    Attributes:
+        queues, number: as above.
+    """
+
+    __slots__ = ("_left", "number", "queues")
+
+    def __init__(self, groups: list[Group], queues: list[Queue], number: int) -> None:
+        self._left = groups[::-1]
+        self.queues = queues
+        self.number = number
+
+    def reach(self, number: int) -> None:
+        """Those that were made before the one with this number are there."""
+        self.number = number
+
+    def work(self, budget: int) -> int:
+        """Go on, for so many groups; how many that were. None is left when that is less."""
+        left, queues = self._left, self.queues
+        start = max(0, len(left) - budget)
+        part = left[start:]
+        del left[start:]
+        for group in reversed(part):
+            queues += group.queues
+        return len(part)
+
+
 class Topic:
     """Fans messages out to subscriptions.
 
@@ -134,6 +172,7 @@ class Topic:
         label: how it is named in logs and errors, such as ``topic:prices``.
         policy: for each subscription's queue.
         subscriptions: all of them.
+        next_number: of the next one.
         large: they are so many that a message may be delivered in slices.
         paused: an administrator stopped deliveries.
         published: messages accepted.
@@ -153,6 +192,7 @@ class Topic:
         "label",
         "large",
         "make_queue",
+        "next_number",
         "observers",
         "paused",
         "place",
@@ -178,6 +218,7 @@ class Topic:
         self._client_ids = client_ids
         self._deliverer = deliverer
         self.subscriptions: dict[Subscription, None] = {}
+        self.next_number = 1
         self.large = False
         self.index: SelectorIndex[Group] = SelectorIndex()
         self.published = 0
@@ -205,6 +246,7 @@ class Topic:
     def add(self, subscription: Subscription) -> None:
         """From now on it gets what is published (SUB-35)."""
         self.subscriptions[subscription] = None
+        self.next_number += 1
         self._weigh()
         self._subscription_of[subscription.queue] = subscription
         if self.paused:
@@ -290,7 +332,10 @@ class Topic:
             connection: id of the sender's connection, for no_local.
             counted: count what selectors were asked.
         """
-        if self._groups:
+        answers = envelope.answers
+        if answers is not None and answers.gathered is not None and answers.index is self.index:
+            queues = self._gathered(answers, envelope, counted)
+        elif self._groups:
             index = self.index
             groups = index.match(envelope) if counted else index.look(envelope)
             if len(groups) == 1 and not self._plain:
@@ -306,7 +351,38 @@ class Topic:
             queues = self._plain
         if self._local and connection is not None:
             client_id = self._client_ids.of(connection)
-            queues = [queue for queue in queues if not self._subscription_of[queue].blocks(connection, client_id)]
+            there = self._subscription_of
+            queues = [queue for queue in queues if queue in there and not there[queue].blocks(connection, client_id)]
+        return queues
+
+    def gathering(self, answers: Answers[Group]) -> Gathering | None:
+        """Begin to gather who gets a message, once all selectors have been asked about it; None if those are few."""
+        if not self.large:
+            return None
+        gathering = Gathering(answers.found, self._plain.copy(), self.next_number)
+        answers.gather(gathering)
+        return gathering
+
+    def _gathered(self, answers: Answers[Group], envelope: Envelope, counted: bool) -> list[Queue]:
+        """What was gathered, without those that have gone since and with those that have come."""
+        gathering = answers.gathered
+        assert isinstance(gathering, Gathering)
+        queues = gathering.queues
+        for subscription in reversed(self.subscriptions):
+            if subscription.number < gathering.number:
+                break
+            condition = subscription.condition
+            try:
+                if condition is None or is_true(condition, envelope):
+                    queues.append(subscription.queue)
+            except Exception as error:  # it concerns this message alone (D-14)
+                answers.fail(error)
+        gathering.reach(self.next_number)
+        if counted:
+            self.index.count_known(answers, len(queues))
+            if self.index.error is not None:
+                self.index.take_error()
+                self.unreadable += 1
         return queues
 
     def copies(self, envelope: Envelope, connection: str | None) -> int:
@@ -339,13 +415,14 @@ class Topic:
         slices already.
 
         Args:
-            queues: of the subscriptions.
+            queues: of the subscriptions; some may have gone.
             envelope: the message.
             now: ms epoch.
             admit: adds it to one of the queues.
         """
         broker = self._deliverer
         journal = broker.journal
+        envelope.remember(None)  # it is asked no more who gets it
         before = broker.fan_out
         if before is not None:
             before.finish(now)  # this sender cannot wait
@@ -353,7 +430,8 @@ class Topic:
             broker.begin_fan_out(FanOut(queues.copy(), envelope, admit, journal))
             return
         for queue in queues:
-            admit(queue, envelope, now)
+            if not queue.deleted:
+                admit(queue, envelope, now)
 
     @property
     def fan_out(self) -> int:

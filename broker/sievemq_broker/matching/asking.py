@@ -6,20 +6,23 @@ added in the meantime are evaluated. So a message that is sent, counted, deliver
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from sievemq_broker.matching.condition import longest_text, units_of
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector.to_python import Matcher
 
-__all__ = ["AT_ONCE", "Answers"]
+__all__ = ["AT_ONCE", "LISTED", "Answers"]
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 #: Units (condition.units) that are spent on one message without further ado: one or two milliseconds.
 AT_ONCE = 500
+
+#: Selectors that are listed in the time of a unit.
+LISTED = 64
 
 
 class Index(Protocol[T_contra]):
@@ -28,8 +31,9 @@ class Index(Protocol[T_contra]):
     def count(self) -> None:
         """A selector was asked."""
 
-    def has(self, target: T_contra) -> bool:
-        """True if it is filed."""
+    @property
+    def filed(self) -> Container[object]:
+        """The targets."""
 
     def effort(self, target: T_contra) -> tuple[int, int]:
         """What asking it takes at most."""
@@ -45,41 +49,58 @@ class Answers(Generic[T]):
         index: whose selectors.
         envelope: the message.
         properties: its properties, decoded.
-        candidates: targets to evaluate, with the function; None if it matches.
+        buckets: of targets to evaluate, with the function; None if it matches. They are the index's own, and are looked
+            into one after the other: a target may have gone by then. One that is in several is asked once.
         serial: of the selector that was added last.
         known: the answers of those that were asked before.
 
     Attributes:
-        found: who matches.
+        found: who matches; nobody once what those stand for is gathered.
+        gathered: what those stand for, kept by the owner of the index; None until it is.
         error: what went wrong with one of them, or None (D-14).
-        left: targets still to evaluate, the next one last.
     """
 
-    __slots__ = ("_envelope", "_properties", "_text", "error", "found", "index", "left", "serial")
+    __slots__ = (
+        "_asked", "_buckets", "_envelope", "_left", "_properties", "_text", "error", "found", "gathered", "index",
+        "serial",
+    )  # fmt: skip
 
     def __init__(
         self,
         index: Index[T],
         envelope: Envelope,
         properties: Mapping[str, Any],
-        candidates: list[tuple[T, Matcher | None]],
+        buckets: list[dict[T, Matcher | None]],
         serial: int,
         known: Answers[T] | None = None,
     ) -> None:
         self.index = index
         self.serial = serial
         self.found: list[T] = [] if known is None else known.found.copy()
+        self.gathered: object = None
         self.error: Exception | None = None if known is None else known.error
-        self.left = candidates[::-1]
+        #: Buckets, and targets of the last one, still to evaluate; the next one last.
+        self._buckets = buckets
+        self._left: list[tuple[T, Matcher | None]] = []
+        self._asked: set[T] = set()
         self._envelope: Envelope | None = envelope  # until all are evaluated: then the message refers to this
         self._properties = properties
         self._text = longest_text(envelope)
 
     @property
-    def cost(self) -> int:
-        """Units that the remaining targets cost."""
+    def left(self) -> bool:
+        """True if targets are still to be evaluated."""
+        return bool(self._left or self._buckets)
+
+    def costs_more_than(self, units: int) -> bool:
+        """True if it takes more units to evaluate all."""
         index, text = self.index, self._text
-        return sum([units_of(index.effort(target), text) for target, _ in self.left])
+        for bucket in self._buckets:
+            for target in bucket:
+                units -= units_of(index.effort(target), text)
+                if units < 0:
+                    return True
+        return False
 
     def ask(self, budget: int) -> int:
         """Ask as many as the budget is for, and at least one.
@@ -90,14 +111,18 @@ class Answers(Generic[T]):
         Returns:
             What it took.
         """
-        index, left, text, properties, envelope = self.index, self.left, self._text, self._properties, self._envelope
+        index, left, text, properties, envelope = self.index, self._left, self._text, self._properties, self._envelope
         if envelope is None:
             return 0
-        fields = envelope.fields
+        fields, filed, asked, buckets = envelope.fields, index.filed, self._asked, self._buckets
         spent = 0
-        while left:
+        while left or buckets:
+            if not left:
+                left += reversed(buckets.pop().items())
+                spent += 1 + len(left) // LISTED
+                continue
             target, function = left[-1]
-            if not index.has(target):
+            if target not in filed or index.serial(target) > self.serial or target in asked:
                 left.pop()
                 continue
             cost = units_of(index.effort(target), text)
@@ -106,21 +131,27 @@ class Answers(Generic[T]):
             left.pop()
             spent += cost
             index.count()
+            asked.add(target)
             try:
                 if function is None or function(properties, fields):
                     self.found.append(target)
             except Exception as error:  # whatever a hostile sender managed, it concerns this message alone
                 self.error = error
         envelope.remember(self)
-        self._envelope, self._properties = None, {}
+        self._envelope, self._properties, self._asked = None, {}, set()
         return spent
 
     def of(self, target: T) -> bool | None:
         """What one of them has said; None if it has not been asked."""
         index = self.index
-        if not index.has(target) or index.serial(target) > self.serial:
+        if target not in index.filed or index.serial(target) > self.serial:
             return None
         return target in self.found
+
+    def gather(self, gathered: object) -> None:
+        """What the targets stand for is known."""
+        self.gathered = gathered
+        self.found = []
 
     def fail(self, error: Exception) -> None:
         """One of them could not say (D-14)."""
@@ -132,5 +163,5 @@ class Answers(Generic[T]):
 
     def drop(self) -> None:
         """Forget targets that were removed after their evaluation."""
-        has = self.index.has
-        self.found = [target for target in self.found if has(target)]
+        filed = self.index.filed
+        self.found = [target for target in self.found if target in filed]

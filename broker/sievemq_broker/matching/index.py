@@ -8,7 +8,7 @@ without such a fact are evaluated one by one. Buckets may hold too many, never t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from sievemq_broker.matching.asking import AT_ONCE, Answers
@@ -17,7 +17,6 @@ from sievemq_broker.matching.condition import Condition, is_true, units_of
 from sievemq_broker.matching.places import Bucket, Places
 from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import Envelope
-from sievemq_core.selector.to_python import Matcher
 
 __all__ = ["SelectorIndex"]
 
@@ -124,9 +123,10 @@ class SelectorIndex(Generic[T]):
         """Under what `target` is filed; empty if it is evaluated for every message, or for none."""
         return self._filed[target][1]
 
-    def has(self, target: T) -> bool:
-        """True if it is filed."""
-        return target in self._filed
+    @property
+    def filed(self) -> Container[object]:
+        """The targets."""
+        return self._filed
 
     def effort(self, target: T) -> tuple[int, int]:
         """What asking it takes at most (plan.effort_of)."""
@@ -154,22 +154,22 @@ class SelectorIndex(Generic[T]):
         except SieveError:
             return None  # selectors that name one are not asked
         if known is not None:
-            candidates = self._added_since(known.serial)
+            buckets = [self._added_since(known.serial)]
         else:
-            candidates = self._candidates(properties, envelope.fields)
-        if not self._searching and len(candidates) * units_of((self._longest, 0), 0) <= AT_ONCE:
+            buckets = self._buckets(properties, envelope.fields)
+        if not self._searching and sum(map(len, buckets)) * units_of((self._longest, 0), 0) <= AT_ONCE:
             return None
-        answers = Answers(self, envelope, properties, candidates, self._serial, known)
-        return answers if answers.cost > AT_ONCE else None
+        answers = Answers(self, envelope, properties, buckets, self._serial, known)
+        return answers if answers.costs_more_than(AT_ONCE) else None
 
     def has_asked(self, envelope: Envelope) -> bool:
         """True if a message has the answers of all selectors."""
         known: Answers[T] | None = envelope.answers
         return known is not None and known.index is self and known.serial == self._serial
 
-    def _candidates(self, properties: Mapping[str, Any], fields: Sequence[Any]) -> list[tuple[T, Matcher | None]]:
-        """Whom :meth:`match` would ask, each once."""
-        found: dict[T, Matcher | None] = {}
+    def _buckets(self, properties: Mapping[str, Any], fields: Sequence[Any]) -> list[Bucket]:
+        """Whom :meth:`match` would ask, the last ones first; one that is filed under several facts perhaps for each."""
+        found: list[Bucket] = []
         for places in self._places:
             position = places.position
             value = properties.get(places.name) if position is None else fields[position]
@@ -177,23 +177,24 @@ class SelectorIndex(Generic[T]):
             if bucket is None:
                 pass
             elif bucket.__class__ is not dict:
-                found[bucket] = None
+                found.append({bucket: None})
             else:
-                found.update(bucket)
+                found.append(bucket)
             if places.more is not None:
-                for each in places.more.hit(value):
-                    found.update(each)
-        found.update(self._rest)
-        return list(found.items())
+                found += places.more.hit(value)
+        if self._rest:
+            found.append(self._rest)
+        found.reverse()
+        return found
 
-    def _added_since(self, serial: int) -> list[tuple[T, Matcher | None]]:
+    def _added_since(self, serial: int) -> Bucket:
         """The targets whose selectors were added behind one with this number."""
-        added: list[tuple[T, Matcher | None]] = []
+        added: Bucket = {}
         for target, (condition, _, number) in reversed(self._filed.items()):
             if number <= serial:
                 break
             if not condition.facts.never:
-                added.append((target, condition.function))
+                added[target] = condition.function
         return added
 
     def _known(self, answers: Answers[T], envelope: Envelope) -> list[T]:
@@ -213,6 +214,11 @@ class SelectorIndex(Generic[T]):
         self.error = answers.error or self.error
         self.matches += len(answers.found)
         return answers.found.copy()
+
+    def count_known(self, answers: Answers[T], matches: int) -> None:
+        """:meth:`match` for a message whose answers are gathered already, counted as that."""
+        self.error = answers.error or self.error
+        self.matches += matches
 
     def count(self) -> None:
         """A selector was asked."""
