@@ -563,11 +563,13 @@ class Namespace:
             if patient:
                 return [error.place]
             raise
-        load = load_of(sends, destinations, now, connection)
+        load, roomy = load_of(sends, destinations, now, connection)
         waiting = () if waited else self.broker.rooms.waiting
         going = ((destinations[address], envelope) for address, envelope in sends)
         full = self.enter_several(going, connection, patient, acknowledges) if sends else []
-        going_to = ((queues, *of) for goal, of in load.items() if (queues := goal.queues))
+        if waiting:
+            roomy.clear()  # senders that wait come first
+        going_to = ((queues, *of) for goal, of in load.items() if goal not in roomy and (queues := goal.queues))
         full += capacity.lacking(going_to, patient, waiting)
         if full:
             return full

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sievemq_broker.domain import capacity
 from sievemq_broker.domain.overrides import overridden
+from sievemq_broker.domain.policy import BLOCK, FAIL
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import SLICE
 from sievemq_broker.domain.topic import Topic
@@ -57,12 +58,14 @@ def is_large(sends: Sends, destinations: Mapping[str, Queue | Topic]) -> bool:
 
 def load_of(
     sends: Sends, destinations: dict[str, Queue | Topic], now: int, connection: str | None
-) -> dict[Queue | Topic, tuple[int, int, int]]:
+) -> tuple[dict[Queue | Topic, tuple[int, int, int]], set[Queue | Topic]]:
     """How many messages and bytes go where there are limits, and the size of the largest, by queue; by topic where all
-    subscriptions get all. What is prescribed there is applied to the messages on the way, since that may change their
-    size."""
+    subscriptions get all, or where very many have room for all. And where there is room, as far as that is known. What
+    is prescribed there is applied to the messages on the way, since that may change their size."""
+    roomy: set[Queue | Topic] = set()
     load: dict[Queue | Topic, tuple[int, int, int]] = {}
     limited = {address: found for address, found in destinations.items() if found.policy.limited}
+    selective: dict[Topic, list[Envelope]] = {}
     for place, (address, envelope) in enumerate(sends) if limited else ():
         destination = limited.get(address)
         if destination is None:
@@ -70,14 +73,33 @@ def load_of(
         if destination.policy.overrides:
             envelope = overridden(destination.policy, envelope, now)
             sends[place] = address, envelope
-        size = len(envelope.packed)
-        goals: list[Queue | Topic] = [destination]
         if isinstance(destination, Topic) and not destination.takes_all:
-            goals = [*destination.matching(envelope, connection)]
-        for goal in goals:
-            messages, total, largest = load.get(goal, (0, 0, 0))
-            load[goal] = messages + 1, total + size, max(largest, size)
-    return load
+            selective.setdefault(destination, []).append(envelope)
+        else:
+            _add(load, destination, len(envelope.packed))
+    for topic, envelopes in selective.items():
+        sizes = [len(envelope.packed) for envelope in envelopes]
+        if topic.large and _has_room(topic, sizes):
+            load[topic] = len(sizes), sum(sizes), max(sizes)
+            roomy.add(topic)
+            continue
+        for envelope, size in zip(envelopes, sizes, strict=True):
+            for queue in topic.matching(envelope, connection):
+                _add(load, queue, size)
+    return load, roomy
+
+
+def _has_room(topic: Topic, sizes: list[int]) -> bool:
+    """True if each subscription may have all messages of these sizes, with what its rule drops for them."""
+    policy = topic.policy
+    if policy.at_limit in (FAIL, BLOCK):
+        return not any(capacity.without_room(topic.queues, len(sizes), sum(sizes)))
+    return not policy.max_bytes or max(sizes) <= policy.max_bytes
+
+
+def _add(load: dict[Queue | Topic, tuple[int, int, int]], goal: Queue | Topic, size: int) -> None:
+    messages, total, largest = load.get(goal, (0, 0, 0))
+    load[goal] = messages + 1, total + size, max(largest, size)
 
 
 class Publishing:

@@ -19,6 +19,7 @@ from sievemq_broker.domain.policy import DomainSettings
 from sievemq_broker.session import peer as peers
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope
+from sievemq_core.selector import compile_selector
 from sievemq_core.wire.commands import Command
 
 from .harness import AUTO, TRANSACTED, Client, Consumer, World, envelope, failing
@@ -52,9 +53,10 @@ def subscribe(client: Client, count: int = MANY, **more: Any) -> list[Consumer]:
         consumers.append(Consumer(client, session, client._ids))
         client.consumers[client._ids] = consumers[-1]
     peer, space = client.broker.peer, client.world.broker.namespace("")
-    for consumer in consumers:  # without the wire: it is not what is tested, and takes its time
+    selector = more.get("selector", lambda number: None)
+    for number, consumer in enumerate(consumers):  # without the wire: it is not what is tested, and takes its time
         found = space.open_consumer(
-            peer.out, consumer.id, more.get("to", ADDRESS), connection=peer.id,
+            peer.out, consumer.id, more.get("to", ADDRESS), compile_selector(selector(number)), connection=peer.id,
             credit=more.get("credit", 10), no_local=more.get("no_local", False), now=client.world.now,
         )  # fmt: skip
         peer.claim_consumer_id(consumer.id)
@@ -755,6 +757,77 @@ def test_limits_of_very_many_subscriptions_are_checked_without_a_call_for_each(r
     counted_turns(world, calls)
     assert texts_of(consumers) == [["m1"]] * (2 * MANY)
     assert calls.longest < (9_500 if how == "commit" else 4_500)  # one slice; with a call for each 2 * MANY more
+
+
+@pytest.mark.needs_python("counts calls of functions")
+@pytest.mark.parametrize("how", ["send", "commit"])
+@pytest.mark.parametrize("rule", ["", "fail", "block", "drop-oldest", "drop-newest"])
+def test_very_many_selectors_that_match_are_listed_in_slices(rule: str, how: str) -> None:
+    """With and without limits: nothing is called for each of the subscriptions in one turn."""
+    world = limited(rule, max_messages=1_000) if rule else in_slices(World())
+    consumers = subscribe(world.client(), selector=lambda number: f"n > {-1 - number}")
+    others = subscribe(world.client(), 10, selector=lambda number: "n < 0")
+    sender, calls = world.client(), Calls()
+    session = sender.session(TRANSACTED if how == "commit" else AUTO)
+    for number in range(5):
+        sender.queue_send(session, envelope(f"m{number}", properties={"n": 1}), ADDRESS)
+    if how == "commit":
+        sender.wire.send(Command.COMMIT, 99, session, ())
+    calls.during(lambda: hand_over(sender))
+    counted_turns(world, calls)
+    counted_turns(world, calls)
+    assert texts_of(consumers) == [[f"m{number}" for number in range(5)]] * MANY
+    assert texts_of(others) == [[]] * 10
+    assert calls.longest < 3 * MANY
+
+
+@pytest.mark.parametrize("rule", ["fail", "block"])
+def test_a_subscription_without_room_for_what_it_would_get_refuses_a_commit_to_very_many(rule: str) -> None:
+    """What its selector keeps out needs no room."""
+    world = limited(rule, max_messages=2)
+    some = subscribe(world.client(), MANY, selector=lambda number: f"n = {number % 2}", credit=0)
+    sender = world.client()
+    session = sender.session(TRANSACTED)
+    for number in range(4):
+        sender.queue_send(session, envelope(f"m{number}", properties={"n": number % 2}), ADDRESS)
+    sender.queue(Command.COMMIT, 99, session, ())
+    hand_over(sender)
+    for _ in range(3):
+        turns(world)
+    assert sender.answer_to(99) == (Command.OK, 99, None)
+    assert {each.queue.depth for each in topic_of(world).subscriptions} == {2}
+    sender.queue_send(session, envelope("m4", properties={"n": 1}), ADDRESS)
+    sender.queue(Command.COMMIT, 98, session, ())
+    hand_over(sender)
+    for _ in range(3):
+        turns(world)
+    answer = sender.answer_to(98)
+    assert (answer is None) is (rule == "block")
+    assert {each.queue.depth for each in topic_of(world).subscriptions} == {2}
+    assert all(each.queue.promised_messages == 0 for each in topic_of(world).subscriptions)
+    assert len(some) == MANY
+
+
+def test_subscriptions_that_come_and_go_while_receivers_are_gathered() -> None:
+    world = in_slices(World())
+    client = world.client()
+    session = client.session(AUTO)
+    consumers = subscribe(client, selector=lambda number: f"n > {-1 - number}")
+    sender = world.client()
+    begin(sender, sender.session(), "m1", properties={"n": 1})
+    while getattr(sender.broker.peer._pending, "_work", None)._gathering is None:  # type: ignore[union-attr]
+        sender.broker.catch_up(world.now)
+    late = subscribe(client, 3, session=session, selector=lambda number: ("n = 1", "n = 2", "n IS NULL")[number])
+    plain = subscribe(client, 1, session=session)
+    space = world.broker.namespace("")
+    for consumer in consumers[::500]:
+        space.subscriptions.drop(topic_of(world).subscription_of(client.broker.peer.consumers[consumer.id].source))
+    for _ in range(3):
+        turns(world)
+    assert texts_of([*late, *plain]) == [["m1"], [], [], ["m1"]]
+    gone = set(consumers[::500])
+    assert texts_of([each for each in consumers if each not in gone]) == [["m1"]] * (MANY - len(gone))
+    assert texts_of(list(gone)) == [[]] * len(gone)
 
 
 def test_a_sender_waits_in_a_few_of_very_many_full_subscriptions() -> None:
