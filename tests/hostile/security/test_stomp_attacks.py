@@ -101,6 +101,19 @@ def test_a_temporary_queue_of_another_is_for_its_owner(broker: EmbeddedBroker) -
         other.ended()
 
 
+def test_notes_of_the_broker_cannot_be_forged(broker: EmbeddedBroker) -> None:
+    with StompSocket(broker.port, ADMIN) as client:
+        client.say("SUBSCRIBE", id="1", destination="/queue/orders.forged")
+        client.say(
+            "SEND", b"x", destination="/queue/orders.forged", JMSXDeliveryCount="9", color="red",
+            **{"JMS_SieveMQ_DeadLetterReason": "rejected", "message-id": "ID:mine", "redelivered": "true"},
+        )  # fmt: skip
+        headers = client.frame("MESSAGE").headers
+    assert (headers["color"], headers["redelivered"]) == ("red", "false")
+    assert headers["message-id"] != "ID:mine"
+    assert not {"JMSXDeliveryCount", "JMS_SieveMQ_DeadLetterReason"} & headers.keys()
+
+
 # -- little for long, and too much ------------------------------------------------------------------------------------
 
 
