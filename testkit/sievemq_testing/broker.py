@@ -59,14 +59,14 @@ class TestBroker(EmbeddedBroker):
     """An embedded broker that a test can look into, disturb and restart.
 
     Args:
-        policies: pattern over a destination's text (``queue:orders.*``) -> its policy, or a table of what it says, such
+        policies: pattern over a destination's text (``queue:orders.*``) -> its policy, or a table of its fields, such
             as ``{"max_attempts": 3}``; the first that fits is taken.
         seed: of faults that happen by chance.
         journal_events: events that each namespace's journal keeps.
         options: as of :class:`~sievemq_broker.EmbeddedBroker`.
 
     Raises:
-        TypeError: there is no such option; says which was meant.
+        TypeError: there is no such option; the text names the nearest.
 
     Attributes:
         faults: faults of all connections; a namespace has its own.
@@ -285,7 +285,7 @@ class TestBroker(EmbeddedBroker):
         except concurrent.futures.TimeoutError:
             return self.call(look)
         finally:
-            done.cancel()  # whoever still calls `again` finds nothing to do
+            done.cancel()  # a later call of `again` finds nothing to do
             with contextlib.suppress(RuntimeError, ValueError):  # the broker was stopped, or is another one by now
                 self.on_server(lambda server: server.turn.watchers.remove(again))
 
@@ -461,9 +461,9 @@ class TestNamespace(EmbeddedNamespace):
         self.broker.call(empty)
 
     def drop(self) -> list[ConnectionView]:
-        """Delete it with everything in it, and cut its connections. Their clients cannot come back: the broker refuses
-        them until the test asks for ``broker.namespace(name)`` again. A large queue is emptied in slices, so that the
-        broker continues serving others meanwhile.
+        """Delete it with everything in it, and cut its connections. Their clients cannot connect again: the broker
+        refuses them until the test asks for ``broker.namespace(name)`` again. A large queue is emptied in
+        slices, so that the broker continues serving others meanwhile.
 
         Returns:
             The connections that were still open.

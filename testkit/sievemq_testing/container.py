@@ -30,7 +30,7 @@ class SieveMQContainer(DockerContainer):
 
     Args:
         image: what to run.
-        users: name -> password; nobody else gets in. None lets everybody in who reaches the published port.
+        users: name -> password; no other user may connect. None: no user is required.
         options: settings of the broker by name, such as ``max_connections``; what ``sievemq config show`` lists.
         keywords: as of testcontainers' DockerContainer. With ``network_mode="host"`` (an engine without a bridge) the
             broker listens on the host's own ports: those of ``options``, 7672 and 7680 without.
@@ -60,7 +60,7 @@ class SieveMQContainer(DockerContainer):
         """Start the container, and wait until the broker takes connections.
 
         Raises:
-            RuntimeError: there is no such image; says how to build it.
+            RuntimeError: there is no such image; the text shows how to build it.
         """
         try:
             super().start()

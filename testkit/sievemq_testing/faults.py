@@ -388,7 +388,7 @@ class Faults:
             kind: ``send``, ``commit``, ``hello``, ``open_consumer``, ``browse``, …
             times: how many.
             error: code or its name.
-            text: for people; says that it was asked for, if not given.
+            text: of the error; by default that the test requested it.
             destination: only commands that name it; ``queue:orders.*`` is a pattern.
             client_id: only of the connection with this client id.
             skip: commands that pass first.
@@ -456,7 +456,7 @@ class Faults:
 
     @contextmanager
     def hold(self, client_id: str | None = None) -> Iterator[Held]:
-        """Hold back what the clients say, until :meth:`Held.release` lets it on, at the latest at the block's end.
+        """Hold back what the clients send, until :meth:`Held.release` lets it on, at the latest at the block's end.
 
         A client that waits for an answer waits until then.
         """
@@ -491,7 +491,7 @@ class Faults:
     def close_connections(
         self, error: str | ErrorCode = ErrorCode.HEARTBEAT_MISSED, client_id: str | None = None
     ) -> int:
-        """The broker ends connections and says why: a missed heartbeat without waiting for one, an administrator.
+        """The broker ends connections and sends the reason: a missed heartbeat (without waiting), an administrator.
 
         Args:
             error: code or its name; one after which a connection ends, such as ``CLOSED_BY_ADMINISTRATOR``.
@@ -601,7 +601,7 @@ class Faults:
         self._broker.call(fill)
 
     def clear(self) -> None:
-        """Nothing that was asked for here happens any more: rules and limits end, and what was paused or slowed down
+        """No fault that was requested here happens any more: rules and limits end, and what was paused or slowed down
         continues. What they broke stays broken."""
         if not (self._rules or self._undo or self._going_on):
             return

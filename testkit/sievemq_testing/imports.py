@@ -2,8 +2,8 @@
 
 pytest rewrites the assertions of every module of a distribution that brings a plugin. Here these are client, broker and
 core: some 250 modules without a test. pytest then ignores their installed bytecode, and where it may write none
-(``PYTHONDONTWRITEBYTECODE``) it compiles them anew in each run. This finder stands in front of pytest's import hook and
-loads them as Python does.
+(``PYTHONDONTWRITEBYTECODE``) it compiles them again in each run. This finder stands in front of pytest's import hook
+and loads them as Python does.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Event:
         envelope: the message; None where it concerns none.
         by: id of the connection; empty if it was the broker itself.
         detail: the rest, for people.
-        selectors: of ``not matched``: those that said no.
+        selectors: of ``not matched``: those that did not match.
         topic: the destination, where that is a topic and `where` one of its subscriptions; empty otherwise.
     """
 
@@ -138,7 +138,7 @@ class Journal:
         self._forgotten: Counter[tuple[str, str]] = Counter()
         #: Messages that were forgotten to stay within the limit.
         self.fates_dropped = 0
-        #: Those among them that were neither acknowledged nor dead-lettered: nobody can say whether they got lost.
+        #: Those among them that were neither acknowledged nor dead-lettered: whether they got lost is unknown.
         self.open_dropped = 0
         #: When the last event was written, by the machine's monotonic clock.
         self.touched = 0.0
@@ -250,12 +250,12 @@ class Journal:
 
 
 class Recorder:
-    """The domain's observer: writes what the domain says into the journal of the namespace concerned.
+    """The domain's observer: writes the domain's events into the journal of the namespace concerned.
 
     Args:
         now: the broker's time.
         limit: events that each journal keeps.
-        changed: called after each event: somebody may wait for it.
+        changed: called after each event: a thread may wait for it.
     """
 
     def __init__(self, now: Callable[[], int], limit: int, changed: Callable[[], None]) -> None:
@@ -291,7 +291,7 @@ class Recorder:
         fate.become("lost")
         self.note(namespace, "lost", fate.where, fate.envelope, detail=detail)
 
-    # -- what the domain says ---------------------------------------------------------------------------------------
+    # -- events of the domain ---------------------------------------------------------------------------------------
 
     def accepted(self, queue: Observed, entry: Entry) -> None:
         """A message entered a queue."""
@@ -303,7 +303,7 @@ class Recorder:
         self._tell(queue.place, entry, "accepted", detail, tuple(refusing.values()))
 
     def handed(self, queue: Observed, entry: Entry) -> None:
-        """Watched connections say it, with the consumer's name."""
+        """Watched connections report it, with the consumer's name."""
 
     def released(self, queue: Observed, entry: Entry) -> None:
         """It came back unseen: nothing has become of it."""
@@ -344,7 +344,7 @@ class Recorder:
         """Its properties cannot be decoded."""
         self._tell(queue.place, entry, "unreadable", str(error))
 
-    # -- what watched connections say ---------------------------------------------------------------------------------
+    # -- events of watched connections --------------------------------------------------------------------------------
 
     def delivered(self, place: Place, entry: Entry, by: str, detail: str) -> None:
         """It is on its way to a consumer."""
@@ -399,7 +399,7 @@ def matches(selector: CompiledSelector, envelope: Envelope) -> bool:
     try:
         return is_true(selector, envelope)
     except SieveError:
-        return False  # unreadable properties: no selector was asked (D-14)
+        return False  # unreadable properties: no selector was evaluated (D-14)
 
 
 def connection_of(port: object) -> str:

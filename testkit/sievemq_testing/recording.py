@@ -7,7 +7,7 @@ order. A line can be read, written and changed by hand::
      "message": {"id": "ID:a-1:1", "properties": {"region": "EU"}, "kind": "text", "body": "an order"}}
 
 What is missing has its default. ``types`` are the type letters of the properties (docs/protocol.md) where the JSON form
-does not tell the JMS type; ``body`` is text for ``text`` and base64 otherwise.
+does not determine the JMS type; ``body`` is text for ``text`` and base64 otherwise.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Recorded:
         """Read a line.
 
         Raises:
-            ValueError: it is not one of a recording; says what is wrong.
+            ValueError: it is not one of a recording; the text names what is wrong.
         """
         try:
             data = json.loads(line)
@@ -189,7 +189,7 @@ class Replay:
         path: the file.
 
     Raises:
-        ValueError: a line is not one of a recording; says which.
+        ValueError: a line is not one of a recording; the text names it.
     """
 
     def __init__(self, path: str | Path) -> None:

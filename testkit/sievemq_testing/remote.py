@@ -448,7 +448,7 @@ class _Remote:
 
 
 class _Unknown(list[Message]):
-    """Messages whose number is known and whose content is not: a test that looks at them is skipped."""
+    """Messages whose number is known and whose content is not: a test that needs them is skipped."""
 
     def __init__(self, why: str) -> None:
         super().__init__()

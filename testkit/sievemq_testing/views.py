@@ -335,7 +335,7 @@ class QueueView(_View):
 
     @property
     def consumers(self) -> list[ConsumerView]:
-        """Who consumes from it."""
+        """The consumers of it."""
 
         def look(broker: Broker) -> list[ConsumerView]:
             queue = self._destination(broker)
@@ -619,7 +619,7 @@ def listed(envelopes: list[Envelope], what: str, reason: Callable[[Envelope], st
 
 
 def _held(queues: list[Queue]) -> list[str]:
-    """Who holds messages of these queues unacknowledged."""
+    """The consumers that hold messages of these queues unacknowledged."""
     lines = []
     for name, held in list(held_by(queues))[:_SHOWN]:
         lines.append(f"  {name} holds {counted(len(held), 'message')} unacknowledged:")

@@ -1,4 +1,4 @@
-"""The broker's rim with ears and hands: the same server, whose connections tell the journal and obey the faults.
+"""The broker's server for tests: its connections write the journal and carry out the faults.
 
 Nothing of the broker is replaced. A watched connection gets a table whose verbs pass the faults first, and hears of
 what its client sends; a watched outbox sees each delivery as it passes; a watched link can hold, cut or drop the bytes.
@@ -106,8 +106,8 @@ class WatchedServer(Server):
 
     Args:
         settings, clock, broker: as of Server.
-        watch: who watches.
-        lost: connections of an earlier server that may come back.
+        watch: the journals and faults.
+        lost: connections of an earlier server that may be resumed.
     """
 
     def __init__(
@@ -343,7 +343,7 @@ class WatchedConnection(_Face):
         """The network has failed: nothing is written or carried out any more."""
         self.peer.cut()
 
-    # -- what the client's Peer says: see Watcher -----------------------------------------------------------------
+    # -- called by the client's Peer: see Watcher -----------------------------------------------------------------
 
     def sending(self, peer: Peer, address: str, envelope: Envelope, transacted: bool) -> None:
         """A message has come."""
@@ -386,7 +386,7 @@ class WatchedConnection(_Face):
         self.note("disconnected", detail=f"{peer.id}: {'lost' if lost else 'closed'}{with_held}")
 
     def leaving(self, session: Session) -> None:
-        """A session goes: the journal hears of its idle consumers and of sends that were never committed."""
+        """A session ends: the journal notes its idle consumers and sends that were never committed."""
         for consumer in session.consumers.values():
             if consumer.open:
                 self.watch.recorder.closing(consumer)
@@ -431,7 +431,7 @@ class WatchedStomp(WatchedConnection, StompConnection):
 _NEVER_HELD = frozenset({Command.HELLO, Command.GOODBYE, Command.HEARTBEAT, Command.CLOCK_SEEN})
 
 
-# -- what the journal says of commands --------------------------------------------------------------------------------
+# -- the journal of commands ------------------------------------------------------------------------------------------
 
 
 def _hello(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
@@ -517,7 +517,7 @@ def _published(connection: WatchedConnection, where: str, envelope: Envelope) ->
 
 
 def _fan_out(connection: WatchedConnection, where: str, envelope: Envelope) -> None:
-    """Who of a topic's subscriptions does not get a message, and why."""
+    """Which of a topic's subscriptions do not get a message, and why."""
     if not where.startswith(_TOPICS):
         return
     topic = connection.peer.namespace.destinations.get(where)

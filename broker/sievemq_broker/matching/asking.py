@@ -29,7 +29,7 @@ class Index(Protocol[T_contra]):
     """An owner of a selector."""
 
     def count(self) -> None:
-        """A selector was asked."""
+        """A selector was evaluated."""
 
     @property
     def filed(self) -> Container[object]:
@@ -43,7 +43,7 @@ class Index(Protocol[T_contra]):
 
 
 class Answers(Generic[T]):
-    """What selectors say of a message, as far as they have been asked.
+    """Results of selectors for a message, as far as they were evaluated.
 
     Args:
         index: whose selectors.
@@ -52,7 +52,7 @@ class Answers(Generic[T]):
         buckets: of targets to evaluate, with the function; None if it matches. They are the index's own, and are looked
             into one after the other: a target may have gone by then. One that is in several is asked once.
         serial: of the selector that was added last.
-        known: the answers of those that were asked before.
+        known: the results of those that were evaluated before.
 
     Attributes:
         found: who matches; nobody once what those stand for is gathered.
@@ -142,7 +142,7 @@ class Answers(Generic[T]):
         return spent
 
     def of(self, target: T) -> bool | None:
-        """What one of them has said; None if it has not been asked."""
+        """The result of one of them; None if it has not been evaluated."""
         index = self.index
         if target not in index.filed or index.serial(target) > self.serial:
             return None
@@ -154,11 +154,11 @@ class Answers(Generic[T]):
         self.found = []
 
     def fail(self, error: Exception) -> None:
-        """One of them could not say (D-14)."""
+        """One of them could not be evaluated (D-14)."""
         self.error = error
 
     def reach(self, serial: int) -> None:
-        """All selectors up to this one have been asked."""
+        """All selectors up to this one have been evaluated."""
         self.serial = serial
 
     def drop(self) -> None:

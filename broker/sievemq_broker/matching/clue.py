@@ -64,7 +64,7 @@ def the_clue(condition: Condition) -> tuple[Clue, ...]:
 
 def choose(condition: Condition, score: Score) -> tuple[Clue, ...]:
     """The clues under which to file a selector: a message that it matches meets at least one of them. Empty if there
-    are none, that is, the selector must be asked about every message.
+    are none, that is, the selector must be evaluated for every message.
 
     Args:
         condition: the selector; not one that can never match.

@@ -76,10 +76,10 @@ class SelectorIndex(Generic[T]):
         return error
 
     def add(self, condition: Condition, target: T) -> None:
-        """File `target` where it will be asked least often."""
+        """File `target` where it will be evaluated least often."""
         serial = self._serial = self._serial + 1
         if condition.facts.never:
-            self._filed[target] = condition, (), serial  # it is never asked: nowhere to be found
+            self._filed[target] = condition, (), serial  # it never matches: it is in no bucket
             return
         lookup = condition.is_lookup
         clues = the_clue(condition) if lookup else choose(condition, self._cost)
@@ -152,7 +152,7 @@ class SelectorIndex(Generic[T]):
         try:
             properties = envelope.read_properties() if self._needing else _NO_PROPERTIES
         except SieveError:
-            return None  # selectors that name one are not asked
+            return None  # selectors that name one are not evaluated
         if known is not None:
             buckets = [self._added_since(known.serial)]
         else:
@@ -221,7 +221,7 @@ class SelectorIndex(Generic[T]):
         self.matches += matches
 
     def count(self) -> None:
-        """A selector was asked."""
+        """A selector was evaluated."""
         self.evaluations += 1
 
     def look(self, envelope: Envelope) -> list[T]:
@@ -235,8 +235,8 @@ class SelectorIndex(Generic[T]):
         """The targets whose selector is TRUE for this message. One that is filed under several facts may be asked once
         for each that the message meets; it is found once.
 
-        Never raises: where properties cannot be decoded nobody that names one matches, and :attr:`error` says why
-        (D-14).
+        Never raises: where properties cannot be decoded no selector that names one matches, and :attr:`error` has
+        the reason (D-14).
         """
         answers: Answers[T] | None = envelope.answers
         if answers is not None and answers.index is self:

@@ -12,7 +12,7 @@ __all__ = ["ValueIndex"]
 
 E = TypeVar("E")
 
-#: Values that one step of compaction looks at.
+#: Values that one step of compaction visits.
 PIECE = 1_024
 
 

@@ -33,7 +33,7 @@ class More:
         return bool(self.absent or self.present or self.prefixes or self.ranges)
 
     def hit(self, value: Any) -> Iterator[Bucket]:
-        """The buckets of those who may want a value; as the message has it, whatever its type."""
+        """The buckets of targets that may want a value; as the message has it, whatever its type."""
         if value is None or value.__class__ is bytes:  # a correlation id set as bytes is NULL to a selector
             if self.absent:
                 yield self.absent

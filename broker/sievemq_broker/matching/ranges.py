@@ -101,7 +101,7 @@ class Ranges(Generic[B]):
         return max(len(cells.get(number, ())) for number in range(floor(low * scale), floor(high * scale) + 1))
 
     def hit(self, value: float) -> Iterator[dict[Any, Any]]:
-        """The buckets of everybody whose interval has `value` in it, and perhaps of others near it."""
+        """The buckets of all targets whose interval has `value` in it, and perhaps of others near it."""
         for scale, cells in self._cells.values():
             place = value * scale
             if -_CELLS < place < _CELLS:

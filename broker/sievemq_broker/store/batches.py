@@ -59,7 +59,7 @@ class Batches:
             raise DamagedError(f"batch {orphan[0]} is missing, though there is a state of it")
 
     def write(self, batch: Batch, now: int) -> None:
-        """Note what a batch brings, and what it says of messages of earlier ones.
+        """Note what a batch brings, and its outcomes of messages of earlier ones.
 
         Args:
             batch: see :class:`~sievemq_broker.domain.journal.Batch`.

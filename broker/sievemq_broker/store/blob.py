@@ -84,7 +84,7 @@ def pack_value(identity: bytes, value: object) -> bytes:
 
 
 def unpack_value(what: str, identity: bytes, data: object) -> Any:
-    """The value; lists come back as tuples.
+    """The value; lists become tuples.
 
     Raises:
         DamagedError: it is not what was packed; `what` names it.
@@ -127,7 +127,7 @@ class State:
         return row
 
     def apply(self, batch: Batch, batch_id: int) -> None:
-        """Note what a batch says of these messages.
+        """Note what a batch records of these messages.
 
         Args:
             batch: a later one or the same; its numbers ascend.
@@ -254,7 +254,7 @@ class Kept:
         return self.places[-1]
 
     def state(self) -> State:
-        """The state where no row of its own says another."""
+        """The state of messages that have no row of their own."""
         count = len(self.owners)
         states = array("H", bytes(2 * count)) if self.states is None else self.states
         return State(count - states.count(GONE_STATE), count, self.size, states, {})

@@ -1,4 +1,4 @@
-"""``sievemq store``: look at a data directory that no broker is using."""
+"""``sievemq store``: examine a data directory that no broker is using."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The database of a store, as it is in the file: its tables, what says that it is one, how it is connected to.
+"""The database of a store, as it is in the file: its tables, its mark, how to connect to it.
 
 batch       id, envelopes of a batch (blob.py)
 state       id, the outcome of them; only where the batch's row says something else
@@ -28,7 +28,7 @@ FORMAT: Final = 1
 
 DATABASE: Final = "store.db"
 
-#: "SvMQ": how file(1) and this module tell the database from another one.
+#: "SvMQ": the mark by which file(1) and this module recognise the database.
 APPLICATION_ID: Final = 0x53764D51
 
 #: A single message writes two or three pages, and what a sync takes grows with their bytes: with 4 KiB half as long
@@ -54,7 +54,7 @@ class _Connection(sqlite3.Connection):
 
 
 def connect(path: Path, *, read_only: bool = False) -> Any:
-    """A connection to the database, which says itself when a transaction begins and ends.
+    """A connection to the database, whose user begins and ends transactions explicitly.
 
     Args:
         path: of the database.
@@ -67,7 +67,7 @@ def connect(path: Path, *, read_only: bool = False) -> Any:
 
 
 def create_tables(database: Any) -> None:
-    """Make the tables, and say in the file what it is. It is for the caller to begin and end the transaction."""
+    """Make the tables, and mark the file. The caller begins and ends the transaction."""
     for statement in SCHEMA:
         database.execute(statement)
     database.execute(f"PRAGMA application_id = {APPLICATION_ID}")

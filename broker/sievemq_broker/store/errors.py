@@ -1,4 +1,4 @@
-"""What a store says when it cannot do what it was asked."""
+"""The errors of a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files beside the database: who owns the directory, how far it is known to be written, room for a full disk."""
+"""Files beside the database: the owner of the directory, how far it is known to be written, room for a full disk."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make_private(path: Path) -> None:
         mode = path.stat().st_mode
         if stat.S_ISREG(mode) and mode & 0o077:
             path.chmod(_PRIVATE_FILE)
-    except OSError:  # it is not there, or somebody else's
+    except OSError:  # it is not there, or belongs to another user
         pass
 
 

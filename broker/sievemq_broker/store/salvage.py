@@ -1,4 +1,4 @@
-"""A data directory looked at from outside: what is damaged, what can be read, and a store made of that.
+"""A data directory examined from outside: what is damaged, what can be read, and a store made of that.
 
 Nothing here stops at the first fault, and nothing is thrown away: a repair moves the files as they were into a folder
 of their own, and writes what it leaves out of the new store into a file there.
@@ -54,10 +54,10 @@ class Report:
 
 
 class _Reader:
-    """Reads as much of a directory as can be read, and says what cannot.
+    """Reads as much of a directory as can be read, and reports what cannot.
 
     Raises:
-        StoreError: there is no store, or somebody uses it.
+        StoreError: there is no store, or a broker uses it.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -196,7 +196,7 @@ class _Reader:
 
 
 def check(directory: Path) -> Report:
-    """Read everything and say what is damaged.
+    """Read everything and report what is damaged.
 
     Raises:
         StoreError: there is no store, or a broker uses it.

@@ -291,7 +291,7 @@ class SqliteStore:
                 self._execute(_WRITE_HEAD, (self._head(),))
             self._execute("COMMIT")
         except BaseException:
-            self._sequence, self.next_batch = before  # unless the database says something else
+            self._sequence, self.next_batch = before  # unless the database differs
             self._forget(begun)
             raise
 

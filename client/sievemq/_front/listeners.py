@@ -131,7 +131,7 @@ def completion_callbacks(
 
 def log_raised(message: Message, error: BaseException) -> None:
     """A message listener raised (LIS-09). The log names the message, not its content: the reader of a log may be
-    somebody who must not read messages."""
+    readers that must not see messages."""
     name, destination = message.get_jms_message_id(), message.get_jms_destination()
     text = "a message listener raised; message %.100r of %.100s, delivery %d"
     _log.error(text, name, destination, message._count, exc_info=error)

@@ -1,4 +1,4 @@
-"""What a connection can tell about itself and the broker (§6.1.6)."""
+"""Metadata of a connection and its broker (§6.1.6)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class ConnectionMetaData:
     """Versions and features.
 
     Args:
-        broker: name and version as the broker said.
-        features: what else it said.
+        broker: name and version, from WELCOME.
+        features: the other fields of WELCOME.
     """
 
     __slots__ = ("_broker", "_features")

@@ -1,4 +1,4 @@
-"""What both fronts tell observers."""
+"""The calls of observers by both fronts."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class ProducerState:
         self._headers = Message()
         self._names = _PropertyNames(self._values)
         self._dresses = False  # there is something of these two to put on a message
-        self._to: Destination | Absent = ABSENT  # of the last send: it has been looked at
+        self._to: Destination | Absent = ABSENT  # of the last send: it has been checked
         self._async: Any = None  # the CompletionListener as it was set, and its two callbacks
         self._callbacks: tuple[Callable[..., Any], Callable[..., Any]] | None = None
 
@@ -385,7 +385,7 @@ class ProducerState:
     # -- for the send of a front --------------------------------------------------------------------------------------
 
     def _target(self, destination: Destination) -> Destination:
-        """Look at a destination that is another one than the last, in a session that is open.
+        """Check a destination that is another one than the last, in a session that is open.
 
         Raises:
             IllegalStateException: it is closed.
@@ -476,7 +476,7 @@ def destination_and_message(
         destination: the keyword, or ABSENT.
 
     Raises:
-        TypeError: too many, too few, or one given twice, as Python would say it.
+        TypeError: too many, too few, or one given twice, in the words of Python.
     """
     if len(arguments) > 2:
         raise TypeError(

@@ -48,7 +48,7 @@ class ExceptionReports:
         self._restored: Callable[[], Any] | None = None
         self._blocked: Callable[[str | None, str], Any] | None = None
         self._unblocked: Callable[[str | None], Any] | None = None
-        #: What is to be told of destinations, why they are blocked or None; and of which it was told that they are.
+        #: What is to be reported of destinations, why they are blocked or None; and those reported as blocked.
         self._flows: dict[str | None, str | None] = {}
         self._told: set[str | None] = set()
         self._waiting: deque[Callable[[], Any]] = deque()
@@ -71,19 +71,19 @@ class ExceptionReports:
         self._soon(lambda: self._tell(exception))
 
     def lost(self, error: JMSException) -> None:
-        """Tell soon that the connection is lost and is being repaired."""
+        """Report soon that the connection is lost and is being repaired."""
         self._soon(lambda: self._lost and self._lost(error))
 
     def restored(self) -> None:
-        """Tell soon that it is repaired."""
+        """Report soon that it is repaired."""
         self._soon(lambda: self._restored and self._restored())
 
     def blocked(self, blocked: Blocked) -> None:
-        """Tell soon that sends wait for room."""
+        """Report soon that sends wait for room."""
         self._flow(blocked.destination, blocked.reason)
 
     def unblocked(self, blocked: Blocked) -> None:
-        """Tell soon that they do not any more. A listener that is slow is not told of what has come and gone."""
+        """Report soon that they do not any more. A slow listener gets no report of a wait that is over already."""
         self._flow(blocked.destination, None)
 
     def _flow(self, destination: str | None, reason: str | None) -> None:

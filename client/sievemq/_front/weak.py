@@ -33,7 +33,7 @@ def is_gone() -> NoReturn:
 
 
 def is_unclosed(engine: ClientConnection) -> bool:
-    """The connection is to be closed by whoever drops it: neither lost for good nor closed, nor is it being closed."""
+    """The connection is still to be closed: neither lost for good nor closed, nor is it being closed."""
     return engine.usable and not engine.closing
 
 

@@ -20,7 +20,7 @@ DESTINATION = "flights"
 #: Messages between two reports to the parent: often enough for a progress bar, seldom enough to cost nothing.
 REPORT_EVERY = 2_000
 
-#: How long a subscriber waits for a message before it looks whether publishing is over.
+#: How long a subscriber waits for a message before it checks whether publishing is over.
 PATIENCE_MS = 50
 
 
@@ -85,11 +85,11 @@ def _receive_until_told(subscriber: JMSConsumer, pipe: Pipe) -> Tally:
             return counting.tally()
         elif pipe.poll():
             pipe.recv()
-            told = True  # everything is published: what is not here yet, the broker sends before it says "no more"
+            told = True  # everything is published: the broker sends what is not here yet before it answers "no more"
 
 
 class Counting:
-    """Counts messages, and says so now and then."""
+    """Counts messages, and reports the count now and then."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe

@@ -1,4 +1,4 @@
-"""The referee: SQLite's WHERE clause on the same rows says what each selector has to match.
+"""The referee: SQLite's WHERE clause on the same rows determines what each selector has to match.
 
 SQLite knows nothing of SieveMQ and has the same three-valued logic, so an agreement of counts and checksums means
 something. Where the two languages could differ, the table is made so that they must not: every column has one type

@@ -3,7 +3,7 @@
 All workers subscribe to the topic and receive while the publisher publishes. Then they take their turns at the queue,
 which holds every flight: the first selector's matches first, then the second's from what is left, and last a worker
 without a selector takes the rest. Turns, because consumers of a queue compete, and what each gets would depend on
-timing; this way the referee can say exactly what it has to be.
+timing; this way the referee knows exactly what it has to be.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sievemq_testing.demo.referee import Referee, Verdict
 
 __all__ = ["DemoFailedError", "Line", "Outcome", "Progress", "tell"]
 
-#: How long a process may say nothing before the demo gives up.
+#: How long a process may print nothing before the demo gives up.
 SILENCE_S = 120
 
 _processes = multiprocessing.get_context("spawn")
@@ -88,7 +88,7 @@ def tell(limit: int | None = None, progress: Progress = lambda what, count: None
 
     Args:
         limit: how many flights; None for all.
-        progress: told how far it is.
+        progress: called with how far it is.
 
     Raises:
         FileNotFoundError: the flights are not installed.
@@ -133,7 +133,7 @@ def tell(limit: int | None = None, progress: Progress = lambda what, count: None
 
 
 def _wait_for(word: str, parts: list[_Part], progress: Progress, also: list[_Part] | None = None) -> list[Any]:
-    """Wait until each of `parts` has said `word`; what each said with it. Reports of all are passed on."""
+    """Wait until each of `parts` has printed `word`; returns what each printed with it. Reports are passed on."""
     by_pipe = {part.pipe: part for part in [*parts, *(also or [])]}
     said: dict[_Part, Any] = {}
     published = 0
