@@ -5,9 +5,9 @@
     python -m benchmarks.counted --instructions   also the processor's instructions, where valgrind is installed
 
 The asyncio SDK and the broker's connections run in one process and one thread, on a loop with simulated time and
-simulated sockets: what one end writes, the other reads in the next turn. The tracer counts bytecodes and calls of this
-project's Python functions, at the clients and at the broker. `tests/test_benchmarks.py` fails if one is more than three
-per cent above the table for this minor version of Python. A change that is worth its cost renews the table.
+simulated sockets: what one end writes, the other reads in the next turn. Counted are bytecodes and calls of this
+project's Python functions, and writes, at the clients and at the broker. `tests/test_benchmarks.py` fails if one is
+more than three per cent above the table for this minor version of Python. A change that is worth its cost renews it.
 
 Bytecodes leave out the work of C code (msgpack, sockets, the collector). Instructions include it, but depend on how
 Python was built, so the table leaves them out.
@@ -88,6 +88,7 @@ class _Transport(asyncio.Transport):
         world.transports.append(self)
 
     def write(self, data: Any) -> None:
+        self._world.counted["client writes"] += 1
         self._world.loop.call_soon(self._world.arrive, self, bytes(data))
 
     def deliver(self, data: bytes) -> None:
@@ -116,6 +117,7 @@ class World:
         self.transports: list[_Transport] = []
         self.loop = _Loop(self)
         self.at_broker = False
+        self.counted: Counter[str] = Counter()
 
     def arrive(self, transport: _Transport, data: bytes) -> None:
         """The broker reads, works and writes: one turn of its loop."""
@@ -125,6 +127,7 @@ class World:
             pass
         for each in self.transports:
             if each.broker.has_data:
+                self.counted["broker writes"] += 1
                 self.loop.call_soon(each.deliver, each.broker.data_to_send())
         self.at_broker = False
 
@@ -254,24 +257,23 @@ class _Tracer:
     """Counts bytecodes and calls of the product's functions, by end."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
-        self.counted: Counter[str] = Counter()
+        self._world, self._counted = world, world.counted
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
         if not frame.f_code.co_filename.startswith(PRODUCT):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        self.counted["broker calls" if self._world.at_broker else "client calls"] += 1
+        self._counted["broker calls" if self._world.at_broker else "client calls"] += 1
         return self._at_broker if self._world.at_broker else self._at_client
 
     def _at_broker(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "opcode":
-            self.counted["broker bytecodes"] += 1
+            self._counted["broker bytecodes"] += 1
         return self._at_broker
 
     def _at_client(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "opcode":
-            self.counted["client bytecodes"] += 1
+            self._counted["client bytecodes"] += 1
         return self._at_client
 
 
@@ -281,16 +283,15 @@ def play(name: str, n: int, *, counting: bool) -> Counter[str]:
 
     vars(connect)["wall_clock"] = lambda: NOW
     world = World()
-    tracer = _Tracer(world)
     gc.disable()
     with asyncio.Runner(loop_factory=lambda: world.loop) as runner:
         if counting:
-            sys.settrace(tracer)
+            sys.settrace(_Tracer(world))
         try:
             runner.run(CASES[name][0](n))
         finally:
             sys.settrace(None)
-    return tracer.counted
+    return world.counted
 
 
 def count(name: str) -> dict[str, float]:
