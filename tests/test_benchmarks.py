@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import counted, floods, latency
+from benchmarks import cores, counted, floods, latency
 from benchmarks.growth import SERIES
 from benchmarks.macro.processes import Server
 from benchmarks.peers import fetch, run
@@ -267,3 +267,12 @@ def test_a_waiting_message_takes_little_more_than_its_packed_bytes() -> None:
         tracemalloc.stop()
     # Envelope 80, Entry 96, its sequence 28, its place in the queue 8
     assert held - sys.getsizeof(Envelope(envelope(100_000)).packed) < 220, held
+
+
+def test_the_broker_with_most_destinations_limits_the_rate_of_several() -> None:
+    assert cores.balance(1, 1_000) == 1
+    assert 0.3 < cores.balance(64, 64) < cores.balance(64, 10_000) < 1
+    elsewhere, brokers, shared = cores.rates(4, 8, 8, 10_000)
+    assert elsewhere == pytest.approx(8 / 4 * 1e6, rel=0.05)  # a core each
+    assert (brokers, shared) == (3, pytest.approx(5 / 8 * 1e6))  # five cores are the clients'
+    assert cores.rates(4, 8, 64, 1)[0] == pytest.approx(1 / 4 * 1e6)  # one destination: one broker
