@@ -1124,6 +1124,33 @@ class Peer:
         if self.watcher is not None:
             self.watcher.sent(self, address, [envelope], now)
 
+    def wait_for_delivery(self, sessions: Iterable[Session], command: CommandTuple, handler: Handler, now: int) -> bool:
+        """True if a send that has waited for room is being delivered in slices: the command is carried out behind it.
+
+        Args:
+            sessions: whose sends are meant.
+            command: the command.
+            handler: carries it out.
+            now: ms since 1970.
+        """
+        for session in sessions:
+            stall = session.stall
+            delivery = None if stall is None else stall.delivery
+            if stall is not None and delivery is not None:
+                act = partial(self._carry_out_behind, session, stall, command, handler)
+                self.go_on_with(Pending(delivery, command, act, 0), now)
+                return True
+        return False
+
+    def _carry_out_behind(
+        self, session: Session, stall: Stall, command: CommandTuple, handler: Handler, now: int
+    ) -> None:
+        """A send has been delivered: confirm it, if that is not done, and carry out what waits for that."""
+        if session.stall is stall:
+            stall.end_delivery(now)
+        if not self.closing:
+            self.carry_out_late(command, handler, now)
+
     def refuse_stalled_send(self, session: Session, error: SieveError) -> None:
         """The send that waited is refused, or was withdrawn: inform the client, and from where to go on.
 

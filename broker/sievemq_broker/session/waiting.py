@@ -97,6 +97,11 @@ class Stall:
                 self._places[place] = None
                 rooms.wait(place, self)
 
+    @property
+    def delivery(self) -> FanOut | None:
+        """What delivers the message in slices, once it was taken."""
+        return self._fan_out
+
     def deliver(self, fan_out: FanOut, delivered: Callable[[int], None]) -> None:
         """The message was taken, and is being delivered in slices: the session waits until that is over.
 
@@ -108,11 +113,9 @@ class Stall:
         self._retry = delivered
         self.wait_in([fan_out])
 
-    def finish_delivery(self, now: int) -> None:
-        """If the message is being delivered, every subscription has it when this returns."""
-        if self._fan_out is not None:
-            self._fan_out.finish(now)
-            self._retry(now)
+    def end_delivery(self, now: int) -> None:
+        """Every subscription has the message."""
+        self._retry(now)
 
     def finish(self) -> None:
         """The session waits no longer."""

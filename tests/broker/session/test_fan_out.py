@@ -529,14 +529,48 @@ def test_a_send_that_is_being_delivered_is_not_withdrawn(waiting: Waiting) -> No
     assert 0 < have(world) < MANY
     sender.queue(Command.WITHDRAW, 99, session, 3)
     hand_over(sender)
-    read(sender)
+    turns(world)
     assert sender.take(Command.CONFIRM) == [(Command.CONFIRM, session, 3)]
     assert sender.take(Command.FLOW) == [(Command.FLOW, False, "", session, 4, None)]
     assert sender.answer_to(99) == (Command.OK, 99, None)
     assert not sender.take(Command.SEND_FAILED)
     assert have(world) == MANY
-    turns(world)
     assert have(world, 4) == 0
+
+
+@pytest.mark.parametrize("how", ["goodbye", "close", "withdraw"])
+def test_what_ends_a_session_waits_for_a_send_that_is_being_delivered(waiting: Waiting, how: str) -> None:
+    """It was confirmed before every subscription had it; or all of them were given it in one turn."""
+    world, consumers, sender, session = waiting
+    make_room(world, consumers)
+    while not 0 < have(world) < MANY:
+        world.broker.work(world.now, 500)
+    before = have(world)
+    match how:
+        case "goodbye":
+            sender.queue(Command.GOODBYE, 99, ())
+        case "close":
+            sender.queue(Command.CLOSE_SESSION, 99, session, ())
+        case _:
+            sender.queue(Command.WITHDRAW, 99, session, 3)
+    hand_over(sender)
+    assert have(world) - before <= 500
+    most = 0
+    while sender.broker.behind:
+        read(sender)
+        assert not sender.take(Command.CONFIRM)
+        assert sender.answer_to(99) is None
+        before = have(world)
+        world.broker.work(world.now, 500)
+        sender.broker.catch_up(world.now)
+        most = max(most, have(world) - before)
+    assert most <= 1_000
+    turns(world)
+    told = [command[0] for command in sender.heard if command[0] in (Command.CONFIRM, Command.OK)]
+    assert told == [Command.CONFIRM, Command.OK]
+    assert have(world) == MANY
+    assert sender.transport_open is (how != "goodbye")
+    assert not world.services.reports
 
 
 def test_two_sends_that_waited_are_delivered_one_after_the_other(waiting: Waiting) -> None:

@@ -133,7 +133,7 @@ def on_goodbye(peer: Peer, command: CommandTuple, now: int) -> None:
     _, request, handed = command
     if any(session.committing for session in peer.sessions.values()):
         peer.wait_for_publishing(command, on_goodbye)  # what was said before is answered before
-    else:
+    elif not peer.wait_for_delivery(peer.sessions.values(), command, on_goodbye, now):
         peer.end(now, pairs(handed), request)
 
 

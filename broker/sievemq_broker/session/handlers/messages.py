@@ -66,6 +66,8 @@ def on_close_session(peer: Peer, command: CommandTuple, now: int) -> None:
     session = peer.session(session_id)
     if session.committing and peer.wait_for_publishing(command, on_close_session):
         return
+    if peer.wait_for_delivery((session,), command, on_close_session, now):
+        return
     peer.close_session(session, peer.handed_to(session, handed), command, now)
 
 
@@ -274,8 +276,8 @@ def on_withdraw(peer: Peer, command: CommandTuple, now: int) -> None:
     more, whenever it is repeated."""
     _, request, session_id, sequence = command
     session = peer.sessions.get(session_id)
-    if session is not None and session.stall is not None:
-        session.stall.finish_delivery(now)
+    if session is not None and peer.wait_for_delivery((session,), command, on_withdraw, now):
+        return
     if session is None:
         if session_id > peer.highest_session:
             raise unknown("session", session_id)
