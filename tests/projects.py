@@ -9,7 +9,7 @@ __all__ = ["PYTEST", "QUIET"]
 #: Without the plugins that only our own tests use: they take four fifths of the time of a small run.
 PYTEST = (
     sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", "-p", "no:schemathesis",
-    "-p", "no:hypothesispytest", "-p", "no:rerunfailures", "-p", "no:timeout",
+    "-p", "no:hypothesispytest", "-p", "no:timeout",
 )  # fmt: skip
 
 #: For a run of pytester's in this process, which has all plugins.

@@ -216,11 +216,9 @@ def _add_stream(
         counts[0] += done.seen
         counts[1] += done.added
 
-    from sievemq_spark.spark import run_to_end
-
     stream = spark.readStream.format("sievemq").options(**options).load()
     writer = stream.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
-    run_to_end(writer.foreachBatch(add_batch).start)
+    writer.foreachBatch(add_batch).start().awaitTermination()
     return Archived(*counts)
 
 

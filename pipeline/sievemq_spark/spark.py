@@ -1,14 +1,16 @@
-"""A SparkSession as the pipeline needs it, clear words where Spark cannot run, and carrying a query to its end."""
+"""A SparkSession as the pipeline needs it, and clear words where Spark cannot run."""
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,9 +18,8 @@ from sievemq_spark.errors import MissingSparkError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["SLOW_WORKER", "require_spark", "run_to_end", "spark_session"]
+__all__ = ["SLOW_WORKER", "require_spark", "spark_session"]
 
 
 JAVA = 17
@@ -130,31 +131,32 @@ def spark_session(
             builder = builder.config(name, value)
     for name, value in (settings or {}).items():
         builder = builder.config(name, str(value))
-    return builder.getOrCreate()
+    if not master.startswith("local") or "SPARK_HOME" in os.environ or os.name == "nt":
+        return builder.getOrCreate()
+    os.environ["SPARK_HOME"] = _home_without_archive()
+    try:
+        return builder.getOrCreate()
+    finally:
+        del os.environ["SPARK_HOME"]
+
+
+def _home_without_archive() -> str:
+    """A folder with links to the parts of the installed Spark, except to ``python/lib/pyspark.zip``.
+
+    Spark puts that archive first on the path of every Python process that it starts. Python keeps no bytecode for an
+    archive, so that each process compiles PySpark again. That takes most of the start of a process, and Spark waits at
+    most ten seconds for it.
+    """
+    from pyspark.find_spark_home import _find_spark_home
+
+    home = tempfile.mkdtemp(prefix="sievemq-spark-")
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    for part in Path(_find_spark_home()).iterdir():
+        if part.name != "python":
+            Path(home, part.name).symlink_to(part)
+    return home
 
 
 SLOW_WORKER: Final = "Python worker failed to connect back"
-"""What Spark says if the process in which a Python source is planned has not started within ten seconds. No setting
+"""What Spark says if a Python process in which a source is planned has not started within ten seconds. No setting
 makes that longer, and nothing has been read or written by then."""
-
-_TRIES: Final = 10
-
-
-def run_to_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """Start a query that ends by itself, and wait for its end. Started again if Spark gave up on a slow worker.
-
-    Args:
-        start: of a writer with the trigger ``availableNow`` and a checkpoint.
-
-    Raises:
-        StreamingQueryException: it failed.
-    """
-    for tries_left in range(_TRIES - 1, -1, -1):
-        query = start()
-        try:
-            query.awaitTermination()
-            break
-        except Exception as error:
-            if SLOW_WORKER not in str(error) or not tries_left:
-                raise
-    return query

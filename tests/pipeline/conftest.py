@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from sievemq_spark.errors import MissingSparkError
-from sievemq_spark.spark import SLOW_WORKER, require_spark, spark_session
+from sievemq_spark.spark import require_spark, spark_session
 
-#: Spark waits ten seconds for a Python process, and no setting makes that longer: a busy machine is no failure. The
-#: second is what our commands say of it.
-TOO_BUSY = {"reruns": 5, "only_rerun": [SLOW_WORKER, "Spark waits ten seconds for a Python process"]}
+#: For the Java machines of the tests, those of commands and examples too. None runs long enough to earn the time that
+#: the optimizing compiler takes.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("spark")]
     if not marked:
         return
-    for item in marked:
-        item.add_marker(pytest.mark.flaky(**TOO_BUSY))
     try:
         require_spark()
     except MissingSparkError as error:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=str(error)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_lived_java() -> None:
+    """Also for what a test starts in a process of its own."""
+    os.environ["SPARK_SUBMIT_OPTS"] = JAVA
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from sievemq_spark import spark_session
-from sievemq_spark.spark import run_to_end
 
 
 def main() -> None:
@@ -50,7 +49,7 @@ def main() -> None:
 
     frame = frame.mapInArrow(stumble, frame.schema)
     writer = frame.writeStream.format("sievemq").options(url=chosen.urls[0], destination="queue:out")
-    run_to_end(writer.option("checkpointLocation", chosen.folder).trigger(availableNow=True).start)
+    writer.option("checkpointLocation", chosen.folder).trigger(availableNow=True).start().awaitTermination()
     spark.stop()
 
 

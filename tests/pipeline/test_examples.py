@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from sievemq_broker import EmbeddedBroker
-from sievemq_spark.spark import SLOW_WORKER
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,10 +37,7 @@ PRINTS = {
 @pytest.mark.parametrize("name", PRINTS)
 def test_the_examples_run(name: str) -> None:
     program = ROOT / "examples" / "pipeline" / name
-    for _ in range(10):
-        done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=900, check=False)
-        if SLOW_WORKER not in done.stderr:  # else the machine is too busy for Spark, not for the example
-            break
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == PRINTS[name]
 
