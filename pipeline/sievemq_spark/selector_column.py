@@ -42,10 +42,10 @@ def where_sql(selector: str | None, dialect: str = "jakarta", columns: str | Map
     Args: as for :func:`where`.
 
     >>> where_sql("JMSType = 'order' AND paid")
-    "(CASE WHEN (type IS NOT NULL) THEN type = 'order' WHEN type IS NULL THEN CAST(NULL AS BOOLEAN) ELSE FALSE END AND properties['paid'].b)"
-    """  # noqa: E501
+    "(type = 'order' AND properties['paid'].b)"
+    """
     compiled = checked(selector, dialect)
-    return "TRUE" if compiled is None else selector_sql(compiled, parse_columns(columns))
+    return "TRUE" if compiled is None else f"({selector_sql(compiled, parse_columns(columns))})"
 
 
 def where(selector: str | None, dialect: str = "jakarta", columns: str | Mapping[str, str] | None = None) -> Column:
@@ -67,4 +67,5 @@ def where(selector: str | None, dialect: str = "jakarta", columns: str | Mapping
     """
     from pyspark.sql import functions
 
-    return functions.expr(where_sql(selector, dialect, columns))
+    compiled = checked(selector, dialect)
+    return functions.lit(True) if compiled is None else selector_column(compiled, parse_columns(columns))

@@ -9,7 +9,8 @@ the same look stay apart. Every operation becomes a CASE over the types that its
     NULL        UNKNOWN (D-05): Spark's AND, OR and NOT are three-valued as well
 
 Nothing in the text can raise an error for any row, whether ANSI mode is on or off. Values that are computed are bound
-to a variable (`_let`), so that the text grows with the selector and not with its depth.
+to a variable (`let`), so that the text grows with the selector and not with its depth. The text of a condition can be
+an operand of AND and the argument of a function, without parentheses: OR and NOT are functions (`either`).
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from sievemq_spark.selector_values import (
     any_of,
     case,
     constant,
+    either,
     from_column,
     from_header,
     from_property,
@@ -81,7 +83,7 @@ def selector_sql(selector: CompiledSelector, columns: Mapping[str, str] | None =
     truth = compiler.condition(selector.ast)
     if not compiler.fatal:
         return truth
-    return f"CASE WHEN {' OR '.join(compiler.fatal)} THEN FALSE ELSE {truth} END"
+    return f"CASE WHEN {either(compiler.fatal)} THEN FALSE ELSE {truth} END"
 
 
 @dataclass(slots=True)
@@ -96,11 +98,11 @@ class _Compiler:
     def condition(self, node: Node) -> str:
         match node:
             case And():
-                return f"({' AND '.join(self.condition(operand) for operand in node.operands)})"
+                return " AND ".join(self.condition(operand) for operand in node.operands)
             case Or():
-                return f"({' OR '.join(self.condition(operand) for operand in node.operands)})"
+                return either([self.condition(operand) for operand in node.operands])
             case Not():
-                return f"(NOT {self.condition(node.operand)})"
+                return f"`not`({self.condition(node.operand)})"
             case Compare():
                 if self.dialect.zero_id_matches_any and zero_id(node):
                     return "TRUE"  # D-15
@@ -126,7 +128,7 @@ class _Compiler:
                 null = self._leaf(node.operand).null
                 if null is None:
                     return "TRUE" if node.negated else "FALSE"
-                return f"(NOT ({null}))" if node.negated else f"({null})"
+                return f"`not`({null})" if node.negated else null
             case _:
                 value = self._leaf(node)  # D-07: what is no boolean is UNKNOWN as a condition
                 return f"{value.boolean}" if value.boolean is not None else "CAST(NULL AS BOOLEAN)"
@@ -155,17 +157,17 @@ class _Compiler:
         """The truth value of an operation's result."""
         if not self._codes:
             return result
-        self.fatal.append(f"({result}) <=> {FATAL}")
-        return f"(({result}) = 1)"
+        self.fatal.append(f"{result} <=> {FATAL}")
+        return f"{result} = 1"
 
     def _about_text(self, operand: Node, test: str, negated: bool) -> str:
         value = self._leaf(operand)
         null = (value.null, self._unknown)
         if value.otherwise_text is not None and not self._codes:
-            return f"coalesce({'NOT ' if negated else ''}({value.text} {test}), {value.otherwise_text})"
+            return f"coalesce({'NOT ' if negated else ''}{value.text} {test}, {value.otherwise_text})"
         if value.text is None:
             return case([null], self._unlike)
-        truth = self._truth(f"{'NOT ' if negated else ''}({value.text} {test})")
+        truth = self._truth(f"{'NOT ' if negated else ''}{value.text} {test}")
         return case([(value.has(value.text), truth), null], self._unlike)
 
     def _equals_one(self, node: In) -> str:
@@ -187,7 +189,7 @@ class _Compiler:
             longs = _one_of(value.long, [constant(each, "l").long for each in exact]) if exact else "FALSE"
             if real:
                 wide = _one_of(f"CAST({value.long} AS DOUBLE)", [constant(each, "d").as_double for each in real])
-                longs = f"({longs} OR {wide})"
+                longs = either([longs, wide])
             branches.append((value.exact, self._truth(longs)))
             branches.append((value.double, self._truth(_one_of(value.real, doubles))))
             if FLOAT in value.kinds:
@@ -202,12 +204,12 @@ class _Compiler:
         first = self._compare(ops[0], node.operand, node.low, operand, low)
         second = self._compare(ops[1], node.operand, node.high, operand, high)
         if not self._codes:
-            return f"({first} {'OR' if node.negated else 'AND'} {second})"
+            return either([first, second]) if node.negated else f"{first} AND {second}"
         wins = 1 if node.negated else 0
         both = (
-            f"CASE WHEN ({first}) = {FATAL} OR ({second}) = {FATAL} THEN {FATAL} "
-            f"WHEN ({first}) = {wins} OR ({second}) = {wins} THEN {wins} "
-            f"WHEN ({first}) IS NULL OR ({second}) IS NULL THEN NULL ELSE {1 - wins} END"
+            f"CASE WHEN {first} = {FATAL} OR {second} = {FATAL} THEN {FATAL} "
+            f"WHEN {first} = {wins} OR {second} = {wins} THEN {wins} "
+            f"WHEN {first} IS NULL OR {second} IS NULL THEN NULL ELSE {1 - wins} END"
         )
         if not self.dialect.null_between_is_false:
             return both
@@ -354,13 +356,13 @@ class _Compiler:
         kinds: list[tuple[str | None, str]] = [(no_result, "CAST(NULL AS INT)")]
         kinds += [(condition, str(kind)) for kind, condition in conditions.items() if kind in possible]
 
-        def either(condition: str | None, first: int, second: int, neither: str) -> str:
+        def one_of(condition: str | None, first: int, second: int, neither: str) -> str:
             """A computation is NULL by itself where an operand is not of its kind."""
             found = [compute(kind) for kind in (first, second) if kind in possible]
             return case([(condition, found[0])], found[1]) if len(found) == 2 else found[0] if found else neither
 
-        longs = either(integer, INT, LONG, NO_LONG)
-        reals = either(double, DOUBLE, FLOAT, NO_DOUBLE)
+        longs = one_of(integer, INT, LONG, NO_LONG)
+        reals = one_of(double, DOUBLE, FLOAT, NO_DOUBLE)
         if possible & EXACT and possible - EXACT:
             reals = case([(exact, NO_DOUBLE)], reals)
         return f"named_struct('k', {case(kinds, bad)}, 'l', {longs}, 'd', {reals})"
@@ -376,9 +378,9 @@ def _short(op: str, value: Value, other: Value) -> str | None:
         return None
     if value.otherwise is None:
         if isinstance(constant, str) and value.text is not None and op in ("=", "<>"):
-            return f"({value.text} {op} {other.text})"
+            return f"{value.text} {op} {other.text}"
         alike = value.kinds == EXACT and bool(other.kinds) and other.kinds <= EXACT
-        return f"({value.long} {op} {other.long})" if alike else None
+        return f"{value.long} {op} {other.long}" if alike else None
     if isinstance(constant, str):
         return f"coalesce({value.text} {op} {other.text}, {value.otherwise_text})" if op in ("=", "<>") else None
     if isinstance(constant, bool):
@@ -422,7 +424,7 @@ def _compare_floating(op: str, left: Value, right: Value, *, single: bool) -> st
             # `sees` has the other side on the left: NaN is greater than this constant, which only > and >= show
             return f"NOT isnan({sql}) AND {plain}" if sees in (">", ">=") else plain
     if op == "<>":
-        return f"isnan({a}) OR {plain}"
+        return either([f"isnan({a})", plain])
     return f"NOT isnan({a}) AND NOT isnan({b}) AND {plain}"
 
 
@@ -481,7 +483,7 @@ def _quotient(kind: int, left: Value, right: Value) -> str:
 def _negated(kind: int, value: Value) -> str:
     """``- value``."""
     if kind not in EXACT:
-        return f"-({value.real})"
+        return f"negative({value.real})"
     simple = f"try_subtract(0L, {value.long})"
     return _wrap_int(simple) if kind == INT else f"coalesce({simple}, {value.long})"  # the lowest long stays
 

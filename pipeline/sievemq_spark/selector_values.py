@@ -26,6 +26,7 @@ __all__ = [
     "any_of",
     "case",
     "constant",
+    "either",
     "from_column",
     "from_header",
     "from_property",
@@ -86,14 +87,26 @@ def any_of(*conditions: str | None) -> str | None:
     found = [condition for condition in conditions if condition is not None]
     if "TRUE" in found:
         return "TRUE"
-    return " OR ".join(found) if found else None
+    return either(found) if found else None
+
+
+def either(conditions: list[str]) -> str:
+    """OR of conditions, as calls of the function `or`, which takes two.
+
+    A condition is never put in parentheses: Spark's parser must read to the end of a pair before it knows what it is,
+    again at every level.
+    """
+    if len(conditions) == 1:
+        return conditions[0]
+    half = len(conditions) // 2
+    return f"`or`({either(conditions[:half])}, {either(conditions[half:])})"
 
 
 def all_of(*conditions: str | None) -> str | None:
     """AND of conditions that stand in a WHEN."""
     if None in conditions:
         return None
-    found = [f"({condition})" for condition in conditions if condition != "TRUE"]
+    found = [condition for condition in conditions if condition is not None and condition != "TRUE"]
     return " AND ".join(found) if found else "TRUE"
 
 
@@ -107,7 +120,7 @@ def case(branches: list[tuple[str | None, str]], otherwise: str) -> str:
             otherwise = result
             break
         whens.append(f"WHEN {condition} THEN {result}")
-    return f"CASE {' '.join(whens)} ELSE {otherwise} END" if whens else f"({otherwise})"
+    return f"CASE {' '.join(whens)} ELSE {otherwise} END" if whens else otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +220,7 @@ def from_property(name: str) -> Value:
         integer=f"{item}.t IN ('b', 'h', 'i')",
         exact=f"{item}.l IS NOT NULL",
         double=f"{item}.t = 'd'",
-        numeric=f"{item}.l IS NOT NULL OR {item}.d IS NOT NULL",
+        numeric=f"`or`({item}.l IS NOT NULL, {item}.d IS NOT NULL)",
         long=f"{item}.l",
         real=f"{item}.d",
         text=f"{item}.s",

@@ -9,6 +9,7 @@ import itertools
 import json
 import operator
 import random
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -279,6 +280,18 @@ def test_a_deep_selector(interpreted: Any, depth: int) -> None:
     answers = ask(interpreted, messages, [selector])
     assert answers == [[True], [True], [None]]
     check(messages, [selector], answers)
+
+
+def test_conditions_need_no_parentheses() -> None:
+    """Spark's parser reads to the end of a pair before it knows what it is: most of the time of hundreds of Columns."""
+    grammar = Grammar(7)
+    texts = [(grammar.condition(3), dialect) for dialect in ("jakarta", "ibm-mq") for _ in range(200)]
+    texts += [(grammar.minimal(), "mqe") for _ in range(100)]
+    for text, dialect in texts:
+        selector = compile_selector(text, dialect)
+        assert selector is not None
+        sql = re.sub(r"'[^']*'", "''", selector_sql(selector))
+        assert re.search(r"(?<![\w`])(?<!IN )\(", sql) is None, (text, sql)
 
 
 def test_mistakes_show_where() -> None:
