@@ -57,6 +57,9 @@ class State(Enum):
     CLOSED = "closed"
 
 
+#: What is still to come of the handshake, for people.
+_AWAITED: Final = {State.HELLO: "HELLO", State.WELCOMING: "handshake"}
+
 # (state, number) -> next state. A command that is not here is illegal in that state. Everything that a role may send
 # while the connection is open leaves it open, so those rows are made from the table of commands.
 _HANDSHAKE = {
@@ -426,6 +429,16 @@ class WireConnection:
         return data
 
     # -- heartbeats -----------------------------------------------------------------------------------------------
+
+    @property
+    def awaited(self) -> str:
+        """What is still to come of the handshake, for people; empty once that is done."""
+        return _AWAITED.get(self.state, "")
+
+    @property
+    def frame_text(self) -> str:
+        """The frame that is not complete, for people."""
+        return f"a frame of {self.frame_bytes} bytes"
 
     def set_heartbeat(self, incoming: int, outgoing: int) -> None:
         """Agree on intervals.

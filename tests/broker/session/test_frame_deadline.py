@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from sievemq_broker.protocols.sieve.heartbeat import Heartbeat
+from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.session import SessionSettings
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.wire.codec import pack

@@ -2,7 +2,6 @@
 
 connection   bytes in, commands to the client's Peer; bytes out
 outbox       answers and deliveries, in frames; back-pressure
-heartbeat    how long a peer may be silent
 """
 
 from sievemq_broker.protocols.sieve.connection import SieveConnection

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.protocols.sieve.heartbeat import Heartbeat
+from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.protocols.sieve.outbox import Outbox
 from sievemq_broker.session.peer import Peer, Services, Table, Watcher
 from sievemq_broker.session.table import TABLE

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sievemq_broker.domain.ports import deliver_each
-from sievemq_broker.protocols.sieve.heartbeat import Heartbeat
+from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.session.peer import PortOwner
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.compiled import mypyc_attr

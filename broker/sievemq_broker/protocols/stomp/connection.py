@@ -14,6 +14,7 @@ from typing import Any, Final
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Outcome
 from sievemq_broker.domain.policy import INFER, TEXT
+from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.protocols.stomp.frames import Frame, FrameParser, encode
 from sievemq_broker.protocols.stomp.mapping import (
     address_of,
@@ -75,6 +76,58 @@ class _Transaction:
         return self.sends
 
 
+class _Line:
+    """What a :class:`~sievemq_broker.protocols.heartbeat.Heartbeat` looks at.
+
+    Args:
+        parser: has what arrived and is no whole frame.
+        outbox: writes heart-beats.
+    """
+
+    __slots__ = ("_heard", "_outbox", "_parser", "interval_in", "interval_out")
+
+    #: The size of a frame is not known before its end.
+    frame_text = "a frame"
+
+    def __init__(self, parser: FrameParser, outbox: Outbox) -> None:
+        self._parser = parser
+        self._outbox = outbox
+        self._heard = False
+        self.interval_in = self.interval_out = 0
+
+    def agree(self, incoming: int, outgoing: int) -> None:
+        """Milliseconds after which something is to be heard, and to be said; 0 for never."""
+        self.interval_in, self.interval_out = incoming, outgoing
+
+    @property
+    def awaited(self) -> str:
+        """What is still to come of the handshake, for people."""
+        return "" if self._outbox.open else "CONNECT"
+
+    @property
+    def frame_number(self) -> int:
+        """Which frame is not complete yet: another number for each; 0 between two frames."""
+        return self._parser.number + 1 if self._parser.pending else 0
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of it that came."""
+        return self._parser.pending
+
+    def heard(self) -> bool:
+        """True if anything arrived since the last call."""
+        heard, self._heard = self._heard, False
+        return heard
+
+    def excuse(self) -> None:
+        """Count as heard."""
+        self._heard = True
+
+    def heartbeat_due(self) -> None:
+        """A heart-beat: a line feed between two frames."""
+        self._outbox.write(b"\n")
+
+
 class StompConnection:
     """The broker's end of one STOMP connection; see :class:`~sievemq_broker.server.net.link.Connection`.
 
@@ -90,19 +143,13 @@ class StompConnection:
     """
 
     __slots__ = (
-        "_beat_at",
         "_browsers",
-        "_check_at",
         "_deliver_again",
-        "_frame_due",
-        "_frame_number",
-        "_heard",
-        "_heartbeat_in",
-        "_heartbeat_out",
+        "_heartbeat",
         "_held_back",
         "_ids",
+        "_line",
         "_message_ids",
-        "_misses",
         "_more",
         "_parser",
         "_receipt",
@@ -133,15 +180,13 @@ class StompConnection:
         self._parser = FrameParser(settings.body_bytes)
         self.outbox = make_outbox(settings, wake)
         self.peer = Peer(broker, services, self.outbox, table, address, watcher)
-        self._deliver_again = self._held_back = self._heard = False
+        self._deliver_again = self._held_back = False
         #: What CONNECT says of the types of properties; None leaves that to the rules of destinations.
         self._types: str | None = None
-        self._check_at = services.now() - services.clock_offset + settings.handshake_ms
-        self._beat_at = self._misses = self._heartbeat_in = self._heartbeat_out = 0
+        self._line = _Line(self._parser, self.outbox)
+        self._heartbeat = Heartbeat(self._line, settings, services.now() - services.clock_offset)
         #: The receipt that the frame asks for that is carried out.
         self._receipt: str | None = None
-        self._frame_number = -1
-        self._frame_due = 0
         #: The last request and consumer, session, message id, and send outside of transactions.
         self._ids = self._message_ids = self._sends = 0
         self._sessions = _SESSION
@@ -165,7 +210,7 @@ class StompConnection:
         """
         if self.peer.closing:
             return
-        self._heard = True
+        self._line.excuse()
         self._parser.receive(data)
         self.outbox.attend()
         self._go_on(now)
@@ -291,10 +336,10 @@ class StompConnection:
             )
 
         def welcomed(real: int) -> None:
-            self._heartbeat_in = max(theirs_out, ours) if theirs_out and ours else 0
-            self._heartbeat_out = max(theirs_in, ours) if theirs_in and ours else 0
-            self._check_at = real + self._heartbeat_in
-            self._beat_at = real + self._heartbeat_out // 2
+            self._line.agree(
+                max(theirs_out, ours) if theirs_out and ours else 0, max(theirs_in, ours) if theirs_in and ours else 0
+            )
+            self._heartbeat.welcomed(real)
             self._parser.speak(version)
             self.outbox.connected(version, f"{ours},{ours}")
             self.peer.open_session(_SESSION, _CLIENT_ACKNOWLEDGE, 0)
@@ -619,7 +664,7 @@ class StompConnection:
     @property
     def heartbeats(self) -> tuple[int, int]:
         """Milliseconds after which something is to be heard, and to be said; 0 for never."""
-        return self._heartbeat_in, self._heartbeat_out
+        return self._line.interval_in, self._line.interval_out
 
     @property
     def frame_bytes(self) -> int:
@@ -629,7 +674,7 @@ class StompConnection:
     @property
     def frame_number(self) -> int:
         """Which frame is not complete yet: another number for each; 0 between two frames."""
-        return self._parser.number + 1 if self._parser.pending else 0
+        return self._line.frame_number
 
     @property
     def unpublished(self) -> int:
@@ -650,7 +695,7 @@ class StompConnection:
     def hold_back(self, held: bool) -> None:
         """From now on nothing is read from the peer, or something is again: its silence is no fault of it."""
         self._held_back = held
-        self._misses = 0
+        self._heartbeat.excuse()
 
     def close(self, code: ErrorCode, text: str, now: int) -> None:
         """End the connection from this side, with ERROR as the last word. Idempotent."""
@@ -667,55 +712,18 @@ class StompConnection:
         if self.peer.unconfirmed:
             self.peer.flush_confirms()
         offset = self._services.clock_offset
+        if self._held_back or self.outbox.waiting:
+            self._heartbeat.excuse()
         try:
-            following = self._tick(now - offset)
+            following = self._heartbeat.tick(now - offset)
         except ProtocolError as error:
             self.peer.close(error.code, error.text, now)
             return None
         return None if following is None else following + offset
 
-    def _tick(self, now: int) -> int | None:
-        settings = self._services.settings
-        if not self.outbox.open:
-            if now >= self._check_at:
-                raise ProtocolError(f"no CONNECT within {settings.handshake_ms} ms", ErrorCode.HEARTBEAT_MISSED)
-            return self._check_at
-        number = self.frame_number
-        if number != self._frame_number or self._held_back or self.outbox.waiting:
-            self._frame_number, self._frame_due = number, now + settings.frame_ms
-        elif number and settings.frame_ms and now >= self._frame_due:
-            raise ProtocolError(
-                f"a frame was not complete after {settings.frame_ms} ms (frame_seconds); {self._parser.pending} bytes "
-                "of it came",
-                ErrorCode.HEARTBEAT_MISSED,
-            )
-        deadlines: list[int] = []
-        interval = self._heartbeat_in
-        if interval:
-            if self._heard or self._held_back or self.outbox.waiting:
-                self._heard = False
-                self._misses = 0
-                self._check_at = now + interval
-            elif now >= self._check_at:
-                # Counted in intervals: a process that was stopped for a minute makes one of them look long.
-                self._misses += 1
-                self._check_at = now + interval
-                if self._misses >= 2:
-                    raise ProtocolError(f"nothing was heard for {2 * interval} ms", ErrorCode.HEARTBEAT_MISSED)
-            deadlines.append(self._check_at)
-        interval = self._heartbeat_out // 2
-        if interval:
-            if now >= self._beat_at or self._beat_at - now > interval:
-                self._beat_at = now + interval
-                self.outbox.write(b"\n")
-            deadlines.append(self._beat_at)
-        return min(deadlines, default=None)
-
     def clock_jumped(self, by: int) -> None:
         """The machine's clock was set, by so many ms: deadlines of the peer are where they would have been."""
-        self._check_at += by
-        self._beat_at += by
-        self._frame_due += by
+        self._heartbeat.clock_jumped(by)
 
 
 def _nothing(_: object) -> None:

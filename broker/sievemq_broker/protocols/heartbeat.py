@@ -3,11 +3,49 @@ when to say something to it."""
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.errors import ErrorCode, ProtocolError
-from sievemq_core.wire.connection import State, WireConnection
 
-__all__ = ["Heartbeat"]
+__all__ = ["Heartbeat", "Wire"]
+
+
+class Wire(Protocol):
+    """What a protocol knows of its end of the connection."""
+
+    @property
+    def awaited(self) -> str:
+        """What is still to come of the handshake, for people; empty once that is done."""
+
+    @property
+    def interval_in(self) -> int:
+        """Milliseconds after which something is to be heard; 0 for never."""
+
+    @property
+    def interval_out(self) -> int:
+        """Milliseconds after which something is to be said; 0 for never."""
+
+    @property
+    def frame_number(self) -> int:
+        """Which frame is not complete yet: another number for each; 0 between two frames."""
+
+    @property
+    def frame_text(self) -> str:
+        """That frame, for people."""
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of it that came."""
+
+    def heard(self) -> bool:
+        """True if anything arrived since the last call."""
+
+    def excuse(self) -> None:
+        """Count as heard."""
+
+    def heartbeat_due(self) -> object:
+        """Say something, if nothing was said for half an interval."""
 
 
 class Heartbeat:
@@ -15,18 +53,18 @@ class Heartbeat:
     must not make every peer look dead.
 
     Args:
-        wire: the connection; it knows the intervals.
+        wire: one end of the connection.
         settings: `handshake_ms` and `frame_ms`.
         now: milliseconds since 1970.
     """
 
     __slots__ = ("_beat_at", "_check_at", "_frame", "_frame_due", "_frame_ms", "_handshake_ms", "_misses", "_wire")
 
-    def __init__(self, wire: WireConnection, settings: SessionSettings, now: int) -> None:
+    def __init__(self, wire: Wire, settings: SessionSettings, now: int) -> None:
         self._wire = wire
         self._handshake_ms = settings.handshake_ms
         self._frame_ms = settings.frame_ms
-        # When HELLO is due, then when silence is checked and broken.
+        # When the handshake is due, then when silence is checked and broken.
         self._check_at = now + self._handshake_ms
         self._beat_at = 0
         self._misses = 0
@@ -62,17 +100,16 @@ class Heartbeat:
             ProtocolError: HEARTBEAT_MISSED, it has been silent for too long, or took too long for a frame.
         """
         wire = self._wire
-        if wire.state is State.HELLO or wire.state is State.WELCOMING:
+        if awaited := wire.awaited:
             if now >= self._check_at:
-                what = "no HELLO" if wire.state is State.HELLO else "no handshake"
-                raise ProtocolError(f"{what} within {self._handshake_ms} ms", ErrorCode.HEARTBEAT_MISSED)
+                raise ProtocolError(f"no {awaited} within {self._handshake_ms} ms", ErrorCode.HEARTBEAT_MISSED)
             return self._check_at
         frame = wire.frame_number
         if frame != self._frame:
             self._frame, self._frame_due = frame, now + self._frame_ms
         elif frame and self._frame_ms and now >= self._frame_due:
             raise ProtocolError(
-                f"a frame of {wire.frame_bytes} bytes was not complete after {self._frame_ms} ms (frame_seconds); "
+                f"{wire.frame_text} was not complete after {self._frame_ms} ms (frame_seconds); "
                 f"{wire.unfinished} bytes of it came",
                 ErrorCode.HEARTBEAT_MISSED,
             )
