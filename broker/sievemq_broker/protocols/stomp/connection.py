@@ -752,8 +752,8 @@ def _is_number(text: str) -> bool:
 
 def _heartbeats(text: str) -> tuple[int, int]:
     """What a heart-beat header says: the intervals in which the client sends, and wants to hear; ms."""
-    first, _, second = text.partition(",")
-    if not (_is_number(first.strip()) and _is_number(second.strip())):
+    first, _, second = (part.strip() for part in text.partition(","))
+    if not (_is_number(first) and _is_number(second)):
         raise ProtocolError(f"heart-beat must be two numbers of ms, not {shown(text)}", ErrorCode.MALFORMED_FRAME)
     return int(first), int(second)
 
