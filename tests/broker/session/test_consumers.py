@@ -216,6 +216,7 @@ def test_credit_past_its_limit(client: Client) -> None:
     fields = consumer_fields("queue:q", MAX_CREDIT + 1)
     assert client.refused(Command.OPEN_CONSUMER, session, 50, *fields)[0] == ErrorCode.RESOURCE_ALLOCATION
     consumer = client.consumer(session, credit=MAX_CREDIT)
+    client.say(Command.CREDIT, consumer.id, 0)
     client.say(Command.CREDIT, consumer.id, MAX_CREDIT)
     assert client.broker.peer.consumers[consumer.id].credit == MAX_CREDIT
     client.say(Command.CREDIT, consumer.id, MAX_CREDIT + 1)

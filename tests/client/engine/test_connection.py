@@ -318,3 +318,14 @@ def test_requests_behind_goodbye_fail_and_goodbye_succeeds(broker: FakeBroker) -
         late.result()
     broker.engine.receive_eof()
     closing.result()
+
+
+def test_con_02_modes(broker: FakeBroker) -> None:
+    for mode in (-1, 4, True, "1"):
+        with pytest.raises(JMSException):
+            broker.engine.open_session(mode)  # type: ignore[arg-type]
+    session = broker.engine.open_session(2)
+    assert broker.refuse(ErrorCode.RESOURCE_ALLOCATION)[2:] == (session.id, 2, 0)
+    with pytest.raises(ResourceAllocationException):
+        session.opened.result()
+    assert broker.engine.sessions == {}

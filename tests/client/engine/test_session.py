@@ -190,3 +190,25 @@ def test_ses_32_a_browser_that_is_refused(broker: FakeBroker) -> None:
     with pytest.raises(InvalidDestinationException):
         page.result()
     assert not failing.finished
+
+
+def test_txn_08_ack_12_wrong_kind_of_session(broker: FakeBroker) -> None:
+    auto, transacted = broker.session(1), broker.session(0)
+    for call in (auto.commit, auto.rollback, transacted.recover):
+        with pytest.raises(IllegalStateException):
+            call()
+
+
+def test_ack_07_msg_01_acknowledge_without_effect(broker: FakeBroker) -> None:
+    for mode in (0, 1, 3):
+        session = broker.session(mode)
+        consumer = broker.consumer(session)
+        broker.deliver(consumer, 1)
+        take(consumer)
+        assert session.acknowledge().done
+    client = broker.session(2)
+    assert client.acknowledge().done  # nothing was received
+    assert broker.heard() == []
+    client.close()
+    with pytest.raises(IllegalStateException):
+        client.acknowledge()
