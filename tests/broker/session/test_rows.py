@@ -450,6 +450,7 @@ def test_a_fault_among_sends_confirms_the_earlier_ones_and_ends_only_its_connect
     world: World, client: Client, other: Client
 ) -> None:
     session = client.session()
+    other.consumer(other.session(), selector="n = 1")  # it looks at one message before the next one is accepted
     burst(client, session, "m0", "m1")
     queue = world.broker.namespace("").queue("queue:q")
     with failing(queue, after=2):
