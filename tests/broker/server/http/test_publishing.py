@@ -23,9 +23,9 @@ def publishing(api: Api) -> Iterator[None]:
     def on_queue(act: Callable[[Queue], None]) -> None:
         api.broker.call(lambda broker: act(broker.namespace(api.namespace).queue(Q)))
 
-    on_queue(Queue.hold)
+    on_queue(Queue.hide)
     yield
-    on_queue(lambda queue: queue.release(0))
+    on_queue(lambda queue: queue.show(0))
 
 
 def shown(api: Api) -> dict[str, Any]:
