@@ -75,7 +75,7 @@ def test_a_send_says_all_of_a_message(
         message_id = f"ID:c1:{session.sends.sequence + 1}"
         broker.producer(session).send(message, QUEUE, delivery_mode=1)
         ((*_, fields),) = broker.heard()
-        assert fields[:6] == message._fields[:6] == (message_id, NOW, 4, 1, 0, NOW)
+        assert fields[:6] == message._fields[:6] == (message_id, NOW, 4, 1, 0, 0)
         assert fields[6:9] == (correlation, "topic:other" if reply else None, kind)
         assert fields[11] == message._body_kind
         assert fields[12] == message._encode_body()
@@ -129,16 +129,16 @@ def test_d_27_arguments_and_setters_apply_in_the_same_millisecond() -> None:
         assert message._fields[:6] == fields[:6]
         return tuple(fields[1:6])
 
-    assert sent() == sent() == (NOW, 4, 2, 0, NOW)
-    assert sent(delivery_mode=1) == (NOW, 4, 1, 0, NOW)
-    assert sent() == (NOW, 4, 2, 0, NOW)
-    assert sent(priority=9, time_to_live=5) == (NOW, 9, 2, NOW + 5, NOW)
-    assert sent() == (NOW, 4, 2, 0, NOW)
+    assert sent() == sent() == (NOW, 4, 2, 0, 0)
+    assert sent(delivery_mode=1) == (NOW, 4, 1, 0, 0)
+    assert sent() == (NOW, 4, 2, 0, 0)
+    assert sent(priority=9, time_to_live=5) == (NOW, 9, 2, NOW + 5, 0)
+    assert sent() == (NOW, 4, 2, 0, 0)
     producer.set_priority(7)
-    assert sent() == (NOW, 7, 2, 0, NOW)
+    assert sent() == (NOW, 7, 2, 0, 0)
     producer.set_time_to_live(3)
-    assert sent() == (NOW, 7, 2, NOW + 3, NOW)
-    assert sent(time_to_live=0) == (NOW, 7, 2, 0, NOW)
+    assert sent() == (NOW, 7, 2, NOW + 3, 0)
+    assert sent(time_to_live=0) == (NOW, 7, 2, 0, 0)
     producer.set_delivery_delay(8)
     assert sent() == (NOW, 7, 2, NOW + 3, NOW + 8)
     producer.set_delivery_mode(1)
