@@ -474,7 +474,8 @@ class Peer:
             size: bytes that they were.
             now: milliseconds since 1970.
         """
-        if self._pending is not None:  # it began behind the last of them, as what another command had put off
+        begun = self._pending  # (mypyc would take the attribute for None from here on)
+        if begun is not None:  # it began behind the last of them, as what another command had put off
             self._late += commands
             return
         self._late_bytes = size
