@@ -14,6 +14,7 @@ import pytest
 
 from sievemq import ConnectionFactory, Message
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.server.net import turn
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "architecture.md"
@@ -33,6 +34,9 @@ SECTIONS = {
 #: The function with which each thread's part begins.
 FIRST_CALL = {"producer": "send", "sievemq-broker": "get_buffer", "consumer": "read_for_leader"}
 
+#: Entered by the broker's thread when it has read the SEND.
+SEND_HANDLER = "broker/sievemq_broker/session/handlers/messages.py"
+
 
 class Tracer:
     """Notes which product files each thread enters, and when the broker has carried out the acknowledgement."""
@@ -41,6 +45,7 @@ class Tracer:
         self.entered: dict[str, dict[str, None]] = {}
         self.on = False
         self.acknowledged = threading.Event()
+        self.leads = threading.Event()  # the producer's thread reads the socket: the broker begins then
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         if not self.on or event != "call" or not (file := frame.f_code.co_filename).startswith(PRODUCT):
@@ -48,11 +53,22 @@ class Tracer:
         name, thread = Path(file).relative_to(ROOT).as_posix(), threading.current_thread().name
         if thread == "sievemq-broker" and self.acknowledged.is_set():
             return
-        if thread not in self.entered and frame.f_code.co_name != FIRST_CALL.get(thread):
+        files = self.entered.get(thread)
+        if frame.f_code.co_name == FIRST_CALL.get(thread) and (files is None or not self.began(thread)):
+            files = self.entered[thread] = {}
+            if thread == "sievemq-broker":
+                self.leads.wait(DEADLINE)
+        if files is None:
             return  # the end of something earlier
-        self.entered.setdefault(thread, {})[name] = None
+        files[name] = None
+        if thread == "producer" and frame.f_code.co_name == "_look":
+            self.leads.set()
         if frame.f_code.co_name == "acknowledge" and name.endswith("domain/consumer.py"):
             self.acknowledged.set()
+
+    def began(self, thread: str) -> bool:
+        """True unless what the broker has read so far was something else than the SEND."""
+        return thread != "sievemq-broker" or SEND_HANDLER in self.entered[thread]
 
 
 @contextmanager
@@ -69,7 +85,11 @@ def profiled(tracer: Tracer) -> Iterator[None]:
 def entered() -> dict[str, list[str]]:
     """What a PERSISTENT send enters, by thread; from `send` to the acknowledgement at the broker."""
     tracer = Tracer()
-    with profiled(tracer), EmbeddedBroker() as broker:
+    with pytest.MonkeyPatch.context() as patch, profiled(tracer), EmbeddedBroker() as broker:
+        for limit in ("TURN_SECONDS", "PIECE_SECONDS"):
+            patch.setattr(turn, limit, DEADLINE)  # a busy machine is no reason to put anything off
+        # The tick of every quarter of a second looks at memory, heartbeats and slow consumers: not the message's way.
+        broker.call(lambda _: broker.server.timers.stop())
         factory = ConnectionFactory(broker.url)
         with factory.create_connection() as sends, factory.create_connection() as receives:
             receives.start()
