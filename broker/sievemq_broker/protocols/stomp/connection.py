@@ -6,7 +6,6 @@ here and nothing more is read from the client (:attr:`StompConnection.full`).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -14,7 +13,7 @@ from typing import Any, Final
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Outcome
 from sievemq_broker.domain.policy import INFER, TEXT
-from sievemq_broker.protocols.heartbeat import Heartbeat
+from sievemq_broker.protocols.foreign import ForeignConnection, Line
 from sievemq_broker.protocols.stomp.frames import Frame, FrameParser, encode
 from sievemq_broker.protocols.stomp.mapping import (
     address_of,
@@ -24,7 +23,7 @@ from sievemq_broker.protocols.stomp.mapping import (
     temporary_kind,
 )
 from sievemq_broker.protocols.stomp.outbox import Outbox, Subscription
-from sievemq_broker.session.peer import Peer, Services, Table, Watcher
+from sievemq_broker.session.peer import Services, Table, Watcher
 from sievemq_broker.session.table import TABLE
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
 from sievemq_core.limits import MAX_CREDIT
@@ -76,59 +75,7 @@ class _Transaction:
         return self.sends
 
 
-class _Line:
-    """What a :class:`~sievemq_broker.protocols.heartbeat.Heartbeat` looks at.
-
-    Args:
-        parser: has what arrived and is no whole frame.
-        outbox: writes heart-beats.
-    """
-
-    __slots__ = ("_heard", "_outbox", "_parser", "interval_in", "interval_out")
-
-    #: The size of a frame is not known before its end.
-    frame_text = "a frame"
-
-    def __init__(self, parser: FrameParser, outbox: Outbox) -> None:
-        self._parser = parser
-        self._outbox = outbox
-        self._heard = False
-        self.interval_in = self.interval_out = 0
-
-    def agree(self, incoming: int, outgoing: int) -> None:
-        """Milliseconds after which something is to be heard, and to be said; 0 for never."""
-        self.interval_in, self.interval_out = incoming, outgoing
-
-    @property
-    def awaited(self) -> str:
-        """What is still to come of the handshake, for people."""
-        return "" if self._outbox.open else "CONNECT"
-
-    @property
-    def frame_number(self) -> int:
-        """Which frame is not complete yet: another number for each; 0 between two frames."""
-        return self._parser.number + 1 if self._parser.pending else 0
-
-    @property
-    def unfinished(self) -> int:
-        """Bytes of it that came."""
-        return self._parser.pending
-
-    def heard(self) -> bool:
-        """True if anything arrived since the last call."""
-        heard, self._heard = self._heard, False
-        return heard
-
-    def excuse(self) -> None:
-        """Count as heard."""
-        self._heard = True
-
-    def heartbeat_due(self) -> None:
-        """A heart-beat: a line feed between two frames."""
-        self._outbox.write(b"\n")
-
-
-class StompConnection:
+class StompConnection(ForeignConnection):
     """The broker's end of one STOMP connection; see :class:`~sievemq_broker.server.net.link.Connection`.
 
     Args:
@@ -143,26 +90,11 @@ class StompConnection:
     """
 
     __slots__ = (
-        "_browsers",
-        "_deliver_again",
-        "_heartbeat",
-        "_held_back",
-        "_ids",
-        "_line",
-        "_message_ids",
-        "_more",
-        "_parser",
-        "_receipt",
-        "_sends",
-        "_services",
-        "_sessions",
-        "_temporaries",
-        "_todo",
-        "_transactions",
-        "_types",
-        "outbox",
-        "peer",
+        "_browsers", "_message_ids", "_receipt", "_sends", "_sessions", "_temporaries", "_transactions", "_types",
     )  # fmt: skip
+
+    outbox: Outbox
+    _parser: FrameParser
 
     def __init__(
         self,
@@ -175,88 +107,23 @@ class StompConnection:
         watcher: Watcher | None = None,
         make_outbox: Callable[..., Outbox] = Outbox,
     ) -> None:
-        settings = services.settings
-        self._services = services
-        self._parser = FrameParser(settings.body_bytes)
-        self.outbox = make_outbox(settings, wake)
-        self.peer = Peer(broker, services, self.outbox, table, address, watcher)
-        self._deliver_again = self._held_back = False
+        parser, outbox = FrameParser(services.settings.body_bytes), make_outbox(services.settings, wake)
+        line = Line(parser, outbox, "CONNECT", lambda: outbox.write(b"\n"))
+        super().__init__(broker, services, table, address, watcher, parser, outbox, line)
         #: What CONNECT says of the types of properties; None leaves that to the rules of destinations.
         self._types: str | None = None
-        self._line = _Line(self._parser, self.outbox)
-        self._heartbeat = Heartbeat(self._line, settings, services.now() - services.clock_offset)
         #: The receipt that the frame asks for that is carried out.
         self._receipt: str | None = None
-        #: The last request and consumer, session, message id, and send outside of transactions.
-        self._ids = self._message_ids = self._sends = 0
+        #: The last message id, and send outside of transactions.
+        self._message_ids = self._sends = 0
         self._sessions = _SESSION
         self._transactions: dict[str, _Transaction] = {}
-        #: What follows an answer, before the next frame; and there may be a whole frame behind it.
-        self._todo: deque[Callable[[int], None]] = deque()
-        self._more = False
         #: Ids of subscriptions that browse.
         self._browsers: set[str] = set()
         #: Temporary destinations as the client calls them, and their addresses.
         self._temporaries: dict[str, str] = {}
 
     # -- in -----------------------------------------------------------------------------------------------------------
-
-    def receive_data(self, data: bytes, now: int) -> None:
-        """Carry out what arrived, as far as there is time. Never raises: what is wrong ends this connection at most.
-
-        Args:
-            data: bytes from the peer, cut anywhere.
-            now: milliseconds since 1970.
-        """
-        if self.peer.closing:
-            return
-        self._line.excuse()
-        self._parser.receive(data)
-        self.outbox.attend()
-        self._go_on(now)
-        if not self.outbox.unread:
-            self.outbox.leave()
-
-    def catch_up(self, now: int) -> None:
-        """Carry out what is left, as far as there is time. Never raises."""
-        self.outbox.attend()
-        if self.peer.behind:
-            self.peer.catch_up(now)
-        self._go_on(now)
-        if not self.outbox.unread:
-            self.outbox.leave()
-
-    @property
-    def behind(self) -> bool:
-        """True if there was no time for all that arrived: :meth:`catch_up` is to be called."""
-        return self.peer.behind or self._ready
-
-    @property
-    def full(self) -> bool:
-        """True while frames wait: for an answer, for room, or until the client has read what it was sent."""
-        return self.outbox.waiting or self.outbox.crowded
-
-    def _go_on(self, now: int) -> None:
-        """Carry out frames, as far as there is time and nothing is to be waited for."""
-        peer, outbox, spent = self.peer, self.outbox, self._services.spent
-        self._more = True
-        while not (peer.closing or peer.behind or outbox.waiting or outbox.crowded or outbox.failed):
-            frame: Frame | None = None
-            try:
-                if self._todo:
-                    self._todo.popleft()(now)
-                    continue
-                frame = self._parser.next()
-                if frame is None:
-                    self._more = False
-                    break
-                self._carry_out(frame, now)
-            except SieveError as error:
-                self._fail(error, frame, now)
-            if spent():
-                break
-        if outbox.failed and not peer.closing:
-            self._fail(outbox.take_failure(), None, now)
 
     def _fail(self, error: SieveError, frame: Frame | None, now: int) -> None:
         """ERROR, then the end of the connection (STOMP 1.2, "ERROR")."""
@@ -265,15 +132,15 @@ class StompConnection:
                 self.outbox.blame(frame.headers.get("receipt"))
             self.peer.fail(error, now)
 
-    def _do(self, now: int, size: int, *command: Any) -> None:
-        """Have the client's Peer carry out a command."""
-        self.peer.carry_out([command], size, now)
-
-    def _ask(self, now: int, then: Callable[[Any], None], verb: int, *fields: Any) -> None:
-        """The same for a request, whose answer goes to `then`. No frame is carried out before it has come."""
-        self._ids += 1
-        self.outbox.expect(self._ids, then, self._receipt)
-        self._do(now, 0, verb, self._ids, *fields)
+    def _ask(
+        self,
+        now: int,
+        then: Callable[[Any], None],
+        verb: int,
+        *fields: Any,
+        refused: Callable[[SieveError], None] | None = None,
+    ) -> None:
+        super()._ask(now, then, verb, *fields, refused=refused or self.outbox.end_with(self._receipt))
 
     def _carry_out(self, frame: Frame, now: int) -> None:
         command, headers = frame.command, frame.headers
@@ -573,58 +440,17 @@ class StompConnection:
         del self._transactions[headers["transaction"]]
         return transaction
 
-    # -- out ----------------------------------------------------------------------------------------------------------
-
-    @property
-    def has_data(self) -> bool:
-        """True if there is something to write, or to go on with."""
-        outbox = self.outbox
-        return outbox.unread > 0 or self._deliver_again or outbox.failed or self._ready or self._has_duties
-
-    @property
-    def _ready(self) -> bool:
-        """Frames, or what follows an answer, can be carried out."""
-        return (bool(self._todo) or self._more) and not (self.full or self.peer.behind or self.peer.closing)
+    # -- what a STOMP client does not say -----------------------------------------------------------------------------
 
     @property
     def _has_duties(self) -> bool:
-        """Something is to be said for the client, since STOMP clients do not say it."""
-        peer, outbox = self.peer, self.outbox
-        if peer.behind or peer.closing:
-            return False
-        return (
-            peer.clock_lag != 0
-            or bool(outbox.asked_back)
-            or any(each.written for each in outbox.subscriptions.values())
-        )
-
-    def data_to_send(self) -> bytes:
-        """Everything to write now. May wake the rim again at once: call it again next turn then."""
-        peer, outbox = self.peer, self.outbox
-        now = self._services.now()
-        if outbox.failed or self._ready:
-            outbox.attend()
-            self._go_on(now)
-        if self._deliver_again and not outbox.congested:
-            self._resume_consumers(now)
-        if peer.unconfirmed:
-            peer.flush_confirms()
-        data = outbox.take()
-        if not peer.gone:
-            if outbox.sent():
-                self._deliver_again = True
-            if self._has_duties:
-                self._do_duties(now)
-            if self._ready:
-                outbox.touch()
-        return data
+        return any(each.written for each in self.outbox.subscriptions.values())
 
     def _do_duties(self, now: int) -> None:
-        if self.peer.clock_lag:
-            self.peer.see_clock(self._services.clock_offset)
-        for consumer in self.outbox.take_asked_back():
-            self._do(now, 0, Command.RELEASE, consumer, ())
         self._acknowledge_written(now)
+
+    def _give_back(self, consumer: int, now: int) -> None:
+        self._do(now, 0, Command.RELEASE, consumer, ())
 
     def _acknowledge_written(self, now: int) -> None:
         """Acknowledge what subscriptions with ``ack: auto`` are sent, since their client does not. It is in the output
@@ -633,97 +459,6 @@ class StompConnection:
             if each.written:
                 tag, credit = each.take_written()
                 self._do(now, 0, Command.ACKNOWLEDGE, each.consumer, tag, credit)
-
-    def urgent_flow(self, text: str) -> bytes:
-        """STOMP has no frame for it."""
-        return b""
-
-    def pause(self) -> None:
-        """The transport holds more than it likes: no messages until :meth:`resume`."""
-        if not self.peer.gone:
-            self.outbox.pause()
-
-    def resume(self, now: int) -> None:
-        """The transport has room again."""
-        self.outbox.unpause()
-        if not self.peer.gone:
-            self._resume_consumers(now)
-
-    def _resume_consumers(self, now: int) -> None:
-        self._deliver_again = False
-        self.outbox.reopen()
-        self.peer.resume_consumers(now)
-
-    # -- state, time and the end --------------------------------------------------------------------------------------
-
-    @property
-    def closing(self) -> bool:
-        """True once the transport is to be closed after writing."""
-        return self.peer.closing
-
-    @property
-    def heartbeats(self) -> tuple[int, int]:
-        """Milliseconds after which something is to be heard, and to be said; 0 for never."""
-        return self._line.interval_in, self._line.interval_out
-
-    @property
-    def frame_bytes(self) -> int:
-        """Bytes that the frame has which is not complete yet, 0 between two frames."""
-        return self._parser.pending
-
-    @property
-    def frame_number(self) -> int:
-        """Which frame is not complete yet: another number for each; 0 between two frames."""
-        return self._line.frame_number
-
-    @property
-    def unpublished(self) -> int:
-        """Bytes that came and are no messages yet."""
-        return self._parser.pending + self.peer.unpublished
-
-    def receive_eof(self, now: int) -> None:
-        """The peer has sent its last byte."""
-        self.lost(now)
-
-    def lost(self, now: int) -> None:
-        """The transport is gone: everything comes back (ACK-18, TXN-05, CON-11). Idempotent."""
-        self.peer.lost(now)
-        self._parser.drop()
-        self._todo.clear()
-        self.outbox.disown()
-
-    def hold_back(self, held: bool) -> None:
-        """From now on nothing is read from the peer, or something is again: its silence is no fault of it."""
-        self._held_back = held
-        self._heartbeat.excuse()
-
-    def close(self, code: ErrorCode, text: str, now: int) -> None:
-        """End the connection from this side, with ERROR as the last word. Idempotent."""
-        self.peer.close(code, text, now)
-
-    def tick(self, now: int) -> int | None:
-        """Heart-beats, the handshake's deadline, and a frame that does not come to its end.
-
-        Returns:
-            When to call again at the latest (ms since 1970), None for never.
-        """
-        if self.peer.closing:
-            return None
-        if self.peer.unconfirmed:
-            self.peer.flush_confirms()
-        offset = self._services.clock_offset
-        if self._held_back or self.outbox.waiting:
-            self._heartbeat.excuse()
-        try:
-            following = self._heartbeat.tick(now - offset)
-        except ProtocolError as error:
-            self.peer.close(error.code, error.text, now)
-            return None
-        return None if following is None else following + offset
-
-    def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set, by so many ms: deadlines of the peer are where they would have been."""
-        self._heartbeat.clock_jumped(by)
 
 
 def _nothing(_: object) -> None:

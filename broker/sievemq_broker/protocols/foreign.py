@@ -1,0 +1,637 @@
+"""What all protocols but SieveMQ's own have in common: one frame after the other, answers before the next frame,
+back-pressure, deadlines.
+
+A foreign protocol is a parser of frames, a :class:`ForeignOutbox` that writes its frames, and a
+:class:`ForeignConnection` that turns each frame into commands of the client's Peer. A frame is carried out when all
+before it are: while an answer is due, or a send waits for room, further frames wait in the parser and nothing more is
+read from the client (:attr:`ForeignConnection.full`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.ports import deliver_each
+from sievemq_broker.protocols.heartbeat import Heartbeat
+from sievemq_broker.session.peer import Peer, PortOwner, Services, Table, Watcher
+from sievemq_broker.session.settings import SessionSettings
+from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
+
+__all__ = ["ForeignConnection", "ForeignOutbox", "Line", "Parser"]
+
+
+class Parser(Protocol):
+    """Cuts what arrives into frames."""
+
+    @property
+    def number(self) -> int:
+        """How many frames were complete so far."""
+
+    @property
+    def pending(self) -> int:
+        """Bytes of what is not carried out yet."""
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes, cut anywhere."""
+
+    def next(self) -> Any:
+        """The next frame; None while it is not complete."""
+
+    def drop(self) -> None:
+        """Forget what has come of the frame that is not complete."""
+
+
+class ForeignOutbox(ABC):
+    """The :class:`~sievemq_broker.session.peer.ClientPort` of one connection, but for the frames.
+
+    Args:
+        settings: its `outbox_high` are the bytes of waiting output above which no more messages are taken.
+        wake: called when output appears while nothing feeds the connection.
+    """
+
+    __slots__ = (
+        "_awake", "_failure", "_high", "_over", "_owner", "_parts", "_requests", "_settings", "_size", "_starved",
+        "_stopped", "_wake", "asked_back", "congested", "open", "session", "writable",
+    )  # fmt: skip
+
+    def __init__(self, settings: SessionSettings, wake: Callable[[], None]) -> None:
+        self._settings = settings
+        self._high = settings.outbox_high
+        self._wake = wake
+        self._owner: PortOwner | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._awake = self._over = self._starved = False
+        self.writable = True
+        self.congested = False
+        #: True between the handshake and the end.
+        self.open = False
+        #: The connection's id, once it is welcome.
+        self.session = ""
+        #: Consumers whose buffered messages were asked back: such a client cannot give them back.
+        self.asked_back: list[int] = []
+        #: What follows the answer to a request, and what follows its refusal.
+        self._requests: dict[int, tuple[Callable[[Any], None], Callable[[SieveError], None]]] = {}
+        #: Sessions whose send or COMMIT waits for room.
+        self._stopped: set[int] = set()
+        self._failure: SieveError | None = None
+
+    # -- what the connection uses -----------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> bool:
+        """True while the client's next frame cannot be carried out: an answer is due, or a send waits for room."""
+        return bool(self._requests) or bool(self._stopped)
+
+    @property
+    def crowded(self) -> bool:
+        """True while the client does not read what it is sent."""
+        return self.congested or self._size > self._high
+
+    def expect(
+        self, request: int, then: Callable[[Any], None], refused: Callable[[SieveError], None] | None = None
+    ) -> None:
+        """Call `then` with the answer to a request, or `refused` with the error; until then no further frame is
+        carried out. Without `refused` an error ends the connection."""
+        self._requests[request] = then, refused or self.end
+
+    def end(self, error: SieveError) -> None:
+        """The connection has to end for this reason."""
+        if self._failure is None:
+            self._failure = error
+        self.touch()
+
+    def take_asked_back(self) -> list[int]:
+        """Consumers whose buffered messages were asked back, once."""
+        asked, self.asked_back = self.asked_back, []
+        return list(dict.fromkeys(asked))
+
+    def take_failure(self) -> SieveError:
+        """Why the connection has to end, once; :attr:`failed` is true."""
+        failure, self._failure = self._failure, None
+        assert failure is not None
+        return failure
+
+    @property
+    def failed(self) -> bool:
+        """True if :meth:`take_failure` has something."""
+        return self._failure is not None
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes."""
+        self._parts.append(data)
+        self._size += len(data)
+        self.nudge()
+
+    def write_message(self, data: bytes) -> None:
+        """Queue the bytes of a delivery: beyond the limit no more messages are taken."""
+        self.write(data)
+        if self._size > self._high:
+            self.writable = False
+            self._starved = True
+
+    def take(self) -> bytes:
+        """Everything that is queued; nothing is any more."""
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts = []
+        self._size = 0
+        self._awake = False
+        return data
+
+    def sent(self) -> bool:
+        """The rim has taken all output. True if deliveries were held back and can go on next turn; it is woken then."""
+        if not self._starved or self.congested:
+            return False
+        self.touch()
+        return True
+
+    def nudge(self) -> None:
+        """There is output: see that it is written."""
+        if not self._awake:
+            self._awake = True
+            self._wake()
+
+    def attend(self) -> None:
+        """The rim looks for output when it has fed the connection."""
+        self._awake = True
+
+    def leave(self) -> None:
+        """It has fed the connection, and there is no output for which it looks."""
+        if not self._over:
+            self._awake = False
+
+    def pause(self) -> None:
+        """The transport is congested."""
+        self.congested = self._starved = True
+        self.writable = False
+
+    def unpause(self) -> None:
+        """The transport has room again."""
+        self.congested = False
+
+    def reopen(self) -> None:
+        """Messages are taken again."""
+        self.writable, self._starved = True, False
+
+    def disown(self) -> None:
+        """The transport is gone: connection, outbox and rim refer to each other no more."""
+        self._owner = None
+        self._wake = _no_wake
+        self._requests.clear()
+
+    # -- what the domain says ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
+        """Queue a message for the client."""
+
+    def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
+        """Queue first deliveries of several messages."""
+        return deliver_each(self, consumer_id, tag, row)
+
+    def recall(self, consumer_id: int, tags: list[int]) -> None:
+        """Other consumers wait for buffered messages. The client cannot give any back."""
+        if not self._over:
+            self.asked_back.append(consumer_id)
+            self.nudge()
+
+    def closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
+        """The consumer is gone: its destination was deleted, or an administrator closed it."""
+        if not self._over and self._owner is not None:
+            self._owner.consumer_closed(consumer_id, code, text)
+
+    def settled(self, consumer_id: int) -> None:  # noqa: B027  # such a client has no WANT
+        """A WANT is answered."""
+
+    # -- what the client's Peer says ----------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def protocol(self) -> str:
+        """What the client speaks, as the setting `protocols` calls it."""
+
+    @abstractmethod
+    def confirm(self, session: int, sequence: int) -> None:
+        """The sends of a session up to this one are settled."""
+
+    @abstractmethod
+    def refuse_send(self, session: int, sequence: int, error: SieveError) -> None:
+        """A send was refused."""
+
+    @abstractmethod
+    def consumer_gone(self, consumer_id: int, code: ErrorCode, text: str) -> None:
+        """The broker has closed a consumer."""
+
+    @abstractmethod
+    def fail(self, error: SieveError) -> None:
+        """Queue the error that ends the connection."""
+
+    @property
+    def unread(self) -> int:
+        """Bytes that wait to be written."""
+        return self._size
+
+    def attach(self, owner: PortOwner) -> None:
+        """From now on this is the port of `owner`."""
+        self._owner = owner
+
+    def shut(self) -> None:
+        """The connection is over."""
+        self.writable = self._starved = False
+        self._over = self._awake = True
+
+    def touch(self) -> None:
+        """Something of this client's was carried out: wake the rim, even if it knows of output already."""
+        self._awake = True
+        self._wake()
+
+    def welcome(
+        self, connection: str, version: int, heartbeat: int, options: dict[str, Any], limits: dict[str, Any],
+        features: dict[str, Any], now: int,
+    ) -> None:  # fmt: skip
+        """The handshake is done: what follows the request 0 is called with the time without the offset of clocks."""
+        self.session = connection
+        then, _ = self._requests.pop(0)
+        then(now - features["clock_offset"])
+
+    def answer(self, request: int, result: object = None) -> None:
+        """A request was carried out."""
+        expected = self._requests.pop(request, None)
+        if expected is not None:
+            expected[0](result)
+
+    def answer_page(self, request: int, cursor: object, messages: list[tuple[Any, ...]]) -> None:
+        """A page of messages."""
+        self.answer(request, (cursor, messages))
+
+    def refuse(self, request: int, error: SieveError) -> None:
+        """A request was refused."""
+        expected = self._requests.pop(request, None)
+        (self.end if expected is None else expected[1])(error)
+
+    def flow(
+        self, blocked: bool, text: str, session: int = 0, sequence: int = 0, destination: str | None = None
+    ) -> None:
+        """Sends wait for room: nothing more is read from the client until they go on."""
+        if not session:
+            return  # the broker's own limit: sends that come meanwhile wait one by one
+        if blocked:
+            self._stopped.add(session)
+        elif session in self._stopped:
+            self._stopped.discard(session)
+            self.touch()
+
+    def clock(self, offset: int) -> None:
+        """The clock was moved; the times of such a client's messages are the broker's. The connection sees to it."""
+        self.touch()
+
+    def shutdown(self, grace: int, text: str) -> None:  # noqa: B027  # there may be no frame for it
+        """The broker ends soon."""
+
+
+class Line:
+    """What a :class:`~sievemq_broker.protocols.heartbeat.Heartbeat` looks at.
+
+    Args:
+        parser: has what arrived and is no whole frame.
+        outbox: knows whether the handshake is over.
+        awaited: the frame of the handshake that is awaited, for people.
+        beat: writes a heartbeat.
+    """
+
+    __slots__ = ("_awaited", "_beat", "_heard", "_outbox", "_parser", "interval_in", "interval_out")
+
+    #: The size of a frame may not be known before its end.
+    frame_text = "a frame"
+
+    def __init__(self, parser: Parser, outbox: ForeignOutbox, awaited: str, beat: Callable[[], None]) -> None:
+        self._parser = parser
+        self._outbox = outbox
+        self._awaited = awaited
+        self._beat = beat
+        self._heard = False
+        self.interval_in = self.interval_out = 0
+
+    def agree(self, incoming: int, outgoing: int) -> None:
+        """Milliseconds after which something is to be heard, and to be said; 0 for never."""
+        self.interval_in, self.interval_out = incoming, outgoing
+
+    @property
+    def awaited(self) -> str:
+        """What is still to come of the handshake, for people."""
+        return "" if self._outbox.open else self._awaited
+
+    @property
+    def frame_number(self) -> int:
+        """Which frame is not complete yet: another number for each; 0 between two frames."""
+        return self._parser.number + 1 if self._parser.pending else 0
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of it that came."""
+        return self._parser.pending
+
+    def heard(self) -> bool:
+        """True if anything arrived since the last call."""
+        heard, self._heard = self._heard, False
+        return heard
+
+    def excuse(self) -> None:
+        """Count as heard."""
+        self._heard = True
+
+    def heartbeat_due(self) -> None:
+        """Write a heartbeat."""
+        self._beat()
+
+
+class ForeignConnection(ABC):
+    """The broker's end of one connection, but for what its frames mean; see
+    :class:`~sievemq_broker.server.net.link.Connection`.
+
+    Args:
+        broker: the domain.
+        services: what the rim provides.
+        table: what is done for each verb.
+        address: of the other end, for people.
+        watcher: hears of what the client does.
+        parser: cuts what arrives into frames.
+        outbox: what the client is sent.
+        line: deadlines look at it.
+    """
+
+    __slots__ = (
+        "_deliver_again", "_heartbeat", "_held_back", "_ids", "_line", "_more", "_parser", "_services", "_todo",
+        "outbox", "peer",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        broker: Broker,
+        services: Services,
+        table: Table,
+        address: str,
+        watcher: Watcher | None,
+        parser: Parser,
+        outbox: ForeignOutbox,
+        line: Line,
+    ) -> None:
+        self._services = services
+        self._parser = parser
+        self.outbox = outbox
+        self.peer = Peer(broker, services, outbox, table, address, watcher)
+        self._deliver_again = self._held_back = False
+        self._line = line
+        self._heartbeat = Heartbeat(line, services.settings, services.now() - services.clock_offset)
+        #: The last request or consumer.
+        self._ids = 0
+        #: What follows an answer, before the next frame; and there may be a whole frame behind it.
+        self._todo: deque[Callable[[int], None]] = deque()
+        self._more = False
+
+    # -- what a protocol adds -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _carry_out(self, frame: Any, now: int) -> None:
+        """Carry out a frame.
+
+        Raises:
+            SieveError: the connection ends.
+        """
+
+    @abstractmethod
+    def _fail(self, error: SieveError, frame: Any, now: int) -> None:
+        """End the connection because of a frame; of what came before, if that is None."""
+
+    @property
+    @abstractmethod
+    def _has_duties(self) -> bool:
+        """Something is to be said for the client, since clients of this protocol do not say it."""
+
+    @abstractmethod
+    def _do_duties(self, now: int) -> None:
+        """Say it."""
+
+    # -- in -----------------------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes, now: int) -> None:
+        """Carry out what arrived, as far as there is time. Never raises: what is wrong ends this connection at most.
+
+        Args:
+            data: bytes from the peer, cut anywhere.
+            now: milliseconds since 1970.
+        """
+        if self.peer.closing:
+            return
+        self._line.excuse()
+        self._parser.receive(data)
+        self.outbox.attend()
+        self._go_on(now)
+        if not self.outbox.unread:
+            self.outbox.leave()
+
+    def catch_up(self, now: int) -> None:
+        """Carry out what is left, as far as there is time. Never raises."""
+        self.outbox.attend()
+        if self.peer.behind:
+            self.peer.catch_up(now)
+        self._go_on(now)
+        if not self.outbox.unread:
+            self.outbox.leave()
+
+    @property
+    def behind(self) -> bool:
+        """True if there was no time for all that arrived: :meth:`catch_up` is to be called."""
+        return self.peer.behind or self._ready
+
+    @property
+    def full(self) -> bool:
+        """True while frames wait: for an answer, for room, or until the client has read what it was sent."""
+        return self.outbox.waiting or self.outbox.crowded
+
+    def _go_on(self, now: int) -> None:
+        """Carry out frames, as far as there is time and nothing is to be waited for."""
+        peer, outbox, spent = self.peer, self.outbox, self._services.spent
+        self._more = True
+        while not (peer.closing or peer.behind or outbox.waiting or outbox.crowded or outbox.failed):
+            frame: Any = None
+            try:
+                if self._todo:
+                    self._todo.popleft()(now)
+                    continue
+                frame = self._parser.next()
+                if frame is None:
+                    self._more = False
+                    break
+                self._carry_out(frame, now)
+            except SieveError as error:
+                self._fail(error, frame, now)
+            if spent():
+                break
+        if outbox.failed and not peer.closing:
+            self._fail(outbox.take_failure(), None, now)
+
+    def _do(self, now: int, size: int, *command: Any) -> None:
+        """Have the client's Peer carry out a command."""
+        self.peer.carry_out([command], size, now)
+
+    def _ask(
+        self,
+        now: int,
+        then: Callable[[Any], None],
+        verb: int,
+        *fields: Any,
+        refused: Callable[[SieveError], None] | None = None,
+    ) -> None:
+        """The same for a request, whose answer goes to `then`. No frame is carried out before it has come."""
+        self._ids += 1
+        self.outbox.expect(self._ids, then, refused)
+        self._do(now, 0, verb, self._ids, *fields)
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_data(self) -> bool:
+        """True if there is something to write, or to go on with."""
+        outbox = self.outbox
+        return outbox.unread > 0 or self._deliver_again or outbox.failed or self._ready or self._duties_due
+
+    @property
+    def _ready(self) -> bool:
+        """Frames, or what follows an answer, can be carried out."""
+        return (bool(self._todo) or self._more) and not (self.full or self.peer.behind or self.peer.closing)
+
+    @property
+    def _duties_due(self) -> bool:
+        peer = self.peer
+        return not (peer.behind or peer.closing) and (
+            peer.clock_lag != 0 or bool(self.outbox.asked_back) or self._has_duties
+        )
+
+    def data_to_send(self) -> bytes:
+        """Everything to write now. May wake the rim again at once: call it again next turn then."""
+        peer, outbox = self.peer, self.outbox
+        now = self._services.now()
+        if outbox.failed or self._ready:
+            outbox.attend()
+            self._go_on(now)
+        if self._deliver_again and not outbox.congested:
+            self._resume_consumers(now)
+        if peer.unconfirmed:
+            peer.flush_confirms()
+        data = outbox.take()
+        if not peer.gone:
+            if outbox.sent():
+                self._deliver_again = True
+            if self._duties_due:
+                if peer.clock_lag:
+                    peer.see_clock(self._services.clock_offset)
+                for consumer in outbox.take_asked_back():
+                    self._give_back(consumer, now)
+                self._do_duties(now)
+            if self._ready:
+                outbox.touch()
+        return data
+
+    @abstractmethod
+    def _give_back(self, consumer: int, now: int) -> None:
+        """Answer a RECALL of a consumer's buffered messages."""
+
+    def urgent_flow(self, text: str) -> bytes:
+        """There is no frame for it."""
+        return b""
+
+    def pause(self) -> None:
+        """The transport holds more than it likes: no messages until :meth:`resume`."""
+        if not self.peer.gone:
+            self.outbox.pause()
+
+    def resume(self, now: int) -> None:
+        """The transport has room again."""
+        self.outbox.unpause()
+        if not self.peer.gone:
+            self._resume_consumers(now)
+
+    def _resume_consumers(self, now: int) -> None:
+        self._deliver_again = False
+        self.outbox.reopen()
+        self.peer.resume_consumers(now)
+
+    # -- state, time and the end --------------------------------------------------------------------------------------
+
+    @property
+    def closing(self) -> bool:
+        """True once the transport is to be closed after writing."""
+        return self.peer.closing
+
+    @property
+    def heartbeats(self) -> tuple[int, int]:
+        """Milliseconds after which something is to be heard, and to be said; 0 for never."""
+        return self._line.interval_in, self._line.interval_out
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes that the frame has which is not complete yet, 0 between two frames."""
+        return self._parser.pending
+
+    @property
+    def frame_number(self) -> int:
+        """Which frame is not complete yet: another number for each; 0 between two frames."""
+        return self._line.frame_number
+
+    @property
+    def unpublished(self) -> int:
+        """Bytes that came and are no messages yet."""
+        return self._parser.pending + self.peer.unpublished
+
+    def receive_eof(self, now: int) -> None:
+        """The peer has sent its last byte."""
+        self.lost(now)
+
+    def lost(self, now: int) -> None:
+        """The transport is gone: everything comes back (ACK-18, TXN-05, CON-11). Idempotent."""
+        self.peer.lost(now)
+        self._parser.drop()
+        self._todo.clear()
+        self.outbox.disown()
+
+    def hold_back(self, held: bool) -> None:
+        """From now on nothing is read from the peer, or something is again: its silence is no fault of it."""
+        self._held_back = held
+        self._heartbeat.excuse()
+
+    def close(self, code: ErrorCode, text: str, now: int) -> None:
+        """End the connection from this side, with the error as the last word. Idempotent."""
+        self.peer.close(code, text, now)
+
+    def tick(self, now: int) -> int | None:
+        """Heartbeats, the handshake's deadline, and a frame that does not come to its end.
+
+        Returns:
+            When to call again at the latest (ms since 1970), None for never.
+        """
+        if self.peer.closing:
+            return None
+        if self.peer.unconfirmed:
+            self.peer.flush_confirms()
+        offset = self._services.clock_offset
+        if self._held_back or self.outbox.waiting:
+            self._heartbeat.excuse()
+        try:
+            following = self._heartbeat.tick(now - offset)
+        except ProtocolError as error:
+            self.peer.close(error.code, error.text, now)
+            return None
+        return None if following is None else following + offset
+
+    def clock_jumped(self, by: int) -> None:
+        """The machine's clock was set, by so many ms: deadlines of the peer are where they would have been."""
+        self._heartbeat.clock_jumped(by)
+
+
+def _no_wake() -> None:
+    """Nothing writes any more."""
