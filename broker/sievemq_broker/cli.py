@@ -34,7 +34,10 @@ def broker(
     host: Annotated[str | None, _option("--host", text="Address of the wire port; 127.0.0.1.")] = None,
     port: Annotated[int | None, _option("--port", text="Wire port, 0 for a free one; 7672.")] = None,
     protocols: Annotated[
-        str | None, _option("--protocols", text="Protocols of the wire port: sieve, stomp; sieve,stomp.")
+        str | None, _option("--protocols", text="Protocols of the wire port: sieve, amqp, stomp; all.")
+    ] = None,
+    amqp_port: Annotated[
+        int | None, _option("--amqp-port", text="A further port, for AMQP alone; 0 for a free one.")
     ] = None,
     stomp_port: Annotated[
         int | None, _option("--stomp-port", text="A further port, for STOMP alone; 0 for a free one.")
@@ -126,7 +129,8 @@ def broker(
     Exit codes: 0 ended in order, 1 could not start, 2 the settings are wrong.
     """
     given: dict[str, object] = {
-        "host": host, "port": port, "protocols": protocols, "stomp_port": stomp_port,
+        "host": host, "port": port, "protocols": protocols, "amqp_port": amqp_port,
+        "stomp_port": stomp_port,
         "http": http, "http_host": http_host, "http_port": http_port, "data_dir": data_dir,
         "users": ",".join(user) if user else None, "users_file": users_file, "http_hosts": http_hosts,
         "http_origins": http_origins,

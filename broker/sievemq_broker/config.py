@@ -314,6 +314,7 @@ class Settings:
         f"protocols of the wire port, told apart by their first bytes: {', '.join(PROTOCOLS)}",
         _protocols,
     )
+    amqp_port: int | None = _setting(None, "a further port, for AMQP alone; 0 for a free one", _optional_port)
     stomp_port: int | None = _setting(None, "a further port, for STOMP alone; 0 for a free one", _optional_port)
     http: bool = _setting(True, "serve health, metrics, API and console over HTTP", _flag)
     http_host: str | None = _setting(None, "address of the HTTP port; host if not given", _optional_text)

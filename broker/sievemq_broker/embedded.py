@@ -44,6 +44,7 @@ class EmbeddedOptions(TypedDict, total=False):
 
     host: str
     port: int
+    amqp_port: int | None
     stomp_port: int | None
     http: bool
     http_port: int
@@ -60,6 +61,7 @@ class EmbeddedBroker:
     Args:
         host: loopback address to listen on.
         port: 0 for a free one.
+        amqp_port: a further port for AMQP alone, 0 for a free one; None for none. AMQP clients may use `port`, too.
         stomp_port: a further port for STOMP alone, 0 for a free one; None for none. STOMP clients may use `port`, too.
         http: also serve health, metrics, API and console, see :attr:`http_url`.
         http_port: 0 for a free one.
@@ -82,6 +84,7 @@ class EmbeddedBroker:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        amqp_port: int | None = None,
         stomp_port: int | None = None,
         http: bool = False,
         http_port: int = 0,
@@ -93,6 +96,8 @@ class EmbeddedBroker:
     ) -> None:
         given: dict[str, Any] = {"drain_seconds": 0.0, "max_memory_bytes": 0, "busy_poll": 0, **(settings or {})}
         given |= {"host": host, "port": port, "http": http, "http_port": http_port}
+        if amqp_port is not None:
+            given["amqp_port"] = amqp_port
         if stomp_port is not None:
             given["stomp_port"] = stomp_port
         if users is not None:
@@ -198,6 +203,17 @@ class EmbeddedBroker:
     def url(self) -> str:
         """For a ConnectionFactory."""
         return self._url_of("sieve")
+
+    @property
+    def amqp_url(self) -> str:
+        """For AMQP clients: host and port; with a namespace also the option ``amqp.vhost``, by which Qpid JMS names it.
+        Other clients name it, with its ``/``, as the ``hostname`` of their open.
+
+        Raises:
+            RuntimeError: the settings turn AMQP off.
+        """
+        url = self.server.url_of("amqp")
+        return f"{url}?amqp.vhost={quote('/' + self._namespace, safe='')}" if self._namespace else url
 
     @property
     def stomp_url(self) -> str:
@@ -314,6 +330,13 @@ class EmbeddedNamespace:
     def url(self) -> str:
         """For a ConnectionFactory."""
         return f"{self.broker.server.url}/{quote(self.name, safe='')}"
+
+    @property
+    def amqp_url(self) -> str:
+        """For AMQP clients: host, port, and the option ``amqp.vhost``, by which Qpid JMS names the namespace. Other
+        clients name it, with its ``/``, as the ``hostname`` of their open.
+        """
+        return f"{self.broker.server.url_of('amqp')}?amqp.vhost={quote('/' + self.name, safe='')}"
 
     @property
     def stomp_url(self) -> str:

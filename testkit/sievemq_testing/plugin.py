@@ -138,6 +138,14 @@ def sievemq_url(sievemq_namespace: TestNamespace) -> str:
 
 
 @pytest.fixture
+def sievemq_amqp_url(sievemq_namespace: TestNamespace) -> str:
+    """Where the AMQP clients of this test connect: ``amqp://host:port?amqp.vhost=%2Fnamespace``, as Qpid JMS takes
+    it. Others name the namespace, with its ``/``, as the ``hostname`` of their open: it is one of the test's own.
+    """
+    return sievemq_namespace.amqp_url
+
+
+@pytest.fixture
 def sievemq_stomp_url(sievemq_namespace: TestNamespace) -> str:
     """Where the STOMP clients of this test connect: ``stomp://host:port/namespace``. The path, with its ``/``, is the
     ``host`` header of CONNECT: it leads to a namespace of the test's own.

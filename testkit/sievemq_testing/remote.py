@@ -267,6 +267,12 @@ class RemoteNamespace:
         self._connection: Connection = ConnectionFactory(url, reconnect=0).create_connection()
 
     @property
+    def amqp_url(self) -> str:
+        """For AMQP clients, where the broker has that protocol: as :attr:`EmbeddedNamespace.amqp_url`."""
+        base, _, name = self.url.partition("?")[0].rpartition("/")
+        return f"{base.replace('sievemq', 'amqp', 1)}?amqp.vhost=%2F{name}"
+
+    @property
     def stomp_url(self) -> str:
         """For STOMP clients, where the broker has that protocol: as :attr:`EmbeddedNamespace.stomp_url`."""
         return self.url.partition("?")[0].replace("sievemq", "stomp", 1)

@@ -20,6 +20,8 @@ from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.protocols.amqp.connection import AmqpConnection
+from sievemq_broker.protocols.amqp.outbox import Outbox as AmqpOutbox
 from sievemq_broker.protocols.sieve.connection import SieveConnection
 from sievemq_broker.protocols.sieve.outbox import Outbox
 from sievemq_broker.protocols.stomp.connection import StompConnection
@@ -146,6 +148,9 @@ class WatchedServer(Server):
     def _connect(self, address: str, wake: Callable[[], None]) -> Connection:
         return WatchedSieve(self.broker, self.services, address, wake, self._watch)
 
+    def _connect_amqp(self, address: str, wake: Callable[[], None]) -> Connection:
+        return WatchedAmqp(self.broker, self.services, address, wake, self._watch)
+
     def _connect_stomp(self, address: str, wake: Callable[[], None]) -> Connection:
         return WatchedStomp(self.broker, self.services, address, wake, self._watch)
 
@@ -205,6 +210,14 @@ class _Deliveries:
 
 class WatchedOutbox(_Deliveries, Outbox):
     """Of a client of SieveMQ's own protocol."""
+
+    def __init__(self, connection: WatchedConnection, *args: Any) -> None:
+        super().__init__(*args)
+        self._connection = connection
+
+
+class WatchedAmqpOutbox(_Deliveries, AmqpOutbox):
+    """Of an AMQP client."""
 
     def __init__(self, connection: WatchedConnection, *args: Any) -> None:
         super().__init__(*args)
@@ -408,6 +421,22 @@ class WatchedSieve(WatchedConnection, SieveConnection):
     ) -> None:
         self.watch = watch
         outbox = partial(WatchedOutbox, self)
+        super().__init__(broker, services, self._table(), address=address, wake=wake, watcher=self, make_outbox=outbox)
+
+
+class WatchedAmqp(WatchedConnection, AmqpConnection):
+    """An AMQP client.
+
+    Args:
+        broker, services, address, wake: as of AmqpConnection.
+        watch: what is shared with the other connections.
+    """
+
+    def __init__(
+        self, broker: Broker, services: Services, address: str, wake: Callable[[], None], watch: Watch
+    ) -> None:
+        self.watch = watch
+        outbox = partial(WatchedAmqpOutbox, self)
         super().__init__(broker, services, self._table(), address=address, wake=wake, watcher=self, make_outbox=outbox)
 
 

@@ -28,5 +28,6 @@ class Spoken(NamedTuple):
 #: By their names in settings, SieveMQ's own first.
 PROTOCOLS: Final[Mapping[str, Spoken]] = {
     "sieve": Spoken("sievemq"),
+    "amqp": Spoken("amqp", frozenset({b"AMQP"})),
     "stomp": Spoken("stomp", frozenset({b"CONN", b"STOM"})),
 }

@@ -287,10 +287,15 @@ class Server:
 
     def _connectors(self) -> Mapping[str, Connect]:
         """What makes the broker's end of a connection, by protocol."""
-        return {"sieve": self._connect, "stomp": self._connect_stomp}
+        return {"sieve": self._connect, "amqp": self._connect_amqp, "stomp": self._connect_stomp}
 
     def _connect(self, address: str, wake: Callable[[], None]) -> Connection:
         return SieveConnection(self.broker, self.services, address=address, wake=wake)
+
+    def _connect_amqp(self, address: str, wake: Callable[[], None]) -> Connection:
+        from sievemq_broker.protocols.amqp import AmqpConnection  # only a broker that has such a client needs it
+
+        return AmqpConnection(self.broker, self.services, address=address, wake=wake)
 
     def _connect_stomp(self, address: str, wake: Callable[[], None]) -> Connection:
         from sievemq_broker.protocols.stomp import StompConnection  # only a broker that has such a client needs it

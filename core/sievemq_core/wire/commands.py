@@ -311,7 +311,11 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             "CREDIT",
             "client",
             "grants credit; not answered",
-            (_CONSUMER, _f("credit", "uint", "further messages that may be sent to it")),
+            (
+                _CONSUMER,
+                _f("credit", "uint", "further messages that may be sent to it"),
+                _optional("instead", "bool", False, "in place of the credit that is left, not on top of it"),
+            ),
         ),
         CommandSpec(
             Command.WANT,

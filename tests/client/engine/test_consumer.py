@@ -77,7 +77,7 @@ def test_clo_24_con_15_credit_comes_with_start() -> None:
     assert consumer.granted == 0
     assert not consumer.flowing
     broker.engine.start()
-    assert broker.heard() == [(Command.CREDIT, consumer.id, 10)]
+    assert broker.heard() == [(Command.CREDIT, consumer.id, 10, False)]
     assert consumer.flowing
     broker.engine.start()
     assert broker.heard() == []
@@ -125,7 +125,7 @@ def test_credit_without_acknowledgement_in_client_mode() -> None:
     broker.deliver(consumer, 1, 2, 3)
     for _ in range(3):
         take(consumer)
-    assert broker.heard() == [(Command.CREDIT, consumer.id, 2)]
+    assert broker.heard() == [(Command.CREDIT, consumer.id, 2, False)]
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 3, 7, 10])
@@ -360,7 +360,7 @@ def test_returned_memory_is_granted_again_on_request() -> None:
     broker.say(Command.RECALL, consumer.id, (1, 2, 3, 4))
     assert broker.heard() == [(Command.RELEASE, consumer.id, (1, 2, 3, 4))]  # an idle consumer asks for nothing
     consumer.want()
-    assert broker.heard() == [(Command.CREDIT, consumer.id, 4), (Command.WANT, 0, consumer.id)]
+    assert broker.heard() == [(Command.CREDIT, consumer.id, 4, False), (Command.WANT, 0, consumer.id)]
 
 
 def test_exp_03_messages_that_expire_in_the_buffer_are_returned(broker: FakeBroker) -> None:
@@ -452,7 +452,7 @@ def test_d_23_a_wait_begins_without_a_want_unless_there_is_no_credit() -> None:
     broker.say(Command.RECALL, consumer.id, (1, 2))
     broker.heard()
     assert consumer.expect() is False  # granted anew
-    assert broker.heard() == [(Command.CREDIT, consumer.id, 2)]
+    assert broker.heard() == [(Command.CREDIT, consumer.id, 2, False)]
     nothing = with_prefetch(0)
     assert nothing.consumer(nothing.session()).expect() is True
 

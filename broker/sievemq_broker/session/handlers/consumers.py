@@ -88,13 +88,16 @@ def on_close_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
 
 def on_credit(peer: Peer, command: CommandTuple, now: int) -> None:
     """Grant credit."""
-    _, consumer_id, credit = command
+    _, consumer_id, credit, instead = command
     consumer = peer.consumers.get(consumer_id)
     if consumer is None:
         peer.check_once_open(consumer_id)
-    elif credit:
-        if credit > MAX_CREDIT:
-            raise too_much_credit(consumer_id, credit)
+        return
+    if credit > MAX_CREDIT:
+        raise too_much_credit(consumer_id, credit)
+    if instead:
+        consumer.halt()
+    if credit:
         consumer.grant(credit, now)
 
 

@@ -19,6 +19,7 @@ TARGETS = {
     "wire": "framing, codec and legality at both ends of a connection",
     "session": "a broker's session layer, behind a handshake",
     "stomp": "STOMP frames to a broker, cut anywhere, before and after CONNECT",
+    "amqp": "AMQP frames to a broker, cut anywhere, before and after open",
     "engine": "a client's engine that listens to a hostile broker",
     "message": "properties and bodies of received messages, XML forms",
     "selector": "parsing, compiling, explaining, portability, in three dialects",

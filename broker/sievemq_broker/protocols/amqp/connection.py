@@ -1,0 +1,782 @@
+"""One accepted AMQP connection: frames in, commands to the client's Peer; answers and messages out. No I/O, no clock.
+
+A session of AMQP is a session of the broker's, a link by which the client receives is a consumer, and a transaction is
+a transacted session that stages its sends; what it settles is settled behind the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.consumer import Outcome
+from sievemq_broker.protocols.amqp.frames import (
+    AMQP_HEADER,
+    SASL,
+    SASL_HEADER,
+    Frame,
+    FrameParser,
+)
+from sievemq_broker.protocols.amqp.links import (
+    WINDOW,
+    Browser,
+    Consumer,
+    Coordination,
+    Link,
+    Producer,
+    Session,
+    Transaction,
+)
+from sievemq_broker.protocols.amqp.mapping import address_of, envelope_of, filters_of, kind_of, payload_of
+from sievemq_broker.protocols.amqp.outbox import Outbox, error_of
+from sievemq_broker.protocols.amqp.performatives import (
+    Accepted,
+    Attach,
+    Begin,
+    Close,
+    Coordinator,
+    Declare,
+    Declared,
+    Detach,
+    Discharge,
+    Disposition,
+    End,
+    Flow,
+    Modified,
+    Open,
+    Received,
+    Rejected,
+    Released,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    Source,
+    Target,
+    TransactionalState,
+    Transfer,
+    read,
+)
+from sievemq_broker.protocols.amqp.types import Described, Symbol, decode
+from sievemq_broker.protocols.foreign import ForeignConnection, Line
+from sievemq_broker.session.peer import Services, Table, Watcher
+from sievemq_broker.session.rights import Identity
+from sievemq_broker.session.settings import AuthenticationError
+from sievemq_broker.session.table import TABLE
+from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
+from sievemq_core.limits import MAX_CREDIT
+from sievemq_core.message.destination import parse_address
+from sievemq_core.wire.commands import Command
+
+__all__ = ["AmqpConnection"]
+
+Node = TypeVar("Node", Source, Target)
+
+#: The largest frame that is accepted: a larger message comes in several transfers.
+FRAME_BYTES: Final = 1024 * 1024
+
+#: What a message may have besides its body: sections with headers and properties.
+_SECTION_BYTES: Final = 2 * 1024 * 1024
+
+#: Deliveries that a producer may have under way; it gets as many anew when half of them came.
+CREDIT: Final = 1_000
+
+#: Messages in one page of a browser.
+_PAGE: Final = 100
+
+_TRANSACTED, _CLIENT_ACKNOWLEDGE = 0, 2
+_MECHANISMS: Final = ("PLAIN", "ANONYMOUS")
+_OFFERED: Final = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", "sole-connection-for-container")
+_SOLE: Final = "sole-connection-for-container"
+_OUTCOMES: Final = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
+
+
+class AmqpConnection(ForeignConnection):
+    """The broker's end of one AMQP connection; see :class:`~sievemq_broker.server.net.link.Connection`.
+
+    Args:
+        broker: the domain.
+        services: what the rim provides.
+        table: what is done for each verb.
+        address: of the other end, for people.
+        wake: called when output appears while nothing feeds the connection: call :meth:`data_to_send` soon, not from
+            there.
+        watcher: hears of what the client does.
+        make_outbox: makes the outbox.
+    """
+
+    __slots__ = ("_channels", "_message_ids", "_numbers", "_password", "_transactions", "_user")
+
+    outbox: Outbox
+
+    def __init__(
+        self,
+        broker: Broker,
+        services: Services,
+        table: Table = TABLE,
+        *,
+        address: str = "",
+        wake: Callable[[], None] = lambda: None,
+        watcher: Watcher | None = None,
+        make_outbox: Callable[..., Outbox] = Outbox,
+    ) -> None:
+        parser, outbox = FrameParser(FRAME_BYTES), make_outbox(services.settings, wake, services.now)
+        line = Line(parser, outbox, "open", lambda: outbox.frame(None))
+        super().__init__(broker, services, table, address, watcher, parser, outbox, line)
+        #: Who has signed in by SASL.
+        self._user: str | None = None
+        self._password: str | None = None
+        #: The last number of a session of the broker's, and of a message id.
+        self._numbers = self._message_ids = 0
+        self._channels: dict[int, Session] = {}
+        self._transactions: dict[bytes, Transaction] = {}
+
+    def _carry_out(self, frame: Frame, now: int) -> None:
+        if frame.kind < 0:
+            self._header(frame.body)
+            return
+        body = frame.body
+        if frame.kind == SASL:
+            if not isinstance(body, SaslInit) or self.outbox.stage != "sasl":
+                raise _unexpected(f"the SASL frame {_name(body)}")
+            self._sign_in(body, now)
+            return
+        if body is None:
+            return  # a heartbeat
+        if not self.outbox.open:
+            if not isinstance(body, Open) or self.outbox.stage != "header":
+                raise _unexpected(f"{_name(body)} before open")
+            self._open(body, now)
+            return
+        if isinstance(body, Close):
+            self._ask(now, lambda _: self.outbox.frame(Close()), Command.GOODBYE, ())
+            return
+        if isinstance(body, Begin):
+            self._begin(frame.channel, body, now)
+            return
+        session = self._channels.get(frame.channel)
+        if session is None:
+            raise _unexpected(f"{_name(body)} on channel {frame.channel}, where no session has begun")
+        match body:
+            case Transfer():
+                session.count_in()
+                self._transfer(session, body, frame.payload, frame.size, now)
+            case Disposition():
+                self._disposition(session, body, now)
+            case Flow():
+                self._flow(session, body, now)
+            case Attach():
+                self._attach(session, body, now)
+            case Detach():
+                self._detach(session, body, now)
+            case End():
+                self._end(session, now)
+            case _:
+                raise _unexpected(f"{_name(body)} on a connection that is open")
+
+    def _fail(self, error: SieveError, frame: Frame | None, now: int) -> None:
+        if not self.peer.closing:
+            self.peer.fail(error, now)
+
+    # -- the handshake ------------------------------------------------------------------------------------------------
+
+    def _header(self, header: bytes) -> None:
+        outbox = self.outbox
+        if header == SASL_HEADER and not outbox.stage:
+            outbox.reach("sasl")
+            outbox.write(SASL_HEADER)
+            outbox.frame(SaslMechanisms(sasl_server_mechanisms=list(_MECHANISMS)), kind=SASL)
+        elif header == AMQP_HEADER and outbox.stage in ("", "signed in"):
+            outbox.reach("header")
+            outbox.write(AMQP_HEADER)
+        else:
+            raise ProtocolError(
+                f"the protocol header {shown(header)} is not expected here; AMQP 1.0 is spoken, with SASL or without",
+                ErrorCode.UNSUPPORTED_VERSION,
+            )
+
+    def _sign_in(self, init: SaslInit, now: int) -> None:
+        if init.mechanism == "PLAIN":
+            parts = (init.initial_response or b"").split(b"\0")
+            if len(parts) != 3:
+                raise ProtocolError("the response of PLAIN has three parts", ErrorCode.AUTHENTICATION)
+            self._user, self._password = (part.decode("utf-8", "replace") for part in parts[1:])
+        elif init.mechanism != "ANONYMOUS":
+            raise ProtocolError(
+                f"the mechanism {shown(init.mechanism)} is not offered; {', '.join(_MECHANISMS)} are",
+                ErrorCode.AUTHENTICATION,
+            )
+        user, _ = _user_and_namespace(self._user)
+        self.outbox.expect(0, self._signed_in)
+
+        def later(found: Identity | AuthenticationError, now: int) -> None:
+            if not self.peer.closing:
+                if isinstance(found, AuthenticationError):
+                    self.outbox.refuse(0, found)
+                else:
+                    self.outbox.answer(0)
+                    self.outbox.touch()
+
+        if self._services.authenticate(self.peer, user, self._password, later) is not None:
+            self.outbox.answer(0)
+
+    def _signed_in(self, _: object) -> None:
+        self.outbox.reach("signed in")
+        self.outbox.frame(SaslOutcome(code=0), kind=SASL)
+
+    def _open(self, theirs: Open, now: int) -> None:
+        settings = self._services.settings
+        user, namespace = _user_and_namespace(self._user)
+        host = theirs.hostname or ""
+        if not namespace and (host.startswith("/") or host in self.peer.broker.namespaces):
+            namespace = host.removeprefix("/")
+        # Qpid JMS makes up an id for a connection that was given none; it begins so, and names no client.
+        sole = _SOLE in (theirs.desired_capabilities or ()) and not theirs.container_id.startswith("ID:")
+
+        def welcomed(real: int) -> None:
+            idle = theirs.idle_time_out or 0
+            self._line.agree(settings.heartbeat_ms, max(idle // 2, 100) if idle else 0)
+            self._heartbeat.welcomed(real)
+            product, _, version = settings.broker.partition(" ")
+            self.outbox.frame(
+                Open(
+                    container_id=f"{settings.broker}/{self.outbox.session}".replace(" ", "/"),
+                    max_frame_size=FRAME_BYTES,
+                    channel_max=min(settings.max_sessions, 65_535) - 1,
+                    idle_time_out=settings.heartbeat_ms or None,
+                    offered_capabilities=list(_OFFERED),
+                    properties={
+                        Symbol("product"): product,
+                        Symbol("version"): version,
+                        Symbol("queue-prefix"): "queue:",
+                        Symbol("topic-prefix"): "topic:",
+                    },
+                )
+            )
+            self.outbox.opened(min(theirs.max_frame_size, FRAME_BYTES))
+
+        self.outbox.expect(0, welcomed)
+        product = (theirs.properties or {}).get("product", "")
+        agent = f"AMQP 1.0 {product}".strip()
+        password, self._password = self._password, None
+        client_id = theirs.container_id if sole else None
+        self._do(now, 0, Command.HELLO, 1, namespace, user, password, client_id, 0, agent, None, {})
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, channel: int, theirs: Begin, now: int) -> None:
+        if channel in self._channels:
+            raise _unexpected(f"begin on channel {channel}, where a session is open")
+        self._numbers += 1
+        session = Session(channel, self._numbers, theirs.incoming_window, theirs.next_outgoing_id)
+        self._channels[channel] = session
+
+        def begun(_: object) -> None:
+            self.outbox.frame(
+                Begin(
+                    remote_channel=channel,
+                    next_outgoing_id=0,
+                    incoming_window=WINDOW,
+                    outgoing_window=WINDOW,
+                    handle_max=self._services.settings.max_consumers,
+                ),
+                channel,
+            )
+
+        self._ask(now, begun, Command.OPEN_SESSION, session.number, _CLIENT_ACKNOWLEDGE, 0)
+
+    def _end(self, session: Session, now: int) -> None:
+        del self._channels[session.channel]
+        for link in session.links.values():
+            if isinstance(link, Consumer):
+                self.outbox.consumers.pop(link.id, None)
+
+        def ended(_: object) -> None:
+            self.outbox.forget_session(session.number)
+            self.outbox.frame(End(), session.channel)
+
+        self._ask(now, ended, Command.CLOSE_SESSION, session.number, ())
+
+    def _flow(self, session: Session, flow: Flow, now: int) -> None:
+        self.outbox.write_message(session.open_window(flow.next_incoming_id, flow.incoming_window))
+        if flow.handle is None:
+            if flow.echo:
+                self._answer_flow(session)
+            return
+        link = session.links.get(flow.handle)
+        if isinstance(link, Producer):
+            if flow.echo:
+                self._answer_flow(session, link)
+        elif isinstance(link, Consumer) and link.id:
+            # What the client counts may be behind: deliveries are on their way to it.
+            limit = (0 if flow.delivery_count is None else flow.delivery_count) + (flow.link_credit or 0)
+            credit = max(0, min(limit - link.delivery_count, MAX_CREDIT))
+            if isinstance(link, Browser):
+                link.grant(credit, flow.drain)
+                self._browse(link, now)
+                return
+            self._do(now, 0, Command.CREDIT, link.id, credit, True)
+            if flow.drain:
+                drained = partial(self._drained, link, limit)
+                self._ask(now, drained, Command.WANT, link.id)
+            elif flow.echo:
+                self._answer_flow(session, link, max(0, limit - link.delivery_count))
+
+    def _drained(self, link: Consumer, limit: int, _: object) -> None:
+        """Everything that could be delivered was; credit that is left is used up."""
+
+        def act(now: int) -> None:
+            if link.id in self.outbox.consumers:
+                self._do(now, 0, Command.CREDIT, link.id, 0, True)
+                link.advance(max(0, limit - link.delivery_count))
+                self._answer_flow(link.session, link, 0, drain=True)
+
+        self._todo.append(act)
+
+    def _answer_flow(self, session: Session, link: Link | None = None, credit: int = 0, *, drain: bool = False) -> None:
+        frame = Flow(
+            next_incoming_id=session.next_in,
+            incoming_window=WINDOW,
+            next_outgoing_id=session.next_out,
+            outgoing_window=WINDOW,
+        )
+        if isinstance(link, (Producer, Consumer)):
+            frame = frame.having(
+                handle=link.handle,
+                delivery_count=link.delivery_count % 2**32,
+                link_credit=link.credit if isinstance(link, Producer) else credit,
+                drain=drain,
+            )
+        self.outbox.frame(frame, session.channel)
+
+    # -- links --------------------------------------------------------------------------------------------------------
+
+    def _attach(self, session: Session, theirs: Attach, now: int) -> None:
+        if theirs.handle in session.links:
+            raise _unexpected(f"attach of handle {theirs.handle}, which is attached")
+        if len(session.links) >= self._services.settings.max_consumers:
+            raise RequestError("too many links in a session; detach those that are done", ErrorCode.RESOURCE_ALLOCATION)
+        try:
+            if theirs.role:
+                self._attach_consumer(session, theirs, now)
+            else:
+                self._attach_producer(session, theirs, now)
+        except SieveError as error:
+            if error.code.fatal:
+                raise
+            self._refuse_link(session, theirs, error)
+
+    def _refuse_link(self, session: Session, theirs: Attach, error: SieveError) -> None:
+        """Attach without a terminus, then detach with the error (part 2, section 2.6.3)."""
+        session.links.pop(theirs.handle, None)
+        self.outbox.frame(
+            Attach(
+                name=theirs.name,
+                handle=theirs.handle,
+                role=not theirs.role,
+                source=None if theirs.role else theirs.source,
+                target=theirs.target if theirs.role else None,
+                initial_delivery_count=0 if theirs.role else None,
+            ),
+            session.channel,
+        )
+        self.outbox.frame(Detach(handle=theirs.handle, closed=True, error=error_of(error)), session.channel)
+
+    def _attach_producer(self, session: Session, theirs: Attach, now: int) -> None:
+        target = theirs.target
+        refused = partial(self._refuse_link, session, theirs)
+        if isinstance(target, Coordinator):
+            self._producer(session, theirs, Coordination(session, theirs.handle, theirs.name), target)
+            return
+        if not isinstance(target, Target):
+            raise RequestError("a link by which the client sends needs a target", ErrorCode.INVALID_DESTINATION)
+        link = Producer(session, theirs.handle, theirs.name)
+        if target.dynamic:
+            self._make_temporary(target, lambda made: self._to(link, theirs, made, made.address), now)
+        elif target.address is None:
+            self._producer(session, theirs, link, target)
+        else:
+            address = address_of(target.address, kind_of(target.capabilities))
+            self._ask(now, lambda _: self._to(link, theirs, target, address), Command.DECLARE, address, refused=refused)
+
+    def _to(self, link: Producer, theirs: Attach, target: Target, address: str) -> None:
+        link.lead(address)
+        self._producer(link.session, theirs, link, target)
+
+    def _producer(self, session: Session, theirs: Attach, link: Producer, target: Any) -> None:
+        session.links[theirs.handle] = link
+        self.outbox.frame(
+            Attach(
+                name=theirs.name,
+                handle=theirs.handle,
+                role=True,
+                snd_settle_mode=theirs.snd_settle_mode,
+                source=theirs.source,
+                target=target,
+                max_message_size=self._services.settings.body_bytes,
+            ),
+            session.channel,
+        )
+        link.allow(CREDIT)
+        self._answer_flow(session, link)
+
+    def _make_temporary(self, node: Node, then: Callable[[Node], None], now: int) -> None:
+        """A dynamic node is a temporary destination; `then` gets it with its address."""
+        kind = kind_of(node.capabilities)
+        topic = kind is not None and kind.is_topic
+        self._ask(now, lambda address: then(node.having(address=address)), Command.CREATE_TEMPORARY, topic, None)
+
+    def _attach_consumer(self, session: Session, theirs: Attach, now: int) -> None:
+        source = theirs.source
+        if not isinstance(source, Source):
+            self._find_subscription(session, theirs)
+            return
+        if source.dynamic:
+            self._make_temporary(
+                source,
+                lambda made: self._todo.append(partial(self._consume, session, theirs, made, made.address)),
+                now,
+            )
+            return
+        if source.address is None:
+            raise RequestError("a link by which the client receives needs an address", ErrorCode.INVALID_DESTINATION)
+        self._consume(session, theirs, source, address_of(source.address, kind_of(source.capabilities)), now)
+
+    def _find_subscription(self, session: Session, theirs: Attach) -> None:
+        """A link without a source: it finds the durable subscription of its name, to end it."""
+        name = theirs.name.partition("|")[0]
+        link = Consumer(session, theirs.handle, theirs.name, 0, "", theirs, subscription=name, durable=True)
+        session.links[theirs.handle] = link
+        source = Source(address=name, durable=2, expiry_policy="never", distribution_mode="copy")
+        self._attached(link, source)
+
+    def _attached(self, link: Consumer, source: Source) -> None:
+        theirs = link.attach
+        self.outbox.frame(
+            Attach(
+                name=theirs.name,
+                handle=theirs.handle,
+                role=False,
+                snd_settle_mode=theirs.snd_settle_mode,
+                rcv_settle_mode=theirs.rcv_settle_mode,
+                source=source,
+                target=theirs.target,
+                initial_delivery_count=0,
+            ),
+            link.session.channel,
+        )
+
+    def _consume(self, session: Session, theirs: Attach, source: Source, address: str, now: int) -> None:
+        topic = parse_address(address).kind.is_topic
+        capabilities = source.capabilities or ()
+        filters = filters_of(source.filter)
+        source = source.having(filter=filters.in_force or None, outcomes=list(_OUTCOMES))
+        if source.distribution_mode == "copy" and not topic:
+            self._ids += 1
+            browser = Browser(
+                session, theirs.handle, theirs.name, self._ids, address, theirs, settled=True, selector=filters.selector
+            )
+
+            def verified(_: object) -> None:
+                session.links[theirs.handle] = browser
+                self._attached(browser, source)
+
+            self._ask(
+                now, verified, Command.BROWSE, address, filters.selector, None, None, 0, 0, 0,
+                refused=partial(self._refuse_link, session, theirs),
+            )  # fmt: skip
+            return
+        durable = topic and (source.durable > 0 or source.expiry_policy == "never")
+        shared = topic and "shared" in capabilities
+        name = theirs.name.partition("|")[0] if durable or shared else None
+        if durable and self.peer.client_id is None and "global" not in capabilities:
+            raise RequestError(
+                "a durable subscription needs a client id: the container-id of a connection that asks for the "
+                f"capability {_SOLE}; or ask for the capability global",
+                ErrorCode.ILLEGAL_STATE,
+            )
+        self._ids += 1
+        link = Consumer(
+            session, theirs.handle, theirs.name, self._ids, address, theirs, settled=theirs.snd_settle_mode == 1,
+            subscription=name, durable=durable,
+        )  # fmt: skip
+
+        def opened(_: object) -> None:
+            session.links[theirs.handle] = link
+            self._attached(link, source)
+
+        def refused(error: SieveError) -> None:
+            self.outbox.consumers.pop(link.id, None)
+            self._refuse_link(session, theirs, error)
+
+        self.outbox.consumers[link.id] = link
+        self._ask(
+            now, opened, Command.OPEN_CONSUMER, session.number, link.id, address, filters.selector, None,
+            filters.no_local, name, durable, shared, 0, 0, refused=refused,
+        )  # fmt: skip
+
+    def _detach(self, session: Session, theirs: Detach, now: int) -> None:
+        link = session.links.pop(theirs.handle, None)
+        if link is None:
+            return  # it was detached from here at the same time
+        answer = Detach(handle=theirs.handle, closed=theirs.closed)
+
+        def detached(_: object) -> None:
+            self.outbox.frame(answer, session.channel)
+
+        def refused(error: SieveError) -> None:
+            self.outbox.frame(answer.having(error=error_of(error)), session.channel)
+
+        if not isinstance(link, Consumer) or isinstance(link, Browser):
+            detached(None)
+            return
+        if link.id:
+            self.outbox.consumers.pop(link.id, None)
+            session.forget(link)
+        if link.durable and theirs.closed:
+
+            def closed(_: object) -> None:
+                self._todo.append(
+                    lambda now: self._ask(now, detached, Command.UNSUBSCRIBE, link.subscription, refused=refused)
+                )
+
+            if link.id:
+                self._ask(now, closed, Command.CLOSE_CONSUMER, link.id, 0)
+            else:
+                closed(None)
+        else:
+            self._ask(now, detached, Command.CLOSE_CONSUMER, link.id, 0)
+
+    def _browse(self, link: Browser, now: int) -> None:
+        """Write what there is credit for; read a page where there is none left."""
+        clock = self._services.now()
+        while link.page and link.credit:
+            count, envelope = link.next()
+            payload = payload_of(envelope.fields, link.address, count + 1, clock)
+            self.outbox.transfer(link, 0, payload, browse=True)
+        if link.credit and not link.ended:
+
+            def page(answer: Any) -> None:
+                link.turn(*answer)
+                self._todo.append(partial(self._browse, link))
+
+            self._ask(now, page, Command.BROWSE, link.address, link.selector, None, link.cursor, _PAGE, 0, 0)
+        elif link.drain:
+            link.advance(link.rest())
+            self._answer_flow(link.session, link, 0, drain=True)
+
+    # -- deliveries of the client -------------------------------------------------------------------------------------
+
+    def _transfer(self, session: Session, transfer: Transfer, payload: bytes, size: int, now: int) -> None:
+        link = session.links.get(transfer.handle)
+        if not isinstance(link, Producer):
+            return  # it was detached from here at the same time
+        if link.first is None:
+            if transfer.delivery_id is None:
+                raise _unexpected("a first transfer without a delivery-id")
+            link.begin(transfer)
+        if transfer.aborted:
+            link.drop()
+            return
+        link.take(payload)
+        limit = self._services.settings.body_bytes + _SECTION_BYTES
+        if link.size > limit:
+            error = RequestError(
+                f"a message of {link.size} bytes; at most {limit} are accepted (max_body_bytes)",
+                ErrorCode.MESSAGE_TOO_LARGE,
+            )
+            del session.links[link.handle]
+            self.outbox.frame(Detach(handle=link.handle, closed=True, error=error_of(error)), session.channel)
+            return
+        if transfer.more:
+            return
+        first = link.first
+        message = link.complete()
+        if link.credit <= CREDIT // 2:
+            link.allow(CREDIT)
+            self._answer_flow(session, link)
+        if isinstance(link, Coordination):
+            self._coordinate(session, first, message, now)
+        else:
+            self._send(session, link, first, transfer, message, size, now)
+
+    def _send(
+        self, session: Session, link: Producer, first: Transfer, last: Transfer, message: bytes, size: int, now: int
+    ) -> None:
+        peer, outbox = self.peer, self.outbox
+        if peer.clock_lag:  # what it sends gets the broker's time
+            peer.see_clock(self._services.clock_offset)
+        state = first.state if first.state is not None else last.state
+        named = state.txn_id if isinstance(state, TransactionalState) else None
+        settled = bool(first.settled or last.settled)
+        try:
+            transaction = None if named is None else self._transaction(named)
+            self._message_ids += 1
+            fields, to = envelope_of(message, f"ID:{peer.id}:a{self._message_ids}", now)
+            address = link.address or to
+            if address is None:
+                raise RequestError("a message on a link without an address needs a `to`", ErrorCode.INVALID_DESTINATION)
+        except SieveError as error:
+            if error.code.fatal:
+                raise
+            if not settled:
+                rejected = Rejected(error=error_of(error))
+                self._settle_incoming(session, first, rejected)
+            return
+        if transaction is None:
+            number, sequence = session.number, session.count_send()
+        else:
+            number, sequence = transaction.number, transaction.count_send()
+        if not settled:
+            outbox.await_confirm(number, sequence, session, first.delivery_id or 0, named)
+        self._do(now, size, Command.SEND, number, sequence, address, fields)
+
+    def _settle_incoming(self, session: Session, first: Transfer, state: Any) -> None:
+        number = first.delivery_id or 0
+        self.outbox.frame(Disposition(role=True, first=number, last=number, settled=True, state=state), session.channel)
+
+    # -- settlement of deliveries to the client -----------------------------------------------------------------------
+
+    def _disposition(self, session: Session, given: Disposition, now: int) -> None:
+        if not given.role:
+            return  # of its own deliveries, which are settled here at once
+        first, last = given.first, given.first if given.last is None else given.last
+        state = given.state
+        if isinstance(state, TransactionalState):
+            transaction = self._transaction(state.txn_id)
+            outcome = _outcome_of(state.outcome)
+            for _, consumer, tag in session.settle(first, last):
+                transaction.settled.append((consumer, tag, -1 if outcome is None else int(outcome)))
+        elif isinstance(state, Received) or (state is None and not given.settled):
+            return  # nothing has become of them yet
+        else:
+            by_consumer: dict[int, list[int]] = {}
+            for _, consumer, tag in session.settle(first, last):
+                by_consumer.setdefault(consumer.id, []).append(tag)
+            outcome = Outcome.ACKNOWLEDGED if state is None else _outcome_of(state)
+            for number, tags in by_consumer.items():
+                self._settle(number, tags, outcome, now)
+        if not given.settled:
+            self.outbox.frame(
+                Disposition(role=False, first=first, last=last, settled=True, state=state), session.channel
+            )
+
+    def _settle(self, consumer: int, tags: list[int], outcome: Outcome | None, now: int) -> None:
+        """Settle deliveries; without an outcome they go back as they were."""
+        if outcome is None:
+            self._do(now, 0, Command.RELEASE, consumer, tuple(tags))
+        else:
+            self._do(now, 0, Command.SETTLE, consumer, tuple(tags), int(outcome), 0)
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    def _transaction(self, name: bytes) -> Transaction:
+        transaction = self._transactions.get(name)
+        if transaction is None:
+            raise RequestError(f"there is no transaction {shown(name)}", ErrorCode.NOT_FOUND)
+        return transaction
+
+    def _coordinate(self, session: Session, first: Transfer, message: bytes, now: int) -> None:
+        section, _ = decode(message, 0, len(message))
+        wanted = read(section.value) if isinstance(section, Described) else None
+        match wanted:
+            case Declare():
+                self._numbers += 1
+                transaction = Transaction(self._numbers)
+                name = self._numbers.to_bytes(8)
+
+                def declared(_: object) -> None:
+                    self._transactions[name] = transaction
+                    self._settle_incoming(session, first, Declared(txn_id=name))
+
+                self._ask(now, declared, Command.OPEN_SESSION, transaction.number, _TRANSACTED, 0)
+            case Discharge():
+                self._discharge(session, first, wanted, now)
+            case _:
+                raise _unexpected(f"{shown(wanted)} to a coordinator")
+
+    def _discharge(self, session: Session, first: Transfer, wanted: Discharge, now: int) -> None:
+        transaction = self._transactions.pop(wanted.txn_id, None)
+        if transaction is None:
+            error = RequestError(f"there is no transaction {shown(wanted.txn_id)}", ErrorCode.NOT_FOUND)
+            self._settle_incoming(session, first, Rejected(error=error_of(error)))
+            return
+
+        def over(error: SieveError | None, now: int) -> None:
+            """The sends are published, or dropped: settle what it has settled, and answer."""
+            by: dict[tuple[int, int], list[int]] = {}
+            for consumer, tag, outcome in transaction.settled:
+                failed = wanted.fail or error is not None
+                by.setdefault((consumer.id, int(Outcome.FAILED) if failed else outcome), []).append(tag)
+            for (number, outcome), tags in by.items():
+                self._settle(number, tags, None if outcome < 0 else Outcome(outcome), now)
+            state = Accepted() if error is None else Rejected(error=error_of(error))
+
+            def closed(_: object) -> None:
+                self.outbox.forget_session(transaction.number)
+                self._settle_incoming(session, first, state)
+
+            self._ask(now, closed, Command.CLOSE_SESSION, transaction.number, ())
+
+        if wanted.fail:
+            over(None, now)
+        else:
+            self._ask(
+                now, lambda _: self._todo.append(partial(over, None)), Command.COMMIT, transaction.number, (),
+                refused=lambda error: self._todo.append(partial(over, error)),
+            )  # fmt: skip
+
+    @property
+    def unpublished(self) -> int:
+        """Bytes that came and are no messages yet."""
+        links = [link for session in self._channels.values() for link in session.links.values()]
+        return super().unpublished + sum(link.size for link in links if isinstance(link, Producer))
+
+    # -- what an AMQP client does not say -----------------------------------------------------------------------------
+
+    @property
+    def _has_duties(self) -> bool:
+        return (bool(self.peer.unconfirmed) and self.outbox.awaits_confirms) or any(
+            each.written for each in self.outbox.consumers.values()
+        )
+
+    def _do_duties(self, now: int) -> None:
+        for each in tuple(self.outbox.consumers.values()):
+            if each.written:
+                self._do(now, 0, Command.ACKNOWLEDGE, each.id, each.take_written(), 0)
+
+    def _give_back(self, consumer: int, now: int) -> None:
+        self._do(now, 0, Command.RELEASE, consumer, ())
+
+
+def _outcome_of(state: object) -> Outcome | None:
+    """What an outcome means for a message; None for back to its place, without a count."""
+    match state:
+        case None | Accepted():
+            return Outcome.ACKNOWLEDGED
+        case Rejected():
+            return Outcome.REJECTED
+        case Modified():
+            if state.undeliverable_here:
+                return Outcome.REJECTED
+            return Outcome.FAILED if state.delivery_failed else None
+        case Released():
+            return None
+    raise _unexpected(f"the outcome {_name(state)}")
+
+
+def _user_and_namespace(user: str | None) -> tuple[str | None, str]:
+    """A user, and the namespace that stands behind an @ of the name."""
+    if user is None or "@" not in user:
+        return user or None, ""
+    name, _, namespace = user.rpartition("@")
+    return name or None, namespace
+
+
+def _name(body: object) -> str:
+    return "a heartbeat" if body is None else type(body).__name__.lower()
+
+
+def _unexpected(text: str) -> ProtocolError:
+    return ProtocolError(text, ErrorCode.UNEXPECTED_COMMAND)

@@ -1,0 +1,280 @@
+"""Sessions and links of one AMQP connection: their counters, and what of their deliveries is not settled."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sievemq_broker.protocols.amqp.performatives import Attach
+
+__all__ = ["WINDOW", "Browser", "Consumer", "Coordination", "Link", "Producer", "Session", "Transaction"]
+
+#: Transfers that a client may send before it hears of the session again: what holds it back is the credit of its links.
+WINDOW: Final = 2**31 - 1
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """One end of a link; the kinds follow.
+
+    Attributes:
+        session: where it is attached.
+        handle: its number, for both ends.
+        name: the client's name for it.
+    """
+
+    session: Session
+    handle: int
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Producer(Link):
+    """The client sends.
+
+    Attributes:
+        address: where to; None for an anonymous relay: each message names its destination.
+        delivery_count: deliveries that came.
+        credit: deliveries that may still come.
+        came: payloads of the delivery whose last transfer has not come, and the first of its transfers.
+        size: bytes of these.
+    """
+
+    address: str | None = None
+    delivery_count: int = 0
+    credit: int = 0
+    came: list[bytes] = field(default_factory=list)
+    first: Any = None
+    size: int = 0
+
+    def take(self, payload: bytes) -> None:
+        """A part of a delivery came."""
+        self.came.append(payload)
+        self.size += len(payload)
+
+    def begin(self, transfer: Any) -> None:
+        """The first transfer of a delivery came."""
+        self.first = transfer
+
+    def complete(self) -> bytes:
+        """The whole delivery, once; a further one may begin."""
+        payload = self.came[0] if len(self.came) == 1 else b"".join(self.came)
+        self.drop()
+        self.delivery_count += 1
+        self.credit -= 1
+        return payload
+
+    def drop(self) -> None:
+        """Forget what came of a delivery."""
+        self.came, self.first, self.size = [], None, 0
+
+    def lead(self, address: str) -> None:
+        """It sends there."""
+        self.address = address
+
+    def allow(self, credit: int) -> None:
+        """So many deliveries may come from now on."""
+        self.credit = credit
+
+
+@dataclass(slots=True, eq=False)
+class Coordination(Producer):
+    """The client declares and discharges transactions."""
+
+
+@dataclass(slots=True, eq=False)
+class Consumer(Link):
+    """The client receives.
+
+    Attributes:
+        id: number of the broker's consumer; 0 for a link that only finds a subscription, to end it.
+        address: of the destination.
+        attach: what has attached it.
+        settled: deliveries need no settlement.
+        delivery_count: deliveries made.
+        subscription: name of the subscription, None for none.
+        durable: it outlives the link.
+        written: tag of the last message that counts as acknowledged once it is written; 0 for none.
+    """
+
+    id: int
+    address: str
+    attach: Attach
+    settled: bool = False
+    delivery_count: int = 0
+    subscription: str | None = None
+    durable: bool = False
+    written: int = 0
+
+    def count(self, tag: int) -> None:
+        """A message is delivered."""
+        self.delivery_count += 1
+        if self.settled:
+            self.written = tag
+
+    def advance(self, credit: int) -> None:
+        """The client has drained the link: credit that is left is used up."""
+        self.delivery_count += credit
+
+    def take_written(self) -> int:
+        """Tag of the last message to acknowledge since it is written, once."""
+        tag, self.written = self.written, 0
+        return tag
+
+
+@dataclass(slots=True, eq=False)
+class Browser(Consumer):
+    """The client reads a queue without changing it.
+
+    Attributes:
+        selector: condition; None for none.
+        cursor: of the next page.
+        page: messages that were read and are not written: count and envelope.
+        ended: there is no further page.
+        credit: messages that it may still be sent.
+        drain: the client waits until there is nothing more.
+    """
+
+    selector: str | None = None
+    cursor: Any = None
+    page: deque[tuple[int, Any]] = field(default_factory=deque)
+    ended: bool = False
+    credit: int = 0
+    drain: bool = False
+
+    def grant(self, credit: int, drain: bool) -> None:
+        """The client may be sent so many."""
+        self.credit, self.drain = credit, drain
+
+    def turn(self, cursor: Any, messages: list[tuple[int, Any]]) -> None:
+        """A page was read."""
+        self.cursor, self.ended = cursor, cursor is None
+        self.page.extend(messages)
+
+    def next(self) -> tuple[int, Any]:
+        """Take a message for which there is credit."""
+        self.credit -= 1
+        return self.page.popleft()
+
+    def rest(self) -> int:
+        """Take away the credit that is left."""
+        credit, self.credit, self.drain = self.credit, 0, False
+        return credit
+
+
+class Transaction:
+    """What one declare has begun.
+
+    Args:
+        number: of the broker's session that stages its sends.
+
+    Attributes:
+        settled: what its discharge settles: consumer, tag, outcome.
+    """
+
+    __slots__ = ("number", "sends", "settled")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.sends = 0
+        self.settled: list[tuple[Consumer, int, int]] = []
+
+    def count_send(self) -> int:
+        """The number of the next send."""
+        self.sends += 1
+        return self.sends
+
+
+class Session:
+    """One session of a connection.
+
+    Args:
+        channel: its number, for both ends.
+        number: of the broker's session.
+        window: transfers that the client takes.
+
+    Attributes:
+        links: by handle.
+        unsettled: deliveries to the client: id -> consumer and tag.
+        waiting: frames of deliveries for which the client's window has no room, and whether each ends a delivery.
+        next_out: number of the next transfer to the client.
+        next_in: number of the next transfer of the client.
+        room: transfers that the client takes now.
+    """
+
+    __slots__ = (
+        "_deliveries", "channel", "links", "next_in", "next_out", "number", "room", "sends", "unsettled", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, channel: int, number: int, window: int, next_in: int) -> None:
+        self.channel = channel
+        self.number = number
+        self.links: dict[int, Link] = {}
+        self.unsettled: dict[int, tuple[Consumer, int]] = {}
+        self.waiting: deque[bytes] = deque()
+        self._deliveries = 0
+        self.next_out = 0
+        self.next_in = next_in
+        self.room = window
+        self.sends = 0
+
+    def count_send(self) -> int:
+        """The number of the next send."""
+        self.sends += 1
+        return self.sends
+
+    def count_in(self) -> None:
+        """A transfer came."""
+        self.next_in = (self.next_in + 1) % 2**32
+
+    def deliver(self, consumer: Consumer, tag: int) -> int:
+        """The id of a delivery that begins."""
+        number = self._deliveries
+        self._deliveries = (number + 1) % 2**32
+        consumer.count(tag)
+        if not consumer.settled:
+            self.unsettled[number] = consumer, tag
+        return number
+
+    def put(self, frame: bytes) -> bytes:
+        """A transfer is to be written: it, or nothing while the client's window has no room."""
+        if self.room <= 0 or self.waiting:
+            self.waiting.append(frame)
+            return b""
+        self.room -= 1
+        self.next_out = (self.next_out + 1) % 2**32
+        return frame
+
+    def open_window(self, next_incoming: int | None, window: int) -> bytes:
+        """The client takes more transfers; those that waited for it."""
+        first = 0 if next_incoming is None else next_incoming
+        self.room = (first + window - self.next_out) % 2**32
+        if self.room > 2**31:
+            self.room = 0
+        frames: list[bytes] = []
+        while self.waiting and self.room > 0:
+            frame = self.waiting.popleft()
+            self.room -= 1
+            self.next_out = (self.next_out + 1) % 2**32
+            frames.append(frame)
+        return b"".join(frames)
+
+    def settle(self, first: int, last: int) -> list[tuple[int, Consumer, int]]:
+        """Take away deliveries that the client settles: id, consumer, tag."""
+        found: list[tuple[int, Consumer, int]] = []
+        if (last - first) % 2**32 > len(self.unsettled):  # more than there are: what there is decides
+            span = (last - first) % 2**32
+            numbers = [number for number in self.unsettled if (number - first) % 2**32 <= span]
+        else:
+            numbers = [(first + at) % 2**32 for at in range((last - first) % 2**32 + 1)]
+        for number in numbers:
+            delivery = self.unsettled.pop(number, None)
+            if delivery is not None:
+                found.append((number, *delivery))
+        return found
+
+    def forget(self, consumer: Consumer) -> None:
+        """The link of these deliveries is gone."""
+        for number in [number for number, (each, _) in self.unsettled.items() if each is consumer]:
+            del self.unsettled[number]

@@ -1,0 +1,557 @@
+"""AMQP messages to envelopes and back, addresses, filters (docs/protocols.md has the tables).
+
+Qpid JMS is the reference of what is mapped to what. A message of an AMQP client keeps its sections: they travel behind
+the envelope's fields, and another AMQP client gets them byte for byte. The fields have what selectors and other clients
+need.
+
+    13 amqp_head   bin   message-annotations, properties, application-properties and body, as they came; up to the
+                         content of the body if that is the envelope's body
+    14 amqp_tail   bin   what stands behind that content; nil if `amqp_head` has all
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from sievemq_broker.protocols.amqp.performatives import Header, Properties, read, write
+from sievemq_broker.protocols.amqp.types import (
+    MESSAGE_VALUES,
+    Char,
+    Described,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+    decode,
+    encode,
+    malformed,
+)
+from sievemq_core.errors import ErrorCode, FormatError, ProtocolError, RequestError, SieveError, shown
+from sievemq_core.message.body import decode_map, decode_stream, encode_map, encode_stream, encode_text
+from sievemq_core.message.destination import Address, Kind, parse_address
+from sievemq_core.message.envelope import (
+    BODY,
+    BODY_KIND,
+    CORRELATION_ID,
+    DELIVERY_MODE,
+    DELIVERY_TIME,
+    ENVELOPE_FIELDS,
+    EXPIRATION,
+    MESSAGE_ID,
+    PRIORITY,
+    REPLY_TO,
+    TIMESTAMP,
+    TYPE,
+    BodyKind,
+    EnvelopeFields,
+    pack_properties,
+    unpack_properties,
+)
+from sievemq_core.message.headers import NON_PERSISTENT, PERSISTENT
+from sievemq_core.message.values import INT_MAX, LONG_MAX, Byte, Long, PropertyValue, Short, normalise, normalise_field
+from sievemq_core.message.values import Char as JmsChar
+
+__all__ = ["Filters", "address_of", "envelope_of", "filters_of", "kind_of", "payload_of"]
+
+AMQP_HEAD: Final = ENVELOPE_FIELDS
+AMQP_TAIL: Final = ENVELOPE_FIELDS + 1
+
+#: Sections by their descriptors.
+_HEADER, _DELIVERY_ANNOTATIONS, _ANNOTATIONS, _PROPERTIES, _APPLICATION = 0x70, 0x71, 0x72, 0x73, 0x74
+_DATA, _SEQUENCE, _VALUE, _FOOTER = 0x75, 0x76, 0x77, 0x78
+_SECTIONS: Final = {
+    f"amqp:{name}": code
+    for name, code in (
+        ("header:list", _HEADER), ("delivery-annotations:map", _DELIVERY_ANNOTATIONS),
+        ("message-annotations:map", _ANNOTATIONS), ("properties:list", _PROPERTIES),
+        ("application-properties:map", _APPLICATION), ("data:binary", _DATA), ("amqp-sequence:list", _SEQUENCE),
+        ("amqp-value:*", _VALUE), ("footer:map", _FOOTER),
+    )
+}  # fmt: skip
+
+# Annotations of JMS.
+_MESSAGE_TYPE: Final = Symbol("x-opt-jms-msg-type")
+_DESTINATION_KIND: Final = Symbol("x-opt-jms-dest")
+_REPLY_KIND: Final = Symbol("x-opt-jms-reply-to")
+_DELIVER_AT: Final = Symbol("x-opt-delivery-time")
+_DELIVER_IN: Final = Symbol("x-opt-delivery-delay")
+
+_KINDS: Final = (Kind.QUEUE, Kind.TOPIC, Kind.TEMPORARY_QUEUE, Kind.TEMPORARY_TOPIC)
+_MESSAGE_TYPES: Final = {
+    BodyKind.NONE: 0, BodyKind.MAP: 2, BodyKind.BYTES: 3, BodyKind.OBJECT: 3, BodyKind.STREAM: 4, BodyKind.TEXT: 5,
+}  # fmt: skip
+_EMPTY: Final = {2: BodyKind.MAP, 3: BodyKind.BYTES, 4: BodyKind.STREAM, 5: BodyKind.TEXT}
+
+#: The property that stands for the content-type, as the SDK's Json sets it.
+_CONTENT_TYPE: Final = "content_type"
+_OCTETS: Final = frozenset({"application/octet-stream", "application/x-java-serialized-object"})
+_GROUP_ID, _GROUP_SEQUENCE = "JMSXGroupID", "JMSXGroupSeq"
+#: A dead letter has such properties: what became of it is to be seen, so that its sections are made anew.
+_BROKERS_OWN: Final = b"JMS_SieveMQ_"
+
+_SELECTOR: Final = (0x0000468C00000004, "apache.org:selector-filter:string", "jms-selector")
+_NO_LOCAL: Final = (0x0000468C00000003, "apache.org:no-local-filter:list", "no-local")
+
+
+# -- addresses --------------------------------------------------------------------------------------------------------
+
+
+def kind_of(capabilities: list[str] | None) -> Kind | None:
+    """The kind of destination that a terminus asks for; None if it leaves that open."""
+    for name in capabilities or ():
+        with suppress(ValueError):
+            return Kind(name)
+    return None
+
+
+def address_of(text: object, kind: Kind | None = None) -> str:
+    """The address that a terminus or a message names.
+
+    Args:
+        text: ``name``, ``queue:name``, ``topic:name``, also with ``//`` behind the colon.
+        kind: of a bare name; a queue if it is None.
+
+    Raises:
+        AddressError: it names no destination.
+        RequestError: it is no text.
+    """
+    if not isinstance(text, str):
+        raise RequestError(f"an address must be a string, not {shown(text)}", ErrorCode.INVALID_DESTINATION)
+    prefix, colon, name = text.partition("://")
+    if colon and prefix in ("queue", "topic"):
+        return str(Address(Kind(prefix), name))
+    address = parse_address(text)
+    if kind is not None and address.kind is Kind.QUEUE and not text.startswith("queue:"):
+        address = Address(kind, text)
+    return str(address)
+
+
+class Filters(NamedTuple):
+    """What a source filters by.
+
+    Attributes:
+        selector: condition; None for none.
+        no_local: not what this connection publishes.
+        in_force: the filters that are carried out, as they came: the answer repeats them.
+    """
+
+    selector: str | None
+    no_local: bool
+    in_force: dict[Any, Any]
+
+
+def filters_of(filters: dict[Any, Any] | None) -> Filters:
+    """The filters of a source that are known here.
+
+    Raises:
+        RequestError: a selector is no text.
+    """
+    selector: str | None = None
+    no_local = False
+    in_force: dict[Any, Any] = {}
+    for name, given in (filters or {}).items():
+        value = given.value if isinstance(given, Described) else given
+        named = (given.descriptor if isinstance(given, Described) else None, name)
+        if any(each in _SELECTOR for each in named):
+            if not isinstance(value, str):
+                raise RequestError(f"a selector must be a string, not {shown(value)}", ErrorCode.INVALID_SELECTOR)
+            selector = value
+        elif any(each in _NO_LOCAL for each in named):
+            no_local = True
+        else:
+            continue
+        in_force[name] = given
+    return Filters(selector, no_local, in_force)
+
+
+# -- in ---------------------------------------------------------------------------------------------------------------
+
+
+class _Sections:
+    """A message, cut into its sections.
+
+    Args:
+        payload: its bytes.
+
+    Raises:
+        ProtocolError: these are no sections, or not in their order.
+    """
+
+    __slots__ = (
+        "annotations",
+        "application",
+        "begin",
+        "body",
+        "content",
+        "end",
+        "header",
+        "kept",
+        "payload",
+        "properties",
+    )
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self.header = Header()
+        self.properties = Properties()
+        self.annotations: dict[Any, Any] = {}
+        self.application: dict[Any, Any] = {}
+        #: Sections of the body: descriptor and value.
+        self.body: list[tuple[int, Any]] = []
+        #: Where the sections begin that travel untouched.
+        self.kept = 0
+        #: Where the body begins and ends, and where the content of its first section ends that is a string or bytes.
+        self.begin = self.end = self.content = 0
+        at, end, last = 0, len(payload), 0
+        while at < end:
+            value, following = decode(payload, at, end, MESSAGE_VALUES)
+            code = _section_of(value)
+            if code < last or (code == last and code not in (_DATA, _SEQUENCE)):
+                raise malformed("the sections of a message are not in their order")
+            if code <= _DELIVERY_ANNOTATIONS:
+                self.kept = following
+            self._take(code, value, at, following)
+            at, last = following, code
+
+    def whole_body(self) -> bytes:
+        """All sections of the body, as they came."""
+        return self.payload[self.begin : self.end]
+
+    def _take(self, code: int, value: Described, begin: int, end: int) -> None:
+        inner = value.value
+        if code in (_HEADER, _PROPERTIES):
+            made = read(Described(code, inner))
+            if code == _HEADER:
+                self.header = made
+            else:
+                self.properties = made
+        elif code in (_DATA, _SEQUENCE, _VALUE):
+            if (code == _DATA and type(inner) is not bytes) or (code == _SEQUENCE and type(inner) is not list):
+                raise malformed(f"a section of the body has {shown(inner)}")
+            if not self.body:
+                self.begin = begin
+                self.content = end if type(inner) in (bytes, str) else 0
+            self.end = end
+            self.body.append((code, inner))
+        elif type(inner) is not dict:
+            raise malformed(f"annotations, properties and footers are maps, not {shown(inner)}")
+        elif code == _ANNOTATIONS:
+            self.annotations = inner
+        elif code == _APPLICATION:
+            self.application = inner
+
+
+def _section_of(value: object) -> int:
+    descriptor = value.descriptor if isinstance(value, Described) else None
+    if isinstance(descriptor, str):
+        descriptor = _SECTIONS.get(descriptor)
+    if not isinstance(descriptor, int) or not _HEADER <= descriptor <= _FOOTER:
+        raise malformed(f"{shown(value)} is no section of a message")
+    return descriptor
+
+
+def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[EnvelopeFields, str | None]:
+    """The envelope of a message, and where its ``to`` sends it.
+
+    Args:
+        payload: bytes of all transfers of a delivery.
+        message_id: the id that it gets if it has none.
+        now: milliseconds since 1970.
+
+    Returns:
+        The fields; the address that `to` names, None without one.
+
+    Raises:
+        ProtocolError: it is no message.
+        RequestError: MESSAGE_FORMAT, a section has what a message must not have.
+    """
+    message = _Sections(payload)
+    header, properties, annotations = message.header, message.properties, message.annotations
+    values = _application_properties(message.application)
+    if properties.group_id is not None:
+        values[_GROUP_ID] = properties.group_id
+        if properties.group_sequence is not None:
+            values[_GROUP_SEQUENCE] = _signed(properties.group_sequence)
+    content_type = properties.content_type
+    if content_type is not None and content_type not in _OCTETS:
+        values[_CONTENT_TYPE] = str(content_type)
+    try:
+        packed, letters = pack_properties(values)
+        kind, body = _body_of(message)
+    except FormatError as error:
+        raise RequestError(error.text, ErrorCode.MESSAGE_FORMAT) from error
+    given_id = _id_of(properties.message_id)
+    at = properties.creation_time or 0
+    expires = now + header.ttl if header.ttl else properties.absolute_expiry_time or 0
+    reply_to = None
+    if properties.reply_to is not None:
+        reply_to = address_of(properties.reply_to, _annotated_kind(annotations, _REPLY_KIND))
+    to = None
+    if properties.to is not None:
+        to = address_of(properties.to, _annotated_kind(annotations, _DESTINATION_KIND))
+    head, tail = payload[message.kept :], None
+    for end in (message.content, message.end):
+        begin = end - len(body or b"")
+        if body and begin >= message.begin and payload[begin:end] == body:
+            head, tail = payload[message.kept : begin], payload[end:]
+    correlation = properties.correlation_id
+    fields = (
+        given_id if given_id is not None else message_id,
+        max(at, 0),
+        min(header.priority, 9),
+        PERSISTENT if header.durable else NON_PERSISTENT,
+        max(expires, 0),
+        _delivery_time(annotations, now),
+        correlation if isinstance(correlation, bytes) else _id_of(correlation, correlation=True),
+        reply_to,
+        properties.subject,
+        packed,
+        letters,
+        int(kind),
+        body,
+    )
+    if any(name.startswith("JMS") for name in message.application):  # some of these are the broker's: made anew
+        return fields, to
+    return (*fields, head, tail), to
+
+
+def _delivery_time(annotations: dict[Any, Any], now: int) -> int:
+    at, after = annotations.get(_DELIVER_AT), annotations.get(_DELIVER_IN)
+    if isinstance(at, int) and 0 < at <= LONG_MAX:
+        return int(at)
+    if isinstance(after, int) and 0 < after <= LONG_MAX - now:
+        return now + int(after)
+    return 0
+
+
+def _annotated_kind(annotations: dict[Any, Any], name: Symbol) -> Kind | None:
+    number = annotations.get(name)
+    return _KINDS[number] if isinstance(number, int) and 0 <= number < len(_KINDS) else None
+
+
+def _application_properties(given: dict[Any, Any]) -> dict[str, PropertyValue]:
+    values: dict[str, PropertyValue] = {}
+    for name, value in given.items():
+        if type(name) is not str:
+            raise malformed(f"the name of an application property is {shown(name)}")
+        if type(value) is bytes:
+            continue  # no type of JMS: other AMQP clients have it
+        with suppress(FormatError):
+            plain = _jms(value)
+            values[name] = str(plain) if type(plain) is JmsChar else normalise(plain)
+    return values
+
+
+def _signed(number: int) -> int:
+    """An unsigned number of 32 bits as JMS holds it."""
+    return int(number) if number <= INT_MAX else int(number) - 2**32
+
+
+def _jms(value: Any) -> Any:
+    """A value of AMQP as one of JMS.
+
+    Raises:
+        FormatError: there is none.
+    """
+    match value:
+        case None | bool():
+            return value
+        case UByte():
+            return Short(value)
+        case UShort():
+            return int(value)
+        case UInt() | Timestamp():
+            return Long(value)
+        case ULong():
+            return Long(value) if value <= LONG_MAX else str(int(value))
+        case Char():
+            return JmsChar(value) if len(value.encode("utf-16-be")) == 2 else str(value)
+        case Symbol() | UUID():
+            return str(value)
+        case int() | float() | str() | bytes():
+            return value
+    raise FormatError(f"JMS has no value like {shown(value)}")
+
+
+def _body_of(message: _Sections) -> tuple[BodyKind, bytes | None]:
+    kinds = {code for code, _ in message.body}
+    if len(kinds) > 1 or (len(message.body) > 1 and _VALUE in kinds):
+        raise malformed("a message has bodies of several kinds")
+    if kinds == {_DATA}:
+        body = b"".join(part for _, part in message.body)
+        content_type = (message.properties.content_type or "").partition(";")[0].strip().lower()
+        if content_type.startswith("text/") or content_type.endswith(("/json", "+json", "/xml", "+xml")):
+            with suppress(UnicodeDecodeError):
+                body.decode()
+                return BodyKind.TEXT, body
+        return BodyKind.BYTES, body
+    value = [part for _, items in message.body for part in items] if kinds == {_SEQUENCE} else None
+    if kinds == {_VALUE}:
+        value = message.body[0][1]
+    try:
+        match value:
+            case None:
+                annotated = message.annotations.get(_MESSAGE_TYPE)
+                return (_EMPTY.get(annotated, BodyKind.NONE) if isinstance(annotated, int) else BodyKind.NONE), None
+            case bytes():
+                return BodyKind.BYTES, value
+            case str():
+                return BodyKind.TEXT, encode_text(value)
+            case dict():
+                if not all(type(name) is str for name in value):
+                    raise FormatError("names in a MapMessage are text")
+                return BodyKind.MAP, encode_map({name: normalise_field(_jms(each)) for name, each in value.items()})
+            case list():
+                return BodyKind.STREAM, encode_stream([normalise_field(_jms(each)) for each in value])
+            case _:
+                return BodyKind.STREAM, encode_stream([normalise_field(_jms(value))])
+    except FormatError:  # structures that JMS has not: as bytes of AMQP
+        return BodyKind.BYTES, message.whole_body()
+
+
+# -- ids: the forms of Qpid JMS, so that an id that is no text survives -----------------------------------------------
+
+_NO_PREFIX, _AS_STRING, _AS_UUID, _AS_ULONG, _AS_BINARY = (
+    f"ID:AMQP_{form}:" for form in ("NO_PREFIX", "STRING", "UUID", "ULONG", "BINARY")
+)
+
+
+def _id_of(value: Any, *, correlation: bool = False) -> str | None:
+    """A message-id as text."""
+    match value:
+        case None:
+            return None
+        case str():
+            if correlation and not value.startswith("ID:AMQP_"):
+                return value
+            if not value.startswith("ID:"):
+                return _NO_PREFIX + value
+            return _AS_STRING + value if value.startswith("ID:AMQP_") else value
+        case UUID():
+            return f"{_AS_UUID}{value}"
+        case ULong():
+            return f"{_AS_ULONG}{int(value)}"
+        case bytes():
+            return _AS_BINARY + value.hex().upper()
+    raise malformed(f"a message-id is a string, a uuid, a ulong or bytes, not {shown(value)}")
+
+
+def _amqp_id(text: str | bytes | None) -> Any:
+    """The contrary of :func:`_id_of`."""
+    if not isinstance(text, str) or not text.startswith("ID:AMQP_"):
+        return text
+    with suppress(ValueError):
+        for prefix, made in (
+            (_NO_PREFIX, str), (_AS_STRING, str), (_AS_UUID, UUID), (_AS_BINARY, bytes.fromhex),
+        ):  # fmt: skip
+            if text.startswith(prefix):
+                return made(text.removeprefix(prefix))
+        if text.startswith(_AS_ULONG) and 0 <= (number := int(text.removeprefix(_AS_ULONG))) < 2**64:
+            return ULong(number)
+    return text
+
+
+# -- out --------------------------------------------------------------------------------------------------------------
+
+
+def payload_of(fields: EnvelopeFields, address: str, count: int, now: int) -> bytes:
+    """The message that an AMQP client gets.
+
+    Args:
+        fields: of the envelope.
+        address: of the destination that it is consumed from.
+        count: of deliveries, this one included.
+        now: milliseconds since 1970.
+    """
+    out = bytearray()
+    expiration = fields[EXPIRATION]
+    write(
+        Header(
+            durable=fields[DELIVERY_MODE] == PERSISTENT,
+            priority=fields[PRIORITY],
+            ttl=min(max(expiration - now, 1), 2**32 - 1) if expiration else None,
+            delivery_count=max(count - 1, 0),
+        ),
+        out,
+    )
+    kept = _kept(fields)
+    if kept is not None:
+        return bytes(out) + kept
+    try:
+        values: dict[str, Any] = unpack_properties(fields)
+    except SieveError:
+        values = {}  # as for a selector: nothing can be read from them
+    kind = BodyKind(fields[BODY_KIND])
+    annotations: dict[Any, Any] = {
+        _MESSAGE_TYPE: Byte(_MESSAGE_TYPES[kind]),
+        _DESTINATION_KIND: Byte(_KINDS.index(parse_address(address).kind)),
+    }
+    if fields[REPLY_TO] is not None:
+        annotations[_REPLY_KIND] = Byte(_KINDS.index(parse_address(fields[REPLY_TO]).kind))
+    if fields[DELIVERY_TIME]:
+        annotations[_DELIVER_AT] = Long(fields[DELIVERY_TIME])
+    encode(Described(ULong(_ANNOTATIONS), annotations), out)
+    content_type, group = values.pop(_CONTENT_TYPE, None), values.pop(_GROUP_ID, None)
+    sequence = values.pop(_GROUP_SEQUENCE, None)
+    if content_type is None and kind in (BodyKind.BYTES, BodyKind.OBJECT):
+        content_type = "application/octet-stream"
+    write(
+        Properties(
+            message_id=_amqp_id(fields[MESSAGE_ID]),
+            to=address,
+            subject=fields[TYPE],
+            reply_to=fields[REPLY_TO],
+            correlation_id=_amqp_id(fields[CORRELATION_ID]),
+            content_type=None if content_type is None else str(content_type),
+            absolute_expiry_time=expiration or None,
+            creation_time=fields[TIMESTAMP] or None,
+            group_id=None if group is None else str(group),
+            group_sequence=sequence % 2**32 if isinstance(sequence, int) else None,
+        ),
+        out,
+    )
+    if values:
+        encode(Described(ULong(_APPLICATION), values), out)
+    encode(_body(kind, fields[BODY]), out)
+    return bytes(out)
+
+
+def _kept(fields: EnvelopeFields) -> bytes | None:
+    """The sections that an AMQP client has sent; None for a message of another client, and for a dead letter."""
+    if len(fields) <= AMQP_TAIL or type(fields[AMQP_HEAD]) is not bytes or _BROKERS_OWN in (fields[9] or b""):
+        return None
+    head, tail = fields[AMQP_HEAD], fields[AMQP_TAIL]
+    kept: bytes = head if type(tail) is not bytes else b"".join((head, fields[BODY] or b"", tail))
+    try:
+        _Sections(kept)  # any client can send such fields
+    except ProtocolError:
+        return None
+    return kept
+
+
+def _body(kind: BodyKind, body: bytes | None) -> Described:
+    try:
+        match kind:
+            case BodyKind.BYTES | BodyKind.OBJECT:
+                return Described(ULong(_DATA), body or b"")
+            case BodyKind.MAP if body:
+                return Described(ULong(_VALUE), {name: _amqp(each) for name, each in decode_map(body).items()})
+            case BodyKind.STREAM if body:
+                return Described(ULong(_SEQUENCE), [_amqp(each) for each in decode_stream(body)])
+            case BodyKind.STREAM:
+                return Described(ULong(_SEQUENCE), [])
+            case BodyKind.MAP:
+                return Described(ULong(_VALUE), {})
+            case BodyKind.TEXT if body is not None:
+                return Described(ULong(_VALUE), body.decode("utf-8", "replace"))
+    except SieveError:  # its producer has packed something else
+        return Described(ULong(_DATA), body or b"")
+    return Described(ULong(_VALUE), None)
+
+
+def _amqp(value: Any) -> Any:
+    return Char(value) if type(value) is JmsChar else value

@@ -1,0 +1,218 @@
+"""What an AMQP client is sent: answers as they come, messages until the outbox is full."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from sievemq_broker.protocols.amqp.frames import AMQP, AMQP_HEADER, MIN_FRAME, SASL, frame_of
+from sievemq_broker.protocols.amqp.links import Consumer, Session
+from sievemq_broker.protocols.amqp.mapping import payload_of
+from sievemq_broker.protocols.amqp.performatives import (
+    Accepted,
+    Close,
+    Composite,
+    Detach,
+    Disposition,
+    Error,
+    Open,
+    Rejected,
+    SaslOutcome,
+    TransactionalState,
+    Transfer,
+)
+from sievemq_broker.protocols.amqp.types import Symbol
+from sievemq_broker.protocols.foreign import ForeignOutbox
+from sievemq_broker.session.settings import SessionSettings
+from sievemq_core.errors import ErrorCode, SieveError
+from sievemq_core.message.envelope import EXPIRATION, Envelope
+
+__all__ = ["Outbox", "error_of"]
+
+_CONDITIONS: Final = {
+    ErrorCode.INTERNAL: "amqp:internal-error",
+    ErrorCode.ILLEGAL_STATE: "amqp:illegal-state",
+    ErrorCode.INVALID_CLIENT_ID: "amqp:invalid-field",
+    ErrorCode.INVALID_DESTINATION: "amqp:not-found",
+    ErrorCode.INVALID_SELECTOR: "amqp:invalid-field",
+    ErrorCode.SECURITY: "amqp:unauthorized-access",
+    ErrorCode.RESOURCE_ALLOCATION: "amqp:resource-limit-exceeded",
+    ErrorCode.TRANSACTION_ROLLED_BACK: "amqp:transaction:rollback",
+    ErrorCode.MESSAGE_FORMAT: "amqp:invalid-field",
+    ErrorCode.NOT_FOUND: "amqp:not-found",
+    ErrorCode.SUBSCRIPTION_IN_USE: "amqp:resource-locked",
+    ErrorCode.MESSAGE_TOO_LARGE: "amqp:link:message-size-exceeded",
+    ErrorCode.MALFORMED_FRAME: "amqp:decode-error",
+    ErrorCode.FRAME_TOO_LARGE: "amqp:connection:framing-error",
+    ErrorCode.UNSUPPORTED_VERSION: "amqp:not-implemented",
+    ErrorCode.UNKNOWN_COMMAND: "amqp:not-implemented",
+    ErrorCode.UNEXPECTED_COMMAND: "amqp:not-allowed",
+    ErrorCode.HEARTBEAT_MISSED: "amqp:resource-limit-exceeded",
+    ErrorCode.SHUTTING_DOWN: "amqp:connection:forced",
+    ErrorCode.TOO_MANY_CONNECTIONS: "amqp:resource-limit-exceeded",
+    ErrorCode.CLOSED_BY_ADMINISTRATOR: "amqp:connection:forced",
+    ErrorCode.AUTHENTICATION: "amqp:unauthorized-access",
+}
+
+#: In an open that a close follows at once.
+_NOT_ESTABLISHED: Final = Symbol("amqp:connection-establishment-failed")
+
+
+def error_of(error: SieveError) -> Error:
+    """An error as AMQP says it."""
+    details: dict[Any, Any] = {}
+    if error.code is ErrorCode.INVALID_CLIENT_ID:
+        details = {Symbol("invalid-field"): Symbol("container-id")}
+    return Error(condition=_CONDITIONS[error.code], description=error.text, info=details or None)
+
+
+class Outbox(ForeignOutbox):
+    """The :class:`~sievemq_broker.session.peer.ClientPort` of one AMQP connection.
+
+    Args:
+        settings: its `outbox_high` are the bytes of waiting output above which no more messages are taken.
+        wake: called when output appears while nothing feeds the connection.
+        now: the time, milliseconds since 1970.
+    """
+
+    __slots__ = ("_awaited", "_frame", "_last", "_now", "consumers", "stage")
+
+    def __init__(self, settings: SessionSettings, wake: Callable[[], None], now: Callable[[], int]) -> None:
+        super().__init__(settings, wake)
+        self._now = now
+        #: The largest frame that the client takes.
+        self._frame = MIN_FRAME
+        #: How far the handshake is: nothing, "sasl" while the client signs in, "signed in", "header", "open".
+        self.stage = ""
+        #: Open consumers by their number. The connection adds and removes them.
+        self.consumers: dict[int, Consumer] = {}
+        #: Deliveries of the client that are not settled: broker's session -> (sequence, AMQP session, id, state).
+        self._awaited: dict[int, deque[tuple[int, Session, int, bytes | None]]] = {}
+        #: The last message that was written out, packed, its address and what was made of it.
+        self._last: tuple[bytes, str, bytes] = (b"", "", b"")
+
+    # -- what the connection uses -----------------------------------------------------------------------------------
+
+    def reach(self, stage: str) -> None:
+        """The handshake has come so far."""
+        self.stage = stage
+
+    def opened(self, frame_bytes: int) -> None:
+        """The client takes frames of so many bytes, and everything else."""
+        self._frame = max(MIN_FRAME, frame_bytes)
+        self.open = True
+        self.stage = "open"
+
+    def frame(self, performative: Composite | None, channel: int = 0, kind: int = AMQP) -> None:
+        """Queue a frame; a heartbeat without a performative."""
+        self.write(frame_of(performative, channel, b"", kind))
+
+    def await_confirm(
+        self, number: int, sequence: int, session: Session, delivery: int, transaction: bytes | None
+    ) -> None:
+        """Settle a delivery of the client once its send is settled.
+
+        Args:
+            number: of the broker's session.
+            sequence: of the send.
+            session: of the delivery.
+            delivery: its id.
+            transaction: that it is part of.
+        """
+        self._awaited.setdefault(number, deque()).append((sequence, session, delivery, transaction))
+
+    @property
+    def awaits_confirms(self) -> bool:
+        """True if a client waits for what becomes of its deliveries."""
+        return any(self._awaited.values())
+
+    def forget_session(self, number: int) -> None:
+        """A session of the broker's is closed."""
+        self._awaited.pop(number, None)
+
+    def transfer(self, consumer: Consumer, tag: int, payload: bytes, *, browse: bool = False) -> None:
+        """Queue a message, in as many frames as it needs."""
+        session = consumer.session
+        delivery = session.deliver(consumer, tag)
+        name = delivery.to_bytes(4)
+        settled = consumer.settled or browse
+        room = self._frame - 64  # for the performative
+        last = max(0, (len(payload) - 1) // room)
+        for part in range(last + 1):
+            head = Transfer(
+                handle=consumer.handle, delivery_id=delivery, delivery_tag=name, message_format=0, settled=settled,
+                more=part < last,
+            )  # fmt: skip
+            frame = frame_of(head, session.channel, payload[part * room : (part + 1) * room])
+            self.write_message(session.put(frame))
+
+    # -- what the domain says ---------------------------------------------------------------------------------------
+
+    def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
+        """Queue a message."""
+        consumer = self.consumers[consumer_id]
+        last, address, payload = self._last
+        if count > 1 or last is not packed or address != consumer.address:
+            fields = Envelope.from_packed(packed).fields
+            payload = payload_of(fields, consumer.address, count, self._now())
+            if count <= 1 and not fields[EXPIRATION]:
+                self._last = packed, consumer.address, payload
+        self.transfer(consumer, tag, payload)
+
+    # -- what the client's Peer says ----------------------------------------------------------------------------------
+
+    @property
+    def protocol(self) -> str:
+        """What the client speaks."""
+        return "amqp"
+
+    def confirm(self, session: int, sequence: int) -> None:
+        """Sends are settled: so are their deliveries."""
+        awaited = self._awaited.get(session)
+        while awaited and awaited[0][0] <= sequence:
+            _, where, first, transaction = awaited.popleft()
+            last = first
+            while (
+                awaited
+                and transaction is None
+                and awaited[0][0] <= sequence
+                and awaited[0][1] is where
+                and awaited[0][2] == last + 1
+            ):
+                last = awaited.popleft()[2]
+            self._settle(where, first, last, Accepted(), transaction)
+
+    def refuse_send(self, session: int, sequence: int, error: SieveError) -> None:
+        """A send was refused: so is its delivery. Those before it are confirmed first."""
+        awaited = self._awaited.get(session)
+        if awaited and awaited[0][0] == sequence:
+            _, where, delivery, transaction = awaited.popleft()
+            self._settle(where, delivery, delivery, Rejected(error=error_of(error)), transaction)
+
+    def _settle(self, where: Session, first: int, last: int, outcome: Composite, transaction: bytes | None) -> None:
+        state = outcome if transaction is None else TransactionalState(txn_id=transaction, outcome=outcome)
+        self.frame(Disposition(role=True, first=first, last=last, settled=True, state=state), where.channel)
+
+    def consumer_gone(self, consumer_id: int, code: ErrorCode, text: str) -> None:
+        """The broker has closed a consumer: its link is detached."""
+        consumer = self.consumers.pop(consumer_id, None)
+        if consumer is not None:
+            session = consumer.session
+            session.forget(consumer)
+            session.links.pop(consumer.handle, None)
+            condition = "amqp:resource-deleted" if code is ErrorCode.INVALID_DESTINATION else _CONDITIONS[code]
+            error = Error(condition=condition, description=text)
+            self.frame(Detach(handle=consumer.handle, closed=True, error=error), session.channel)
+
+    def fail(self, error: SieveError) -> None:
+        """Close, the last word; where the handshake has not come so far, what stands in its place."""
+        if self.stage == "sasl":
+            self.frame(SaslOutcome(code=1 if error.code is ErrorCode.AUTHENTICATION else 2), kind=SASL)
+        elif self.stage:
+            if self.stage == "header":
+                self.frame(Open(container_id=self._settings.broker, properties={_NOT_ESTABLISHED: True}))
+            self.frame(Close(error=error_of(error)))
+        else:
+            self.write(AMQP_HEADER)
+        self.open = False

@@ -1,0 +1,716 @@
+"""AMQP clients on a real domain: handshake, sessions, links, settlement, transactions, limits, and what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.protocols.amqp.connection import CREDIT
+from sievemq_broker.protocols.amqp.frames import AMQP_HEADER, SASL, SASL_HEADER, Frame, frame_of
+from sievemq_broker.protocols.amqp.performatives import (
+    Accepted,
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    Header,
+    Modified,
+    Open,
+    Properties,
+    Rejected,
+    Released,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    Source,
+    Target,
+    TransactionalState,
+    Transfer,
+)
+from sievemq_broker.session import SessionSettings
+
+from ..session.harness import World
+from .amqp import Amqp, message, selector
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def queue(world: World, name: str = "q", namespace: str = "default") -> Queue:
+    found = world.broker.namespaces[namespace].destinations[f"queue:{name}"]
+    assert isinstance(found, Queue)
+    return found
+
+
+def filled(world: World, *bodies: str) -> Amqp:
+    """A client that has sent these to the queue q."""
+    client = Amqp(world)
+    client.sender()
+    for number, body in enumerate(bodies):
+        client.send(message(body, {"n": number}), number)
+        assert isinstance(client.outcome(number), Accepted)
+    return client
+
+
+# -- the handshake ----------------------------------------------------------------------------------------------------
+
+
+def test_open_names_the_broker_and_what_it_offers(world: World) -> None:
+    client = Amqp(world)
+    opened = client.one(Open)
+    assert opened.offered_capabilities == [
+        "ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", "sole-connection-for-container"
+    ]  # fmt: skip
+    assert opened.properties is not None
+    assert opened.properties["topic-prefix"] == "topic:"
+    assert client.broker.peer.agent == "AMQP 1.0"
+    assert client.one(Begin).remote_channel == 0
+
+
+def test_a_client_signs_in_with_a_password(world: World) -> None:
+    world.services.users = {"ann": "right"}
+    client = Amqp(world, user="ann", password="right")
+    assert client.one(SaslMechanisms).sasl_server_mechanisms == ["PLAIN", "ANONYMOUS"]
+    assert client.one(SaslOutcome).code == 0
+    client.one(Begin)
+    assert client.broker.peer.identity.user == "ann"
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        SaslInit(mechanism="PLAIN", initial_response=b"\0ann\0wrong"),
+        SaslInit(mechanism="PLAIN", initial_response=b"ann"),
+        SaslInit(mechanism="PLAIN"),
+        SaslInit(mechanism="SCRAM-SHA-1", initial_response=b""),
+        SaslInit(mechanism="ANONYMOUS"),
+    ],
+)
+def test_what_does_not_sign_in_is_told_so_and_ends(world: World, init: SaslInit) -> None:
+    world.services.users = {"ann": "right"}
+    client = Amqp(world, connect=False)
+    client.feed(SASL_HEADER)
+    client.say(init, kind=SASL)
+    assert client.one(SaslOutcome).code == 1
+    assert client.closed
+
+
+def test_without_sasl_a_broker_with_users_closes_the_connection(world: World) -> None:
+    world.services.users = {"ann": "right"}
+    client = Amqp(world, connect=False)
+    client.feed(AMQP_HEADER + frame_of(Open(container_id="c")))
+    opened = client.one(Open)
+    assert opened.properties == {"amqp:connection-establishment-failed": True}
+    assert client.error().condition == "amqp:unauthorized-access"
+
+
+@pytest.mark.parametrize(
+    ("user", "host", "namespace"),
+    [
+        (None, None, "default"), (None, "127.0.0.1", "default"), (None, "/shop", "shop"), (None, "there", "there"),
+        ("ann@shop", None, "shop"), ("@shop", "/other", "shop"),
+    ],
+)  # fmt: skip
+def test_the_namespace_comes_from_host_or_user(
+    world: World, user: str | None, host: str | None, namespace: str
+) -> None:
+    world.broker.namespace("there")
+    client = Amqp(world, user=user, host=host)
+    client.one(Begin)
+    assert client.broker.peer.namespace.name == namespace
+
+
+def test_a_container_that_is_to_be_alone_is_a_client_id(world: World) -> None:
+    sole = ["sole-connection-for-container"]
+    Amqp(world, container="me", desired_capabilities=sole).one(Begin)
+    other = Amqp(world, container="me", desired_capabilities=sole)
+    error = other.error()
+    assert (error.condition, error.info) == ("amqp:invalid-field", {"invalid-field": "container-id"})
+    Amqp(world, container="me").one(Begin)  # asks for nothing
+    for _ in range(2):
+        Amqp(world, container="ID:made-up:1", desired_capabilities=sole).one(Begin)
+
+
+def test_heartbeats_at_half_of_what_the_client_asks_for(world: World) -> None:
+    client = Amqp(world, idle_time_out=4_000)
+    assert client.one(Open).idle_time_out == SessionSettings().heartbeat_ms
+    assert client.broker.heartbeats == (SessionSettings().heartbeat_ms, 2_000)
+    client.frames.clear()
+    for _ in range(3):
+        world.later(1_000)
+        client.broker.tick(world.now)
+        client.rest()
+    assert Frame(0, 0, None, b"", 8) in client.frames
+
+
+@pytest.mark.parametrize(
+    ("data", "condition"),
+    [
+        (AMQP_HEADER + frame_of(Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1)), "amqp:not-allowed"),
+        (AMQP_HEADER + AMQP_HEADER, "amqp:not-implemented"),
+        (AMQP_HEADER + b"\0\0\0\x07\x02\0\0\0", "amqp:decode-error"),
+        (AMQP_HEADER + b"\x7f\0\0\0\x02\0\0\0", "amqp:connection:framing-error"),
+    ],
+)
+def test_a_wrong_beginning_closes_with_a_condition(world: World, data: bytes, condition: str) -> None:
+    client = Amqp(world, connect=False)
+    client.feed(data)
+    assert client.error().condition == condition
+    assert client.closed
+
+
+def test_another_version_of_the_protocol_is_answered_with_ours(world: World) -> None:
+    client = Amqp(world, connect=False)
+    client.feed(b"AMQP\0\0\x09\x01")
+    assert client.frames == [Frame(-1, 0, AMQP_HEADER, b"", 8)]
+    assert client.closed
+
+
+def test_close_is_answered_and_gives_everything_back(world: World) -> None:
+    client = filled(world, "a")
+    client.receiver()
+    assert client.receive().body == "a"
+    client.say(Close())
+    assert client.one(Close).error is None
+    assert client.closed
+    other = Amqp(world)
+    other.receiver()
+    assert other.receive().body == "a"
+
+
+# -- producers --------------------------------------------------------------------------------------------------------
+
+
+def test_a_producer_gets_credit_and_gets_more_in_time(world: World) -> None:
+    client = Amqp(world)
+    client.sender()
+    assert client.one(Flow).link_credit == CREDIT
+    for number in range(CREDIT // 2):
+        client.send(message(), number, settled=True)
+    flow = client.one(Flow)
+    assert (flow.link_credit, flow.delivery_count) == (CREDIT, CREDIT // 2)
+    assert queue(world).depth == CREDIT // 2
+
+
+def test_deliveries_that_came_together_are_settled_together(world: World) -> None:
+    client = Amqp(world)
+    client.sender()
+    transfers = b"".join(
+        frame_of(Transfer(handle=0, delivery_id=n, delivery_tag=b"%d" % n), 0, message(str(n))) for n in range(5)
+    )
+    client.feed(transfers)
+    settled = client.one(Disposition)
+    assert (settled.first, settled.last, settled.settled) == (0, 4, True)
+    assert queue(world).depth == 5
+
+
+def test_a_message_in_several_transfers(world: World) -> None:
+    client = Amqp(world)
+    client.sender()
+    whole = message("x" * 1_000)
+    for at in range(0, len(whole), 100):
+        more = at + 100 < len(whole)
+        client.say(
+            Transfer(handle=0, delivery_id=0 if at == 0 else None, delivery_tag=b"t", more=more), whole[at : at + 100]
+        )
+        assert (client.broker.unpublished > 0) is more
+    assert isinstance(client.outcome(0), Accepted)
+    client.receiver()
+    assert client.receive().body == "x" * 1_000
+
+
+def test_an_aborted_message_is_none(world: World) -> None:
+    client = Amqp(world)
+    client.sender()
+    client.say(Transfer(handle=0, delivery_id=0, delivery_tag=b"t", more=True), b"half")
+    client.say(Transfer(handle=0, aborted=True))
+    client.send(message("next"), 1)
+    assert isinstance(client.outcome(1), Accepted)
+    assert queue(world).depth == 1
+
+
+def test_a_message_that_is_none_ends_the_connection(world: World) -> None:
+    client = Amqp(world)
+    client.sender()
+    client.send(b"\0\x53\x99\x40")
+    assert client.error().condition == "amqp:decode-error"
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_message_that_is_refused_is_rejected(settled: bool) -> None:
+    world = World(broker=Broker(DomainSettings(default_policy=DestinationPolicy(max_messages=1, at_limit="fail"))))
+    client = Amqp(world)
+    client.sender()
+    client.send(message("a"), 0)
+    client.send(message("b"), 1, settled=settled)
+    if not settled:
+        client.outcome(0)
+        state = client.outcome(1)
+        assert isinstance(state, Rejected)
+        assert state.error.condition == "amqp:resource-limit-exceeded"
+    client.send(message("c"), 2, settled=settled)
+    assert not client.closed
+    assert queue(world).depth == 1
+
+
+def test_a_message_larger_than_is_accepted_detaches_its_link() -> None:
+    world = World(settings=SessionSettings(body_bytes=100_000))
+    client = Amqp(world)
+    assert client.sender().max_message_size == 100_000
+    for _ in range(3):
+        client.say(Transfer(handle=0, delivery_id=0, delivery_tag=b"t", more=True), b"x" * 900_000)
+    assert client.detached().condition == "amqp:link:message-size-exceeded"
+    client.sender(handle=2)
+    client.send(message(b"x" * 100_001, section=0x75), 1, 2)
+    state = client.outcome(1)
+    assert state.error.condition == "amqp:link:message-size-exceeded"
+    assert not client.closed
+
+
+def test_a_sender_waits_while_its_destination_is_full() -> None:
+    world = World(broker=Broker(DomainSettings(default_policy=DestinationPolicy(max_messages=1, at_limit="block"))))
+    client = Amqp(world)
+    client.sender()
+    client.send(message("a"), 0)
+    client.outcome(0)
+    client.send(message("b"), 1)
+    client.send(message("c"), 2)
+    assert client.broker.full
+    taker = Amqp(world)
+    taker.receiver(credit=3)
+    got = []
+    for _ in range(3):
+        delivery = taker.receive()
+        got.append(delivery.body)
+        taker.settle(Accepted(), delivery.id)
+        client.rest()
+        taker.rest()
+    assert got == ["a", "b", "c"]
+    assert isinstance(client.outcome(2), Accepted)
+
+
+def test_an_anonymous_relay_sends_where_each_message_says(world: World) -> None:
+    client = Amqp(world)
+    client.sender(None)
+    client.send(message("a", standard=Properties(to="q")), 0)
+    assert isinstance(client.outcome(0), Accepted)
+    client.send(message("b", standard=Properties(to="prices"), annotations={"x-opt-jms-dest": 1}), 1)
+    assert isinstance(client.outcome(1), Accepted)
+    client.send(message("c"), 2)
+    assert client.outcome(2).error.condition == "amqp:not-found"
+    assert queue(world).depth == 1
+    assert "topic:prices" in world.broker.namespaces["default"].destinations
+
+
+@pytest.mark.parametrize(
+    ("address", "capabilities", "there"),
+    [
+        ("q", None, "queue:q"), ("q", ["queue"], "queue:q"), ("q", ["topic"], "topic:q"), ("topic:q", None, "topic:q"),
+        ("topic://q", None, "topic:q"), ("queue://q", ["topic"], "queue:q"), ("queue:q", ["topic"], "queue:q"),
+        ("urn:x", ["topic"], "topic:urn:x"),
+    ],
+)  # fmt: skip
+def test_what_an_address_names(world: World, address: str, capabilities: list[str] | None, there: str) -> None:
+    Amqp(world).sender(address, capabilities=capabilities)
+    assert list(world.broker.namespaces["default"].destinations) == [there]
+
+
+@pytest.mark.parametrize("address", ["", " q", b"q", "x" * 10_000])
+def test_a_target_that_names_nothing_is_refused(world: World, address: Any) -> None:
+    client = Amqp(world)
+    answer = client.sender(address)
+    assert answer.target is None
+    assert client.detached().condition in ("amqp:not-found", "amqp:invalid-field")
+    assert not client.closed
+
+
+# -- consumers --------------------------------------------------------------------------------------------------------
+
+
+def test_no_more_than_there_is_credit_for(world: World) -> None:
+    client = filled(world, "a", "b", "c", "d")
+    client.receiver(credit=2)
+    assert client.messages() == ["a", "b"]
+    client.grant(1, count=2)
+    assert client.messages() == ["c"]
+    client.grant(1, count=2)  # what the client counts is behind: that one is on its way
+    assert client.messages() == []
+    client.grant(0, count=3)
+    client.grant(2, count=3)
+    assert client.messages() == ["d"]
+
+
+def test_credit_that_is_taken_back_is_gone(world: World) -> None:
+    client = Amqp(world)
+    client.receiver(credit=10)
+    client.grant(0)
+    sender = filled(world, "a")
+    client.rest()
+    assert client.messages() == []
+    client.grant(1)
+    assert client.messages() == ["a"]
+    assert not sender.closed
+
+
+def test_drain_uses_up_what_is_left_of_the_credit(world: World) -> None:
+    client = filled(world, "a", "b")
+    client.receiver(credit=0)
+    client.grant(10, drain=True)
+    assert client.messages() == ["a", "b"]
+    flow = client.one(Flow, lambda each: each.handle == 1)
+    assert (flow.delivery_count, flow.link_credit, flow.drain) == (10, 0, True)
+    filled(world, "c")
+    client.rest()
+    assert client.messages() == []
+    client.grant(1, count=10)
+    assert client.messages() == ["c"]
+
+
+def test_a_window_that_is_shut_holds_transfers_back(world: World) -> None:
+    client = filled(world, "a", "b", "c")
+    client.begin(1, window=2)
+    client.say(Attach(name="w", handle=5, role=True, source=_source(), target=Target()), channel=1)
+    flow = Flow(incoming_window=2, next_outgoing_id=0, outgoing_window=1, handle=5, delivery_count=0, link_credit=9)
+    client.say(flow, channel=1)
+    assert client.messages() == ["a", "b"]
+    client.say(Flow(next_incoming_id=2, incoming_window=1, next_outgoing_id=0, outgoing_window=1), channel=1)
+    assert client.messages() == ["c"]
+
+
+def _source(address: str = "q") -> Any:
+    return Source(address=address)
+
+
+@pytest.mark.parametrize(
+    ("state", "left", "again"),
+    [
+        (Accepted(), 0, None),
+        (None, 0, None),
+        (Released(), 1, 0),
+        (Modified(), 1, 0),
+        (Modified(delivery_failed=True), 1, 1),
+        (Rejected(), 0, None),
+        (Modified(delivery_failed=True, undeliverable_here=True), 0, None),
+    ],
+)
+def test_what_an_outcome_does(world: World, state: Any, left: int, again: int | None) -> None:
+    client = filled(world, "a")
+    client.receiver(credit=1)
+    delivery = client.receive()
+    assert delivery.header.delivery_count == 0
+    client.settle(state, delivery.id)
+    assert queue(world).depth == left
+    if again is not None:
+        client.grant(1, count=1)
+        assert client.receive().header.delivery_count == again
+    dead = world.broker.namespaces["default"].destinations.get("queue:DLQ.q")
+    assert (dead is not None) is (state is not None and left == 0 and not isinstance(state, Accepted))
+
+
+def test_several_deliveries_are_settled_at_once_and_answered(world: World) -> None:
+    client = filled(world, "a", "b", "c")
+    client.receiver()
+    first, _, last = (client.receive() for _ in range(3))
+    client.settle(Accepted(), first.id, last.id, settled=False)
+    answer = client.one(Disposition, lambda each: not each.role)
+    assert (answer.first, answer.last, answer.settled) == (first.id, last.id, True)
+    assert (queue(world).depth, queue(world).in_flight) == (0, 0)
+    client.settle(Released(), 0, 2**32 - 1)  # nothing of it is left
+    assert not client.closed
+
+
+def test_deliveries_that_are_settled_when_they_are_sent(world: World) -> None:
+    client = filled(world, "a", "b")
+    client.receiver(settle=1)
+    assert [client.receive().settled for _ in range(2)] == [True, True]
+    client.rest()
+    assert (queue(world).depth, queue(world).in_flight) == (0, 0)
+
+
+def test_what_is_not_settled_goes_back_with_its_link(world: World) -> None:
+    client = filled(world, "a", "b")
+    client.receiver()
+    client.messages()
+    client.say(Detach(handle=1, closed=True))
+    assert client.one(Detach).closed
+    client.receiver(handle=2)
+    deliveries = [client.receive() for _ in range(2)]
+    assert [(each.body, each.header.delivery_count) for each in deliveries] == [("a", 0), ("b", 0)]
+
+
+def test_what_is_not_settled_goes_back_with_its_session(world: World) -> None:
+    client = filled(world, "a")
+    client.begin(1)
+    client.say(Attach(name="w", handle=5, role=True, source=_source(), target=Target()), channel=1)
+    flow = Flow(incoming_window=9, next_outgoing_id=0, outgoing_window=1, handle=5, delivery_count=0, link_credit=9)
+    client.say(flow, channel=1)
+    assert client.messages() == ["a"]
+    client.say(End(), channel=1)
+    client.one(End)
+    client.receiver()
+    assert client.receive().body == "a"
+
+
+def test_a_selector_decides_and_is_repeated(world: World) -> None:
+    client = filled(world, "a", "b", "c")
+    answer = client.receiver(filter=selector("n > 0"))
+    assert answer.source.filter == selector("n > 0")
+    assert client.messages() == ["b", "c"]
+
+
+def test_a_filter_that_is_not_known_is_left_out_of_the_answer(world: World) -> None:
+    assert Amqp(world).receiver(filter={"what": "ever"}).source.filter is None
+
+
+def test_a_bad_selector_refuses_the_link_and_shows_where(world: World) -> None:
+    client = Amqp(world)
+    answer = client.receiver(filter=selector("n > > 0"))
+    assert answer.source is None
+    error = client.detached()
+    assert error.condition == "amqp:invalid-field"
+    assert "\n  n > > 0\n      ^" in error.description
+    assert not client.closed
+
+
+def test_no_local_on_a_topic(world: World) -> None:
+    client = Amqp(world)
+    client.receiver("topic:t", filter={"no-local": None})
+    client.sender("topic:t")
+    client.send(message("mine"), 0)
+    other = Amqp(world)
+    other.sender("topic:t")
+    other.send(message("theirs"), 0)
+    client.rest()
+    assert client.messages() == ["theirs"]
+
+
+def test_a_deleted_destination_detaches_its_links(world: World) -> None:
+    client = Amqp(world)
+    client.receiver()
+    world.broker.namespaces["default"].delete("queue:q")
+    client.rest()
+    assert client.detached().condition == "amqp:resource-deleted"
+
+
+def test_a_temporary_queue_belongs_to_its_connection(world: World) -> None:
+    client = Amqp(world)
+    answer = client.receiver(None, dynamic=True)
+    address = answer.source.address
+    assert address.startswith("temporary-queue:")
+    other = Amqp(world)
+    other.sender(address)
+    other.send(message("reply"), 0)
+    client.rest()
+    assert client.messages() == ["reply"]
+    client.lose()
+    world.broker.finish_leaving(world.now, client.broker.peer.id)
+    assert address not in world.broker.namespaces["default"].destinations
+    made = Amqp(world).sender(target=Target(dynamic=True, capabilities=["temporary-topic"]))
+    assert made.target.address.startswith("temporary-topic:")
+
+
+# -- subscriptions, browsers ------------------------------------------------------------------------------------------
+
+
+def test_a_durable_subscription_is_kept_found_and_ended(world: World) -> None:
+    sole = {"container": "me", "desired_capabilities": ["sole-connection-for-container"]}
+    client = Amqp(world, **sole)
+    client.receiver("topic:t", name="sub", durable=2, expiry_policy="never")
+    client.say(Detach(handle=1))
+    assert not client.one(Detach).closed
+    other = Amqp(world)
+    other.sender("topic:t")
+    other.send(message("kept"), 0)
+    client.receiver("topic:t", handle=2, name="sub", durable=2, expiry_policy="never")
+    assert client.messages() == ["kept"]
+    client.say(Detach(handle=2, closed=True))
+    client.one(Detach)
+    client.receiver("topic:t", handle=3, name="sub", durable=2, expiry_policy="never")
+    assert client.messages() == []
+    client.say(Detach(handle=3))
+    client.one(Detach)
+    client.say(Attach(name="sub", handle=4, role=True, target=Target()))
+    assert client.one(Attach, lambda each: each.handle == 4).source is not None
+    client.say(Detach(handle=4, closed=True))
+    assert client.one(Detach).error is None
+    client.say(Attach(name="none", handle=4, role=True, target=Target()))
+    client.say(Detach(handle=4, closed=True))
+    assert client.one(Detach).error.condition == "amqp:not-found"
+
+
+def test_a_durable_subscription_without_a_client_id_is_refused(world: World) -> None:
+    client = Amqp(world)
+    assert client.receiver("topic:t", name="sub", durable=2).source is None
+    assert "container-id" in client.detached().description
+
+
+def test_shared_subscriptions_share_by_the_name_before_the_bar(world: World) -> None:
+    client, other = Amqp(world), Amqp(world)
+    for each, name in ((client, "sub|global"), (other, "sub|2")):
+        assert each.receiver("topic:t", name=name, capabilities=["shared", "global"]).source is not None
+    sender = Amqp(world)
+    sender.sender("topic:t")
+    for number in range(4):
+        sender.send(message(str(number)), number)
+    client.rest()
+    other.rest()
+    both = client.messages(), other.messages()
+    assert sorted(both[0] + both[1]) == ["0", "1", "2", "3"]
+    assert all(both)
+
+
+def test_a_browser_reads_all_and_takes_nothing(world: World) -> None:
+    client = filled(world, *(str(n) for n in range(250)))
+    client.receiver(credit=0, distribution_mode="copy", filter=selector("n >= 100"))
+    client.grant(100)
+    assert client.messages() == [str(n) for n in range(100, 200)]
+    client.grant(100, count=100, drain=True)
+    assert client.messages() == [str(n) for n in range(200, 250)]
+    flow = client.one(Flow, lambda each: each.handle == 1)
+    assert (flow.delivery_count, flow.link_credit, flow.drain) == (200, 0, True)
+    client.say(Detach(handle=1, closed=True))
+    client.one(Detach)
+    assert (queue(world).depth, queue(world).in_flight) == (250, 0)
+
+
+def test_a_browser_with_a_bad_selector_is_refused(world: World) -> None:
+    client = Amqp(world)
+    assert client.receiver(distribution_mode="copy", filter=selector("=")).source is None
+    assert client.detached().condition == "amqp:invalid-field"
+
+
+# -- transactions -----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_transaction_sends_is_there_once_it_is_discharged(world: World) -> None:
+    client = Amqp(world)
+    client.coordinator()
+    client.sender()
+    name = client.declare(0)
+    client.send(message("a"), 1, state=client.within(name))
+    state = client.outcome(1)
+    assert isinstance(state, TransactionalState)
+    assert (state.txn_id, state.outcome) == (name, Accepted())
+    assert queue(world).depth == 0
+    assert isinstance(client.discharge(name, 2), Accepted)
+    assert queue(world).depth == 1
+    name = client.declare(3)
+    client.send(message("b"), 4, state=client.within(name))
+    assert isinstance(client.discharge(name, 5, fail=True), Accepted)
+    assert queue(world).depth == 1
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_what_a_transaction_settles_is_settled_with_it(world: World, fail: bool) -> None:
+    client = filled(world, "a", "b")
+    client.coordinator()
+    client.receiver()
+    name = client.declare(10)
+    first, _ = client.receive(), client.receive()
+    client.settle(client.within(name, Accepted()), first.id)
+    assert queue(world).in_flight == 2
+    client.discharge(name, 11, fail=fail)
+    assert queue(world).in_flight == (2 if fail else 1)
+    if fail:
+        again = client.receive()
+        assert (again.body, again.header.delivery_count) == ("a", 1)
+
+
+def test_a_transaction_that_cannot_be_committed_is_rolled_back() -> None:
+    world = World(broker=Broker(DomainSettings(default_policy=DestinationPolicy(max_messages=1, at_limit="fail"))))
+    client = filled(world, "there")
+    client.coordinator()
+    name = client.declare(1)
+    client.send(message("a"), 2, state=client.within(name))
+    client.outcome(2)
+    state = client.discharge(name, 3)
+    assert isinstance(state, Rejected)
+    assert state.error.condition in ("amqp:transaction:rollback", "amqp:resource-limit-exceeded")
+    assert queue(world).depth == 1
+    assert not client.closed
+
+
+def test_a_transaction_that_there_is_not(world: World) -> None:
+    client = filled(world, "a")
+    client.coordinator()
+    assert client.discharge(b"what", 1).error.condition == "amqp:not-found"
+    client.send(message("b"), 2, state=client.within(b"what"))
+    assert client.outcome(2).error.condition == "amqp:not-found"
+    assert not client.closed
+
+
+def test_a_connection_that_is_lost_drops_its_transactions(world: World) -> None:
+    client = filled(world, "a")
+    client.coordinator()
+    client.receiver()
+    name = client.declare(10)
+    client.settle(client.within(name, Accepted()), client.receive().id)
+    client.send(message("b"), 11, state=client.within(name))
+    client.lose()
+    other = Amqp(world)
+    other.receiver()
+    other.rest()
+    assert other.messages() == ["a"]
+
+
+# -- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "channel"),
+    [
+        (Flow(incoming_window=1, next_outgoing_id=1, outgoing_window=1), 5),
+        (Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1), 0),
+        (Open(container_id="again"), 0),
+        (Attach(name="x", handle=1, role=True, source=_source(), target=Target()), 0),
+    ],
+)
+def test_a_performative_that_is_not_allowed_ends_the_connection(world: World, wrong: Any, channel: int) -> None:
+    client = Amqp(world)
+    client.receiver()
+    client.say(wrong, channel=channel)
+    assert client.error().condition == "amqp:not-allowed"
+    assert client.closed
+
+
+def test_transfers_and_detaches_of_links_that_are_gone_are_passed_over(world: World) -> None:
+    client = Amqp(world)
+    client.say(Detach(handle=7, closed=True))
+    client.send(message(), handle=7)
+    client.say(None)
+    assert not client.closed
+
+
+def test_links_are_bounded() -> None:
+    client = Amqp(World(settings=SessionSettings(max_consumers=2)))
+    client.sender()
+    client.receiver()
+    client.say(Attach(name="x", handle=2, role=False, source=_source(), target=Target(address="q")))
+    assert client.error().condition == "amqp:resource-limit-exceeded"
+
+
+def test_sessions_are_bounded() -> None:
+    client = Amqp(World(settings=SessionSettings(max_sessions=3)))
+    assert client.one(Open).channel_max == 2
+    for channel in range(1, 4):
+        client.begin(channel)
+    assert client.error().condition == "amqp:resource-limit-exceeded"
+
+
+def test_an_expiring_message_says_how_long_it_lives(world: World) -> None:
+    client = Amqp(world)
+    client.sender()
+    client.send(message("a", header=Header(durable=True, priority=7, ttl=5_000)), 0)
+    world.later(2_000)
+    client.receiver()
+    header = client.receive().header
+    assert (header.durable, header.priority, header.ttl) == (True, 7, 3_000)
