@@ -6,15 +6,22 @@ from a moment that has been (a delay, a lease) moves with it.
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Any, Protocol
 
 from sievemq_broker.domain.entry import DELAYED, READY, STRAY
 
 __all__ = ["Deadlines"]
 
-#: Deadlines handled in one call: bounds what a crowd of messages with the same expiry can take of a loop turn.
-BATCH = 2_000
+#: Deadlines handled in one call: bounds what a crowd of messages with the same expiry can take of a loop turn. Each may
+#: be in another queue.
+BATCH = 500
+
+#: Void deadlines that are worth dropping.
+VOID = 1_024
+
+#: Deadlines that are looked at for each one that has lost its meaning, while such are dropped.
+SWEPT = 4
 
 
 class Item(Protocol):
@@ -48,19 +55,25 @@ class Target(Protocol):
 
 
 class Deadlines:
-    """Who must be looked at when. A deadline whose entry has moved on is void and dropped when its turn comes."""
+    """Who must be looked at when. A deadline whose entry has moved on is void and dropped when its turn comes.
 
-    __slots__ = ("_heap", "_left", "_spans", "_void", "_void_limit")
+    Where very many are void they are dropped a few at a time: a heap without its last item is a heap, so what is in
+    force moves from the end of an old heap to a new one.
+    """
+
+    __slots__ = ("_heap", "_left", "_old", "_old_spans", "_spans", "_void")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Target, Item]] = []
         self._spans: list[tuple[int, int, Target, Item]] = []
+        #: What void deadlines are being dropped from.
+        self._old: list[tuple[int, int, Target, Item]] = []
+        self._old_spans: list[tuple[int, int, Target, Item]] = []
         self._void = 0
-        self._void_limit = 1_024
         self._left = 0  # of the batch that is being handled
 
     def __len__(self) -> int:
-        return len(self._heap) + len(self._spans)
+        return len(self._heap) + len(self._spans) + len(self._old) + len(self._old_spans)
 
     def push(self, when: int, target: Target, entry: Item) -> None:
         """Call ``target.on_deadline(entry, …)`` at `when` (ms epoch), unless the entry is held or gone by then."""
@@ -72,6 +85,7 @@ class Deadlines:
 
     def jumped(self, by: int) -> None:
         """The machine's clock was set, by so many ms: lengths of time last as long as they would have."""
+        self._sweep(len(self._old_spans) + len(self._old))
         # All are moved alike, so it stays a heap.
         self._spans = [(when + by, sequence, target, entry) for when, sequence, target, entry in self._spans]
         for _, _, target, entry in self._spans:
@@ -83,15 +97,39 @@ class Deadlines:
         self._left -= cost
 
     def void(self) -> None:
-        """One deadline has lost its meaning. When many have, they are dropped; amortised O(1)."""
+        """One deadline has lost its meaning. When many have, they are dropped; O(1)."""
         self._void += 1
-        if self._void > self._void_limit and 2 * self._void > len(self):
-            self._heap = [item for item in self._heap if item[3].state in (READY, STRAY, DELAYED)]
-            heapify(self._heap)
-            self._spans = [item for item in self._spans if item[3].state in (READY, STRAY, DELAYED)]
-            heapify(self._spans)
+        if self._old or self._old_spans:
+            self._sweep(SWEPT)
+        elif self._void > VOID and 2 * self._void > len(self):
+            self._old, self._heap = self._heap, []
+            self._old_spans, self._spans = self._spans, []
             self._void = 0
-            self._void_limit = max(1_024, len(self))
+
+    def _sweep(self, count: int) -> None:
+        """Look at so many old deadlines, and keep those that are in force."""
+        for _ in range(count):
+            if self._old:
+                item = self._old.pop()
+                if item[3].state in (READY, STRAY, DELAYED):
+                    heappush(self._heap, item)
+            elif self._old_spans:
+                item = self._old_spans.pop()
+                if item[3].state in (READY, STRAY, DELAYED):
+                    heappush(self._spans, item)
+            else:
+                return
+
+    def _next(self) -> list[tuple[int, int, Target, Item]]:
+        """The heap with the next deadline; an empty one if there is none."""
+        heap, spans = self._heap, self._spans
+        if spans and (not heap or spans[0][0] < heap[0][0]):
+            heap = spans
+        if self._old or self._old_spans:
+            for old in (self._old, self._old_spans):
+                if old and (not heap or old[0][:2] < heap[0][:2]):  # at the same moment in order
+                    heap = old
+        return heap
 
     def due(self, now: int) -> int | None:
         """Handle what is due.
@@ -105,13 +143,11 @@ class Deadlines:
         self._left = BATCH
         while self._left > 0:
             self._left -= 1
-            heap, spans = self._heap, self._spans  # each time: a callee may have compacted them
-            if spans and (not heap or spans[0][0] < heap[0][0]):
-                heap = spans
+            heap = self._next()  # each time: a callee may have swept them
             if not heap or heap[0][0] > now:
                 return heap[0][0] if heap else None
             when, _sequence, target, entry = heappop(heap)
             if entry.state in (READY, STRAY, DELAYED):
                 target.on_deadline(entry, when, now)
-        first = [heap[0][0] for heap in (self._heap, self._spans) if heap]
-        return max(min(first), now) if first else None
+        heap = self._next()
+        return max(heap[0][0], now) if heap else None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from sievemq_broker.domain import Consumer, DestinationPolicy, Queue
-from sievemq_broker.domain.deadlines import BATCH
-from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.deadlines import BATCH, SWEPT, Deadlines
+from sievemq_broker.domain.entry import GONE, READY, Entry
 from sievemq_core.message.envelope import TIMESTAMP, Envelope
 
 from .support import NOW, World, message
@@ -155,6 +159,94 @@ def test_deadlines_of_consumed_messages_do_not_pile_up(world: World) -> None:
         consumer.grant(100, world.now)
         consumer.acknowledge(consumer.tag, world.now)
     assert len(world.broker.deadlines) < 3_000
+
+
+class Moment:
+    """A message of which nothing but the deadline matters.
+
+    Attributes:
+        looked: how often the state of any of them was read.
+    """
+
+    looked = 0
+
+    def __init__(self, sequence: int) -> None:
+        self.sequence = sequence
+        self.now_in = READY
+
+    @property
+    def state(self) -> int:
+        Moment.looked += 1
+        return self.now_in
+
+
+class Called:
+    """Notes which deadlines have passed, in order."""
+
+    def __init__(self) -> None:
+        self.passed: list[tuple[int, int]] = []
+
+    def on_deadline(self, entry: Moment, when: int, now: int) -> None:
+        self.passed.append((when, entry.sequence))
+
+    def on_jump(self, entry: Moment, by: int) -> None: ...
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+
+def test_void_deadlines_are_dropped_a_few_at_a_time() -> None:
+    deadlines, target, moments = Deadlines(), Called(), [Moment(n) for n in range(20_000)]
+    for moment in moments:
+        deadlines.push(NOW, target, moment)
+    most = 0
+    for moment in moments[: 19 * len(moments) // 20]:
+        moment.now_in = GONE
+        before = Moment.looked
+        deadlines.void()
+        most = max(most, Moment.looked - before)
+    assert most <= SWEPT
+    assert len(deadlines) < len(moments) // 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_deadlines_pass_in_order_while_void_ones_are_dropped(seed: int) -> None:
+    chance, deadlines, target = random.Random(seed), Deadlines(), Called()
+    left: dict[Moment, int] = {}
+    expected: list[tuple[int, int]] = []
+    now, jumped = 0, 0
+    for sequence in range(12_000):
+        moment, when = Moment(sequence), now + chance.choice([1, 5, 50])
+        left[moment] = when
+        deadlines.push(when, target, moment)
+        if sequence > 3_000 and chance.random() < 0.9:
+            gone = next(iter(left))
+            gone.now_in = GONE
+            del left[gone]
+            deadlines.void()
+        if chance.random() < 0.002:
+            deadlines.jumped(0)
+            jumped += 1
+        if chance.random() < 0.001:
+            now += 1
+            while (due := deadlines.due(now)) is not None and due <= now:
+                pass
+            passed = sorted((when, moment.sequence) for moment, when in left.items() if when <= now)
+            expected += passed
+            left = {moment: when for moment, when in left.items() if when > now}
+    assert target.passed == expected
+    assert jumped
+
+
+def test_messages_that_expire_together_are_not_looked_at_once_more(world: World) -> None:
+    """Each was counted as void, too: half of them in one turn."""
+    world.send("queue:q", *(message("m", expires=NOW + 5) for _ in range(10 * BATCH)))
+    left = len(world.broker.deadlines)
+    while world.broker.due(NOW + 5) is not None:
+        assert len(world.broker.deadlines) == left - BATCH
+        left -= BATCH
+    assert queue_of(world).expired == 10 * BATCH
+    assert not world.broker.deadlines._void
 
 
 def test_a_message_delivered_at_once_has_no_deadline(world: World) -> None:

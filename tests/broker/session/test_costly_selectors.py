@@ -576,7 +576,8 @@ def test_a_message_removed_during_its_examination_is_not_delivered(meter: Meter,
         sender.queue_send(session, envelope(f"m{number}", properties={"p": HAYSTACK}, expiration=START + 50))
     world.settle()
     world.services.real += 100
-    METER.during(lambda: world.broker.due(world.now))
+    for _ in range(3):
+        METER.during(lambda: world.broker.due(world.now))
     space = world.broker.namespace("")
     queue = space.queue("queue:DLQ.q")
     assert len(queue.scheduled) == 3
