@@ -182,18 +182,20 @@ class Session:
             The time by now.
         """
         self.halt()
-        for consumer_id, consumer in tuple(self.consumers.items()):
+        left = [*reversed(self.consumers.items())]
+        while left:
+            consumer_id, consumer = left.pop()  # freed one by one
             if not meter.room():
                 now = yield
             meter.spend(_CLOSING)
             if handed is None:
                 now = yield from consumer.abandoning(now, known.get(consumer_id), meter, returned.get(consumer_id))
-                continue
-            tag = handed.get(consumer_id, 0)
-            # In this order: all goes back at once, so that the next consumer gets it in its old order.
-            now = yield from consumer.recovering(tag, now, meter)
-            consumer.close(tag, now)
-        self.consumers.clear()
+            else:
+                tag = handed.get(consumer_id, 0)
+                # In this order: all goes back at once, so that the next consumer gets it in its old order.
+                now = yield from consumer.recovering(tag, now, meter)
+                consumer.close(tag, now)
+            self.consumers.pop(consumer_id, None)
         if self.transaction is not None:
             self.transaction.clear()
         return now

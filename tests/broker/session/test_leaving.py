@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import pairwise
 
 import pytest
@@ -49,6 +50,18 @@ def test_a_lost_connection_gives_back_in_slices(world: World) -> None:
     assert sorted(browsed, key=lambda found: int(found[1])) == [(2, text) for text in texts]
     assert not world.broker.namespace("").queue("queue:q").consumers
     assert not world.services.reports
+
+
+def test_consumers_of_a_lost_connection_are_freed_in_slices(world: World) -> None:
+    client, _ = with_many_consumers(world)
+    queue = world.broker.namespace("").queue("queue:q")
+    client.drop()
+    counts = [MANY]
+    gc.collect()
+    while world.broker.work(world.now):
+        counts.append(sum([isinstance(each, DomainConsumer) and each.source is queue for each in gc.get_objects()]))
+    assert max(before - after for before, after in pairwise(counts)) < MANY // 4
+    assert counts[-1] < MANY // 4
 
 
 def test_goodbye_is_answered_when_all_is_given_back(world: World) -> None:
