@@ -536,7 +536,14 @@ class Queue:
             return budget
         groups, view = turns.groups, turns.view
         if groups is not None:
-            self._arrive_again(groups.free_idle())
+            turns.free_idle()
+        if turns.freed:
+            freed = turns.take_freed(max(budget, 1))
+            self._arrive_again(freed)
+            budget -= len(freed)
+            if turns.freed:
+                self._serve_later()
+                return 0
         while (consumer := turns.next()) is not None:
             if budget <= 0:
                 if view.first() is not None or groups is not None:
@@ -553,14 +560,21 @@ class Queue:
                     self._unplace_row(view, row)
                     budget -= 1 + taken // ROW_SHARE
                     continue
-            entry = turns.take(consumer)
-            if entry is None:
+            entry = turns.take(consumer, budget)
+            if groups is not None:
+                budget -= groups.passed
+            if entry is not None:
+                self._hand_waiting(consumer, entry, now)
+                budget -= 1
+            elif groups is None or budget > 0:
                 break
-            self._hand_waiting(consumer, entry, now)
-            budget -= 1
         if groups is not None:
             for consumer, entry in groups.take_aside():
                 self._hand_waiting(consumer, entry, now)
+                budget -= 1
+                if budget <= 0:
+                    self._serve_later()
+                    return 0
         return budget
 
     def _serve_later(self) -> None:
@@ -632,7 +646,7 @@ class Queue:
                 entry.arrive(self.sequence)
             self._arrive_among_many(entry)
         elif 0 < expiration <= now:
-            self._unplace(entry)
+            self.backlog.unplace(entry)
             self.expire(entry, now)
 
     def expire(self, entry: Entry, now: int) -> None:
@@ -826,7 +840,7 @@ class Queue:
         self._forget_if_done(consumer)
         turns = self._turns.get(consumer.view)
         if turns is not None and turns.groups is not None:
-            self._arrive_again(turns.leave(consumer))
+            turns.leave(consumer)
             if self.backlog.depth:
                 self._serve(turns, now)
         self._recall.leave(consumer, now)

@@ -55,9 +55,11 @@ class Turns:
         waiting: those that wait to be served at once (WANT), next one first.
         listed: those in `ready`.
         groups: message groups; only there while there are several consumers.
+        freed: waiting messages that were put aside for a consumer and may go to any: to be placed anew before anything
+            is delivered.
     """
 
-    __slots__ = ("consumers", "groups", "listed", "ready", "view", "waiting")
+    __slots__ = ("consumers", "freed", "groups", "listed", "ready", "view", "waiting")
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -66,6 +68,7 @@ class Turns:
         self.waiting: deque[Consumer] = deque()
         self.groups: Groups | None = None
         self.listed: set[Consumer] = set()
+        self.freed: list[Entry] = []
 
     def add(self, consumer: Consumer) -> None:
         """A consumer comes."""
@@ -81,23 +84,28 @@ class Turns:
             self.ready.remove(consumer)
         self.stop_waiting(consumer)
 
-    def leave(self, consumer: Consumer) -> list[Entry]:
+    def leave(self, consumer: Consumer) -> None:
         """A removed consumer has given back what it had to: its groups are free. With one consumer left there are no
-        groups any more.
-
-        Returns:
-            What was put aside, to be placed anew.
-        """
+        groups any more."""
         groups = self.groups
         if groups is None:
-            return []
-        free = groups.leave(consumer)
+            return
+        self.freed += groups.leave({consumer})
         if len(self.consumers) < 2:
             self.groups = None
-            for remaining in self.consumers:
-                free += groups.leave(remaining)
-            free.sort(key=key_of)
-        return free
+            self.freed += groups.leave(set(self.consumers))
+
+    def free_idle(self) -> None:
+        """Free what is put aside for consumers that neither hold anything nor can take anything."""
+        if self.groups is not None:
+            self.freed += self.groups.free_idle()
+
+    def take_freed(self, limit: int) -> list[Entry]:
+        """Up to `limit` messages of :attr:`freed`; those that do not wait any longer are left out."""
+        freed = self.freed
+        taken = [entry for entry in freed[-limit:] if entry.state <= STRAY]
+        del freed[-limit:]
+        return taken
 
     def list_ready(self, consumer: Consumer) -> None:
         """A consumer may have credit."""
@@ -157,10 +165,11 @@ class Turns:
         """True if only the next consumer can have a turn."""
         return len(self.ready) == 1 and not self.waiting and self.groups is None
 
-    def take(self, consumer: Consumer) -> Entry | None:
-        """The next message for a consumer whose turn it is, no longer in the view; None if there is none."""
+    def take(self, consumer: Consumer, budget: int) -> Entry | None:
+        """The next message for a consumer whose turn it is, no longer in the view; None if there is none, or `budget`
+        messages belong to others: see :attr:`Groups.passed`."""
         if self.groups is not None:
-            return self.groups.take(consumer)
+            return self.groups.take(consumer, budget)
         entry = self.view.first()
         if entry is not None:
             self.view.take(entry)
@@ -181,14 +190,16 @@ class Groups:
     Attributes:
         owners: group -> consumer, and the tag of the last message of the group that it was delivered.
         aside: what is put aside per consumer, as a heap by key.
+        passed: messages that the last :meth:`take` put aside.
     """
 
-    __slots__ = ("_many", "_number", "_turns", "aside", "owners")
+    __slots__ = ("_many", "_number", "_turns", "aside", "owners", "passed")
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._many = MANY
         self._number = 0
+        self.passed = 0
         self.owners: dict[str, tuple[Consumer, int]] = {}
         self.aside: dict[Consumer, list[tuple[int, int, Entry]]] = {}
         for consumer in turns.consumers:  # what was delivered while there was only one
@@ -229,19 +240,20 @@ class Groups:
             }
             self._many = max(MANY, 2 * len(self.owners))
 
-    def leave(self, consumer: Consumer) -> list[Entry]:
-        """A consumer leaves: its groups are free. What was put aside for it is to be placed anew."""
-        self.owners = {group: known for group, known in self.owners.items() if known[0] is not consumer}
-        return [entry for _, _, entry in sorted(self.aside.pop(consumer, ())) if entry.state <= STRAY]
+    def leave(self, consumers: set[Consumer]) -> list[Entry]:
+        """Consumers leave: their groups are free. What was put aside for them is to be placed anew."""
+        self.owners = {group: known for group, known in self.owners.items() if known[0] not in consumers}
+        return [entry for owner in consumers for _, _, entry in self.aside.pop(owner, ())]
 
     def free_idle(self) -> list[Entry]:
         """What is put aside for consumers that neither hold anything nor can take anything, to be placed anew."""
-        idle = [owner for owner in self.aside if not owner.unacknowledged and not owner.can_take()]
-        return [entry for owner in idle for entry in self.leave(owner)]
+        idle = {owner for owner in self.aside if not owner.unacknowledged and not owner.can_take()}
+        return self.leave(idle) if idle else []
 
-    def take(self, consumer: Consumer) -> Entry | None:
+    def take(self, consumer: Consumer, budget: int) -> Entry | None:
         """As :meth:`Turns.take`. What belongs to other consumers is put aside on the way."""
         view = self._turns.view
+        self.passed = 0
         while True:
             kept, entry = self._first_aside(consumer), view.first()
             if kept is not None and (entry is None or key_of(kept) <= key_of(entry)):
@@ -253,8 +265,11 @@ class Groups:
             if owner is None or owner is consumer:
                 view.take(entry)
                 return entry
+            if self.passed >= budget:
+                return None
             view.pass_over(entry)
             self._put_aside(entry, owner)
+            self.passed += 1
 
     def take_aside(self) -> Iterator[tuple[Consumer, Entry]]:
         """What is put aside for consumers that can take it, no longer in the view, each to be delivered at once."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from sievemq_broker.domain import Consumer, DestinationPolicy
-from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.queue import SERVED, Queue
+from sievemq_broker.domain.steps import SLICE
 from sievemq_broker.domain.turns import Groups
 
 from .support import NOW, World, message, name_of
@@ -106,6 +109,66 @@ def test_idle_groups_are_forgotten(world: World) -> None:
     groups = groups_of(world.namespace.queue("queue:q"))
     assert groups is not None
     assert len(groups.owners) <= 10_001
+
+
+MANY = 5 * SERVED
+
+
+def put_aside(world: World) -> tuple[Consumer, Consumer, list[int]]:
+    """The owner of the group of very many messages, another consumer, and what each turn put aside."""
+    owner, other = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=0)
+    world.send("queue:q", *(grouped(f"a{n}", "a") for n in range(MANY)), "x")
+    view, counts = world.namespace.queue("queue:q").main, [0]
+    other.grant(1, NOW)
+    counts.append(len(view.passed))
+    while world.broker.work(NOW, SLICE):
+        counts.append(len(view.passed))
+    return owner, other, [after - before for before, after in pairwise(counts)]
+
+
+def test_no_turn_puts_aside_more_than_a_slice(world: World) -> None:
+    _, other, turns = put_aside(world)
+    assert max(turns) <= SERVED
+    assert sum(turns) == MANY - 1
+    assert world.got(other) == ["x"]
+
+
+def test_no_turn_frees_more_than_a_slice_when_an_owner_leaves(world: World) -> None:
+    owner, other, _ = put_aside(world)
+    view, counts = world.namespace.queue("queue:q").main, [MANY - 1]
+    owner.abandon(NOW)
+    counts.append(len(view.passed))
+    other.grant(MANY + 1, NOW)
+    world.send("queue:q", "y")
+    while world.broker.work(NOW, SLICE):
+        counts.append(len(view.passed))
+    assert max(before - after for before, after in pairwise(counts)) <= SERVED
+    assert counts[-1] == 0
+    assert world.got(other) == ["x", *(f"a{n}" for n in range(MANY)), "y"]
+
+
+def test_no_turn_delivers_more_than_a_slice_of_what_was_put_aside(world: World) -> None:
+    owner, _, _ = put_aside(world)
+    counts = [1]
+    owner.grant(MANY, NOW)
+    counts.append(len(world.got(owner)))
+    while world.broker.work(NOW, SLICE):
+        counts.append(len(world.got(owner)))
+    assert max(after - before for before, after in pairwise(counts)) <= SERVED
+    assert world.got(owner) == [f"a{n}" for n in range(MANY)]
+
+
+def test_purged_messages_are_not_placed_anew_for_an_owner_that_left(world: World) -> None:
+    owner, other, _ = put_aside(world)
+    world.namespace.queue("queue:q").pause()
+    owner.abandon(NOW)
+    world.namespace.queue("queue:q").clear()
+    world.namespace.queue("queue:q").unpause(NOW)
+    other.grant(10, NOW)
+    world.send("queue:q", "y")
+    world.work()
+    assert world.got(other) == ["x", "y"]
+    assert world.namespace.queue("queue:q").depth == 0
 
 
 def groups_of(queue: Queue, consumer: Consumer | None = None) -> Groups | None:

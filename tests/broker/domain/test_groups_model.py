@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from sievemq_broker.domain import Consumer, DestinationPolicy
+from sievemq_broker.domain import Consumer, DestinationPolicy, queue
+from sievemq_broker.domain.queue import Queue
 from sievemq_core.errors import ErrorCode
 
 from .support import World, message
@@ -191,3 +192,11 @@ def test_jsx_02_groups_under_random_programs(hundred: int) -> None:
         for _ in range(80):
             program.step()
         program.drain()
+
+
+@pytest.mark.needs_python("replaces the default of Queue._serve")
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_jsx_02_groups_that_are_served_in_slices(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(queue, "SERVED", most)
+    monkeypatch.setattr(Queue._serve, "__defaults__", (most,))
+    test_jsx_02_groups_under_random_programs(most)
