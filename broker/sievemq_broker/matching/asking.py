@@ -61,8 +61,8 @@ class Answers(Generic[T]):
     """
 
     __slots__ = (
-        "_asked", "_buckets", "_envelope", "_left", "_properties", "_text", "error", "found", "gathered", "index",
-        "serial",
+        "_asked", "_buckets", "_envelope", "_functions", "_left", "_properties", "_text", "error", "found", "gathered",
+        "index", "serial",
     )  # fmt: skip
 
     def __init__(
@@ -79,9 +79,11 @@ class Answers(Generic[T]):
         self.found: list[T] = [] if known is None else known.found.copy()
         self.gathered: object = None
         self.error: Exception | None = None if known is None else known.error
-        #: Buckets, and targets of the last one, still to evaluate; the next one last.
+        #: Buckets, and targets of the last one with their functions, still to evaluate; the next one last. Two lists:
+        #: to make a pair of each of very many takes ten times as long.
         self._buckets = buckets
-        self._left: list[tuple[T, Matcher | None]] = []
+        self._left: list[T] = []
+        self._functions: list[Matcher | None] = []
         self._asked: set[T] = set()
         self._envelope: Envelope | None = envelope  # until all are evaluated: then the message refers to this
         self._properties = properties
@@ -114,21 +116,27 @@ class Answers(Generic[T]):
         index, left, text, properties, envelope = self.index, self._left, self._text, self._properties, self._envelope
         if envelope is None:
             return 0
-        fields, filed, asked, buckets = envelope.fields, index.filed, self._asked, self._buckets
+        fields, filed, asked, buckets, functions = (
+            envelope.fields, index.filed, self._asked, self._buckets, self._functions
+        )  # fmt: skip
         spent = 0
         while left or buckets:
             if not left:
-                left += reversed(buckets.pop().items())
+                bucket = buckets.pop()
+                left += reversed(bucket)
+                functions += reversed(bucket.values())
                 spent += 1 + len(left) // LISTED
                 continue
-            target, function = left[-1]
+            target = left[-1]
             if target not in filed or index.serial(target) > self.serial or target in asked:
                 left.pop()
+                functions.pop()
                 continue
             cost = units_of(index.effort(target), text)
             if spent and spent + cost > budget:
                 return spent
             left.pop()
+            function = functions.pop()
             spent += cost
             index.count()
             asked.add(target)
