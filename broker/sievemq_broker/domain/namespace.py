@@ -758,6 +758,7 @@ class Namespace:
                 temporary=owner is not None,
             )
         else:
+            destination.refuse_if_full()
             found = self.subscriptions.make(
                 destination,
                 None,

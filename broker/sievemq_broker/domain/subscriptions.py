@@ -108,7 +108,11 @@ class Subscriptions:
             if found.active:  # SUB-14
                 raise _in_use(found, "shared", "is in use with another topic or selector; close its consumers")
             _refuse_if_held(found)
+            if found.topic is not topic:
+                topic.refuse_if_full()
             self.drop(found)  # SUB-13, SUB-15
+        else:
+            topic.refuse_if_full()
         if len(self.durable) + len(self.shared) >= self._limit:
             raise RequestError(
                 f"namespace {self._namespace.name!r} has {self._limit} durable and shared subscriptions, as many as "

@@ -4,7 +4,7 @@ bytes. A subscription owns a queue."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.domain.fan_out import LARGE, Admit, Deliverer, FanOut
 from sievemq_broker.domain.place import Place
@@ -13,13 +13,18 @@ from sievemq_broker.domain.queue import Copier, Queue
 from sievemq_broker.matching.asking import Answers
 from sievemq_broker.matching.condition import Condition, group_key, is_true
 from sievemq_broker.matching.index import SelectorIndex
+from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.client_ids import ClientIds
     from sievemq_broker.domain.ports import Observer
 
-__all__ = ["Subscription", "Topic"]
+__all__ = ["MOST_LIMITED", "Subscription", "Topic"]
+
+#: Subscriptions of a topic that has limits: a message goes to all that match or to none, so the limits of all are
+#: checked in one turn, which takes five milliseconds.
+MOST_LIMITED: Final = 10_000
 
 
 class Subscription:
@@ -242,6 +247,20 @@ class Topic:
 
     def __repr__(self) -> str:
         return f"<Topic {self.label} subscriptions={len(self.subscriptions)}>"
+
+    def refuse_if_full(self) -> None:
+        """Raise unless one more subscription may be made.
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION, it has limits and very many subscriptions.
+        """
+        if self.policy.limited and len(self.subscriptions) >= MOST_LIMITED:
+            raise RequestError(
+                f"{self.label} has limits and {len(self.subscriptions)} subscriptions, as many as are allowed then; "
+                "end some, or set max_messages and max_bytes of its policy to 0 and limit its namespace instead",
+                ErrorCode.RESOURCE_ALLOCATION,
+                {"destination": self.label, "limit": "limited_subscriptions"},
+            )
 
     def add(self, subscription: Subscription) -> None:
         """From now on it gets what is published (SUB-35)."""

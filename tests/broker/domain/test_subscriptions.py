@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sievemq_broker.domain import DestinationPolicy, Topic
+from sievemq_broker.domain.topic import MOST_LIMITED
 from sievemq_core.errors import ErrorCode, RequestError
 
 from .support import NOW, World, message
@@ -364,6 +365,25 @@ def test_deleting_a_topic_ends_its_subscriptions(world: World) -> None:
     assert world.port(consumer).closures[0][1] is ErrorCode.INVALID_DESTINATION
     assert (world.namespace.subscriptions.durable, world.namespace.subscriptions.shared) == ({}, {})
     consumer.close(0, world.now)
+
+
+def test_a_topic_with_limits_has_so_many_subscriptions_that_one_turn_checks_them() -> None:
+    world = World(("topic:limited", DestinationPolicy(max_messages=10)))
+    kept = {"subscription": "a", "client_id": "me", "durable": True}
+    world.consumer("topic:limited", **kept).close(0, NOW)
+    for _ in range(MOST_LIMITED - 1):
+        world.consumer("topic:limited")
+    world.consumer("topic:other", **kept | {"subscription": "b"}).close(0, NOW)
+    for how in ({}, {"subscription": "s", "shared": True}, kept | {"subscription": "b"}):
+        with pytest.raises(RequestError, match="end some, or set max_messages") as caught:
+            world.consumer("topic:limited", **how)
+        assert caught.value.code is ErrorCode.RESOURCE_ALLOCATION
+        assert caught.value.details["limit"] == "limited_subscriptions"
+    assert len(world.namespace.subscriptions.durable) == 2, "none was dropped for one that was refused"
+    world.consumer("topic:limited", "JMSPriority > 4", **kept).close(0, NOW)
+    world.consumer("topic:limited", "JMSPriority > 4", **kept)
+    for _ in range(MOST_LIMITED + 1):
+        world.consumer("topic:free")
 
 
 def test_named_subscriptions_are_limited_and_one_that_is_there_can_be_used() -> None:
