@@ -204,8 +204,10 @@ class ForeignOutbox(ABC):
         if not self._over and self._owner is not None:
             self._owner.consumer_closed(consumer_id, code, text)
 
-    def settled(self, consumer_id: int) -> None:  # noqa: B027  # such a client has no WANT
-        """A WANT is answered."""
+    def settled(self, consumer_id: int) -> None:
+        """A WANT is answered: what could be delivered was."""
+        if not self._over and self._owner is not None:
+            self._owner.want_settled(consumer_id)
 
     # -- what the client's Peer says ----------------------------------------------------------------------------------
 

@@ -375,6 +375,20 @@ def test_drain_uses_up_what_is_left_of_the_credit(world: World) -> None:
     assert client.messages() == ["c"]
 
 
+def test_drain_ends_where_another_holds_what_there_is(world: World) -> None:
+    """The other cannot give it back: AMQP has no word for that."""
+    holder, client = filled(world, "a"), Amqp(world)
+    holder.receiver()
+    assert holder.messages() == ["a"]
+    client.receiver(credit=0)
+    client.grant(10, drain=True)
+    holder.rest()
+    client.rest()
+    flow = client.one(Flow, lambda each: each.handle == 1)
+    assert (flow.delivery_count, flow.link_credit) == (10, 0)
+    assert client.messages() == []
+
+
 def test_a_window_that_is_shut_holds_transfers_back(world: World) -> None:
     client = filled(world, "a", "b", "c")
     client.begin(1, window=2)
