@@ -12,6 +12,7 @@ import pytest
 from sievemq import Queue
 from sievemq.aio import Connection
 from sievemq.aio import transport as module
+from sievemq_core.wire import connection as wire
 
 from .conftest import Connect
 
@@ -36,6 +37,7 @@ class Neighbour:
 def neighbour(monkeypatch: pytest.MonkeyPatch) -> Neighbour:
     neighbour = Neighbour()
     monkeypatch.setattr(module, "_give_way", neighbour)
+    monkeypatch.setattr(wire, "_WAKING", SOON)  # looks on even if the last answer of a busy machine took long
     return neighbour
 
 

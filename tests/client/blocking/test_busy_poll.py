@@ -10,6 +10,7 @@ import pytest
 
 from sievemq import Connection, ConnectionFactory, Queue
 from sievemq.blocking import transport as lead
+from sievemq_core.wire import connection as wire
 
 from .conftest import Connect
 from .helpers import SOON
@@ -42,8 +43,9 @@ def neighbour(monkeypatch: pytest.MonkeyPatch) -> Neighbour:
 
 
 @pytest.fixture
-def impatient(connect: Connect, url: str) -> Connection:
-    """A connection that looks for long."""
+def impatient(connect: Connect, url: str, monkeypatch: pytest.MonkeyPatch) -> Connection:
+    """A connection that looks for long, even if the last answer of a busy machine took long."""
+    monkeypatch.setattr(wire, "_WAKING", SOON / 1000)
     return connect(factory=ConnectionFactory(url, busy_poll=GENEROUS))
 
 
