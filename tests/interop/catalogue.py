@@ -61,19 +61,22 @@ class Stage:
         self.run("openssl", "req", "-x509", *new, "-keyout", key, "-out", certificate)
         return self.broker(users=users, settings={"tls_cert": str(certificate), "tls_key": str(key)})
 
-    def run(self, *command: str | Path, folder: Path | None = None, **environment: str | int) -> str:
+    def run(
+        self, *command: str | Path, folder: Path | None = None, longest: float = LONGEST, **environment: str | int
+    ) -> str:
         """The output of a command, which is ended if it takes too long. It is kept in a file.
 
         Args:
             command: program and arguments.
             folder: that it runs in.
+            longest: seconds that it may take.
             environment: variables it gets besides ours.
         """
         variables = {**os.environ, **{name: str(value) for name, value in environment.items()}}
         path = self.folder / f"output-{len(list(self.folder.glob('output-*')))}"
         with path.open("wb") as output, suppress(subprocess.TimeoutExpired):
             subprocess.run(
-                [str(word) for word in command], cwd=folder or self.folder, env=variables, timeout=LONGEST,
+                [str(word) for word in command], cwd=folder or self.folder, env=variables, timeout=longest,
                 stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False,
             )  # fmt: skip
         return path.read_text(encoding="utf-8", errors="replace")
@@ -96,6 +99,40 @@ class Stage:
             "-k", f"not ({without})" if without else "", tests, folder=folder, **environment,
         )  # fmt: skip
         return from_junit(report)
+
+    def compiled(self, libraries: str, *sources: Path, sourcepath: str = "") -> Path:
+        """The folder with the classes of Java sources.
+
+        Args:
+            libraries: class path.
+            sources: files.
+            sourcepath: where further classes are found that these need.
+        """
+        classes, files = self.folder / "classes", self.folder / "sources"
+        files.write_text("\n".join(str(path) for path in sources))
+        also = ("-sourcepath", sourcepath) if sourcepath else ()
+        output = self.run("javac", "-nowarn", "-d", classes, "-cp", libraries, *also, f"@{files}")
+        if not classes.exists():
+            raise fetch.MissingError(f"javac: {output[:200]}")
+        return classes
+
+    def junit(self, libraries: str, *selection: str, url: str, **properties: str) -> list[Result]:
+        """The results of tests that JUnit runs.
+
+        Args:
+            libraries: class path.
+            selection: options of JUnit's console: which tests.
+            url: of the broker, for the tests the system property broker.url.
+            properties: further ones.
+        """
+        reports = self.folder / "reports"
+        settings = [f"-D{name}={value}" for name, value in {"broker.url": url, **properties}.items()]
+        console = "org.junit.platform.console.ConsoleLauncher"
+        self.run(
+            "java", *settings, "-cp", libraries, console, "execute", "--disable-banner", "--details=none",
+            f"--reports-dir={reports}", *selection, longest=4 * LONGEST,
+        )  # fmt: skip
+        return [result for path in sorted(reports.glob("*.xml")) for result in from_junit(path)]
 
     def program(self, *command: str | Path, **environment: str | int) -> list[Result]:
         """The results of a program of ours. One that ends without a result has failed."""
@@ -203,6 +240,46 @@ def _perl(stage: Stage) -> Run:
     return Run(version, results)
 
 
+# -- AMQP -------------------------------------------------------------------------------------------------------------
+
+_QPID_JMS = "2.10.0"
+_QPID = (f"org.apache.qpid:qpid-jms-client:{_QPID_JMS}", "org.slf4j:slf4j-nop:2.0.17")
+_JUNIT = "org.junit.platform:junit-platform-console-standalone:1.11.4"
+
+
+def _qpid_jms(stage: Stage) -> Run:
+    libraries = fetch.maven(*_QPID)
+    classes = stage.compiled(libraries, PROGRAMS / "QpidJms.java")
+    with stage.broker() as broker:
+        results = stage.program("java", "-cp", f"{classes}:{libraries}", "QpidJms", AMQP_URL=broker.amqp_url)
+    return Run(_QPID_JMS, results)
+
+
+def _joram(stage: Stage) -> Run:
+    sources = fetch.given("JORAM_TESTS", "Apache ActiveMQ's activemq-joram-jms-tests")
+    libraries = fetch.maven(_JUNIT, "junit:junit:4.13.2", *_QPID)
+    classes = stage.compiled(libraries, PROGRAMS / "JoramAdmin.java", *sources.rglob("*.java"))
+    (classes / "provider.properties").write_text("jms.provider.admin.class=JoramAdmin\n")
+    with stage.broker() as broker:
+        results = stage.junit(
+            f"{classes}:{libraries}", "--scan-classpath", str(classes),
+            url=broker.amqp_url, **{"joram.jms.test.file": "provider.properties"},
+        )  # fmt: skip
+    return Run(_QPID_JMS, results)
+
+
+def _proton(stage: Stage) -> Run:
+    root, version = fetch.debian("python3-qpid-proton", "libqpid-proton11")
+    [libraries] = root.glob("usr/lib/*-linux-gnu")
+    with stage.broker() as broker:
+        path = f"{root / 'usr/lib/python3/dist-packages'}"
+        results = stage.program(
+            "/usr/bin/python3", PROGRAMS / "proton_client.py",
+            AMQP_URL=broker.amqp_url, PYTHONPATH=path, LD_LIBRARY_PATH=libraries,
+        )  # fmt: skip
+    return Run(version, results)
+
+
 #: Every suite, in the order of the page.
 SUITES = (
     Suite(
@@ -226,4 +303,7 @@ SUITES = (
     Suite("ruby-stomp", "STOMP", "Debian; `client.rb`", _ruby),
     Suite("php-stomp", "STOMP", "Debian; `client.php`", _php),
     Suite("Net::STOMP", "STOMP", "Debian; `client.pl`", _perl),
+    Suite("Qpid JMS", "AMQP", "Maven Central; `QpidJms.java`", _qpid_jms),
+    Suite("Joram JMS tests", "AMQP", "sources of Apache ActiveMQ; `JoramAdmin.java`", _joram),
+    Suite("python-qpid-proton", "AMQP", "Debian; `proton_client.py`", _proton),
 )  # fmt: skip

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["FOLDER", "MissingError", "debian", "installed", "node", "python", "source"]
+__all__ = ["FOLDER", "MissingError", "debian", "given", "installed", "maven", "node", "python", "source"]
 
 FOLDER = Path(os.environ.get("SIEVEMQ_INTEROP_FOLDER", Path(__file__).resolve().parents[2] / "build" / "interop"))
 
@@ -60,6 +60,33 @@ def node(*packages: str) -> Path:
         _run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, *packages)
         _finish(folder, packages)
     return folder
+
+
+def maven(*artifacts: str) -> str:
+    """The class path of these artifacts, given as ``group:artifact:version``, with all that they need."""
+    installed("mvn", "javac", "java")
+    folder = FOLDER / "maven" / artifacts[0].split(":")[1]
+    if _stale(folder, artifacts):
+        wanted = "".join(
+            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
+            "</dependency>"
+            for group, name, version in (artifact.split(":") for artifact in artifacts)
+        )
+        (folder / "pom.xml").write_text(
+            "<project><modelVersion>4.0.0</modelVersion><groupId>interop</groupId><artifactId>interop</artifactId>"
+            f"<version>1</version><dependencies>{wanted}</dependencies></project>"
+        )
+        _run("mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'lib'}", folder=folder)
+        _finish(folder, artifacts)
+    return f"{folder / 'lib'}/*"
+
+
+def given(variable: str, what: str) -> Path:
+    """A folder that a variable of the environment names, for sources that no registry has."""
+    path = os.environ.get(variable)
+    if path is None:
+        raise MissingError(f"{variable} does not name a folder with {what}")
+    return Path(path)
 
 
 def debian(*packages: str) -> tuple[Path, str]:
