@@ -213,6 +213,19 @@ def test_deliveries_that_came_together_are_settled_together(world: World) -> Non
     assert queue(world).depth == 5
 
 
+@pytest.mark.parametrize(("properties", "outcome"), [(Properties(to="q"), Accepted), (None, Rejected)])
+def test_a_client_that_settles_first_hears_the_outcome_unsettled(
+    world: World, properties: Properties | None, outcome: type[Accepted | Rejected]
+) -> None:
+    client = Amqp(world)
+    assert client.sender(None, rcv_settle_mode=1).rcv_settle_mode == 1
+    client.send(message("x", standard=properties))
+    heard = client.one(Disposition)
+    assert (heard.first, heard.role, heard.settled, type(heard.state)) == (0, True, False, outcome)
+    client.say(Disposition(role=False, first=0, settled=True))
+    assert not client.closed
+
+
 def test_a_message_in_several_transfers(world: World) -> None:
     client = Amqp(world)
     client.sender()

@@ -386,12 +386,14 @@ class AmqpConnection(ForeignConnection):
     def _attach_producer(self, session: Session, theirs: Attach, now: int) -> None:
         target = theirs.target
         refused = partial(self._refuse_link, session, theirs)
+        second = theirs.rcv_settle_mode == 1
         if isinstance(target, Coordinator):
-            self._producer(session, theirs, Coordination(session, theirs.handle, theirs.name), target)
+            coordination = Coordination(session, theirs.handle, theirs.name, second=second)
+            self._producer(session, theirs, coordination, target)
             return
         if not isinstance(target, Target):
             raise RequestError("a link by which the client sends needs a target", ErrorCode.INVALID_DESTINATION)
-        link = Producer(session, theirs.handle, theirs.name)
+        link = Producer(session, theirs.handle, theirs.name, second=second)
         if target.dynamic:
             self._make_temporary(target, lambda made: self._to(link, theirs, made, made.address), now)
         elif target.address is None:
@@ -412,6 +414,7 @@ class AmqpConnection(ForeignConnection):
                 handle=theirs.handle,
                 role=True,
                 snd_settle_mode=theirs.snd_settle_mode,
+                rcv_settle_mode=theirs.rcv_settle_mode,
                 source=theirs.source,
                 target=target,
                 max_message_size=self._services.settings.body_bytes,
@@ -597,7 +600,7 @@ class AmqpConnection(ForeignConnection):
             link.allow(CREDIT)
             self._answer_flow(session, link)
         if isinstance(link, Coordination):
-            self._coordinate(session, first, message, now)
+            self._coordinate(link, first.delivery_id or 0, message, now)
         else:
             self._send(session, link, first, transfer, message, size, now)
 
@@ -622,19 +625,15 @@ class AmqpConnection(ForeignConnection):
                 raise
             if not settled:
                 rejected = Rejected(error=error_of(error))
-                self._settle_incoming(session, first, rejected)
+                outbox.settle(link, first.delivery_id or 0, rejected)
             return
         if transaction is None:
             number, sequence = session.number, session.count_send()
         else:
             number, sequence = transaction.number, transaction.count_send()
         if not settled:
-            outbox.await_confirm(number, sequence, session, first.delivery_id or 0, named)
+            outbox.await_confirm(number, sequence, link, first.delivery_id or 0, named)
         self._do(now, size, Command.SEND, number, sequence, address, fields)
-
-    def _settle_incoming(self, session: Session, first: Transfer, state: Any) -> None:
-        number = first.delivery_id or 0
-        self.outbox.frame(Disposition(role=True, first=number, last=number, settled=True, state=state), session.channel)
 
     # -- settlement of deliveries to the client -----------------------------------------------------------------------
 
@@ -677,7 +676,7 @@ class AmqpConnection(ForeignConnection):
             raise RequestError(f"there is no transaction {shown(name)}", ErrorCode.NOT_FOUND)
         return transaction
 
-    def _coordinate(self, session: Session, first: Transfer, message: bytes, now: int) -> None:
+    def _coordinate(self, link: Coordination, delivery: int, message: bytes, now: int) -> None:
         section, _ = decode(message, 0, len(message))
         wanted = read(section.value) if isinstance(section, Described) else None
         match wanted:
@@ -688,19 +687,19 @@ class AmqpConnection(ForeignConnection):
 
                 def declared(_: object) -> None:
                     self._transactions[name] = transaction
-                    self._settle_incoming(session, first, Declared(txn_id=name))
+                    self.outbox.settle(link, delivery, Declared(txn_id=name))
 
                 self._ask(now, declared, Command.OPEN_SESSION, transaction.number, _TRANSACTED, 0)
             case Discharge():
-                self._discharge(session, first, wanted, now)
+                self._discharge(link, delivery, wanted, now)
             case _:
                 raise _unexpected(f"{shown(wanted)} to a coordinator")
 
-    def _discharge(self, session: Session, first: Transfer, wanted: Discharge, now: int) -> None:
+    def _discharge(self, link: Coordination, delivery: int, wanted: Discharge, now: int) -> None:
         transaction = self._transactions.pop(wanted.txn_id, None)
         if transaction is None:
             error = RequestError(f"there is no transaction {shown(wanted.txn_id)}", ErrorCode.NOT_FOUND)
-            self._settle_incoming(session, first, Rejected(error=error_of(error)))
+            self.outbox.settle(link, delivery, Rejected(error=error_of(error)))
             return
 
         def over(error: SieveError | None, now: int) -> None:
@@ -715,7 +714,7 @@ class AmqpConnection(ForeignConnection):
 
             def closed(_: object) -> None:
                 self.outbox.forget_session(transaction.number)
-                self._settle_incoming(session, first, state)
+                self.outbox.settle(link, delivery, state)
 
             self._ask(now, closed, Command.CLOSE_SESSION, transaction.number, ())
 

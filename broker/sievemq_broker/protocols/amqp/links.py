@@ -39,6 +39,7 @@ class Producer(Link):
         credit: deliveries that may still come.
         came: payloads of the delivery whose last transfer has not come, and the first of its transfers.
         size: bytes of these.
+        second: the client settles its deliveries first, once it has heard their outcome.
     """
 
     address: str | None = None
@@ -47,6 +48,7 @@ class Producer(Link):
     came: list[bytes] = field(default_factory=list)
     first: Any = None
     size: int = 0
+    second: bool = False
 
     def take(self, payload: bytes) -> None:
         """A part of a delivery came."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sievemq_broker.protocols.amqp.frames import AMQP, AMQP_HEADER, MIN_FRAME, SASL, frame_of
-from sievemq_broker.protocols.amqp.links import Consumer, Session
+from sievemq_broker.protocols.amqp.links import Consumer, Producer
 from sievemq_broker.protocols.amqp.mapping import payload_of
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
@@ -87,8 +87,8 @@ class Outbox(ForeignOutbox):
         self.stage = ""
         #: Open consumers by their number. The connection adds and removes them.
         self.consumers: dict[int, Consumer] = {}
-        #: Deliveries of the client that are not settled: broker's session -> (sequence, AMQP session, id, state).
-        self._awaited: dict[int, deque[tuple[int, Session, int, bytes | None]]] = {}
+        #: Deliveries of the client that are not settled: broker's session -> (sequence, link, id, transaction).
+        self._awaited: dict[int, deque[tuple[int, Producer, int, bytes | None]]] = {}
         #: The last message that was written out, packed, its address and what was made of it.
         self._last: tuple[bytes, str, bytes] = (b"", "", b"")
 
@@ -109,18 +109,27 @@ class Outbox(ForeignOutbox):
         self.write(frame_of(performative, channel, b"", kind))
 
     def await_confirm(
-        self, number: int, sequence: int, session: Session, delivery: int, transaction: bytes | None
+        self, number: int, sequence: int, link: Producer, delivery: int, transaction: bytes | None
     ) -> None:
         """Settle a delivery of the client once its send is settled.
 
         Args:
             number: of the broker's session.
             sequence: of the send.
-            session: of the delivery.
+            link: of the delivery.
             delivery: its id.
             transaction: that it is part of.
         """
-        self._awaited.setdefault(number, deque()).append((sequence, session, delivery, transaction))
+        self._awaited.setdefault(number, deque()).append((sequence, link, delivery, transaction))
+
+    def settle(self, link: Producer, delivery: int, state: Composite, last: int | None = None) -> None:
+        """Say what has become of a delivery of the client, or of those up to `last`.
+
+        Nothing is kept of them then. If the client is to settle first, these are not said to be settled.
+        """
+        last = delivery if last is None else last
+        said = Disposition(role=True, first=delivery, last=last, settled=not link.second, state=state)
+        self.frame(said, link.session.channel)
 
     @property
     def awaits_confirms(self) -> bool:
@@ -171,28 +180,28 @@ class Outbox(ForeignOutbox):
         """Sends are settled: so are their deliveries."""
         awaited = self._awaited.get(session)
         while awaited and awaited[0][0] <= sequence:
-            _, where, first, transaction = awaited.popleft()
+            _, link, first, transaction = awaited.popleft()
             last = first
             while (
                 awaited
                 and transaction is None
                 and awaited[0][0] <= sequence
-                and awaited[0][1] is where
+                and awaited[0][1] is link
                 and awaited[0][2] == last + 1
             ):
                 last = awaited.popleft()[2]
-            self._settle(where, first, last, Accepted(), transaction)
+            self._settle(link, first, last, Accepted(), transaction)
 
     def refuse_send(self, session: int, sequence: int, error: SieveError) -> None:
         """A send was refused: so is its delivery. Those before it are confirmed first."""
         awaited = self._awaited.get(session)
         if awaited and awaited[0][0] == sequence:
-            _, where, delivery, transaction = awaited.popleft()
-            self._settle(where, delivery, delivery, Rejected(error=error_of(error)), transaction)
+            _, link, delivery, transaction = awaited.popleft()
+            self._settle(link, delivery, delivery, Rejected(error=error_of(error)), transaction)
 
-    def _settle(self, where: Session, first: int, last: int, outcome: Composite, transaction: bytes | None) -> None:
+    def _settle(self, link: Producer, first: int, last: int, outcome: Composite, transaction: bytes | None) -> None:
         state = outcome if transaction is None else TransactionalState(txn_id=transaction, outcome=outcome)
-        self.frame(Disposition(role=True, first=first, last=last, settled=True, state=state), where.channel)
+        self.settle(link, first, state, last)
 
     def consumer_gone(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         """The broker has closed a consumer: its link is detached."""
