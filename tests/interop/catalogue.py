@@ -7,7 +7,9 @@ each step. To add one, write a function that runs it against a broker of a :clas
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop import fetch
-from tests.interop.results import Result, from_junit, from_tap
+from tests.interop.results import Result, from_go, from_junit, from_tap
 
 from sievemq_broker import EmbeddedBroker
 
@@ -125,7 +127,7 @@ class Stage:
             url: of the broker, for the tests the system property broker.url.
             properties: further ones.
         """
-        reports = self.folder / "reports"
+        reports = self.folder / f"reports-{len(list(self.folder.glob('reports-*')))}"
         settings = [f"-D{name}={value}" for name, value in {"broker.url": url, **properties}.items()]
         console = "org.junit.platform.console.ConsoleLauncher"
         self.run(
@@ -206,7 +208,7 @@ def _node_program(name: str, *packages: str) -> Callable[[Stage], Run]:
         script.write_text((PROGRAMS / name).read_text(encoding="utf-8"), encoding="utf-8")
         with stage.broker(http=True) as broker:
             url = f"{broker.http_url}/stomp".replace("http:", "ws:")
-            results = stage.program("node", script, STOMP_PORT=broker.port, STOMP_URL=url)
+            results = stage.program("node", script, AMQP_URL=broker.amqp_url, STOMP_PORT=broker.port, STOMP_URL=url)
         return Run(packages[0].rpartition("@")[2], results)
 
     return run
@@ -245,6 +247,13 @@ def _perl(stage: Stage) -> Run:
 _QPID_JMS = "2.10.0"
 _QPID = (f"org.apache.qpid:qpid-jms-client:{_QPID_JMS}", "org.slf4j:slf4j-nop:2.0.17")
 _JUNIT = "org.junit.platform:junit-platform-console-standalone:1.11.4"
+_JAKARTA = (
+    "jakarta.inject:jakarta.inject-api:2.0.1", "jakarta.ejb:jakarta.ejb-api:4.0.1",
+    "jakarta.annotation:jakarta.annotation-api:3.0.0", "jakarta.transaction:jakarta.transaction-api:2.0.1",
+    "jakarta.servlet:jakarta.servlet-api:6.1.0", "jakarta.servlet.jsp:jakarta.servlet.jsp-api:4.0.0",
+    "org.jboss.shrinkwrap:shrinkwrap-api:1.2.6", "org.jboss.arquillian.test:arquillian-test-api:1.9.1.Final",
+    "org.jboss.arquillian.container:arquillian-container-test-api:1.9.1.Final",
+)  # fmt: skip
 
 
 def _qpid_jms(stage: Stage) -> Run:
@@ -268,6 +277,44 @@ def _joram(stage: Stage) -> Run:
     return Run(_QPID_JMS, results)
 
 
+def _tck(stage: Stage) -> Run:
+    root = fetch.given("JAKARTA_TCK", "the sources of Jakarta EE's platform-tck")
+    tests = root / "tcks/apis/messaging/messaging-outside-container/src/main/java"
+    libraries = fetch.maven(*_JAKARTA, _JUNIT, *_QPID)
+    sources = [path for path in tests.rglob("*.java") if "signaturetest" not in path.parts]
+    common = f"{tests}:{root / 'tools/common/src/main/java'}"
+    classes = stage.compiled(libraries, PROGRAMS / "TckNames.java", *sources, sourcepath=common)
+    (classes / "jndi.properties").write_text("java.naming.factory.initial=TckNames\n")
+    properties = {
+        "user": "j2ee", "password": "j2ee", "authuser": "javajoe", "authpassword": "javajoe", "jms_timeout": "3000",
+        "platform.mode": "standalone", "vehicle": "standalone", "webServerHost": "localhost", "webServerPort": "8080",
+    }  # fmt: skip
+
+    def results(*selection: str) -> list[Result]:
+        with stage.broker(users={"j2ee": "j2ee", "javajoe": "javajoe"}) as broker:
+            return stage.junit(f"{classes}:{libraries}", *selection, url=broker.amqp_url, **properties)
+
+    def alone(test: Result) -> list[Result]:
+        of_class, _, method = test.name.removesuffix("()").rpartition(".")
+        return results(f"--select-method={of_class}#{method}")
+
+    packages = [f"--select-package=com.sun.ts.tests.jms.{name}" for name in ("core", "core20")]
+    found = results(*packages, "--include-classname=.*")
+    # A test that leaves a durable subscription or messages spoils others of its class: what failed runs again, alone.
+    return Run(_QPID_JMS, [again for each in found for again in ([each] if each.passed else alone(each))])
+
+
+def _go_amqp(stage: Stage) -> Run:
+    folder, version = fetch.go("github.com/Azure/go-amqp", "v1.7.0")
+    names = re.findall(r"^func (Test\w+)", (folder / "integration_test.go").read_text(encoding="utf-8"), re.MULTILINE)
+    with stage.broker() as broker:
+        output = stage.run(
+            "go", "test", "-v", "-count=1", "-run", f"^({'|'.join(names)})$", ".",
+            folder=folder, AMQP_BROKER_ADDR=broker.amqp_url,
+        )  # fmt: skip
+    return Run(version, from_go(output) or [Result("it runs", passed=False, detail=output[-200:])])
+
+
 def _proton(stage: Stage) -> Run:
     root, version = fetch.debian("python3-qpid-proton", "libqpid-proton11")
     [libraries] = root.glob("usr/lib/*-linux-gnu")
@@ -276,6 +323,20 @@ def _proton(stage: Stage) -> Run:
         results = stage.program(
             "/usr/bin/python3", PROGRAMS / "proton_client.py",
             AMQP_URL=broker.amqp_url, PYTHONPATH=path, LD_LIBRARY_PATH=libraries,
+        )  # fmt: skip
+    return Run(version, results)
+
+
+def _proton_examples(stage: Stage) -> Run:
+    fetch.installed("g++")
+    packages = [f"libqpid-proton{part}" for part in ("-cpp12-dev", "-cpp12", "11", "11-dev", "11-dev-examples")]
+    root, version = fetch.debian(*packages)
+    [libraries] = root.glob("usr/lib/*-linux-gnu")
+    with stage.broker() as broker:
+        results = stage.program(
+            sys.executable, PROGRAMS / "proton_examples.py", root / "usr/share/proton/examples/cpp",
+            f"-I{root / 'usr/include'}", f"-L{libraries}", f"-Wl,-rpath-link,{libraries}",
+            AMQP_URL=broker.amqp_url, LD_LIBRARY_PATH=libraries,
         )  # fmt: skip
     return Run(version, results)
 
@@ -305,5 +366,9 @@ SUITES = (
     Suite("Net::STOMP", "STOMP", "Debian; `client.pl`", _perl),
     Suite("Qpid JMS", "AMQP", "Maven Central; `QpidJms.java`", _qpid_jms),
     Suite("Joram JMS tests", "AMQP", "sources of Apache ActiveMQ; `JoramAdmin.java`", _joram),
+    Suite("Jakarta Messaging TCK", "AMQP", "sources of platform-tck; `TckNames.java`", _tck),
+    Suite("rhea", "AMQP", "npm; `rhea.mjs`", _node_program("rhea.mjs", "rhea@3.0.5")),
+    Suite("go-amqp, its integration tests", "AMQP", "Go modules", _go_amqp),
     Suite("python-qpid-proton", "AMQP", "Debian; `proton_client.py`", _proton),
+    Suite("Qpid Proton, C++ examples", "AMQP", "Debian; `proton_examples.py`", _proton_examples),
 )  # fmt: skip

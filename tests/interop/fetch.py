@@ -5,13 +5,14 @@ Nothing is installed into the system. What cannot be had raises :class:`MissingE
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["FOLDER", "MissingError", "debian", "given", "installed", "maven", "node", "python", "source"]
+__all__ = ["FOLDER", "MissingError", "debian", "given", "go", "installed", "maven", "node", "python", "source"]
 
 FOLDER = Path(os.environ.get("SIEVEMQ_INTEROP_FOLDER", Path(__file__).resolve().parents[2] / "build" / "interop"))
 
@@ -81,6 +82,18 @@ def maven(*artifacts: str) -> str:
     return f"{folder / 'lib'}/*"
 
 
+def go(module: str, version: str) -> tuple[Path, str]:
+    """A copy of the sources of a Go module, and its version."""
+    installed("go")
+    folder = FOLDER / "go" / module.rpartition("/")[2]
+    if _stale(folder, (module, version)):
+        (folder / "go.mod").write_text("module interop\n")
+        found = json.loads(_run("go", "mod", "download", "-json", f"{module}@{version}", folder=folder))
+        shutil.copytree(found["Dir"], folder / "source", copy_function=shutil.copyfile)
+        _finish(folder, (module, version))
+    return folder / "source", version
+
+
 def given(variable: str, what: str) -> Path:
     """A folder that a variable of the environment names, for sources that no registry has."""
     path = os.environ.get(variable)
@@ -116,7 +129,7 @@ def _finish(folder: Path, wanted: tuple[str, ...]) -> None:
     (folder / ".fetched").write_text("\n".join(wanted))
 
 
-def _run(*command: str | Path, folder: Path | None = None) -> None:
+def _run(*command: str | Path, folder: Path | None = None) -> str:
     words = [str(word) for word in command]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, timeout=600)
@@ -126,3 +139,4 @@ def _run(*command: str | Path, folder: Path | None = None) -> None:
         lines = [line for line in f"{done.stderr}\n{done.stdout}".splitlines() if line.strip()] or ["no message"]
         reason = next((line for line in lines if "error" in line.lower()), lines[0])
         raise MissingError(f"{Path(words[0]).name} failed: {reason}"[:300])
+    return done.stdout

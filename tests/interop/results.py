@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-__all__ = ["Result", "from_junit", "from_tap", "merged", "row"]
+__all__ = ["Result", "from_go", "from_junit", "from_tap", "merged", "row"]
 
+_GO = re.compile(r"^ *--- (PASS|FAIL): (\S+)", re.MULTILINE)
 _TAP = re.compile(r"(not )?ok\b[ \d]*-? *(.*)")
 
 
@@ -49,6 +50,11 @@ def from_tap(output: str) -> list[Result]:
             name, _, detail = match[2].partition(" # ")
             found.append(Result(name, match[1] is None, detail))
     return found
+
+
+def from_go(output: str) -> list[Result]:
+    """The results in what ``go test -v`` writes. Tests that the suite itself skips are not among them."""
+    return [Result(match[2], match[1] == "PASS") for match in _GO.finditer(output)]
 
 
 def row(name: str, origin: str, version: str, results: Iterable[Result], excluded: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.interop import catalogue, fetch
 from tests.interop.catalogue import SUITES, Run, Stage, Suite
-from tests.interop.results import Result, from_junit, from_tap, merged, row
+from tests.interop.results import Result, from_go, from_junit, from_tap, merged, row
 from tests.interop.run import PAGE, main
 
 EMPTY = (
@@ -19,6 +19,13 @@ EMPTY = (
 def test_lines_of_the_test_anything_protocol() -> None:
     output = "TAP version 13\nok - a\nnot ok 2 - b c # 1 instead of 2\n  ok 3 d\n# note\nokay\n1..3\n"
     assert from_tap(output) == [Result("a", True), Result("b c", False, "1 instead of 2"), Result("d", True)]
+
+
+def test_results_of_go() -> None:
+    output = (
+        "=== RUN   TestA\n    --- PASS: TestA/x_y (0.01s)\n--- FAIL: TestA (0.02s)\n--- SKIP: TestB (0.00s)\nFAIL\n"
+    )
+    assert from_go(output) == [Result("TestA/x_y", True), Result("TestA", False)]
 
 
 def test_results_of_junit(tmp_path: Path) -> None:
