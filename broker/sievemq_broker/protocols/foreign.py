@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.ports import deliver_each
@@ -21,7 +21,11 @@ from sievemq_broker.session.peer import Peer, PortOwner, Services, Table, Watche
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
 
-__all__ = ["ForeignConnection", "ForeignOutbox", "Line", "Parser"]
+__all__ = ["CONVERTED_VALUES", "ForeignConnection", "ForeignOutbox", "Line", "Parser"]
+
+
+#: Values of a message that are converted from one protocol to another: some 10 ms, in one turn of the loop.
+CONVERTED_VALUES: Final = 10_000
 
 
 class Parser(Protocol):

@@ -93,25 +93,33 @@ def encode_stream(values: list[BodyValue]) -> bytes:
     return packed
 
 
-def decode_map(body: bytes) -> dict[str, BodyValue]:
+def decode_map(body: bytes, most: int | None = None) -> dict[str, BodyValue]:
     """The held values of a MapMessage's body.
 
+    Args:
+        body: what :func:`encode_map` writes.
+        most: values that it may have, if these are fewer than MAX_BODY_VALUES.
+
     Raises:
-        FormatError: the body is not what :func:`encode_map` writes.
+        FormatError: the body is something else, or has more values.
     """
-    letters, entries = _unpack(body, "MapMessage")
+    letters, entries = _unpack(body, "MapMessage", most)
     if type(entries) is not dict or not all(type(name) is str for name in entries):
         raise FormatError("the body of a MapMessage must hold a map with text keys")
     return dict(zip(entries, _typed(letters, list(entries.values()), "MapMessage"), strict=True))
 
 
-def decode_stream(body: bytes) -> list[BodyValue]:
+def decode_stream(body: bytes, most: int | None = None) -> list[BodyValue]:
     """The held values of a StreamMessage's body.
 
+    Args:
+        body: what :func:`encode_stream` writes.
+        most: values that it may have, if these are fewer than MAX_BODY_VALUES.
+
     Raises:
-        FormatError: the body is not what :func:`encode_stream` writes.
+        FormatError: the body is something else, or has more values.
     """
-    letters, values = _unpack(body, "StreamMessage")
+    letters, values = _unpack(body, "StreamMessage", most)
     if type(values) is not list:
         raise FormatError("the body of a StreamMessage must hold an array")
     return _typed(letters, values, "StreamMessage")
@@ -136,24 +144,31 @@ for _byte in _LENGTHS:
     _STEPS[_byte] = 0
 
 
-def check_count(body: bytes, of: str) -> None:
+def check_count(body: bytes, of: str, most: int | None = None) -> None:
     """Count the values of a packed body before they are made; what extensions hold is packed, too.
 
-    A body of at most MAX_BODY_VALUES bytes cannot hold more and is not walked through. A larger one takes some 0.2 µs
-    for each value.
+    A body of at most so many bytes cannot hold more and is not walked through. A larger one takes some 0.2 µs for each
+    value.
+
+    Args:
+        body: packed.
+        of: what has it, for people.
+        most: values that there may be, MAX_BODY_VALUES unless it is given.
 
     Raises:
-        FormatError: there are more than MAX_BODY_VALUES.
+        FormatError: there are more.
     """
+    if most is None:
+        most = MAX_BODY_VALUES
     position, end = 0, len(body)
-    if end <= MAX_BODY_VALUES:
+    if end <= most:
         return
     count = 0
     while position < end:
         count += 1
-        if count > MAX_BODY_VALUES:
+        if count > most:
             raise FormatError(
-                f"the body of {of} holds more than {MAX_BODY_VALUES:,} values; send them in several messages or as the "
+                f"the body of {of} holds more than {most:,} values; send them in several messages or as the "
                 "bytes of a BytesMessage"
             )
         byte = body[position]
@@ -174,8 +189,8 @@ def _letters(values: Iterable[BodyValue]) -> str | None:
     return "".join(map(letter_of, values))
 
 
-def _unpack(body: bytes, kind: str) -> tuple[str | None, Any]:
-    check_count(body, f"a {kind}")
+def _unpack(body: bytes, kind: str, most: int | None) -> tuple[str | None, Any]:
+    check_count(body, f"a {kind}", most)
     try:
         decoded = msgpack.unpackb(body, unicode_errors="surrogatepass")
     except (ValueError, TypeError, msgpack.UnpackException) as error:  # TypeError: an unhashable key

@@ -214,6 +214,7 @@ def test_correlation_ids(given_id: Any, text: Any) -> None:
         "name of an application"),
         (message(standard=Properties(message_id=1.5)), "message-id"),
         (message([None] * (MESSAGE_VALUES + 1)), "values"),
+        (message(b"", section=0x75) * (MESSAGE_VALUES // 2 + 1), "values"),
     ],
 )  # fmt: skip
 def test_what_is_no_message_says_why(payload: bytes, says: str) -> None:
@@ -326,3 +327,18 @@ def test_the_envelope_has_what_it_must() -> None:
     fields = fields_of(message("x", standard=Properties(reply_to="q2")))
     assert (fields[REPLY_TO], fields[TIMESTAMP], fields[TYPE]) == ("queue:q2", 0, None)
     assert type(fields[AMQP_HEAD]) is bytes
+
+
+@pytest.mark.parametrize(
+    ("kind", "few", "many"),
+    [
+        (BodyKind.MAP, encode_map({f"n{n}": n for n in range(4_000)}), encode_map({f"n{n}": n for n in range(6_000)})),
+        (BodyKind.STREAM, encode_stream([None] * 9_000), encode_stream([None] * 11_000)),
+    ],
+)
+def test_a_body_of_very_many_values_arrives_as_bytes(kind: BodyKind, few: bytes, many: bytes) -> None:
+    """Converting millions of them would take seconds, in one turn of the loop."""
+    whole = delivery_of(payload_of(envelope(_11=int(kind), _12=few), "queue:q", 1, NOW))
+    assert len(whole.body) in (4_000, 9_000)
+    cut = delivery_of(payload_of(envelope(_11=int(kind), _12=many), "queue:q", 1, NOW))
+    assert (cut.body, cut.annotations["x-opt-jms-msg-type"]) == (many, Byte(3))

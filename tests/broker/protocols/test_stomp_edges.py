@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from sievemq_broker.session import SessionSettings
+from sievemq_core.message.body import encode_map, encode_stream
 
 from ..session.harness import START, World, envelope
 from .stomp import Stomp, frame
@@ -172,3 +175,46 @@ def test_an_error_names_the_receipt_of_its_own_frame_only() -> None:
     assert len(client.take("RECEIPT")) == 2
     client.feed(b"SEND\ncontent-length:1000\n\n")
     assert "receipt-id" not in client.error().headers
+
+
+@pytest.mark.parametrize(
+    ("body", "fine"),
+    [
+        (json.dumps({f"n{n}": n for n in range(9_000)}), True),
+        (json.dumps({f"n{n}": n for n in range(12_000)}), False),
+        ('{"a":[' + "1," * 12_000 + "1]}", False),
+        ('{"a":' + "[" * 12_000, False),
+        (json.dumps({"a": 'x,"[{\\' * 12_000}), True),
+        ('{"a":"' + "," * 2_000_000 + '"}', False),  # larger JSON is not looked through for its strings
+        ('{"a":"' + "x" * 2_000_000 + '"}', True),
+    ],
+    ids=["few", "many", "array", "nested", "text", "long commas", "long text"],
+)
+def test_json_of_very_many_values_is_not_decoded(
+    world: World, monkeypatch: pytest.MonkeyPatch, body: str, fine: bool
+) -> None:
+    decoded: list[bytes] = []
+    real = json.loads
+    monkeypatch.setattr(json, "loads", lambda data: decoded.append(data) or real(data))
+    client = Stomp(world)
+    client.say("SEND", body.encode(), destination="/queue/a", transformation="jms-map-json", receipt="1")
+    assert len(decoded) == fine
+    if fine:
+        assert client.take("RECEIPT")
+    else:
+        assert "may have 10,000 values" in client.error().headers["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "many"), [(3, encode_map({f"n{n}": n for n in range(6_000)})), (4, encode_stream([None] * 11_000))]
+)
+def test_a_body_of_very_many_values_arrives_as_bytes(world: World, kind: int, many: bytes) -> None:
+    """Converting millions of them would take seconds, in one turn of the loop."""
+    client, sender = Stomp(world), world.client()
+    client.say("SUBSCRIBE", id="1", destination="/queue/a")
+    sender.queue_send(sender.session(), (*envelope()[:11], kind, many), "queue:a")
+    world.settle()
+    sender.exchange()
+    client.settle()
+    (message,) = client.take("MESSAGE")
+    assert (message.body, message.headers.get("transformation")) == (many, None)

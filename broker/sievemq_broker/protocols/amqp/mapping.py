@@ -18,6 +18,7 @@ from uuid import UUID
 from sievemq_broker.protocols.amqp.performatives import Header, Properties, read, write
 from sievemq_broker.protocols.amqp.types import (
     MESSAGE_VALUES,
+    Budget,
     Char,
     Described,
     Symbol,
@@ -30,7 +31,8 @@ from sievemq_broker.protocols.amqp.types import (
     encode,
     malformed,
 )
-from sievemq_core.errors import ErrorCode, FormatError, ProtocolError, RequestError, SieveError, shown
+from sievemq_broker.protocols.foreign import CONVERTED_VALUES
+from sievemq_core.errors import AddressError, ErrorCode, FormatError, ProtocolError, RequestError, SieveError, shown
 from sievemq_core.message.body import decode_map, decode_stream, encode_map, encode_stream, encode_text
 from sievemq_core.message.destination import Address, Kind, parse_address
 from sievemq_core.message.envelope import (
@@ -207,8 +209,9 @@ class _Sections:
         #: Where the body begins and ends, and where the content of its first section ends that is a string or bytes.
         self.begin = self.end = self.content = 0
         at, end, last = 0, len(payload), 0
+        budget = Budget(MESSAGE_VALUES)  # of all sections together
         while at < end:
-            value, following = decode(payload, at, end, MESSAGE_VALUES)
+            value, following = decode(payload, at, end, budget)
             code = _section_of(value)
             if code < last or (code == last and code not in (_DATA, _SEQUENCE)):
                 raise malformed("the sections of a message are not in their order")
@@ -468,7 +471,7 @@ def payload_of(fields: EnvelopeFields, address: str, count: int, now: int) -> by
         now: milliseconds since 1970.
     """
     out = bytearray()
-    expiration = fields[EXPIRATION]
+    expiration = min(fields[EXPIRATION], LONG_MAX)
     write(
         Header(
             durable=fields[DELIVERY_MODE] == PERSISTENT,
@@ -486,29 +489,36 @@ def payload_of(fields: EnvelopeFields, address: str, count: int, now: int) -> by
     except SieveError:
         values = {}  # as for a selector: nothing can be read from them
     kind = BodyKind(fields[BODY_KIND])
+    body = _body(kind, fields[BODY])
+    if body.descriptor == _DATA:
+        kind = BodyKind.BYTES
     annotations: dict[Any, Any] = {
         _MESSAGE_TYPE: Byte(_MESSAGE_TYPES[kind]),
         _DESTINATION_KIND: Byte(_KINDS.index(parse_address(address).kind)),
     }
-    if fields[REPLY_TO] is not None:
-        annotations[_REPLY_KIND] = Byte(_KINDS.index(parse_address(fields[REPLY_TO]).kind))
+    reply_to = fields[REPLY_TO]
+    if reply_to is not None:
+        try:
+            annotations[_REPLY_KIND] = Byte(_KINDS.index(parse_address(reply_to).kind))
+        except AddressError:  # any client can send what is none
+            reply_to = None
     if fields[DELIVERY_TIME]:
-        annotations[_DELIVER_AT] = Long(fields[DELIVERY_TIME])
+        annotations[_DELIVER_AT] = Long(min(fields[DELIVERY_TIME], LONG_MAX))
     encode(Described(ULong(_ANNOTATIONS), annotations), out)
     content_type, group = values.pop(_CONTENT_TYPE, None), values.pop(_GROUP_ID, None)
     sequence = values.pop(_GROUP_SEQUENCE, None)
-    if content_type is None and kind in (BodyKind.BYTES, BodyKind.OBJECT):
+    if content_type is None and kind is BodyKind.BYTES:
         content_type = "application/octet-stream"
     write(
         Properties(
             message_id=_amqp_id(fields[MESSAGE_ID]),
             to=address,
             subject=fields[TYPE],
-            reply_to=fields[REPLY_TO],
+            reply_to=reply_to,
             correlation_id=_amqp_id(fields[CORRELATION_ID]),
             content_type=None if content_type is None else str(content_type),
             absolute_expiry_time=expiration or None,
-            creation_time=fields[TIMESTAMP] or None,
+            creation_time=min(fields[TIMESTAMP], LONG_MAX) or None,
             group_id=None if group is None else str(group),
             group_sequence=sequence % 2**32 if isinstance(sequence, int) else None,
         ),
@@ -516,7 +526,7 @@ def payload_of(fields: EnvelopeFields, address: str, count: int, now: int) -> by
     )
     if values:
         encode(Described(ULong(_APPLICATION), values), out)
-    encode(_body(kind, fields[BODY]), out)
+    encode(body, out)
     return bytes(out)
 
 
@@ -539,16 +549,18 @@ def _body(kind: BodyKind, body: bytes | None) -> Described:
             case BodyKind.BYTES | BodyKind.OBJECT:
                 return Described(ULong(_DATA), body or b"")
             case BodyKind.MAP if body:
-                return Described(ULong(_VALUE), {name: _amqp(each) for name, each in decode_map(body).items()})
+                return Described(
+                    ULong(_VALUE), {name: _amqp(each) for name, each in decode_map(body, CONVERTED_VALUES).items()}
+                )
             case BodyKind.STREAM if body:
-                return Described(ULong(_SEQUENCE), [_amqp(each) for each in decode_stream(body)])
+                return Described(ULong(_SEQUENCE), [_amqp(each) for each in decode_stream(body, CONVERTED_VALUES)])
             case BodyKind.STREAM:
                 return Described(ULong(_SEQUENCE), [])
             case BodyKind.MAP:
                 return Described(ULong(_VALUE), {})
             case BodyKind.TEXT if body is not None:
                 return Described(ULong(_VALUE), body.decode("utf-8", "replace"))
-    except SieveError:  # its producer has packed something else
+    except SieveError:  # its producer has packed something else, or very many values
         return Described(ULong(_DATA), body or b"")
     return Described(ULong(_VALUE), None)
 

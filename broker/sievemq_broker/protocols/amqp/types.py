@@ -23,18 +23,18 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from sievemq_broker.protocols.foreign import CONVERTED_VALUES
 from sievemq_core.errors import ErrorCode, ProtocolError, shown
 from sievemq_core.message.values import Byte, Double, Float, Int, Long, Short
 
 __all__ = [
-    "MESSAGE_VALUES", "Array", "Char", "Decimal", "Described", "Symbol", "Timestamp", "UByte", "UInt", "ULong",
-    "UShort", "decode",
-    "encode", "malformed",
+    "MESSAGE_VALUES", "Array", "Budget", "Char", "Decimal", "Described", "Symbol", "Timestamp", "UByte", "UInt",
+    "ULong", "UShort", "decode", "encode", "malformed",
 ]  # fmt: skip
 
 #: Values in a performative, and in the sections of a message: each takes time, and all are read in one turn.
 VALUES: Final = 2_000
-MESSAGE_VALUES: Final = 20_000
+MESSAGE_VALUES: Final = CONVERTED_VALUES
 
 #: How deep lists, maps and described types may be nested. A message of another client has two or three levels.
 MAX_DEPTH: Final = 32
@@ -291,7 +291,7 @@ _ENCODERS: Final[dict[type, Callable[[Any, bytearray], None]]] = {
     Float: _fixed(0x72, _F32.pack),
     float: _fixed(0x82, _F64.pack),
     Double: _fixed(0x82, _F64.pack),
-    Char: _fixed(0x73, lambda value: value.encode("utf-32-be")),
+    Char: _fixed(0x73, lambda value: value.encode("utf-32-be", "replace")),
     Timestamp: _fixed(0x83, _I64.pack),
     UUID: _fixed(0x98, lambda value: value.bytes),
     bytes: lambda value, out: _variable(0xA0, 0xB0, value, out),
@@ -308,8 +308,12 @@ _ENCODERS: Final[dict[type, Callable[[Any, bytearray], None]]] = {
 # -- from bytes -------------------------------------------------------------------------------------------------------
 
 
-class _Budget:
-    """Values that may still be read."""
+class Budget:
+    """Values that may still be read.
+
+    Args:
+        values: how many there may be.
+    """
 
     __slots__ = ("left", "values")
 
@@ -322,14 +326,14 @@ class _Budget:
             raise malformed(f"there may be {self.values} values in a performative or message; these are more")
 
 
-def decode(data: bytes, at: int, end: int, values: int = VALUES) -> tuple[Any, int]:
+def decode(data: bytes, at: int, end: int, budget: Budget | None = None) -> tuple[Any, int]:
     """Read one value.
 
     Args:
         data: bytes.
         at: where the value begins.
         end: where what may be read ends.
-        values: how many there may be, those in lists, maps and arrays counted.
+        budget: values that there may be, those in lists, maps and arrays counted; VALUES without one.
 
     Returns:
         The value, and where it ends.
@@ -337,10 +341,10 @@ def decode(data: bytes, at: int, end: int, values: int = VALUES) -> tuple[Any, i
     Raises:
         ProtocolError: there is no whole value, it is nested too deep, or there are too many.
     """
-    return _decode(data, at, end, 0, _Budget(values))
+    return _decode(data, at, end, 0, budget or Budget(VALUES))
 
 
-def _decode(data: bytes, at: int, end: int, depth: int, budget: _Budget) -> tuple[Any, int]:
+def _decode(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
     if at >= end:
         raise malformed("a value is missing at the end of what was sent")
     code = data[at]
@@ -354,7 +358,7 @@ def _decode(data: bytes, at: int, end: int, depth: int, budget: _Budget) -> tupl
     return Described(descriptor, value), at
 
 
-def _decode_as(code: int, data: bytes, at: int, end: int, depth: int, budget: _Budget) -> tuple[Any, int]:
+def _decode_as(code: int, data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
     constant = _CONSTANTS.get(code)
     if constant is not None:
         return constant[0], at
@@ -420,7 +424,7 @@ def _map_of(items: list[Any]) -> dict[Any, Any]:
     return found
 
 
-def _decode_array(data: bytes, at: int, end: int, count: int, depth: int, budget: _Budget) -> Array:
+def _decode_array(data: bytes, at: int, end: int, count: int, depth: int, budget: Budget) -> Array:
     if at >= end:
         raise _short()
     code = data[at]

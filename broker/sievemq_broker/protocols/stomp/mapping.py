@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
-from sievemq_core.errors import ErrorCode, FormatError, RequestError, SieveError, shown
+from sievemq_broker.protocols.foreign import CONVERTED_VALUES
+from sievemq_core.errors import AddressError, ErrorCode, FormatError, RequestError, SieveError, shown
 from sievemq_core.message.body import decode_map, decode_stream, encode_map, encode_text
 from sievemq_core.message.destination import Address, Kind, parse_address
 from sievemq_core.message.envelope import (
@@ -48,6 +51,10 @@ CONTENT_TYPE: Final = "content_type"
 #: A MAP body crosses as JSON under this transformation, as with ActiveMQ. Any other is the clients' own affair.
 TRANSFORMATION: Final = "transformation"
 MAP_JSON: Final = "jms-map-json"
+
+_MARKS: Final = b",", b"[", b"{"
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_SEARCHED_BYTES: Final = 1024 * 1024
 
 _QUEUE, _TOPIC = "/queue/", "/topic/"
 _TEMPORARY_QUEUE, _TEMPORARY_TOPIC = "/temp-queue/", "/temp-topic/"
@@ -206,6 +213,10 @@ def inferred(text: str) -> PropertyValue:
 
 def _body_of(headers: dict[str, str], body: bytes) -> tuple[BodyKind, bytes]:
     if headers.get(TRANSFORMATION) == MAP_JSON:
+        if not _has_few_values(body):
+            raise RequestError(
+                f"a body with transformation {MAP_JSON} may have {CONVERTED_VALUES:,} values", ErrorCode.MESSAGE_FORMAT
+            )
         try:
             entries = json.loads(body)
             if not isinstance(entries, dict):
@@ -234,6 +245,17 @@ def _body_of(headers: dict[str, str], body: bytes) -> tuple[BodyKind, bytes]:
         else:
             return BodyKind.TEXT, body
     return BodyKind.BYTES, body
+
+
+def _has_few_values(body: bytes) -> bool:
+    """True if no more commas and brackets stand outside of strings than there may be values; larger JSON is not looked
+    through for its strings."""
+    if sum(map(body.count, _MARKS)) <= CONVERTED_VALUES:
+        return True
+    if len(body) > _SEARCHED_BYTES:
+        return False
+    plain = _STRING.sub(b"", body)
+    return sum(map(plain.count, _MARKS)) <= CONVERTED_VALUES
 
 
 def _number(headers: dict[str, str], name: str, default: int) -> int:
@@ -267,8 +289,9 @@ def message_of(fields: EnvelopeFields) -> tuple[list[tuple[str, str]], bytes]:
     if correlation is not None:
         text = correlation.hex() if isinstance(correlation, bytes) else correlation
         headers.append(("correlation-id", text))
-    if fields[REPLY_TO] is not None:
-        headers.append(("reply-to", destination_of(fields[REPLY_TO])))
+    with suppress(AddressError):  # any client can send what is none
+        if fields[REPLY_TO] is not None:
+            headers.append(("reply-to", destination_of(fields[REPLY_TO])))
     if fields[TYPE] is not None:
         headers.append(("type", fields[TYPE]))
     kind = fields[BODY_KIND]
@@ -279,9 +302,10 @@ def message_of(fields: EnvelopeFields) -> tuple[list[tuple[str, str]], bytes]:
         properties = {}  # as for a selector: nothing can be read from them
     content_type = properties.pop(CONTENT_TYPE, None)
     if kind in (BodyKind.MAP, BodyKind.STREAM):
-        headers.append((TRANSFORMATION, MAP_JSON if kind == BodyKind.MAP else "jms-stream-json"))
-        content_type = "application/json"
-        body = _json_of(decode_map(body) if kind == BodyKind.MAP else decode_stream(body))
+        with suppress(SieveError):  # its producer has packed something else, or very many values: it arrives as bytes
+            body = _json_of(_values_of(kind, body))
+            headers.append((TRANSFORMATION, MAP_JSON if kind == BodyKind.MAP else "jms-stream-json"))
+            content_type = "application/json"
     elif kind == BodyKind.TEXT and content_type is None:
         content_type = "text/plain"
     if content_type is not None:
@@ -291,6 +315,12 @@ def message_of(fields: EnvelopeFields) -> tuple[list[tuple[str, str]], bytes]:
         (name, _text_of(value)) for name, value in properties.items() if value is not None and name not in taken
     ]
     return headers, body
+
+
+def _values_of(kind: int, body: bytes) -> object:
+    if kind == BodyKind.MAP:
+        return decode_map(body, CONVERTED_VALUES) if body else {}
+    return decode_stream(body, CONVERTED_VALUES) if body else []
 
 
 def _text_of(value: PropertyValue) -> str:

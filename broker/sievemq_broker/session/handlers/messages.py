@@ -135,7 +135,8 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
             if properties is not None and b"JMS" in properties:
                 fields = without_broker_properties(fields)
             envelope = Envelope(fields)
-            if len(envelope.packed) > MAX_HEADER_CHARS or fields[BODY_KIND] > _LAST_KIND:  # else nothing is too long
+            # Otherwise nothing is too long, and its kind is known.
+            if len(envelope.packed) > MAX_HEADER_CHARS or not 0 <= fields[BODY_KIND] <= _LAST_KIND:
                 urgent = True  # few of these fill a window of bytes
                 check_message(fields, peer.settings.body_bytes)
             alone = envelope.expiration or fields[DELIVERY_TIME]
