@@ -98,13 +98,13 @@ _TEXT = r"'[^']*+(?:''[^']*+)*+'"
 _ITEMS = re.compile(rf"(?:[{WHITE_SPACE}]*{_TEXT}[{WHITE_SPACE}]*,)*+[{WHITE_SPACE}]*{_TEXT}[{WHITE_SPACE}]*\)")
 _EQUAL = (
     rf"[{WHITE_SPACE}]*=[{WHITE_SPACE}]*({_TEXT}"
-    rf"|-?(?:0|[1-9][0-9]{{0,17}}+){_ENDS_NUMBER}"
+    rf"|-?(?:0|[1-9][0-9]{{0,17}}+)[lL]?{_ENDS_NUMBER}"
     rf"|-?(?:0|[1-9][0-9]{{0,14}}+)\.[0-9]{{1,9}}+{_ENDS_NUMBER})"
 )
 _OR = rf"[{WHITE_SPACE}]*[oO][rR]"
 #: Fewer terms are conditions of their own.
 _CHAIN = re.compile(
-    rf"([A-Za-z_$][A-Za-z0-9_$]*+){_EQUAL}(?:{_OR}[{WHITE_SPACE}]+\1{_EQUAL}){{16,}}"
+    rf"([^\W\d][\w$]*+|\$[\w$]*+){_EQUAL}(?:{_OR}[{WHITE_SPACE}]+\1{_EQUAL}){{16,}}"
     rf"(?=[{WHITE_SPACE}]*(?:\)|\Z)|{_OR}{_ENDS_NAME})"
 )
 _EQUALS = re.compile(_EQUAL)
@@ -293,23 +293,24 @@ class Lexer:
                 return found, Token(TokenKind.SYMBOL, ")", at - 1, at)
         return None
 
-    def equalities(self, start: int) -> tuple[str, list[str | int | float], Span] | None:
-        """The name and the constants of a long chain ``a = 1 OR a = 2 OR …`` that begins there, taken whole; None, and
+    def equalities(self, start: int, name: str) -> tuple[list[str | int | float], Span] | None:
+        """The constants of a long chain ``a = 1 OR a = 2 OR …`` that begins there, taken whole; None, and
         nothing is taken, if there is something else.
 
         Args:
             start: of the name.
+            name: that stands there.
         """
         text = self._text
         match = _CHAIN.match(text, start) if len(text) - start > 64 else None
-        if match is None or match[1].upper() in self._reserved:
+        if match is None or match[1] != name:
             return None
         values: list[str | int | float] = [
-            raw[1:-1].replace("''", "'") if raw[0] == "'" else float(raw) if "." in raw else int(raw)
+            raw[1:-1].replace("''", "'") if raw[0] == "'" else float(raw) if "." in raw else int(raw.rstrip("lL"))
             for raw in _EQUALS.findall(text, start, match.end())
         ]
         self._at = match.end()
-        return match[1], values, match.span()
+        return values, match.span()
 
     @property
     def text(self) -> str:

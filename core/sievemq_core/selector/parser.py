@@ -54,8 +54,8 @@ _POWER = {
     "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT,
 }  # fmt: skip
 
-#: Header fields whose comparisons mean more than equality, in one dialect or another.
-_SPECIAL = frozenset({"JMSDeliveryMode", "JMSMessageID", "JMSCorrelationID"})
+#: Header fields whose comparisons mean more than equality where an id of zeros matches any.
+_IDS = frozenset({"JMSMessageID", "JMSCorrelationID"})
 
 #: Characters of a selector that is too long, in the error about it.
 _SHOWN = 1_000
@@ -229,10 +229,15 @@ class _Parser:
     def _equalities(self, name: Token) -> Node | None:
         """A long chain of equalities of one name as one condition; None if there is none, or the dialect sees more in
         them (D-13, D-15, D-16)."""
-        dialect = self._dialect
-        if dialect.operators_minimal or name.text in _SPECIAL or (taken := self._lexer.equalities(name.start)) is None:
+        dialect, text = self._dialect, name.text
+        if (
+            dialect.operators_minimal
+            or text == "JMSDeliveryMode"
+            or (dialect.zero_id_matches_any and text in _IDS)
+            or (taken := self._lexer.equalities(name.start, text)) is None
+        ):
             return None
-        text, values, span = taken
+        values, span = taken
         self._token = self._next()
         self._names.add(text)
         self._nodes += 1

@@ -76,6 +76,36 @@ def test_a_long_chain_of_equalities_counts_as_a_list(constant: str, word: str) -
         compile_selector(word.join([*terms, "a = 10000"]))
 
 
+@pytest.mark.parametrize(
+    ("name", "constant"),
+    [
+        ("JMSCorrelationID", "'{}'"), ("JMSMessageID", "'ID:{}'"), ("JMSType", "'{}'"), ("JMSTimestamp", "{}"),
+        ("größe", "'ß{}'"), ("_$1", "-{}"), ("a", "{}L"), ("a", "'it''s {}'"),
+    ],
+)  # fmt: skip
+def test_every_name_may_have_a_long_chain(name: str, constant: str) -> None:
+    """Hundreds of correlation ids are what such selectors are written for."""
+    selector = valid(" OR ".join(f"{name} = {constant.format(n)}" for n in range(1, 301)))
+    ((filed, keys),) = selector.facts.equalities
+    assert (filed, len(keys)) == (name, 300)
+    short = [valid(f"{name} = {constant.format(n)}") for n in (0, 1, 300)]
+    text = constant.format(300).strip("'L").replace("''", "'")
+    value: Any = text if constant[0] == "'" else int(text)
+    for headers in ((value, value, 4, 2, 0, 0, value, None, value), (None, 999, 4, 2, 0, 0, b"x", None, None)):
+        for properties in ({name: value}, {}):
+            found = [each.function(properties, headers) for each in short]
+            assert selector.function(properties, headers) is any(found)
+
+
+def test_headers_that_match_more_than_their_value_form_no_chain() -> None:
+    """An id of zeros matches any message in the dialect of IBM MQ; a chain of that is one of conditions."""
+    terms = " OR ".join(f"JMSCorrelationID = 'ID:{'0' * n}'" for n in range(1, 40))
+    selector = compile_selector(terms, "ibm-mq")
+    assert selector is not None
+    assert selector.function({}, (None, 0, 4, 2, 0, 0, "other", None, None))
+    assert not valid(terms).function({}, (None, 0, 4, 2, 0, 0, "other", None, None))
+
+
 def test_two_names_form_no_chain() -> None:
     terms = " OR ".join(f"{name} = {n}" for n in range(20) for name in ("a", "A"))
     assert valid(terms).function({"A": 19}, ())
