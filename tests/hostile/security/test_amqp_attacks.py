@@ -24,8 +24,10 @@ from sievemq_broker.protocols.amqp.performatives import (
     Transfer,
 )
 from sievemq_broker.protocols.amqp.types import Described, ULong, encode
+from sievemq_core.wire.commands import Command
 
 from .support import PASSWORD, secured
+from .test_hostile_frames import FIELDS, Peer
 
 ANNA = {"user": "anna", "password": PASSWORD}
 ADMIN = {"user": "admin", "password": PASSWORD}
@@ -101,6 +103,24 @@ def test_a_disposition_settles_nothing_of_another_connection(broker: EmbeddedBro
         thief.one(Close)
         assert broker.call(lambda b: b.namespace("default").queue("orders.mine").in_flight) == 1
         owner.settle(Accepted(), delivery.id)
+
+
+FORGED = {"JMS_SieveMQ_DeadLetterOrigin": "queue:payroll", "JMSXDeliveryCount": 9, "JMSXUserID": "admin", "n": 1}
+
+
+def test_notes_of_the_broker_cannot_be_forged() -> None:
+    """Nor by another client, as sections that an AMQP client gets as they are."""
+    sections = message("x", FORGED)
+    with EmbeddedBroker() as broker, AmqpSocket(broker.port) as client, Peer(broker).enter() as peer:
+        client.sender()
+        client.send(sections, 0)
+        client.outcome(0)
+        peer.say((Command.SEND, 1, 1, "queue:q", (*FIELDS, sections, None)), (Command.PING, 2))
+        while (Command.OK, 2, None) not in peer.read():
+            pass
+        peer.say((Command.SEND, 1, 2, "queue:q", (*FIELDS, message("y", {"n": 2}), None)))
+        client.receiver()
+        assert [client.receive().properties for _ in range(3)] == [{"n": 1}, {}, {"n": 2}]
 
 
 # -- little for long, and too much ------------------------------------------------------------------------------------

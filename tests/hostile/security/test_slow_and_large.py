@@ -9,8 +9,11 @@ from contextlib import ExitStack, suppress
 from urllib.parse import urlsplit
 
 import pytest
+from tests.broker.protocols.amqp import AmqpSocket
+from tests.broker.protocols.stomp import StompSocket
 
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.protocols.amqp.frames import AMQP_HEADER, SASL_HEADER
 from sievemq_broker.server.http import protocol
 from sievemq_broker.server.http.access import MAX_REQUEST_BYTES
 from sievemq_core.errors import ErrorCode
@@ -99,6 +102,23 @@ def test_silent_connections_make_room_for_one_that_comes() -> None:
             assert broker.call(lambda _: len(broker.server.services.connections)) == number
             assert ask(broker, "/readyz").status == 200
             assert b"max_connections" in until_closed(silent[number - 1])
+
+
+@pytest.mark.parametrize("port", ["wire", "amqp", "stomp"])
+@pytest.mark.parametrize("said", [b"", b"CONNECT\nhost:x\n", AMQP_HEADER, SASL_HEADER])
+def test_a_handshake_that_another_protocol_has_begun_makes_room_too(port: str, said: bytes) -> None:
+    settings = {"max_connections": 2}
+    with EmbeddedBroker(http=True, settings=settings, amqp_port=0, stomp_port=0) as broker, ExitStack() as stack:
+        at = broker.port if port == "wire" else broker.server.port_of(port)
+        silent = [stack.enter_context(connect(at)) for _ in range(2)]
+        for sock in silent:
+            sock.sendall(said)
+        stack.enter_context(AmqpSocket(broker.port))
+        assert ask(broker, "/readyz").status == 200
+        stack.enter_context(StompSocket(broker.port))
+        for sock in silent:
+            until_closed(sock)
+        assert ask(broker, "/readyz").status == 503
 
 
 def test_connections_that_are_welcomed_do_not_make_room() -> None:

@@ -536,11 +536,11 @@ def _kept(fields: EnvelopeFields) -> bytes | None:
         return None
     head, tail = fields[AMQP_HEAD], fields[AMQP_TAIL]
     kept: bytes = head if type(tail) is not bytes else b"".join((head, fields[BODY] or b"", tail))
-    try:
-        _Sections(kept)  # any client can send such fields
+    try:  # any client can send such fields
+        names = _Sections(kept).application
     except ProtocolError:
         return None
-    return kept
+    return None if any(type(name) is not str or name.startswith("JMS") for name in names) else kept
 
 
 def _body(kind: BodyKind, body: bytes | None) -> Described:
