@@ -48,6 +48,11 @@ class SelectorCache(Generic[_D, _T]):
                 self._long[text, dialect] = found
         return found
 
+    @property
+    def long_chars(self) -> int:
+        """Characters of the long texts that have users, each counted once."""
+        return sum([len(text) for text, _ in self._long])
+
     def info(self) -> CacheInfo:
         """The counters."""
         hits, misses, maximum, size = self._cached.cache_info()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +12,12 @@ import pytest
 
 from sievemq_broker.domain import Broker
 from sievemq_broker.domain.admission import MESSAGE_BYTES, Limited
+from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.server.net.link import Links
+from sievemq_broker.server.watch.counts import SELECTOR_BYTES
 from sievemq_broker.server.watch.memory import SLICE, Memory, machine_limit
 from sievemq_core.errors import RequestError
+from sievemq_core.selector import compile_selector
 
 from ..domain.support import NOW, Port, message
 
@@ -215,6 +219,26 @@ def test_unread_output_counts() -> None:
     world.links.open.clear()
     world.look()
     assert world.flow[1:] == [None]
+
+
+def test_long_selectors_count_once_for_each_text() -> None:
+    """Else lists of thousands of constants, each another, would take gigabytes that are not counted."""
+    world = World(GIB)
+    lists = [", ".join(f"'{number} {n}'" for n in range(2_000)) for number in range(3)]
+    texts = [f"a IN ({items})" for items in lists]
+    space, before = world.space, world.memory.measure()
+
+    def consume(number: int) -> Consumer:
+        selector = compile_selector(texts[number % 3])
+        return space.open_consumer(Port(), number, "queue:q", selector, connection="c", credit=0, now=NOW)
+
+    consumers = [consume(number) for number in range(9)]
+    assert world.memory.measure() - before == SELECTOR_BYTES * sum(map(len, texts))
+    while consumers:
+        consumers.pop().close(0, NOW)
+    space.delete("queue:q")
+    gc.collect()
+    assert world.memory.measure() == before
 
 
 def test_very_many_connections_are_added_up_in_several_ticks() -> None:
