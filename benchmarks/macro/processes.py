@@ -121,12 +121,13 @@ class Broker(Server):
 
     Args:
         options: further ones of its command line.
+        url: for its clients, with the place of the port.
     """
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, url: str = "sievemq://127.0.0.1:{port}") -> None:
         port = free_port()
         command = [str(Path(sys.executable).with_name("sievemq")), "broker", "--host", "127.0.0.1", "--port", str(port)]
-        super().__init__([*command, "--http-port", "0", *options], port, f"sievemq://127.0.0.1:{port}")
+        super().__init__([*command, "--http-port", "0", *options], port, url.format(port=port))
 
 
 def role_command(job: Job) -> list[str]:

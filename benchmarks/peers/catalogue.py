@@ -34,6 +34,7 @@ class Peer:
         command: how a part starts, with the broker's address in the job.
         fetched: what :mod:`fetch` has of it.
         equivalent: workloads in which it does less than a selector does, and what it does.
+        rival: it is another broker, with which SieveMQ is compared.
     """
 
     title: str
@@ -43,6 +44,7 @@ class Peer:
     command: Callable[[Job], Sequence[str]]
     fetched: tuple[str, ...] = ()
     equivalent: Mapping[str, str] = field(default_factory=dict)
+    rival: bool = True
 
 
 class _Owned(Server):
@@ -269,6 +271,15 @@ PEERS: dict[str, Peer] = {
         _artemis(_ARTEMIS),
         java_command("artemis", "JmsPart", "factory=org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory"),
         ("artemis",),
+    ),
+    "sievemq_qpid": Peer(
+        "**SieveMQ** over AMQP 1.0, Qpid JMS",
+        "in memory, as started, 1,000 AMQP credits",
+        {**_JAVA, "W1": f"{_JAVA['W1']}; prefetch 1,000"},
+        lambda workload: Broker(url=_QPID),
+        java_command("qpid", "JmsPart", "factory=org.apache.qpid.jms.JmsConnectionFactory"),
+        ("qpid",),
+        rival=False,
     ),
     "artemis_qpid": Peer(
         "Artemis over AMQP 1.0, Qpid JMS",

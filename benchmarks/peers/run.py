@@ -76,7 +76,10 @@ def ratio(rates: Rates, workload: str, selecting: bool = False) -> float | None:
     theirs = [
         rate
         for (peer, w), rate in rates.items()
-        if w == workload and peer not in OURS and not (selecting and workload in PEERS[peer].equivalent)
+        if w == workload
+        and peer not in OURS
+        and PEERS[peer].rival
+        and not (selecting and workload in PEERS[peer].equivalent)
     ]
     if not ours or not theirs:
         return None
