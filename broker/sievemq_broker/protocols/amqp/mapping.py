@@ -12,6 +12,7 @@ need.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -173,50 +174,54 @@ def filters_of(filters: dict[Any, Any] | None) -> Filters:
 # -- in ---------------------------------------------------------------------------------------------------------------
 
 
+def _cut(payload: bytes) -> tuple[Header, bytes]:
+    """The header of a message, and the sections that travel untouched: those behind header and delivery annotations."""
+    header, at, last = Header(), 0, 0
+    end = len(payload)
+    while at < end and payload[at] == 0:  # anything else is no section, as is found out later
+        descriptor, behind = decode(payload, at + 1, end)
+        code = _section_of(descriptor)
+        if code > _DELIVERY_ANNOTATIONS:
+            break
+        if code <= last:
+            raise _disorder()
+        value, at = decode(payload, behind, end)
+        if code == _HEADER:
+            header = read(Described(code, value))
+        elif type(value) is not dict:
+            raise malformed(f"delivery-annotations are a map, not {shown(value)}")
+        last = code
+    return header, payload[at:]
+
+
 class _Sections:
-    """A message, cut into its sections.
+    """The sections of a message that travel untouched.
 
     Args:
-        payload: its bytes.
+        payload: their bytes.
 
     Raises:
         ProtocolError: these are no sections, or not in their order.
     """
 
-    __slots__ = (
-        "annotations",
-        "application",
-        "begin",
-        "body",
-        "content",
-        "end",
-        "header",
-        "kept",
-        "payload",
-        "properties",
-    )
+    __slots__ = ("annotations", "application", "begin", "body", "content", "end", "payload", "properties")
 
     def __init__(self, payload: bytes) -> None:
         self.payload = payload
-        self.header = Header()
         self.properties = Properties()
         self.annotations: dict[Any, Any] = {}
         self.application: dict[Any, Any] = {}
         #: Sections of the body: descriptor and value.
         self.body: list[tuple[int, Any]] = []
-        #: Where the sections begin that travel untouched.
-        self.kept = 0
         #: Where the body begins and ends, and where the content of its first section ends that is a string or bytes.
         self.begin = self.end = self.content = 0
-        at, end, last = 0, len(payload), 0
+        at, end, last = 0, len(payload), _DELIVERY_ANNOTATIONS
         budget = Budget(MESSAGE_VALUES)  # of all sections together
         while at < end:
             value, following = decode(payload, at, end, budget)
-            code = _section_of(value)
+            code = _section_of(value.descriptor if isinstance(value, Described) else value)
             if code < last or (code == last and code not in (_DATA, _SEQUENCE)):
-                raise malformed("the sections of a message are not in their order")
-            if code <= _DELIVERY_ANNOTATIONS:
-                self.kept = following
+                raise _disorder()
             self._take(code, value, at, following)
             at, last = following, code
 
@@ -226,12 +231,8 @@ class _Sections:
 
     def _take(self, code: int, value: Described, begin: int, end: int) -> None:
         inner = value.value
-        if code in (_HEADER, _PROPERTIES):
-            made = read(Described(code, inner))
-            if code == _HEADER:
-                self.header = made
-            else:
-                self.properties = made
+        if code == _PROPERTIES:
+            self.properties = read(Described(code, inner))
         elif code in (_DATA, _SEQUENCE, _VALUE):
             if (code == _DATA and type(inner) is not bytes) or (code == _SEQUENCE and type(inner) is not list):
                 raise malformed(f"a section of the body has {shown(inner)}")
@@ -248,13 +249,25 @@ class _Sections:
             self.application = inner
 
 
-def _section_of(value: object) -> int:
-    descriptor = value.descriptor if isinstance(value, Described) else None
-    if isinstance(descriptor, str):
-        descriptor = _SECTIONS.get(descriptor)
-    if not isinstance(descriptor, int) or not _HEADER <= descriptor <= _FOOTER:
-        raise malformed(f"{shown(value)} is no section of a message")
-    return descriptor
+#: Sections with fewer bytes are kept for a while: those of a message are looked at when it comes and for each delivery.
+_FEW_BYTES: Final = 2_048
+_lately = lru_cache(maxsize=512)(_Sections)
+
+
+def _sections_of(payload: bytes) -> _Sections:
+    return _lately(payload) if len(payload) < _FEW_BYTES else _Sections(payload)
+
+
+def _disorder() -> ProtocolError:
+    return malformed("the sections of a message are not in their order")
+
+
+def _section_of(descriptor: object) -> int:
+    """The number of a section."""
+    number = _SECTIONS.get(descriptor) if isinstance(descriptor, str) else descriptor
+    if not isinstance(number, int) or not _HEADER <= number <= _FOOTER:
+        raise malformed(f"{shown(descriptor)} is no section of a message")
+    return number
 
 
 def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[EnvelopeFields, str | None]:
@@ -272,8 +285,9 @@ def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[Envel
         ProtocolError: it is no message.
         RequestError: MESSAGE_FORMAT, a section has what a message must not have.
     """
-    message = _Sections(payload)
-    header, properties, annotations = message.header, message.properties, message.annotations
+    header, kept = _cut(payload)
+    message = _sections_of(kept)
+    properties, annotations = message.properties, message.annotations
     values = _application_properties(message.application)
     if properties.group_id is not None:
         values[_GROUP_ID] = properties.group_id
@@ -296,11 +310,11 @@ def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[Envel
     to = None
     if properties.to is not None:
         to = address_of(properties.to, _annotated_kind(annotations, _DESTINATION_KIND))
-    head, tail = payload[message.kept :], None
+    head, tail = kept, None
     for end in (message.content, message.end):
         begin = end - len(body or b"")
-        if body and begin >= message.begin and payload[begin:end] == body:
-            head, tail = payload[message.kept : begin], payload[end:]
+        if body and begin >= message.begin and kept[begin:end] == body:
+            head, tail = kept[:begin], kept[end:]
     correlation = properties.correlation_id
     fields = (
         given_id if given_id is not None else message_id,
@@ -470,20 +484,13 @@ def payload_of(fields: EnvelopeFields, address: str, count: int, now: int) -> by
         count: of deliveries, this one included.
         now: milliseconds since 1970.
     """
-    out = bytearray()
     expiration = min(fields[EXPIRATION], LONG_MAX)
-    write(
-        Header(
-            durable=fields[DELIVERY_MODE] == PERSISTENT,
-            priority=fields[PRIORITY],
-            ttl=min(max(expiration - now, 1), 2**32 - 1) if expiration else None,
-            delivery_count=max(count - 1, 0),
-        ),
-        out,
-    )
+    ttl = min(max(expiration - now, 1), 2**32 - 1) if expiration else None
+    header = _header(fields[DELIVERY_MODE] == PERSISTENT, fields[PRIORITY], ttl, max(count - 1, 0))
     kept = _kept(fields)
     if kept is not None:
-        return bytes(out) + kept
+        return header + kept
+    out = bytearray(header)
     try:
         values: dict[str, Any] = unpack_properties(fields)
     except SieveError:
@@ -530,6 +537,13 @@ def payload_of(fields: EnvelopeFields, address: str, count: int, now: int) -> by
     return bytes(out)
 
 
+@lru_cache(maxsize=64)
+def _header(durable: bool, priority: int, ttl: int | None, delivery_count: int) -> bytes:
+    out = bytearray()
+    write(Header(durable=durable, priority=priority, ttl=ttl, delivery_count=delivery_count), out)
+    return bytes(out)
+
+
 def _kept(fields: EnvelopeFields) -> bytes | None:
     """The sections that an AMQP client has sent; None for a message of another client, and for a dead letter."""
     if len(fields) <= AMQP_TAIL or type(fields[AMQP_HEAD]) is not bytes or _BROKERS_OWN in (fields[9] or b""):
@@ -537,7 +551,7 @@ def _kept(fields: EnvelopeFields) -> bytes | None:
     head, tail = fields[AMQP_HEAD], fields[AMQP_TAIL]
     kept: bytes = head if type(tail) is not bytes else b"".join((head, fields[BODY] or b"", tail))
     try:  # any client can send such fields
-        names = _Sections(kept).application
+        names = _sections_of(kept).application
     except ProtocolError:
         return None
     return None if any(type(name) is not str or name.startswith("JMS") for name in names) else kept

@@ -6,7 +6,7 @@ the specification; a field that a peer left out has its default. :func:`read` ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, Final, Self, dataclass_transform
 
 from sievemq_broker.protocols.amqp.types import (
@@ -19,6 +19,8 @@ from sievemq_broker.protocols.amqp.types import (
     ULong,
     UShort,
     encode,
+    encode_packed,
+    encoder_of,
     malformed,
 )
 from sievemq_core.errors import shown
@@ -30,19 +32,18 @@ __all__ = [
     "TransactionalState", "Transfer", "read", "write",
 ]  # fmt: skip
 
-#: What a field of each kind is in Python: the types that are accepted, and the one that is written.
-_KINDS: Final[dict[str, tuple[tuple[type, ...], Any]]] = {
-    "boolean": ((bool,), bool),
-    "ubyte": ((UByte,), UByte),
-    "ushort": ((UShort,), UShort),
-    "uint": ((UInt,), UInt),
-    "ulong": ((ULong,), ULong),
-    "timestamp": ((Timestamp,), Timestamp),
-    "binary": ((bytes,), bytes),
-    "string": ((str,), str),
-    "symbol": ((Symbol,), Symbol),
-    "map": ((dict,), dict),
-    "any": ((object,), None),
+#: What a field of each kind is in Python.
+_KINDS: Final[dict[str, type]] = {
+    "boolean": bool,
+    "ubyte": UByte,
+    "ushort": UShort,
+    "uint": UInt,
+    "ulong": ULong,
+    "timestamp": Timestamp,
+    "binary": bytes,
+    "string": str,
+    "symbol": Symbol,
+    "map": dict,
 }
 
 
@@ -60,8 +61,61 @@ class Composite:
         return replace(self, **fields)  # type: ignore[type-var]  # each subclass is a dataclass
 
 
+class _Field:
+    """A field of a composite.
+
+    Attributes:
+        name: of the attribute.
+        kind: of its values.
+        default: its value where a peer leaves it out.
+        required: a peer must not leave it out.
+        type: what a value is in Python; None where several are.
+        write: appends a value.
+    """
+
+    __slots__ = ("default", "kind", "name", "required", "type", "write")
+
+    def __init__(self, field: Field[Any]) -> None:
+        self.name, self.default = field.name, field.default
+        self.kind: str = field.metadata["kind"]
+        self.required: bool = field.metadata["required"]
+        self.type = _KINDS.get(self.kind)
+        self.write = _write_any if self.type is None else encoder_of(self.type)
+
+
 _NUMBERS: Final[dict[type[Composite], int]] = {}
+_FIELDS: Final[dict[type[Composite], list[_Field]]] = {}
 _BY_DESCRIPTOR: Final[dict[object, type[Composite]]] = {}
+#: Constructors: all descriptors are below 256.
+_SMALL_ULONG, _NULL, _LIST, _EMPTY_LIST = 0x53, 0x40, 0xC0, 0x45
+
+
+def write(composite: Composite, out: bytearray) -> None:
+    """Append a composite; fields at the end that have their default are left out."""
+    packed = bytearray()
+    used = end = 0
+    for count, spec in enumerate(_FIELDS[type(composite)], 1):
+        value = getattr(composite, spec.name)
+        if value is None:
+            packed.append(_NULL)
+        else:
+            spec.write(value, packed)
+        if value != spec.default or spec.required:
+            used, end = count, len(packed)
+    out += bytes((0, _SMALL_ULONG, _NUMBERS[type(composite)]))
+    if used:
+        encode_packed(_LIST, packed[:end], used, out)
+    else:
+        out.append(_EMPTY_LIST)
+
+
+def _write_any(value: Any, out: bytearray) -> None:
+    if isinstance(value, Composite):
+        write(value, out)
+    elif type(value) is list:  # of symbols
+        encode(Array([Symbol(each) for each in value], 0xA3), out)
+    else:
+        encode(value, out)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(_f,))
@@ -70,6 +124,7 @@ def _composite(number: int, name: str) -> Any:
         made = dataclass(slots=True, kw_only=True)(cls)
         _NUMBERS[made] = number
         _BY_DESCRIPTOR[number] = _BY_DESCRIPTOR[f"amqp:{name}"] = made
+        _FIELDS[made] = [_Field(each) for each in fields(made)]  # type: ignore[arg-type]  # it is a dataclass
         return made
 
     return register
@@ -363,31 +418,6 @@ class Properties(Composite):
     reply_to_group_id: str | None = _f("string", default=None)
 
 
-def write(composite: Composite, out: bytearray) -> None:
-    """Append a composite; fields at the end that have their default are left out."""
-    encode(_described(composite), out)
-
-
-def _described(composite: Composite) -> Described:
-    items: list[Any] = []
-    used = 0
-    for spec in fields(composite):  # type: ignore[arg-type]  # each subclass is a dataclass
-        value = getattr(composite, spec.name)
-        items.append(None if value is None else _written(spec.metadata["kind"], value))
-        if value != spec.default or spec.metadata["required"]:
-            used = len(items)
-    return Described(ULong(_NUMBERS[type(composite)]), items[:used])
-
-
-def _written(kind: str, value: Any) -> Any:
-    if isinstance(value, Composite):
-        return _described(value)
-    if kind == "symbols":
-        return Array([Symbol(each) for each in value], 0xA3)
-    make = _KINDS[kind][1]
-    return value if make is None or type(value) is make else make(value)
-
-
 def read(value: Any) -> Any:
     """The composite that a described list is; anything else is returned as it is.
 
@@ -403,15 +433,15 @@ def read(value: Any) -> Any:
     name = cls.__name__.lower()
     if type(value.value) is not list:
         raise malformed(f"{name} must be a list, not {shown(value.value)}")
-    specs = fields(cls)  # type: ignore[arg-type]  # each subclass is a dataclass
+    specs = _FIELDS[cls]
     if len(value.value) > len(specs):
         raise malformed(f"{name} has {len(specs)} fields, not {len(value.value)}")
     made = cls()
     for spec, item in zip(specs, value.value, strict=False):
         if item is not None:
-            setattr(made, spec.name, _checked(name, spec.name, spec.metadata["kind"], item))
+            setattr(made, spec.name, item if type(item) is spec.type else _checked(name, spec.name, spec.kind, item))
     for spec in specs:
-        if spec.metadata["required"] and getattr(made, spec.name) is None:
+        if spec.required and getattr(made, spec.name) is None:
             raise malformed(f"{name} needs {spec.name.replace('_', '-')}")
     return made
 
@@ -423,6 +453,4 @@ def _checked(name: str, field_name: str, kind: str, item: Any) -> Any:
         found = item if isinstance(item, Array) else [item]
         if all(type(each) is Symbol for each in found):
             return [str(each) for each in found]
-    elif type(item) in _KINDS[kind][0]:
-        return item
     raise malformed(f"{field_name.replace('_', '-')} of {name} must be a {kind}, not {shown(item)}")

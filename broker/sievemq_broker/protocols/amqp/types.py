@@ -29,7 +29,7 @@ from sievemq_core.message.values import Byte, Double, Float, Int, Long, Short
 
 __all__ = [
     "MESSAGE_VALUES", "Array", "Budget", "Char", "Decimal", "Described", "Symbol", "Timestamp", "UByte", "UInt",
-    "ULong", "UShort", "decode", "encode", "malformed",
+    "ULong", "UShort", "decode", "encode", "encode_packed", "encoder_of", "malformed",
 ]  # fmt: skip
 
 #: Values in a performative, and in the sections of a message: each takes time, and all are read in one turn.
@@ -218,13 +218,23 @@ def _encode_compound(short: int, items: list[Any], out: bytearray) -> None:
     packed = bytearray()
     for item in items:
         encode(item, packed)
-    if len(packed) < 255 and len(items) < 256:
-        out += bytes((short, len(packed) + 1, len(items)))
+    encode_packed(short, packed, len(items), out)
+
+
+def encode_packed(short: int, packed: bytes | bytearray, count: int, out: bytearray) -> None:
+    """Append a list (0xc0) or map (0xc1) whose items are encoded already."""
+    if len(packed) < 255 and count < 256:
+        out += bytes((short, len(packed) + 1, count))
     else:
         out.append(short + 0x10)
         out += _U32.pack(len(packed) + 4)
-        out += _U32.pack(len(items))
+        out += _U32.pack(count)
     out += packed
+
+
+def encoder_of(kind: type) -> Callable[[Any, bytearray], None]:
+    """What :func:`encode` does with values of a type."""
+    return _ENCODERS[kind]
 
 
 def _encode_list(value: Any, out: bytearray) -> None:
@@ -341,76 +351,121 @@ def decode(data: bytes, at: int, end: int, budget: Budget | None = None) -> tupl
     Raises:
         ProtocolError: there is no whole value, it is nested too deep, or there are too many.
     """
-    return _decode(data, at, end, 0, budget or Budget(VALUES))
+    return _read(data, at, end, 0, budget or Budget(VALUES))
 
 
-def _decode(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
+#: Reads a value behind its constructor: data, where it begins, where what may be read ends, depth, budget.
+_Reader = Callable[[bytes, int, int, int, Budget], tuple[Any, int]]
+
+
+def _read(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
     if at >= end:
         raise malformed("a value is missing at the end of what was sent")
-    code = data[at]
-    if code:
-        return _decode_as(code, data, at + 1, end, depth, budget)
+    return _READERS[data[at]](data, at + 1, end, depth, budget)
+
+
+def _described(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
     if depth >= MAX_DEPTH:
-        raise malformed(f"values are nested deeper than {MAX_DEPTH} levels")
+        raise _deep()
     budget.take(2)
-    descriptor, at = _decode(data, at + 1, end, depth + 1, budget)
-    value, at = _decode(data, at, end, depth + 1, budget)
+    descriptor, at = _read(data, at, end, depth + 1, budget)
+    value, at = _read(data, at, end, depth + 1, budget)
     return Described(descriptor, value), at
 
 
-def _decode_as(code: int, data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
-    constant = _CONSTANTS.get(code)
-    if constant is not None:
-        return constant[0], at
-    fixed = _FIXED.get(code)
-    if fixed is not None:
-        size, make = fixed
-        if end - at < size:
+def _constant(value: Any) -> _Reader:
+    return lambda data, at, end, depth, budget: (value, at)
+
+
+def _of_size(size: int, make: Callable[[bytes], Any]) -> _Reader:
+    def read(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
+        stop = at + size
+        if stop > end:
             raise _short()
-        return make(data[at : at + size]), at + size
-    width = 4 if code & 0x10 else 1
-    if code >> 4 not in (0xA, 0xB, 0xC, 0xD, 0xE, 0xF):
-        raise malformed(f"{code:#04x} is no type of AMQP")
+        return make(data[at:stop]), stop
+
+    return read
+
+
+def _small(make: Callable[[int], Any]) -> _Reader:
+    def read(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
+        if at >= end:
+            raise _short()
+        return make(data[at]), at + 1
+
+    return read
+
+
+def _sized(width: int, make: Callable[[bytes], Any]) -> _Reader:
+    def read(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
+        at, stop = _extent(data, at, end, width)
+        return make(data[at:stop]), stop
+
+    return read
+
+
+def _extent(data: bytes, at: int, end: int, width: int) -> tuple[int, int]:
+    """Where a value begins behind its size, and where it ends."""
     if end - at < width:
         raise _short()
     size = data[at] if width == 1 else _U32.unpack_from(data, at)[0]
     at += width
     if size > end - at:
         raise malformed(f"a value of {size} bytes is announced, {end - at} are left")
-    kind = code & 0xEF
-    stop = at + size
-    if kind == 0xA0:
-        return data[at:stop], stop
-    if kind == 0xA1:
-        try:
-            return data[at:stop].decode(), stop
-        except UnicodeDecodeError as error:
-            raise malformed(f"a string must be UTF-8: {error}") from None
-    if kind == 0xA3:
-        try:
-            return Symbol(data[at:stop].decode("ascii")), stop
-        except UnicodeDecodeError:
-            raise malformed("a symbol must be ASCII") from None
+    return at, at + size
+
+
+def _string(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise malformed(f"a string must be UTF-8: {error}") from None
+
+
+def _symbol(data: bytes) -> Symbol:
+    try:
+        return Symbol(data.decode("ascii"))
+    except UnicodeDecodeError:
+        raise malformed("a symbol must be ASCII") from None
+
+
+def _compound(width: int, make: Callable[[list[Any]], Any]) -> _Reader:
+    def read(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
+        at, stop, count = _counted(data, at, end, width, depth)
+        if count > stop - at:
+            raise malformed(f"{count} items are announced in {stop - at} bytes")
+        budget.take(count)
+        depth += 1
+        items: list[Any] = []
+        for _ in range(count):
+            if at >= stop:
+                raise _short()
+            item, at = _READERS[data[at]](data, at + 1, stop, depth, budget)
+            items.append(item)
+        if at != stop:
+            raise malformed(f"{stop - at} bytes are left behind the items of a list or map")
+        return make(items), stop
+
+    return read
+
+
+def _counted(data: bytes, at: int, end: int, width: int, depth: int) -> tuple[int, int, int]:
+    """Where the items of a list, map or array begin and end, and how many there are."""
     if depth >= MAX_DEPTH:
-        raise malformed(f"values are nested deeper than {MAX_DEPTH} levels")
-    if size < width:
+        raise _deep()
+    at, stop = _extent(data, at, end, width)
+    if stop - at < width:
         raise _short()
     count = data[at] if width == 1 else _U32.unpack_from(data, at)[0]
-    at += width
-    if kind == 0xE0:
-        return _decode_array(data, at, stop, count, depth + 1, budget), stop
-    if kind not in (0xC0, 0xC1):
-        raise malformed(f"{code:#04x} is no type of AMQP")
-    if count > stop - at:
-        raise malformed(f"{count} items are announced in {stop - at} bytes")
-    budget.take(count)
-    items: list[Any] = []
-    for _ in range(count):
-        item, at = _decode(data, at, stop, depth + 1, budget)
-        items.append(item)
-    if at != stop:
-        raise malformed(f"{stop - at} bytes are left behind the items of a list or map")
-    return (items if kind == 0xC0 else _map_of(items)), stop
+    return at + width, stop, count
+
+
+def _list_of(items: list[Any]) -> list[Any]:
+    return items
+
+
+#: What the keys of a map mostly are.
+_NAMES: Final = frozenset({str, Symbol})
 
 
 def _map_of(items: list[Any]) -> dict[Any, Any]:
@@ -418,39 +473,52 @@ def _map_of(items: list[Any]) -> dict[Any, Any]:
         raise malformed("a map has a key without a value")
     found: dict[Any, Any] = {}
     for key, value in zip(items[::2], items[1::2], strict=True):
-        if not isinstance(key, Hashable) or isinstance(key, Described):
+        if type(key) not in _NAMES and (not isinstance(key, Hashable) or isinstance(key, Described)):
             raise malformed(f"the key of a map is {shown(key)}")
         found[key] = value
     return found
 
 
-def _decode_array(data: bytes, at: int, end: int, count: int, depth: int, budget: Budget) -> Array:
+def _array(width: int) -> _Reader:
+    def read(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
+        at, stop, count = _counted(data, at, end, width, depth)
+        code, at = _constructor(data, at, stop)
+        if not code:  # all items have one descriptor; nothing that is used here does
+            _, at = _read(data, at, stop, depth + 1, budget)
+            code, at = _constructor(data, at, stop)
+        if not code or code in _CONSTANTS or count > stop - at:
+            raise malformed(
+                f"{count} items of an array with constructor {code:#04x} are announced in {stop - at} bytes"
+            )
+        budget.take(count)
+        items: list[Any] = []
+        for _ in range(count):
+            item, at = _READERS[code](data, at, stop, depth + 1, budget)
+            items.append(item)
+        if at != stop:
+            raise malformed(f"{stop - at} bytes are left behind the items of an array")
+        return Array(items, code), stop
+
+    return read
+
+
+def _constructor(data: bytes, at: int, end: int) -> tuple[int, int]:
     if at >= end:
         raise _short()
-    code = data[at]
-    at += 1
-    if not code:  # all items have one descriptor; nothing that is used here does
-        _, at = _decode(data, at, end, depth, budget)
-        if at >= end:
-            raise _short()
-        code = data[at]
-        at += 1
-    if code in _CONSTANTS or count > end - at:
-        raise malformed(f"{count} items of an array are announced in {end - at} bytes")
-    budget.take(count)
-    items: list[Any] = []
-    for _ in range(count):
-        item, at = _decode_as(code, data, at, end, depth, budget)
-        items.append(item)
-    if at != end:
-        raise malformed(f"{end - at} bytes are left behind the items of an array")
-    return Array(items, code)
+    return data[at], at + 1
 
 
-def _boolean(data: bytes) -> bool:
-    if data[0] > 1:
-        raise malformed(f"a boolean is 0 or 1, not {data[0]}")
-    return data[0] == 1
+def _unknown(code: int) -> _Reader:
+    def read(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
+        raise malformed(f"{code:#04x} is no type of AMQP")
+
+    return read
+
+
+def _boolean(number: int) -> bool:
+    if number > 1:
+        raise malformed(f"a boolean is 0 or 1, not {number}")
+    return number == 1
 
 
 def _char(data: bytes) -> Char:
@@ -464,36 +532,57 @@ def _short() -> ProtocolError:
     return malformed("a value ends before all of it came")
 
 
-_CONSTANTS: Final[dict[int, tuple[Any]]] = {
-    0x40: (None,), 0x41: (True,), 0x42: (False,), 0x43: (UInt(0),), 0x44: (ULong(0),),
+def _deep() -> ProtocolError:
+    return malformed(f"values are nested deeper than {MAX_DEPTH} levels")
+
+
+def _signed(number: int) -> int:
+    return number - 256 if number > 127 else number
+
+
+_CONSTANTS: Final[dict[int, _Reader]] = {
+    0x40: _constant(None), 0x41: _constant(True), 0x42: _constant(False),
+    0x43: _constant(UInt(0)), 0x44: _constant(ULong(0)),
 }  # fmt: skip
 
-
-def _empty(_: bytes) -> list[Any]:
-    return []
-
-
-_FIXED: Final[dict[int, tuple[int, Callable[[bytes], Any]]]] = {
-    0x45: (0, _empty),
-    0x50: (1, lambda data: UByte(data[0])),
-    0x51: (1, lambda data: Byte(data[0] - 256 if data[0] > 127 else data[0])),
-    0x52: (1, lambda data: UInt(data[0])),
-    0x53: (1, lambda data: ULong(data[0])),
-    0x54: (1, lambda data: data[0] - 256 if data[0] > 127 else data[0]),
-    0x55: (1, lambda data: Long(data[0] - 256 if data[0] > 127 else data[0])),
-    0x56: (1, _boolean),
-    0x60: (2, lambda data: UShort(_U16.unpack(data)[0])),
-    0x61: (2, lambda data: Short(_I16.unpack(data)[0])),
-    0x70: (4, lambda data: UInt(_U32.unpack(data)[0])),
-    0x71: (4, lambda data: _I32.unpack(data)[0]),
-    0x72: (4, lambda data: Float(_F32.unpack(data)[0])),
-    0x73: (4, _char),
-    0x74: (4, lambda data: Decimal(0x74, data)),
-    0x80: (8, lambda data: ULong(_U64.unpack(data)[0])),
-    0x81: (8, lambda data: Long(_I64.unpack(data)[0])),
-    0x82: (8, lambda data: _F64.unpack(data)[0]),
-    0x83: (8, lambda data: Timestamp(_I64.unpack(data)[0])),
-    0x84: (8, lambda data: Decimal(0x84, data)),
-    0x94: (16, lambda data: Decimal(0x94, data)),
-    0x98: (16, lambda data: UUID(bytes=data)),
-}
+#: A reader for each constructor.
+_READERS: Final[list[_Reader]] = [_unknown(code) for code in range(256)]
+for _code, _reader in {
+    **_CONSTANTS,
+    0x00: _described,
+    0x45: lambda data, at, end, depth, budget: ([], at),
+    0x50: _small(UByte),
+    0x51: _small(lambda number: Byte(_signed(number))),
+    0x52: _small(UInt),
+    0x53: _small(ULong),
+    0x54: _small(_signed),
+    0x55: _small(lambda number: Long(_signed(number))),
+    0x56: _small(_boolean),
+    0x60: _of_size(2, lambda data: UShort(_U16.unpack(data)[0])),
+    0x61: _of_size(2, lambda data: Short(_I16.unpack(data)[0])),
+    0x70: _of_size(4, lambda data: UInt(_U32.unpack(data)[0])),
+    0x71: _of_size(4, lambda data: _I32.unpack(data)[0]),
+    0x72: _of_size(4, lambda data: Float(_F32.unpack(data)[0])),
+    0x73: _of_size(4, _char),
+    0x74: _of_size(4, lambda data: Decimal(0x74, data)),
+    0x80: _of_size(8, lambda data: ULong(_U64.unpack(data)[0])),
+    0x81: _of_size(8, lambda data: Long(_I64.unpack(data)[0])),
+    0x82: _of_size(8, lambda data: _F64.unpack(data)[0]),
+    0x83: _of_size(8, lambda data: Timestamp(_I64.unpack(data)[0])),
+    0x84: _of_size(8, lambda data: Decimal(0x84, data)),
+    0x94: _of_size(16, lambda data: Decimal(0x94, data)),
+    0x98: _of_size(16, lambda data: UUID(bytes=data)),
+    0xA0: _sized(1, bytes),
+    0xA1: _sized(1, _string),
+    0xA3: _sized(1, _symbol),
+    0xB0: _sized(4, bytes),
+    0xB1: _sized(4, _string),
+    0xB3: _sized(4, _symbol),
+    0xC0: _compound(1, _list_of),
+    0xC1: _compound(1, _map_of),
+    0xD0: _compound(4, _list_of),
+    0xD1: _compound(4, _map_of),
+    0xE0: _array(1),
+    0xF0: _array(4),
+}.items():
+    _READERS[_code] = _reader
