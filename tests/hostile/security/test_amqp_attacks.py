@@ -24,6 +24,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     Transfer,
 )
 from sievemq_broker.protocols.amqp.types import Described, ULong, encode
+from sievemq_core.limits import HANDSHAKE_FRAME_BYTES
 from sievemq_core.wire.commands import Command
 
 from .support import PASSWORD, secured
@@ -133,6 +134,18 @@ def test_an_open_that_does_not_come(said: bytes) -> None:
             client.feed(said)
             client.ended()
         assert broker.call(lambda _: len(broker.server.services.connections)) == 0
+
+
+@pytest.mark.parametrize("header", [AMQP_HEADER, SASL_HEADER])
+def test_frames_before_open_are_small(header: bytes) -> None:
+    """Else each connection without credentials could have the broker hold a large one."""
+    with EmbeddedBroker() as broker, AmqpSocket(broker.port, connect=False) as client:
+        client.feed(header + (HANDSHAKE_FRAME_BYTES + 1).to_bytes(4) + b"\2\0\0\0")
+        client.ended()
+    with EmbeddedBroker() as broker, AmqpSocket(broker.port) as client:
+        client.sender()
+        client.send(message("x" * 500_000), 0)
+        assert isinstance(client.outcome(0), Accepted)
 
 
 def test_half_a_frame_has_a_deadline_however_slowly_it_grows() -> None:

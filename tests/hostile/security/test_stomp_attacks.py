@@ -127,6 +127,25 @@ def test_a_connect_that_does_not_come_to_its_end(said: bytes) -> None:
         assert broker.call(lambda _: len(broker.server.services.connections)) == 0
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"CONNECT\nhost:x\ncontent-length:60000000\n\n",
+        b"CONNECT\nhost:x\n\n" + b"x" * 100_000,
+        b"SEND\ndestination:/queue/a\ncontent-length:60000000\n\n",
+        b"CONNECT\nhost:" + b"x" * 100_000,
+        b"CONNECT\nhost:" + b"x" * 100_000 + b"\n\n\0",
+    ],
+    ids=["length", "body", "send", "endless header", "large header"],
+)
+def test_what_comes_before_the_handshake_is_small(said: bytes) -> None:
+    """Else each connection without credentials could have the broker hold the largest body there may be."""
+    with EmbeddedBroker(stomp_port=0) as broker, StompSocket(broker.server.port_of("stomp"), None) as client:
+        client.socket.sendall(said)
+        assert "bytes" in client.frame("ERROR").headers["message"]
+        client.ended()
+
+
 def test_half_a_frame_has_a_deadline_however_slowly_it_grows() -> None:
     with EmbeddedBroker(settings={"frame_seconds": 0.3}) as broker, StompSocket(broker.port) as client:
         client.socket.sendall(b"SEND\ndestination:/queue/a\ncontent-length:100000\n\n")

@@ -65,7 +65,7 @@ from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError
 from sievemq_broker.session.table import TABLE
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
-from sievemq_core.limits import MAX_CREDIT
+from sievemq_core.limits import HANDSHAKE_FRAME_BYTES, MAX_CREDIT
 from sievemq_core.message.destination import parse_address
 from sievemq_core.wire.commands import Command
 
@@ -109,6 +109,7 @@ class AmqpConnection(ForeignConnection):
     __slots__ = ("_channels", "_message_ids", "_numbers", "_password", "_transactions", "_user")
 
     outbox: Outbox
+    _parser: FrameParser
 
     def __init__(
         self,
@@ -121,7 +122,7 @@ class AmqpConnection(ForeignConnection):
         watcher: Watcher | None = None,
         make_outbox: Callable[..., Outbox] = Outbox,
     ) -> None:
-        parser, outbox = FrameParser(FRAME_BYTES), make_outbox(services.settings, wake, services.now)
+        parser, outbox = FrameParser(HANDSHAKE_FRAME_BYTES), make_outbox(services.settings, wake, services.now)
         line = Line(parser, outbox, "open", lambda: outbox.frame(None))
         super().__init__(broker, services, table, address, watcher, parser, outbox, line)
         #: Who has signed in by SASL.
@@ -238,6 +239,7 @@ class AmqpConnection(ForeignConnection):
             idle = theirs.idle_time_out or 0
             self._line.agree(settings.heartbeat_ms, max(idle // 2, 100) if idle else 0)
             self._heartbeat.welcomed(real)
+            self._parser.accept(FRAME_BYTES)
             product, _, version = settings.broker.partition(" ")
             self.outbox.frame(
                 Open(

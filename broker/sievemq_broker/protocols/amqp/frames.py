@@ -65,6 +65,10 @@ class FrameParser:
         """Bytes of what is not complete, or not carried out yet."""
         return len(self._input) - self._at
 
+    def accept(self, frame_bytes: int) -> None:
+        """Accept frames of so many bytes from now on."""
+        self._frame_bytes = frame_bytes
+
     def drop(self) -> None:
         """Forget what has come of the frame that is not complete."""
         self._input.clear()

@@ -26,7 +26,7 @@ from sievemq_broker.protocols.stomp.outbox import Outbox, Subscription
 from sievemq_broker.session.peer import Services, Table, Watcher
 from sievemq_broker.session.table import TABLE
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
-from sievemq_core.limits import MAX_CREDIT
+from sievemq_core.limits import HANDSHAKE_FRAME_BYTES, MAX_CREDIT
 from sievemq_core.message.destination import Kind
 from sievemq_core.wire.commands import Command
 
@@ -42,6 +42,9 @@ _PAGE: Final = 100
 
 #: The session of all subscriptions and of sends outside of transactions. Transactions have those behind it.
 _SESSION: Final = 1
+
+#: Bytes of the body that a CONNECT may have: it needs none.
+_CONNECT_BODY: Final = 1_024
 _TRANSACTED, _CLIENT_ACKNOWLEDGE = 0, 2
 
 _ACKS: Final = frozenset({"auto", "client", "client-individual"})
@@ -107,7 +110,7 @@ class StompConnection(ForeignConnection):
         watcher: Watcher | None = None,
         make_outbox: Callable[..., Outbox] = Outbox,
     ) -> None:
-        parser, outbox = FrameParser(services.settings.body_bytes), make_outbox(services.settings, wake)
+        parser, outbox = FrameParser(_CONNECT_BODY, HANDSHAKE_FRAME_BYTES), make_outbox(services.settings, wake)
         line = Line(parser, outbox, "CONNECT", lambda: outbox.write(b"\n"))
         super().__init__(broker, services, table, address, watcher, parser, outbox, line)
         #: What CONNECT says of the types of properties; None leaves that to the rules of destinations.
@@ -207,7 +210,7 @@ class StompConnection(ForeignConnection):
                 max(theirs_out, ours) if theirs_out and ours else 0, max(theirs_in, ours) if theirs_in and ours else 0
             )
             self._heartbeat.welcomed(real)
-            self._parser.speak(version)
+            self._parser.speak(version, self._services.settings.body_bytes)
             self.outbox.connected(version, f"{ours},{ours}")
             self.peer.open_session(_SESSION, _CLIENT_ACKNOWLEDGE, 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +24,7 @@ MAX_HEADER_BYTES: Final = 512 * 1024
 _UNESCAPED: Final = frozenset({"CONNECT", "STOMP", "CONNECTED"})
 
 _BEAT: Final = ord("\n")
+_BEATS: Final = re.compile(rb"[\r\n]++")
 _LENGTH: Final = b"content-length:"
 
 _ESCAPES: Final = {"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"}
@@ -51,13 +53,15 @@ class FrameParser:
 
     Args:
         body_bytes: largest body that is accepted.
+        header_bytes: most that the headers of a frame may have.
     """
 
-    __slots__ = ("_body_bytes", "_head", "_input", "_scanned", "number", "version")
+    __slots__ = ("_body_bytes", "_head", "_header_bytes", "_input", "_scanned", "number", "version")
 
-    def __init__(self, body_bytes: int) -> None:
+    def __init__(self, body_bytes: int, header_bytes: int = MAX_HEADER_BYTES) -> None:
         self._input = bytearray()
         self._body_bytes = body_bytes
+        self._header_bytes = header_bytes
         #: How far the frame that is not complete was searched for its end.
         self._scanned = 0
         #: The head of that frame: command, headers, where the body begins, its length if that is known.
@@ -72,9 +76,10 @@ class FrameParser:
         """Bytes of the frame that is not complete."""
         return len(self._input)
 
-    def speak(self, version: str) -> None:
-        """The handshake has found this version."""
+    def speak(self, version: str, body_bytes: int) -> None:
+        """The handshake has found this version; from now on bodies may be so large."""
         self.version = version
+        self._body_bytes, self._header_bytes = body_bytes, MAX_HEADER_BYTES
 
     def drop(self) -> None:
         """Forget what has come of the frame that is not complete."""
@@ -92,9 +97,8 @@ class FrameParser:
         """
         received = self._input
         if self._head is None:
-            begin = 0
-            while begin < len(received) and received[begin] in b"\r\n":
-                begin += 1
+            beats = _BEATS.match(received)
+            begin = 0 if beats is None else beats.end()
             if begin:
                 del received[:begin]
                 self._scanned = 0
@@ -136,14 +140,11 @@ class FrameParser:
             if received.find(b"\0", position) >= 0:
                 raise _malformed("a NUL octet stands among the headers; an empty line ends them")
             self._scanned = len(received)
-            if len(received) > MAX_HEADER_BYTES:
-                raise ProtocolError(
-                    f"the headers of a frame may have {MAX_HEADER_BYTES} bytes in all", ErrorCode.FRAME_TOO_LARGE
-                )
-            return False
-        if at > MAX_HEADER_BYTES:
+            if len(received) <= self._header_bytes:
+                return False
+        if at < 0 or at > self._header_bytes:
             raise ProtocolError(
-                f"the headers of a frame may have {MAX_HEADER_BYTES} bytes in all", ErrorCode.FRAME_TOO_LARGE
+                f"the headers of a frame may have {self._header_bytes} bytes in all", ErrorCode.FRAME_TOO_LARGE
             )
         try:
             lines = received[:at].decode().split("\n")
