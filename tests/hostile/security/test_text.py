@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
+from tests.broker.protocols.stomp import StompSocket
 
-from sievemq import ConnectionFactory, JMSContext, TextMessage, WildcardWarning
+from sievemq import ConnectionFactory, JMSContext, JMSException, JMSRuntimeException, TextMessage, WildcardWarning
 from sievemq_broker import EmbeddedBroker
 
 from .support import PASSWORD, ask, basic, secured
@@ -90,3 +91,37 @@ def test_console_lets_no_text_become_a_script(broker: EmbeddedBroker) -> None:
     assert rules["default-src"] == ["'none'"]
     assert rules["require-trusted-types-for"] == ["'script'"]
     assert rules["trusted-types"] == ["'none'"]
+
+
+@pytest.mark.parametrize("char", ["\x1b", "\x9b", "\u202e", "\u2066", "\u200b", "\u2028"])
+def test_no_name_changes_how_text_reads(filled: tuple[EmbeddedBroker, JMSContext], char: str) -> None:
+    """Names of clients are printed in lists, logs and errors: they have no control or format characters."""
+    broker, context = filled
+    name, address = f"a{char}b", quote(f"a{char}b")
+    topic, anonymous = context.create_topic("names"), ConnectionFactory(broker.url).create_context("admin", PASSWORD)
+    for refused in (
+        lambda: ConnectionFactory(f"{broker.url}/{address}").create_context("admin", PASSWORD),
+        lambda: anonymous.set_client_id(name),
+        lambda: context.create_queue(name),
+        lambda: context.create_durable_consumer(topic, name),
+        lambda: context.create_shared_consumer(topic, name),
+        lambda: context.create_shared_durable_consumer(topic, name),
+    ):
+        with pytest.raises((JMSException, JMSRuntimeException)) as caught:
+            refused()
+        assert char not in str(caught.value)
+    anonymous.close()
+    space = "/api/v1/namespaces/default/destinations"
+    for method, path, body in (
+        ("POST", "/api/v1/namespaces", {"name": name}),
+        ("PUT", f"{space}/queue:{address}", {}),
+        ("PUT", f"{space}/queue:q/taps/{address}", {}),
+        ("POST", f"{space}/queue:{address}/messages", {"body": "x"}),
+    ):
+        answer = ask(broker, path, method, body, **basic("admin"))
+        assert answer.status in (400, 409, 422), path
+        assert char not in answer.json["text"]
+    for headers in ({"client-id": name}, {"host": f"/{name}"}):
+        with StompSocket(broker.port, None) as client:
+            client.say("CONNECT", **{"accept-version": "1.2", "login": "admin", "passcode": PASSWORD, **headers})
+            assert char not in client.frame("ERROR").headers["message"]
