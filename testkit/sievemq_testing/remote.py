@@ -31,6 +31,7 @@ from sievemq.tls import tls_context
 from sievemq.url import BrokerURL, parse_url
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
+from sievemq_core.errors import ErrorCode
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope
 from sievemq_testing.broker import refuse_on_a_loop
@@ -45,6 +46,7 @@ from sievemq_testing.views import (
     listed,
     missing,
     shortfall,
+    unawaited,
     unsubscribed,
 )
 
@@ -55,6 +57,8 @@ T = TypeVar("T")
 _TAP: Final = "sievemq-testing"
 _PAUSE_SECONDS: Final = 0.02
 _STATES: Final = ("ready", "in_flight", "scheduled")
+_LEFT: Final = ("depth", "scheduled", "in_flight")
+_USES: Final = (*_LEFT, "consumers", "subscriptions")
 _ORIGIN: Final = "JMS_SieveMQ_DeadLetterOrigin"
 _REASON: Final = "JMS_SieveMQ_DeadLetterReason"
 _REASONS: Final = (None, "attempts", "expired")
@@ -366,11 +370,19 @@ class _Remote:
         self._read = 0
         self._tap: Tap | None = None
         self._refusal = ""
-        try:
-            self._tap, state = open_tap(namespace._connection, _TAP, parse_destination(name), start="earliest")
-            self._read = state.first - 1
-        except JMSException as error:
-            self._refusal = f": {error}"
+        where = parse_destination(name)
+        for existing in (True, False):
+            self._made = not existing  # the destination, by opening its tap
+            try:
+                self._tap, state = open_tap(namespace._connection, _TAP, where, start="earliest", existing=existing)
+            except JMSException as error:
+                self._refusal = f": {error}"
+                if error.get_error_code() != ErrorCode.NOT_FOUND.name:
+                    break
+            else:
+                self._refusal = ""
+                self._read = state.first - 1
+                break
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} in {self.namespace.name!r}>"
@@ -380,6 +392,24 @@ class _Remote:
 
     def _row(self) -> dict[str, Any] | None:
         return self._api().find(_place(self.namespace.name, self.name))
+
+    def _unused(self, row: Mapping[str, Any] | None) -> bool:
+        """True if no client has sent to it or consumes from it, and it was not there before this view."""
+        return row is None or (self._made and not any(row["counters"].values()) and not any(row[key] for key in _USES))
+
+    def _if_missing(self) -> list[str]:
+        """The line about a destination that no client has used."""
+        row = self._row()
+        return [f"  {self._missing()}"] if self._unused(row) else []
+
+    def _missing(self) -> str:
+        views = self.namespace._views
+        others = [
+            name
+            for name in self.namespace.destinations
+            if name not in views or not views[name]._unused(views[name]._row())
+        ]
+        return missing(self.name, others)
 
     def _counter(self, name: str) -> int:
         row = self._row()
@@ -437,7 +467,7 @@ class _Remote:
                 return _Unknown(self._unknown(total - len(self._taken), word))
             where = parse_destination(self.name)
             return [received(envelope.fields, where, 1, None) for envelope in chosen]
-        text = [shortfall(self.name, word, selector, count, within, found), *listed(chosen, word)]
+        text = [shortfall(self.name, word, selector, count, within, found), *listed(chosen, word), *self._if_missing()]
         if condition is not None:
             others = [envelope for envelope in known or () if envelope not in chosen]
             text += listed(others, f"{word}, but does not match", lambda envelope: why_not(condition, envelope))
@@ -616,16 +646,14 @@ class RemoteQueue(_Remote):
         _poll(look, within)
         if len(found) >= 1 if count is None else len(found) == count:
             return found
-        raise AssertionError(shortfall(self.name, "dead-lettered", selector, count, within, len(found)))
+        text = [shortfall(self.name, "dead-lettered", selector, count, within, len(found)), *self._if_missing()]
+        raise AssertionError("\n".join(text))
 
     def assert_awaited(self, *, count: int = 1, within: Seconds = 0.0) -> None:
         """As :meth:`QueueView.assert_awaited`."""
         __tracebackhide__ = True
         if not _poll(lambda: sum(consumer.waiting for consumer in self.consumers) >= count, within):
-            waiting = sum(consumer.waiting for consumer in self.consumers)
-            raise AssertionError(
-                f"{self.name}: {counted(count, 'consumer')} should be waiting for a message; {waiting}"
-            )
+            raise AssertionError(unawaited(self.name, count, self.consumers, self._if_missing()))
 
     def assert_empty(self, *, within: Seconds = 0.0) -> None:
         """As :meth:`QueueView.assert_empty`."""
@@ -635,12 +663,12 @@ class RemoteQueue(_Remote):
         def look() -> bool:
             nonlocal left
             row = self._row()
-            left = {} if row is None else {name: row[name] for name in ("depth", "scheduled", "in_flight")}
-            return row is not None and not any(left.values())
+            left = {} if row is None or self._unused(row) else {name: row[name] for name in _LEFT}
+            return bool(left) and not any(left.values())
 
         if not _poll(look, within):
             if not left:
-                raise AssertionError(missing(self.name, self.namespace.destinations))
+                raise AssertionError(self._missing())
             raise AssertionError(
                 f"{self.name} is not empty: {left['depth']} wait, {left['scheduled']} are scheduled, "
                 f"{left['in_flight']} are in flight"

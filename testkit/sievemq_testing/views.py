@@ -465,12 +465,7 @@ class QueueView(_View):
             return queue is not None and sum(consumer.waiting for consumer in queue.consumers) >= count
 
         if not self._namespace.broker.wait_for(look, within):
-            waiting = sum(consumer.waiting for consumer in self.consumers)
-            raise AssertionError(
-                f"{self.name}: {counted(count, 'consumer')} should be waiting for a message; "
-                f"{waiting} of {len(self.consumers)} {'is' if waiting == 1 else 'are'}"
-                + "".join(f"\n{line}" for line in self._if_missing())
-            )
+            raise AssertionError(unawaited(self.name, count, self.consumers, self._if_missing()))
 
     def assert_empty(self, *, within: Seconds = 0.0) -> None:
         """Nothing waits, is scheduled or in flight.
@@ -585,6 +580,13 @@ def missing(name: str, names: Iterable[str]) -> str:
     there = near_destination(name, others)
     hint = f"did you mean {there}?" if there is not None else f"there are {', '.join(others) or f'no {kind}s'}"
     return f"{name} has never existed: no client has sent to it or consumed from it; {hint}"
+
+
+def unawaited(name: str, count: int, consumers: list[ConsumerView], more: list[str]) -> str:
+    """The error of a queue on which too few consumers wait."""
+    waiting = sum(consumer.waiting for consumer in consumers)
+    found = f"{waiting} of {len(consumers)} {'is' if waiting == 1 else 'are'}"
+    return "\n".join([f"{name}: {counted(count, 'consumer')} should be waiting for a message; {found}", *more])
 
 
 def unsubscribed(name: str, count: int, found: int) -> str:

@@ -84,6 +84,28 @@ def test_failed_assertions_show_the_contents(space: RemoteNamespace, client: JMS
         orders.assert_received("a = 1", within=0)
 
 
+def test_assert_empty_needs_a_queue_that_a_client_has_used(space: RemoteNamespace, client: JMSContext) -> None:
+    with pytest.raises(AssertionError, match=r"^queue:order has never existed: .*; there are no queues$"):
+        space.queue("order").assert_empty()
+    consumer = client.create_consumer(Queue("orders"))
+    with pytest.raises(AssertionError, match=r"did you mean queue:orders\?$"):
+        space.queue("order").assert_empty(within=0.05)
+    space.queue("orders").assert_empty()  # it was there before its view
+    for name in ("assert_received", "assert_consumed", "assert_dead_letters", "assert_awaited"):
+        with pytest.raises(
+            AssertionError, match=r"\n  queue:order has never existed: .*; did you mean queue:orders\?$"
+        ):
+            getattr(space.queue("order"), name)()
+    consumer.close()
+    space.queue("orders").assert_empty()
+    later = client.create_consumer(Queue("order"))
+    space.queue("order").assert_empty(within=60)
+    client.create_producer().send(Queue("order"), "x")
+    assert later.receive_body(str, 60_000) == "x"
+    later.close()
+    space.queue("order").assert_empty(within=60)
+
+
 def test_an_address_that_is_no_management_port(elsewhere: RemoteBroker) -> None:
     other = RemoteBroker(elsewhere.url, "ftp://localhost")
     namespace = other.namespace("unmanaged")
