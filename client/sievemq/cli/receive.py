@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from enum import StrEnum
 from typing import Annotated
 
@@ -24,7 +25,7 @@ from sievemq.cli.broker_access import (
 from sievemq.cli.exits import NOT_FOUND
 from sievemq.cli.show import harmless, print_message
 from sievemq.cli.values import parse_duration
-from sievemq.destinations import Destination
+from sievemq.destinations import Destination, WildcardWarning
 from sievemq_core.counted import counted
 
 __all__ = ["receive"]
@@ -68,7 +69,11 @@ def receive(
     with failures(), connect(url, user) as connection, connection.create_session(mode) as session:
         if not create:
             _check_there(session, target, selector)
-        consumer = session.create_consumer(target, selector)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", WildcardWarning)
+            consumer = session.create_consumer(target, selector)
+        for warning in caught:
+            typer.echo(f"sievemq: {warning.message}", err=True)
         connection.start()
         while not number or received < number:
             # A timeout of 0 would wait for ever (§8.5).

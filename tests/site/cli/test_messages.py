@@ -148,6 +148,14 @@ def test_missing_messages_are_reported(broker: EmbeddedBroker, sievemq: Sievemq)
     assert sievemq("receive", "orders", "-w", "10ms").err == "sievemq: nothing came from queue:orders within 10ms\n"
 
 
+def test_a_pattern_is_warned_of_in_one_line(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
+    done = sievemq("receive", "topic:prices.*", "-w", "10ms")
+    assert done.code == 3
+    warning, nothing = done.err.splitlines()
+    assert warning.startswith("sievemq: topic:prices.* is a name and no pattern: consumers have no wildcards. ")
+    assert nothing == "sievemq: nothing came from topic:prices.* within 10ms"
+
+
 @pytest.mark.parametrize(
     "command", [["send", "tpoic:x", "hello"], ["receive", "tpoic:x"], ["queue", "create", "tpoic:x"]]
 )
