@@ -21,6 +21,7 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.server.net.link import Link
 from sievemq_broker.server.server import Server
 from sievemq_broker.session.peer import Peer
+from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_testing.journal import Recorder
@@ -232,6 +233,9 @@ class Held:
         self._box = box
         self._connections = connections
 
+    def __repr__(self) -> str:
+        return f"<Held: {counted(len(self._connections), 'connection')}>"
+
     def begin(self) -> None:
         """Hold commands back from now on."""
 
@@ -303,6 +307,9 @@ class Paused(_UntilResumed):
         self._broker = broker
         self._links = links
 
+    def __repr__(self) -> str:
+        return f"<Paused: {counted(len(self._links), 'connection')}>"
+
     def resume(self) -> None:
         """Let pass what has gathered, then everything."""
 
@@ -320,6 +327,9 @@ class Slow(_UntilResumed):
     def __init__(self, broker: Running, connections: list[WatchedConnection]) -> None:
         self._broker = broker
         self._connections = connections
+
+    def __repr__(self) -> str:
+        return f"<Slow: {counted(len(self._connections), 'connection')}>"
 
     def let(self, deliveries: int) -> None:
         """Let pass so many deliveries to each connection, now or when there are some."""

@@ -168,6 +168,12 @@ def test_mistakes_raise(faults: Faults) -> None:
     assert "send: refuse: SECURITY" in repr(faults)
 
 
+def test_the_repr_says_how_many_connections_it_concerns(faults: Faults, context: JMSContext) -> None:
+    with faults.hold() as held, faults.slow_consumers() as slow, faults.pause_connections() as paused:
+        assert repr(context)
+    assert list(map(repr, (held, slow, paused))) == [f"<{name}: 1 connection>" for name in ("Held", "Slow", "Paused")]
+
+
 @pytest.mark.parametrize(
     "how", [{"times": 0}, {"times": -1}, {"skip": -1}, {"probability": 0.0}, {"probability": 50}, {"probability": -0.5}]
 )

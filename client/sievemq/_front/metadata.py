@@ -36,6 +36,9 @@ class ConnectionMetaData:
         self._broker = broker
         self._features = dict(features or {})
 
+    def __repr__(self) -> str:
+        return f"<ConnectionMetaData Jakarta Messaging {self.get_jms_version()}, {self._broker}>"
+
     def get_jms_version(self) -> str:
         """The version of the specification (MET-01)."""
         return "3.1"

@@ -31,6 +31,9 @@ class QueueBrowser:
         self._transport = control.transport
         self._engine = engine
 
+    def __repr__(self) -> str:
+        return f"<QueueBrowser {self._engine.queue}>"
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -32,6 +32,9 @@ class QueueBrowser:
         self._transport = control.transport
         self._engine = engine
 
+    def __repr__(self) -> str:
+        return f"<QueueBrowser {self._engine.queue}>"
+
     def __enter__(self) -> Self:
         return self
 

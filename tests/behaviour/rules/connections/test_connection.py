@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 from tests.client.both import SOON, Api, text
@@ -22,6 +23,13 @@ async def test_met_01_met_02_the_version_of_the_specification(api: Api) -> None:
     data = (await api.connect()).get_meta_data()
     assert data.get_jms_version() == "3.1"
     assert (data.get_jms_major_version(), data.get_jms_minor_version()) == (3, 1)
+
+
+async def test_objects_of_the_api_have_a_repr_of_their_own(api: Api) -> None:
+    connection, session = await api.connect(), await api.session()
+    browser = await session.create_browser(api.queue())
+    assert repr(browser) == "<QueueBrowser queue:orders>"
+    assert re.fullmatch(r"<ConnectionMetaData Jakarta Messaging 3\.1, SieveMQ/\S+>", repr(connection.get_meta_data()))
 
 
 @pytest.mark.parametrize(
