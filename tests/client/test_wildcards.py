@@ -9,6 +9,8 @@ import pytest
 import sievemq.aio
 from sievemq import ConnectionFactory, Destination, JMSContext, Queue, Topic, WildcardWarning
 
+from .both import Api
+
 PATTERNS = ["prices.*", "prices/#", "prices.>", "*", "#", "prices/+/eu", "prices.*.eu", "orders*"]
 NAMES = ["prices", "prices.eu", "lang.c#", "a+b", "a>b", "prices/eu", "#1"]
 
@@ -23,6 +25,21 @@ def test_a_consumer_on_a_pattern_warns_at_the_line_of_the_application(sievemq_co
     with pytest.warns(WildcardWarning):
         sievemq_context.create_shared_consumer(Topic(name), "all")
     sievemq_context.create_producer().send(Topic(name), "a producer knows what it sends to")
+
+
+async def test_every_way_to_subscribe_warns(api: Api) -> None:
+    context, session = await api.context(client_id="one"), await api.session(client_id="two")
+    topic, queue = Topic("prices.*"), Queue("orders.*")
+    for owner in (context, session):
+        for create, arguments in (
+            (owner.create_consumer, (topic,)), (owner.create_consumer, (queue,)),
+            (owner.create_shared_consumer, (topic, "shared")), (owner.create_durable_consumer, (topic, "durable")),
+            (owner.create_shared_durable_consumer, (topic, "both")),
+        ):  # fmt: skip
+            with pytest.warns(WildcardWarning):
+                await create(*arguments)
+    with pytest.warns(WildcardWarning):
+        await session.create_durable_subscriber(topic, "more")
 
 
 @pytest.mark.parametrize("name", NAMES)

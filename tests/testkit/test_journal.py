@@ -18,7 +18,7 @@ from sievemq import (
     TransactionRolledBackRuntimeException,
 )
 from sievemq_broker.embedded import BrokerClock
-from sievemq_testing import TestBroker, TestNamespace
+from sievemq_testing import BrokerFactory, TestBroker, TestNamespace
 from sievemq_testing.journal import Journal
 
 SOON = 60.0
@@ -259,6 +259,14 @@ def test_excerpt_hints_at_another_namespace_that_was_used_meanwhile(
     assert "used-before" not in text
     before.drop()
     namespace.drop()
+
+
+def test_excerpt_hints_at_the_default_namespace(sievemq_broker_factory: BrokerFactory) -> None:
+    broker = sievemq_broker_factory()
+    namespace = broker.namespace("of-this-test")
+    with ConnectionFactory(broker.url).create_context() as context:  # not namespace.url
+        context.create_producer().send(ORDERS, "x")
+    assert "namespace 'default' was used meanwhile; its last event:\n" in namespace.excerpt()
 
 
 def test_assertions_name_the_consumer_that_holds_a_message(sievemq_namespace: TestNamespace) -> None:

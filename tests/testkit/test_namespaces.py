@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import suppress
 from itertools import pairwise
 from threading import Event, Thread
@@ -81,6 +82,29 @@ def test_a_client_cannot_bring_a_dropped_namespace_back(sievemq_test_broker: Tes
     factory = ConnectionFactory(sievemq_test_broker.namespace("gone-for-good").url)
     factory.create_context().close()  # the test has asked for it
     assert doomed.drop() == []
+
+
+def test_a_client_of_another_protocol_cannot_bring_a_dropped_namespace_back(sievemq_test_broker: TestBroker) -> None:
+    doomed = sievemq_test_broker.namespace("gone-with-stomp")
+
+    def connected() -> tuple[socket.socket, bytes]:
+        client = socket.create_connection(("127.0.0.1", sievemq_test_broker.port), 60)
+        client.sendall(b"CONNECT\naccept-version:1.2\nhost:/gone-with-stomp\n\n\0")
+        return client, client.recv(10_000)
+
+    client, answer = connected()
+    with client:
+        assert answer.startswith(b"CONNECTED")
+        client.sendall(b"SUBSCRIBE\nid:1\ndestination:orders\nreceipt:r\n\n\0")
+        assert client.recv(10_000).startswith(b"RECEIPT")
+        (left,) = doomed.drop()
+        assert (left.protocol, left.consumers) == ("stomp", ("queue:orders",))
+        while client.recv(10_000):
+            pass
+    client, answer = connected()
+    client.close()
+    assert b"the test kit has dropped namespace 'gone-with-stomp'" in answer
+    assert "gone-with-stomp" not in sievemq_test_broker.namespaces
 
 
 def test_a_client_during_its_password_check_cannot_recreate_a_dropped_namespace(

@@ -9,6 +9,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
 from tests.projects import PYTEST
 
 from sievemq_testing import TestBroker
@@ -91,6 +92,15 @@ def test_each_fixture_is_described(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert f"\n{name} " in shown
     assert "sievemq_testing/plugin.py" in shown
+
+
+def test_no_fixture_shadows_a_package(tmp_path: Path) -> None:
+    """A test that imports a package of the fixture's name would lose it."""
+    shown = run(tmp_path, "", "--fixtures", "-v")
+    ours = set(re.findall(r"^(\w+)(?: \[\w+ scope\])? -- .*sievemq_testing/plugin", shown, re.MULTILINE))
+    assert len(ours) > 8
+    assert not ours & {"sievemq", "sievemq_broker", "sievemq_core", "sievemq_spark", "sievemq_testing"}
+    assert not ours & sys.stdlib_module_names
 
 
 def test_strict_asyncio(tmp_path: Path) -> None:
@@ -487,6 +497,12 @@ REFUSED = """
         sievemq_faults.refuse("send")
         sievemq_context.create_producer().send(Queue("orders"), "x")  # this line
 
+    @pytest.mark.asyncio
+    async def test_asyncio(sievemq_aio, sievemq_faults):
+        sievemq_faults.refuse("send")
+        async with sievemq_aio() as context:
+            await context.create_producer().send(Queue("orders"), "x")  # this line
+
     def test_a_defect(sievemq_context, monkeypatch):
         producer = sievemq_context.create_producer()
         producer._engine = None
@@ -497,20 +513,19 @@ REFUSED = """
 """
 
 
-def test_exceptions_of_the_api_are_shown_at_the_line_of_the_test(tmp_path: Path) -> None:
-    shown = run(tmp_path, REFUSED, "-k", "refused", "--sievemq-trace", code=1)
-    assert re.search(
-        r">\s+sievemq_context\.create_producer\(\)\.send\(.*# this line\n(\s+\^+\n)?E .*RuntimeException", shown
-    )
+@pytest.mark.parametrize("name", ["refused", "asyncio"])
+def test_exceptions_of_the_api_are_shown_at_the_line_of_the_test(tmp_path: Path, name: str) -> None:
+    shown = run(tmp_path, REFUSED, "-k", name, "--sievemq-trace", code=1, strict=True)
+    assert re.search(r">\s+.*context\.create_producer\(\)\.send\(.*# this line\n(\s+\^+\n)?E .*RuntimeException", shown)
     assert "def send(" not in shown
-    assert "def send(" in run(tmp_path, REFUSED, "-k", "refused", "--full-trace", code=1)
+    assert "def send(" in run(tmp_path, REFUSED, "-k", name, "--full-trace", code=1, strict=True)
 
 
 def test_a_defect_of_the_sdk_is_shown_whole(tmp_path: Path) -> None:
-    assert "jms_producer.py" in run(tmp_path, REFUSED, "-k", "defect", code=1)
+    assert "jms_producer.py" in run(tmp_path, REFUSED, "-k", "defect", code=1, strict=True)
 
 
 def test_a_cause_is_shown(tmp_path: Path) -> None:
-    shown = run(tmp_path, REFUSED, "-k", "cause", code=1)
+    shown = run(tmp_path, REFUSED, "-k", "cause", code=1, strict=True)
     assert "no broker could be reached" in shown
     assert "ConnectionRefusedError" in shown

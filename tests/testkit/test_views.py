@@ -228,6 +228,21 @@ def test_within_that_is_not_enough_fails(namespace: TestNamespace) -> None:
         namespace.queue("orders").assert_consumed(within=0.01)
 
 
+def test_every_wait_takes_a_timedelta(namespace: TestNamespace) -> None:
+    orders, prices, later = namespace.queue("orders"), namespace.topic("prices"), timedelta(milliseconds=5)
+    for assertion in (
+        orders.assert_received, orders.assert_consumed, orders.assert_dead_letters, orders.assert_awaited,
+        orders.assert_empty, prices.assert_received, prices.assert_consumed, prices.assert_awaited,
+    ):  # fmt: skip
+        with pytest.raises(AssertionError):
+            assertion(within=later)
+    assert not namespace.broker.wait_for(lambda _: False, later)
+    namespace.wait_until_idle(timedelta(seconds=SOON))
+    namespace.assert_nothing_lost(within=later)
+    with pytest.raises(AssertionError, match=r"within 0\.005 s; none were"):
+        orders.assert_consumed(within=later)
+
+
 def test_a_predicate_of_wait_for_may_raise(broker: TestBroker) -> None:
     def look(_: object) -> bool:
         if look.calls:  # type: ignore[attr-defined]
