@@ -56,7 +56,8 @@ def test_only_the_command_that_is_called_is_loaded() -> None:
 #: What only some brokers use: it costs memory and the time of each start.
 SELDOM = frozenset({
     "argon2", "opentelemetry", "pygments", "rich", "sievemq.aio", "sievemq.blocking", "sievemq_broker.store.sqlite",
-    "sievemq_broker.protocols.stomp.connection", "sievemq_testing", "sqlite3", "wsproto",
+    "sievemq_broker.protocols.amqp.connection", "sievemq_broker.protocols.stomp.connection", "sievemq_testing",
+    "sqlite3", "wsproto",
 })  # fmt: skip
 #: What only the HTTP port uses.
 HTTP = frozenset({
