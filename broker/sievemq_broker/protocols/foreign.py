@@ -20,12 +20,47 @@ from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.session.peer import Peer, PortOwner, Services, Table, Watcher
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
+from sievemq_core.message.envelope import BODY, BODY_KIND, BodyKind, EnvelopeFields
 
-__all__ = ["CONVERTED_VALUES", "ForeignConnection", "ForeignOutbox", "Line", "Parser"]
+__all__ = ["CONVERTED_VALUES", "Converted", "ForeignConnection", "ForeignOutbox", "Line", "Parser"]
 
 
 #: Values of a message that are converted from one protocol to another: some 10 ms, in one turn of the loop.
 CONVERTED_VALUES: Final = 10_000
+
+
+#: Bytes of envelopes that a connection converts in one turn of the loop: 1 to 2 ms. The last may be larger.
+_TURN_BYTES: Final = 4 * 1024
+
+#: What a delivery costs besides, in such bytes.
+_EACH: Final = 100
+
+#: Bodies of these kinds are passed on as they are.
+_PLAIN: Final = frozenset({BodyKind.TEXT, BodyKind.BYTES, BodyKind.OBJECT})
+
+
+class Converted:
+    """The last message that was converted, for all connections of a protocol: the subscribers of a topic are given one
+    message one after the other."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: tuple[bytes, str, Any] = (b"", "", None)
+
+    def find(self, packed: bytes, address: str = "") -> Any:
+        """What became of this message; None if the last was another.
+
+        Args:
+            packed: its envelope.
+            address: where it is consumed from, if that is part of what is made.
+        """
+        kept, kept_address, made = self._kept
+        return made if kept is packed and kept_address == address else None
+
+    def keep(self, packed: bytes, made: Any, address: str = "") -> None:
+        """This is the last now; see :meth:`find`."""
+        self._kept = packed, address, made
 
 
 class Parser(Protocol):
@@ -55,15 +90,19 @@ class ForeignOutbox(ABC):
     Args:
         settings: its `outbox_high` are the bytes of waiting output above which no more messages are taken.
         wake: called when output appears while nothing feeds the connection.
+        converted: shared by the connections of the protocol.
     """
 
     __slots__ = (
-        "_awake", "_failure", "_high", "_over", "_owner", "_parts", "_requests", "_settings", "_size", "_starved",
-        "_stopped", "_wake", "asked_back", "congested", "open", "session", "writable",
+        "_awake", "_converted", "_failure", "_high", "_over", "_owner", "_parts", "_requests", "_settings", "_size",
+        "_starved", "_stopped", "_wake", "_work", "asked_back", "congested", "open", "session", "writable",
     )  # fmt: skip
 
-    def __init__(self, settings: SessionSettings, wake: Callable[[], None]) -> None:
+    def __init__(self, settings: SessionSettings, wake: Callable[[], None], converted: Converted) -> None:
         self._settings = settings
+        self._converted = converted
+        #: Bytes of envelopes that were converted since output was taken.
+        self._work = 0
         self._high = settings.outbox_high
         self._wake = wake
         self._owner: PortOwner | None = None
@@ -138,11 +177,22 @@ class ForeignOutbox(ABC):
             self.writable = False
             self._starved = True
 
+    def count_conversion(self, packed: bytes, fields: EnvelopeFields | None) -> None:
+        """A message was converted, or needed not be where there are no fields: beyond what a turn may take no more
+        are taken before the next."""
+        self._work += _EACH
+        if fields is not None:
+            body = fields[BODY]
+            self._work += len(packed) - (len(body) if body is not None and fields[BODY_KIND] in _PLAIN else 0)
+        if self._work > _TURN_BYTES:
+            self.writable = False
+            self._starved = True
+
     def take(self) -> bytes:
         """Everything that is queued; nothing is any more."""
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts = []
-        self._size = 0
+        self._size = self._work = 0
         self._awake = False
         return data
 
@@ -468,12 +518,12 @@ class ForeignConnection(ABC):
             try:
                 if self._todo:
                     self._todo.popleft()(now)
-                    continue
-                frame = self._parser.next()
-                if frame is None:
-                    self._more = False
-                    break
-                self._carry_out(frame, now)
+                else:
+                    frame = self._parser.next()
+                    if frame is None:
+                        self._more = False
+                        break
+                    self._carry_out(frame, now)
             except SieveError as error:
                 self._fail(error, frame, now)
             if spent():

@@ -182,6 +182,8 @@ class Services(ABC):
         self.blocked: str | None = None
         #: Where senders wait then; set by the code that creates both.
         self.broker: Broker | None = None
+        #: By protocol what its connections share of the messages that they convert.
+        self.converted: dict[str, Any] = {}
         #: Called after each command of a batch: True if the client has used its time and the rest must wait
         #: (:attr:`Peer.behind`). The I/O layer may set it.
         self.spent: Callable[[], bool] = _never

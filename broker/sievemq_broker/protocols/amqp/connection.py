@@ -59,7 +59,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     read,
 )
 from sievemq_broker.protocols.amqp.types import Described, Symbol, decode
-from sievemq_broker.protocols.foreign import ForeignConnection, Line
+from sievemq_broker.protocols.foreign import Converted, ForeignConnection, Line
 from sievemq_broker.session.peer import Services, Table, Watcher
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError
@@ -122,7 +122,9 @@ class AmqpConnection(ForeignConnection):
         watcher: Watcher | None = None,
         make_outbox: Callable[..., Outbox] = Outbox,
     ) -> None:
-        parser, outbox = FrameParser(HANDSHAKE_FRAME_BYTES), make_outbox(services.settings, wake, services.now)
+        parser = FrameParser(HANDSHAKE_FRAME_BYTES)
+        converted = services.converted.setdefault("amqp", Converted())
+        outbox = make_outbox(services.settings, wake, services.now, converted)
         line = Line(parser, outbox, "open", lambda: outbox.frame(None))
         super().__init__(broker, services, table, address, watcher, parser, outbox, line)
         #: Who has signed in by SASL.
@@ -554,13 +556,13 @@ class AmqpConnection(ForeignConnection):
             self._ask(now, detached, Command.CLOSE_CONSUMER, link.id, 0)
 
     def _browse(self, link: Browser, now: int) -> None:
-        """Write what there is credit for; read a page where there is none left."""
-        clock = self._services.now()
-        while link.page and link.credit:
+        """Write what there is credit for, one message after the other; read a page where there is none left."""
+        if link.page and link.credit:
             count, envelope = link.next()
-            payload = payload_of(envelope.fields, link.address, count + 1, clock)
+            payload = payload_of(envelope.fields, link.address, count + 1, self._services.now())
             self.outbox.transfer(link, 0, payload, browse=True)
-        if link.credit and not link.ended:
+            self._todo.append(partial(self._browse, link))
+        elif link.credit and not link.ended:
 
             def page(answer: Any) -> None:
                 link.turn(*answer)

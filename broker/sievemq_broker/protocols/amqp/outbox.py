@@ -23,7 +23,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     Transfer,
 )
 from sievemq_broker.protocols.amqp.types import Symbol
-from sievemq_broker.protocols.foreign import ForeignOutbox
+from sievemq_broker.protocols.foreign import Converted, ForeignOutbox
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.errors import ErrorCode, SieveError
 from sievemq_core.message.envelope import EXPIRATION, Envelope
@@ -74,12 +74,15 @@ class Outbox(ForeignOutbox):
         settings: its `outbox_high` are the bytes of waiting output above which no more messages are taken.
         wake: called when output appears while nothing feeds the connection.
         now: the time, milliseconds since 1970.
+        converted: shared by the AMQP connections.
     """
 
-    __slots__ = ("_awaited", "_frame", "_last", "_now", "consumers", "stage")
+    __slots__ = ("_awaited", "_frame", "_now", "consumers", "stage")
 
-    def __init__(self, settings: SessionSettings, wake: Callable[[], None], now: Callable[[], int]) -> None:
-        super().__init__(settings, wake)
+    def __init__(
+        self, settings: SessionSettings, wake: Callable[[], None], now: Callable[[], int], converted: Converted
+    ) -> None:
+        super().__init__(settings, wake, converted)
         self._now = now
         #: The largest frame that the client takes.
         self._frame = MIN_FRAME
@@ -89,8 +92,6 @@ class Outbox(ForeignOutbox):
         self.consumers: dict[int, Consumer] = {}
         #: Deliveries of the client that are not settled: broker's session -> (sequence, link, id, transaction).
         self._awaited: dict[int, deque[tuple[int, Producer, int, bytes | None]]] = {}
-        #: The last message that was written out, packed, its address and what was made of it.
-        self._last: tuple[bytes, str, bytes] = (b"", "", b"")
 
     # -- what the connection uses -----------------------------------------------------------------------------------
 
@@ -161,12 +162,14 @@ class Outbox(ForeignOutbox):
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Queue a message."""
         consumer = self.consumers[consumer_id]
-        last, address, payload = self._last
-        if count > 1 or last is not packed or address != consumer.address:
+        fields = None
+        payload = self._converted.find(packed, consumer.address) if count <= 1 else None
+        if payload is None:
             fields = Envelope.from_packed(packed).fields
             payload = payload_of(fields, consumer.address, count, self._now())
             if count <= 1 and not fields[EXPIRATION]:
-                self._last = packed, consumer.address, payload
+                self._converted.keep(packed, payload, consumer.address)
+        self.count_conversion(packed, fields)
         self.transfer(consumer, tag, payload)
 
     # -- what the client's Peer says ----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Outcome
 from sievemq_broker.domain.policy import INFER, TEXT
-from sievemq_broker.protocols.foreign import ForeignConnection, Line
+from sievemq_broker.protocols.foreign import Converted, ForeignConnection, Line
 from sievemq_broker.protocols.stomp.frames import Frame, FrameParser, encode
 from sievemq_broker.protocols.stomp.mapping import (
     address_of,
@@ -28,6 +28,7 @@ from sievemq_broker.session.table import TABLE
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
 from sievemq_core.limits import HANDSHAKE_FRAME_BYTES, MAX_CREDIT
 from sievemq_core.message.destination import Kind
+from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
 
 __all__ = ["StompConnection"]
@@ -110,7 +111,8 @@ class StompConnection(ForeignConnection):
         watcher: Watcher | None = None,
         make_outbox: Callable[..., Outbox] = Outbox,
     ) -> None:
-        parser, outbox = FrameParser(_CONNECT_BODY, HANDSHAKE_FRAME_BYTES), make_outbox(services.settings, wake)
+        parser = FrameParser(_CONNECT_BODY, HANDSHAKE_FRAME_BYTES)
+        outbox = make_outbox(services.settings, wake, services.converted.setdefault("stomp", Converted()))
         line = Line(parser, outbox, "CONNECT", lambda: outbox.write(b"\n"))
         super().__init__(broker, services, table, address, watcher, parser, outbox, line)
         #: What CONNECT says of the types of properties; None leaves that to the rules of destinations.
@@ -309,21 +311,18 @@ class StompConnection(ForeignConnection):
     ) -> None:
         """Send a page of a queue, and then the next; a frame without a body is the end."""
 
+        def show(message_id: str, envelope: Envelope | None, _: int) -> None:
+            common, body = ([("browser", "end")], b"") if envelope is None else message_of(envelope.fields)
+            headers = [("subscription", number), ("message-id", message_id), ("destination", destination)]
+            self.outbox.write(encode("MESSAGE", [*headers, *common], body, self.outbox.version))
+
         def page(answer: Any) -> None:
             following, messages = answer
-            for at, (_, envelope) in enumerate(messages):
-                common, body = message_of(envelope.fields)
-                headers = [
-                    ("subscription", number),
-                    ("message-id", message_id_of(envelope.fields, f"{number}-{at}")),
-                    ("destination", destination),
-                ]
-                self.outbox.write(encode("MESSAGE", [*headers, *common], body, self.outbox.version))
-            if following is not None:
-                self._todo.append(partial(self._browse, number, destination, address, selector, following))
-                return
-            headers = [("subscription", number), ("message-id", f"{number}-end"), ("destination", destination)]
-            self.outbox.write(encode("MESSAGE", [*headers, ("browser", "end")], b"", self.outbox.version))
+            for at, (_, envelope) in enumerate(messages):  # each when there is time for it
+                self._todo.append(partial(show, message_id_of(envelope.fields, f"{number}-{at}"), envelope))
+            end = partial(show, f"{number}-end", None)
+            again = partial(self._browse, number, destination, address, selector, following)
+            self._todo.append(end if following is None else again)
 
         self._ask(now, page, Command.BROWSE, address, selector, None, cursor, _PAGE, 0, 0)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sievemq_broker.protocols.foreign import ForeignOutbox
+from sievemq_broker.protocols.foreign import Converted, ForeignOutbox
 from sievemq_broker.protocols.stomp.frames import encode
-from sievemq_broker.protocols.stomp.mapping import message_id_of, message_of
+from sievemq_broker.protocols.stomp.mapping import message_of
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
-from sievemq_core.message.envelope import Envelope
+from sievemq_core.message.envelope import MESSAGE_ID, Envelope
 
 __all__ = ["Outbox", "Subscription"]
 
@@ -63,12 +63,13 @@ class Outbox(ForeignOutbox):
     Args:
         settings: its `outbox_high` are the bytes of waiting output above which no more messages are taken.
         wake: called when output appears while nothing feeds the connection.
+        converted: shared by the STOMP connections.
     """
 
-    __slots__ = ("_blamed", "_last", "_receipts", "subscriptions", "version")
+    __slots__ = ("_blamed", "_receipts", "subscriptions", "version")
 
-    def __init__(self, settings: SessionSettings, wake: Callable[[], None]) -> None:
-        super().__init__(settings, wake)
+    def __init__(self, settings: SessionSettings, wake: Callable[[], None], converted: Converted) -> None:
+        super().__init__(settings, wake, converted)
         self.version = "1.2"
         #: Open subscriptions by the number of their consumer. The connection adds and removes them.
         self.subscriptions: dict[int, Subscription] = {}
@@ -76,8 +77,6 @@ class Outbox(ForeignOutbox):
         self._receipts: dict[int, list[tuple[int, str]]] = {}
         #: The receipt that the frame has asked for which the next ERROR concerns.
         self._blamed: str | None = None
-        #: The last message that was written out, packed, and what all subscriptions have in common of it.
-        self._last: tuple[bytes, list[tuple[str, str]], bytes, str] = (b"", [], b"", "")
 
     # -- what the connection uses -----------------------------------------------------------------------------------
 
@@ -109,13 +108,16 @@ class Outbox(ForeignOutbox):
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Queue a MESSAGE."""
         subscription = self.subscriptions[consumer_id]
-        last, common, body, message_id = self._last
+        fields = None
         delivery = f"{consumer_id}-{tag}"
-        if last is not packed:
+        made = self._converted.find(packed)
+        if made is None:
             fields = Envelope.from_packed(packed).fields
-            common, body = message_of(fields)
-            message_id = message_id_of(fields, delivery)
-            self._last = packed, common, body, message_id
+            made = (*message_of(fields), fields[MESSAGE_ID])
+            self._converted.keep(packed, made)
+        self.count_conversion(packed, fields)
+        common, body, message_id = made
+        message_id = str(message_id or delivery)
         headers = [
             ("subscription", subscription.id),
             ("message-id", message_id),

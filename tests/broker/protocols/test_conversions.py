@@ -1,0 +1,129 @@
+"""Messages are converted for clients of AMQP and STOMP a few in a turn, and once for all connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sievemq_broker.protocols.amqp import connection as amqp_connection
+from sievemq_broker.protocols.amqp import outbox as amqp_outbox
+from sievemq_broker.protocols.foreign import ForeignConnection
+from sievemq_broker.protocols.stomp import connection as stomp_connection
+from sievemq_broker.protocols.stomp import outbox as stomp_outbox
+
+from ..session.harness import World, envelope
+from .amqp import Amqp
+from .stomp import Stomp
+
+COSTLY = {f"p{number}": number for number in range(1_000)}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+class Conversions:
+    """How many there were, and in the call of a connection that had most."""
+
+    def __init__(self) -> None:
+        self.count = self.begin = self.most = 0
+
+    def counted(self, convert: Callable[..., Any]) -> Callable[..., Any]:
+        def act(*arguments: Any) -> Any:
+            self.count += 1
+            return convert(*arguments)
+
+        return act
+
+    def measured(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def act(*arguments: Any) -> Any:
+            self.begin = self.count
+            found = call(*arguments)
+            self.most = max(self.most, self.count - self.begin)
+            return found
+
+        return act
+
+
+@pytest.fixture
+def conversions(monkeypatch: pytest.MonkeyPatch) -> Conversions:
+    found = Conversions()
+    for module, name in (
+        (amqp_outbox, "payload_of"), (amqp_connection, "payload_of"),
+        (stomp_outbox, "message_of"), (stomp_connection, "message_of"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, found.counted(getattr(module, name)))
+    for name in ("receive_data", "catch_up", "data_to_send"):
+        monkeypatch.setattr(ForeignConnection, name, found.measured(getattr(ForeignConnection, name)))
+    return found
+
+
+def fill(world: World, count: int, to: str = "queue:q", properties: dict[str, Any] | None = None) -> list[str]:
+    sender = world.client()
+    session = sender.session()
+    texts = [f"m{number}" for number in range(count)]
+    for text in texts:
+        sender.queue_send(session, envelope(text, properties=properties or {}), to)
+    world.settle()
+    sender.exchange()
+    return texts
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+@pytest.mark.parametrize(("count", "properties", "most"), [(30, COSTLY, 1), (500, {}, 40)])
+def test_a_backlog_is_converted_a_few_in_a_turn(
+    world: World, conversions: Conversions, protocol: str, count: int, properties: dict[str, Any], most: int
+) -> None:
+    texts = fill(world, count, properties=properties)
+    if protocol == "amqp":
+        amqp = Amqp(world)
+        amqp.receiver("q", credit=1_000)
+        assert amqp.messages() == texts
+    else:
+        stomp = Stomp(world)
+        stomp.say("SUBSCRIBE", id="1", destination="/queue/q", **{"prefetch-count": "1000"})
+        assert stomp.messages() == texts
+    assert conversions.count == count
+    assert conversions.most <= most
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+def test_a_browser_is_shown_messages_as_there_is_time(world: World, conversions: Conversions, protocol: str) -> None:
+    texts = fill(world, 150, properties=COSTLY)
+    world.services.spent = lambda: conversions.count > conversions.begin
+    if protocol == "amqp":
+        amqp = Amqp(world)
+        amqp.receiver("q", credit=1_000, distribution_mode="copy")
+        assert amqp.messages() == texts
+    else:
+        stomp = Stomp(world)
+        stomp.say("SUBSCRIBE", id="1", destination="/queue/q", browser="true")
+        assert stomp.messages() == [*texts, ""]
+    assert (conversions.count, conversions.most) == (150, 1)
+
+
+def test_a_message_is_converted_once_for_all_subscribers(world: World, conversions: Conversions) -> None:
+    amqps, stomps = [Amqp(world) for _ in range(5)], [Stomp(world) for _ in range(5)]
+    for amqp in amqps:
+        amqp.receiver("topic:t", credit=10)
+    for stomp in stomps:
+        stomp.say("SUBSCRIBE", id="1", destination="/topic/t")
+    texts = fill(world, 1, "topic:t")
+    assert [client.rest() or client.messages() for client in amqps] == [texts] * 5
+    assert [client.settle() or client.messages() for client in stomps] == [texts] * 5
+    assert conversions.count == 2
+
+
+def test_messages_without_an_id_have_one_of_each_delivery(world: World) -> None:
+    clients = [Stomp(world) for _ in range(2)]
+    for number, client in enumerate(clients):
+        for each in range(2):
+            client.say("SUBSCRIBE", id=f"{number}{each}", destination="/topic/t", ack="client-individual")
+    fill(world, 1, "topic:t")
+    for client in clients:
+        client.settle()
+        ids = [each.headers["message-id"] for each in client.take("MESSAGE")]
+        assert len(ids) == len(set(ids)) == 2
