@@ -48,19 +48,19 @@ class Converted:
     def __init__(self) -> None:
         self._kept: tuple[bytes, str, Any] = (b"", "", None)
 
-    def find(self, packed: bytes, address: str = "") -> Any:
+    def find(self, packed: bytes, way: str) -> Any:
         """What became of this message; None if the last was another.
 
         Args:
             packed: its envelope.
-            address: where it is consumed from, if that is part of what is made.
+            way: what differs between the connections: where it is consumed from, or the version of the protocol.
         """
-        kept, kept_address, made = self._kept
-        return made if kept is packed and kept_address == address else None
+        kept, kept_way, made = self._kept
+        return made if kept is packed and kept_way == way else None
 
-    def keep(self, packed: bytes, made: Any, address: str = "") -> None:
+    def keep(self, packed: bytes, made: Any, way: str) -> None:
         """This is the last now; see :meth:`find`."""
-        self._kept = packed, address, made
+        self._kept = packed, way, made
 
 
 class Parser(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -178,6 +179,14 @@ def test_what_is_too_much_or_no_frame_is_refused(data: bytes, text: str) -> None
         client.socket.sendall(data)
         assert text in client.frame("ERROR").headers["message"]
         client.ended()
+
+
+def test_unfinished_frames_count_as_memory() -> None:
+    with EmbeddedBroker() as broker, StompSocket(broker.port) as client:
+        client.socket.sendall(b"SEND\ndestination:/queue/a\ncontent-length:9000000\n\n" + b"x" * 5_000_000)
+        give_up = time.monotonic() + 60
+        while broker.call(lambda _: broker.server.memory.measure()) < 5_000_000:
+            assert time.monotonic() < give_up
 
 
 def test_a_client_that_does_not_read_is_sent_no_more_than_fits() -> None:

@@ -9,7 +9,16 @@ from typing import Final
 
 from sievemq_core.errors import ErrorCode, ProtocolError, shown
 
-__all__ = ["COMMANDS", "MAX_FRAME_HEADERS", "MAX_HEADER_BYTES", "Frame", "FrameParser", "encode", "split"]
+__all__ = [
+    "COMMANDS",
+    "MAX_FRAME_HEADERS",
+    "MAX_HEADER_BYTES",
+    "Frame",
+    "FrameParser",
+    "encode",
+    "header_lines",
+    "split",
+]
 
 #: Commands of a client.
 COMMANDS: Final = frozenset({
@@ -192,7 +201,28 @@ class FrameParser:
         return "".join((*parts, text[at:]))
 
 
-def encode(command: str, headers: Iterable[tuple[str, str]], body: bytes = b"", version: str = "1.2") -> bytes:
+def header_lines(command: str, headers: Iterable[tuple[str, str]], version: str) -> list[str]:
+    """Headers as lines of a frame.
+
+    Args:
+        command: of the frame.
+        headers: names and values.
+        version: protocol version, which decides how they are escaped.
+    """
+    if version == "1.0":
+        return [f"{name}:{value}".replace("\r", " ").replace("\n", " ") for name, value in headers]
+    if command in _UNESCAPED:
+        return [f"{name}:{value}" for name, value in headers]
+    return [f"{_escape(name, version)}:{_escape(value, version)}" for name, value in headers]
+
+
+def encode(
+    command: str,
+    headers: Iterable[tuple[str, str]],
+    body: bytes = b"",
+    version: str = "1.2",
+    lines_behind: Iterable[str] = (),
+) -> bytes:
     """A frame of the broker, with its content-length if it has a body. A line feed follows its NUL octet: php-stomp
     takes no further frame without.
 
@@ -201,14 +231,9 @@ def encode(command: str, headers: Iterable[tuple[str, str]], body: bytes = b"", 
         headers: names and values.
         body: bytes.
         version: protocol version, which decides how headers are escaped.
+        lines_behind: further headers, of :func:`header_lines`.
     """
-    lines = [command]
-    if version == "1.0":
-        lines += [f"{name}:{value}".replace("\r", " ").replace("\n", " ") for name, value in headers]
-    elif command in _UNESCAPED:
-        lines += [f"{name}:{value}" for name, value in headers]
-    else:
-        lines += [f"{_escape(name, version)}:{_escape(value, version)}" for name, value in headers]
+    lines = [command, *header_lines(command, headers, version), *lines_behind]
     if body:
         lines.append(f"content-length:{len(body)}")
     return b"".join((("\n".join(lines)).encode("utf-8", "replace"), b"\n\n", body, b"\0\n"))

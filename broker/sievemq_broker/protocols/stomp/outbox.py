@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sievemq_broker.protocols.foreign import Converted, ForeignOutbox
-from sievemq_broker.protocols.stomp.frames import encode
+from sievemq_broker.protocols.stomp.frames import encode, header_lines
 from sievemq_broker.protocols.stomp.mapping import message_of
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
@@ -110,13 +110,15 @@ class Outbox(ForeignOutbox):
         subscription = self.subscriptions[consumer_id]
         fields = None
         delivery = f"{consumer_id}-{tag}"
-        made = self._converted.find(packed)
+        made = self._converted.find(packed, self.version)
         if made is None:
             fields = Envelope.from_packed(packed).fields
-            made = (*message_of(fields), fields[MESSAGE_ID])
-            self._converted.keep(packed, made)
+            common, body = message_of(fields)
+            lines = "\n".join(header_lines("MESSAGE", common, self.version))
+            made = lines, body, fields[MESSAGE_ID]
+            self._converted.keep(packed, made, self.version)
         self.count_conversion(packed, fields)
-        common, body, message_id = made
+        lines, body, message_id = made
         message_id = str(message_id or delivery)
         headers = [
             ("subscription", subscription.id),
@@ -129,7 +131,7 @@ class Outbox(ForeignOutbox):
             headers.append(("ack", delivery))
         if count > 1:
             headers.append(("JMSXDeliveryCount", str(count)))
-        self.write_message(encode("MESSAGE", [*headers, *common], body, self.version))
+        self.write_message(encode("MESSAGE", headers, body, self.version, (lines,)))
 
     # -- what the client's Peer says ----------------------------------------------------------------------------------
 
