@@ -17,7 +17,7 @@ from sievemq_broker.domain.entry import DELAYED, GONE, HELD, STRAY, Entry, key_o
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.matching.condition import Condition, units
+from sievemq_broker.matching.condition import Condition, body_units, units
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import PROPERTIES, Envelope
 
@@ -350,6 +350,10 @@ def waiting(queue: Queue, condition: Condition | None, after: int, limit: int) -
             size += _shown_bytes(entry)
             if size >= PAGE_BYTES:
                 return [entry for entry in found if entry.state <= STRAY], last
+            left -= body_units(envelope)
+            if left <= 0:
+                now = yield
+                left = SLICE
         now = yield
     return [entry for entry in found if entry.state <= STRAY], None
 
@@ -421,6 +425,10 @@ def _smallest(
         if entry.state == state:
             page.append(entry)
             size += _shown_bytes(entry)
+            looked += body_units(entry.envelope)
+            if looked >= SLICE:
+                yield
+                looked = 0
         if number < len(best) and (number == limit or size >= PAGE_BYTES):
             return page, place
     return page, None
@@ -428,4 +436,8 @@ def _smallest(
 
 def _shown_bytes(entry: Entry) -> int:
     """What showing it costs beside its headers."""
-    return len(entry.envelope.fields[PROPERTIES] or b"")
+    envelope = entry.envelope
+    size = len(envelope.fields[PROPERTIES] or b"")
+    if body_units(envelope):
+        envelope.compact()  # else a page would hold a copy of each body
+    return size

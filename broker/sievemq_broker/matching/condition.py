@@ -15,6 +15,7 @@ from sievemq_core.selector.names import MODES
 __all__ = [
     "HEADERS",
     "Condition",
+    "body_units",
     "decoding_units",
     "group_key",
     "indexable",
@@ -71,13 +72,22 @@ def units(condition: Condition, envelope: Envelope) -> int:
     if len(envelope.packed) < 256 and condition.effort[0] < 16 and not condition.effort[1]:
         return 1
     decoding = decoding_units(envelope) if condition.facts.uses_properties else 0
-    return decoding + units_of(condition.effort, longest_text(envelope) if condition.effort[1] else 0)
+    return (
+        body_units(envelope)
+        + decoding
+        + units_of(condition.effort, longest_text(envelope) if condition.effort[1] else 0)
+    )
+
+
+def body_units(envelope: Envelope) -> int:
+    """The same for taking a message apart, its body included."""
+    return len(envelope.packed) >> 12
 
 
 def decoding_units(envelope: Envelope) -> int:
     """The same for decoding the properties of a message."""
     try:
-        return (len(envelope.properties) >> 2) + (len(envelope.packed) >> 14)
+        return len(envelope.properties) >> 2
     except SieveError:  # it may hold anything, of a byte each
         return len(envelope.packed) >> 5
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from sievemq_broker.domain import Queue
+from sievemq_broker.domain import Queue, management
 from sievemq_broker.domain import backlog as backlog_module
+from sievemq_broker.domain.steps import SLICE
 
 from .support import World, message
+from .support import selector as compiled
 
 
 def fill(world: World, count: int, **how: object) -> None:
@@ -344,3 +348,32 @@ def test_compaction_during_a_scan_loses_nothing(world: World, budget: int) -> No
         set(world.got(consumer)) | set(world.got(taker)) | set(world.browse("queue:q"))
     ) == sorted(f"m{n}" for n in range(1_200))
     assert not set(world.got(consumer)) & set(world.got(taker))
+
+
+@pytest.mark.parametrize("text", [None, "n < 1000", "JMSPriority = 4"])
+@pytest.mark.parametrize("verb", ["waiting", "held", "remove"])
+def test_large_messages_make_short_slices(verb: str, text: str | None) -> None:
+    """To take a message apart is to copy its body: hundreds of megabytes of them are never copied in one turn."""
+    world, condition = World(), None if text is None else compiled(text)
+    consumer = world.consumer("queue:q", credit=0)
+    world.send("queue:q", *(message(f"m{n}", properties={"n": n}, body=b"x" * 400_000) for n in range(60)))
+    if verb == "held":
+        consumer.grant(60, world.now)
+    queue = world.namespace.queue("queue:q")
+    choice = management.Choice(condition, dry_run=True)
+    steps: Any = {
+        "waiting": lambda: management.waiting(queue, condition, -1, 100),
+        "held": lambda: management.held(queue, condition, (-1, -1), 100),
+        "remove": lambda: management.remove(queue, choice),
+    }[verb]()
+    next(steps)
+    count = 0
+    try:
+        while True:
+            steps.send(world.now)
+            count += 1
+    except StopIteration as end:
+        found = end.value
+    assert len(found[0]) == 60 if verb != "remove" else found.matched == 60
+    if condition is not None or verb != "remove":
+        assert count >= 60 * 97 // (SLICE + 97)

@@ -65,7 +65,7 @@ class Seen:
 async def show_messages(entries: Iterable[Entry]) -> list[answers.Message]:
     """Messages without their bodies."""
     rows: list[answers.Message] = []
-    async for seen in in_slices([Seen.of(entry) for entry in entries], every=8):
+    async for seen in in_slices([Seen.of(entry) for entry in entries], every=1):
         rows.append(answers.Message(**_headers(seen)))
         seen.envelope.compact()
     return rows
