@@ -529,8 +529,8 @@ class Faults:
 
     def pause_connections(self, client_id: str | None = None) -> Paused:
         """Let nothing pass, in either direction, and close nothing: a network that stands still. Use it as a context
-        manager, or call ``resume()``. The pause of a connection also ends when its client closes it, which would wait
-        for an answer otherwise.
+        manager, or call ``resume()``. The pause of a connection also ends when its client closes it, or a session or
+        consumer on it: the client would wait for an answer otherwise.
 
         Args:
             client_id: only the one with this client id.

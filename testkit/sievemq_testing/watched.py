@@ -608,11 +608,12 @@ class WatchedLink(Link):
         """Bytes came; see Link."""
         if self.standing:
             self._waiting.append(data)
-            if _says_goodbye(data):
+            closed = _closed_by(data)
+            if closed is not None:
                 connection = self.connection
                 assert isinstance(connection, WatchedConnection)
                 connection.note(
-                    "fault", detail=f"the pause ends, since the client closes its connection ({connection.peer.id})"
+                    "fault", detail=f"the pause ends, since the client closes {closed} ({connection.peer.id})"
                 )
                 self.go_on()
             return
@@ -692,22 +693,30 @@ def entries_of(queue: Queue) -> list[Entry]:
     return [*queue.main.waits(-1, queue.depth), *queue.scheduled.values()]
 
 
-def _says_goodbye(data: bytes) -> bool:
-    """True if a GOODBYE is among the whole frames in `data`: its client would wait for an answer that cannot come."""
+_CLOSES: Final = {
+    Command.GOODBYE: "its connection",
+    Command.CLOSE_SESSION: "a session",
+    Command.CLOSE_CONSUMER: "a consumer",
+}
+
+
+def _closed_by(data: bytes) -> str | None:
+    """What the whole frames in `data` close: their client would wait for an answer that cannot come."""
     if data.startswith(b"DISCONNECT"):
-        return True
+        return "its connection"
     start = 0
     while start + 4 <= len(data):
         stop = start + 4 + int.from_bytes(data[start : start + 4], "big")
         unpacker = msgpack.Unpacker(use_list=False, strict_map_key=False, unicode_errors="surrogatepass")
         unpacker.feed(data[start + 4 : stop])
         try:
-            if any(type(value) is tuple and value[:1] == (Command.GOODBYE,) for value in unpacker):
-                return True
-        except (ValueError, msgpack.UnpackException):
-            return False  # it begins in the middle of a frame
+            for value in unpacker:
+                if type(value) is tuple and value and value[0] in _CLOSES:
+                    return _CLOSES[value[0]]
+        except (ValueError, TypeError, msgpack.UnpackException):
+            return None  # it begins in the middle of a frame
         start = stop
-    return False
+    return None
 
 
 def _middle(data: bytes) -> int:

@@ -238,6 +238,20 @@ def test_a_client_that_closes_ends_the_pause_of_its_connection(
     stays.close()
 
 
+@pytest.mark.parametrize("closed", ["consumer", "session"])
+def test_a_client_that_closes_a_part_of_its_connection_ends_the_pause(
+    faults: Faults, factory: ConnectionFactory, namespace: TestNamespace, closed: str
+) -> None:
+    with factory.create_context() as context:
+        context.create_producer().send(ORDERS, "x")
+        part = context.create_consumer(ORDERS) if closed == "consumer" else context.create_context(1)
+        with part:
+            faults.pause_connections()
+        (event,) = [event for event in namespace.journal if "the pause ends" in event.detail]
+        assert event.detail == f"the pause ends, since the client closes a {closed} ({event.by})"
+        context.create_producer().send(ORDERS, "y")
+
+
 def test_drops_only_connections_of_its_namespace(sievemq_test_broker: TestBroker, faults: Faults) -> None:
     other = sievemq_test_broker.namespace("not-this-one")
     with ConnectionFactory(other.url).create_context() as context:
