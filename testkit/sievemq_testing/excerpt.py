@@ -112,8 +112,14 @@ def excerpt(
         text[0] += f", the last {len(shown)} of them (--sievemq-trace shows all)"
     if journal.dropped:
         text[0] += f"; {journal.dropped} older ones were forgotten"
-    text += map(show_event, shown)
-    text += _left(journal, now, tuple(destinations))
+    names = tuple(destinations)
+    unheard = {event.where for event in shown if event.kind == "not matched" and not event.selectors}
+    near = {where: near_destination(where, names) for where in unheard}
+    for event in shown:
+        text.append(show_event(event))
+        if event.kind == "not matched" and not event.selectors and near[event.where] is not None:
+            text.append(f"{'':>31}there is {near[event.where]}")
+    text += _left(journal, now, names)
     text += _elsewhere(others)
     return "\n".join(text)
 

@@ -129,6 +129,18 @@ def test_excerpt_names_the_queue_that_was_probably_meant(
     assert "no consumer is open on queue:orders; there is queue:order" in sievemq_namespace.excerpt()
 
 
+def test_excerpt_names_the_topic_that_was_probably_meant(
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext
+) -> None:
+    sievemq_context.create_consumer(Topic("prices"))
+    sievemq_context.create_producer().send(Topic("price"), "9").send(Topic("elsewhere"), "8").send(Topic("prices"), "7")
+    lines = sievemq_namespace.excerpt().splitlines()
+    (unheard,) = [number for number, line in enumerate(lines) if "not matched     topic:price " in line]
+    assert lines[unheard].endswith("(no subscription)")
+    assert lines[unheard + 1].strip() == "there is topic:prices"
+    assert sum("there is" in line for line in lines) == 1
+
+
 def test_excerpt_names_the_property_that_was_probably_meant(
     sievemq_namespace: TestNamespace, sievemq_context: JMSContext
 ) -> None:
