@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import suppress
 from itertools import pairwise
 from threading import Event, Thread
 from typing import Any
 
 import pytest
+from tests.broker.protocols.amqp import AmqpSocket
+from tests.broker.protocols.stomp import StompSocket
 
 from sievemq import ConnectionFactory, JMSContext, JMSException, JMSRuntimeException, Queue, Topic
 from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.protocols.amqp.performatives import Close
 from sievemq_broker.users.account import Users
 from sievemq_broker.users.passwords import hash_password
 from sievemq_testing import TestBroker, TestNamespace
@@ -84,27 +86,21 @@ def test_a_client_cannot_bring_a_dropped_namespace_back(sievemq_test_broker: Tes
     assert doomed.drop() == []
 
 
-def test_a_client_of_another_protocol_cannot_bring_a_dropped_namespace_back(sievemq_test_broker: TestBroker) -> None:
-    doomed = sievemq_test_broker.namespace("gone-with-stomp")
-
-    def connected() -> tuple[socket.socket, bytes]:
-        client = socket.create_connection(("127.0.0.1", sievemq_test_broker.port), 60)
-        client.sendall(b"CONNECT\naccept-version:1.2\nhost:/gone-with-stomp\n\n\0")
-        return client, client.recv(10_000)
-
-    client, answer = connected()
-    with client:
-        assert answer.startswith(b"CONNECTED")
-        client.sendall(b"SUBSCRIBE\nid:1\ndestination:orders\nreceipt:r\n\n\0")
-        assert client.recv(10_000).startswith(b"RECEIPT")
-        (left,) = doomed.drop()
-        assert (left.protocol, left.consumers) == ("stomp", ("queue:orders",))
-        while client.recv(10_000):
-            pass
-    client, answer = connected()
-    client.close()
-    assert b"the test kit has dropped namespace 'gone-with-stomp'" in answer
-    assert "gone-with-stomp" not in sievemq_test_broker.namespaces
+def test_clients_of_other_protocols_cannot_bring_a_dropped_namespace_back(sievemq_test_broker: TestBroker) -> None:
+    doomed = sievemq_test_broker.namespace("gone-for-all")
+    port = sievemq_test_broker.port
+    with StompSocket(port, {"host": "/gone-for-all"}) as stomp, AmqpSocket(port, host="/gone-for-all") as amqp:
+        stomp.confirmed("SUBSCRIBE", id="1", destination="orders")
+        amqp.receiver("orders")
+        left = {view.protocol: view.consumers for view in doomed.drop()}
+        assert left == {"stomp": ("queue:orders",), "amqp": ("queue:orders",)}
+        amqp.ended()
+    with StompSocket(port, None) as stomp, AmqpSocket(port, connect=False) as amqp:
+        stomp.say("CONNECT", **{"accept-version": "1.2", "host": "/gone-for-all"})
+        assert "the test kit has dropped namespace 'gone-for-all'" in stomp.frame("ERROR").headers["message"]
+        amqp.connect(host="/gone-for-all")
+        assert "the test kit has dropped namespace 'gone-for-all'" in str(amqp.one(Close).error)
+    assert "gone-for-all" not in sievemq_test_broker.namespaces
 
 
 def test_a_client_during_its_password_check_cannot_recreate_a_dropped_namespace(
