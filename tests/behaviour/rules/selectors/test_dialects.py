@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.broker.protocols.amqp import AmqpSocket, message
+from tests.broker.protocols.stomp import StompSocket
 
-from sievemq import ConnectionFactory, InvalidSelectorException, Message, Selector
+from sievemq import ConnectionFactory, InvalidSelectorException, Message, Selector, TextMessage
 from sievemq_broker import EmbeddedBroker
 from sievemq_core.message.values import Byte, Float, Long, Short
 
 SUITES = Path(__file__).parents[3] / "behaviour" / "conformance" / "selectors"
 WRAPPERS = {"b": Byte, "h": Short, "i": int, "l": Long, "f": Float, "d": float}
+SOON = 60_000
 #: Header fields that a sender cannot choose.
 BROKERS_OWN = {"JMSMessageID", "JMSTimestamp"}
 
@@ -145,3 +149,24 @@ def test_a_selector_of_its_own_chooses(dialect: str, truth: Any) -> None:
             Selector("a NOT BETWEEN 1 AND 2", dialect)
         return
     assert Selector("a NOT BETWEEN 1 AND 2", dialect).evaluate(Message()) is truth
+
+
+@pytest.mark.parametrize("name", ["ESCAPE", "Escape"])
+def test_d15_d16_escape_names_a_property_over_every_protocol(name: str) -> None:
+    """A message has no dialect: whatever makes it may use the name."""
+    with EmbeddedBroker() as broker, ExitStack() as stack:
+        contexts = [
+            stack.enter_context(ConnectionFactory(f"{broker.url}?selector_dialect={dialect}").create_context())
+            for dialect in ("ibm-mq", "mqe")
+        ]
+        consumers = [each.create_consumer(each.create_topic("t"), f"{name} = 'x'") for each in contexts]
+        topic = contexts[0].create_topic("t")
+        contexts[0].create_producer().set_property(name, "x").send(topic, "sdk")
+        contexts[1].create_producer().send(topic, TextMessage("message", properties={name: "x"}))
+        stomp = stack.enter_context(StompSocket(broker.port))
+        stomp.confirmed("SEND", b"stomp", destination="/topic/t", **{name: "x"})
+        amqp = stack.enter_context(AmqpSocket(broker.port))
+        amqp.sender("topic:t")
+        amqp.send(message("amqp", {name: "x"}), 0)
+        for consumer in consumers:
+            assert [consumer.receive_body(str, SOON) for _ in range(4)] == ["sdk", "message", "stomp", "amqp"]
