@@ -189,6 +189,15 @@ def test_what_is_too_much_or_no_frame_closes_the_connection(data: bytes, conditi
         client.ended()
 
 
+@pytest.mark.parametrize("role", ["sender", "receiver"])
+def test_names_of_links_are_short(role: str) -> None:
+    """Else a connection could have the broker hold thousands of a megabyte, which nothing counts."""
+    with EmbeddedBroker() as broker, AmqpSocket(broker.port) as client:
+        getattr(client, role)(name="x" * 1_001)
+        assert client.detached().condition == "amqp:resource-limit-exceeded"
+        getattr(client, role)(name="x" * 1_000, handle=7)
+
+
 def test_unfinished_messages_count_as_memory() -> None:
     with EmbeddedBroker() as broker, AmqpSocket(broker.port) as client:
         client.sender()

@@ -181,6 +181,21 @@ def test_what_is_too_much_or_no_frame_is_refused(data: bytes, text: str) -> None
         client.ended()
 
 
+@pytest.mark.parametrize(
+    ("command", "header"),
+    [("SUBSCRIBE", "id"), ("SUBSCRIBE", "destination"), ("BEGIN", "transaction"), ("SEND", "receipt")],
+)
+def test_names_that_the_broker_remembers_are_short(command: str, header: str) -> None:
+    """Else a connection could have it hold thousands of 500 KB, which nothing counts."""
+    given = {"id": "1", "destination": "/queue/q", "transaction": "t"}
+    if command == "SEND":
+        del given["transaction"]
+    with EmbeddedBroker() as broker, StompSocket(broker.port) as client:
+        client.say(command, **{**given, header: "x" * 1_001})
+        assert f"the header {header} has at most 1000 characters" in client.frame("ERROR").headers["message"]
+        client.ended()
+
+
 def test_unfinished_frames_count_as_memory() -> None:
     with EmbeddedBroker() as broker, StompSocket(broker.port) as client:
         client.socket.sendall(b"SEND\ndestination:/queue/a\ncontent-length:9000000\n\n" + b"x" * 5_000_000)

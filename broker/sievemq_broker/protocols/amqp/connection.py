@@ -65,7 +65,7 @@ from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError
 from sievemq_broker.session.table import TABLE
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
-from sievemq_core.limits import HANDSHAKE_FRAME_BYTES, MAX_CREDIT
+from sievemq_core.limits import HANDSHAKE_FRAME_BYTES, MAX_CREDIT, MAX_NAME_CHARS
 from sievemq_core.message.destination import parse_address
 from sievemq_core.wire.commands import Command
 
@@ -362,6 +362,11 @@ class AmqpConnection(ForeignConnection):
         if len(session.links) >= self._services.settings.max_consumers:
             raise RequestError("too many links in a session; detach those that are done", ErrorCode.RESOURCE_ALLOCATION)
         try:
+            if len(theirs.name) > MAX_NAME_CHARS:
+                raise RequestError(
+                    f"the name of a link has at most {MAX_NAME_CHARS} characters, not {len(theirs.name)}",
+                    ErrorCode.RESOURCE_ALLOCATION,
+                )
             if theirs.role:
                 self._attach_consumer(session, theirs, now)
             else:
@@ -453,13 +458,12 @@ class AmqpConnection(ForeignConnection):
     def _find_subscription(self, session: Session, theirs: Attach) -> None:
         """A link without a source: it finds the durable subscription of its name, to end it."""
         name = theirs.name.partition("|")[0]
-        link = Consumer(session, theirs.handle, theirs.name, 0, "", theirs, subscription=name, durable=True)
+        link = Consumer(session, theirs.handle, theirs.name, 0, "", subscription=name, durable=True)
         session.links[theirs.handle] = link
         source = Source(address=name, durable=2, expiry_policy="never", distribution_mode="copy")
-        self._attached(link, source)
+        self._attached(theirs, link, source)
 
-    def _attached(self, link: Consumer, source: Source) -> None:
-        theirs = link.attach
+    def _attached(self, theirs: Attach, link: Consumer, source: Source) -> None:
         self.outbox.frame(
             Attach(
                 name=theirs.name,
@@ -482,12 +486,12 @@ class AmqpConnection(ForeignConnection):
         if source.distribution_mode == "copy" and not topic:
             self._ids += 1
             browser = Browser(
-                session, theirs.handle, theirs.name, self._ids, address, theirs, settled=True, selector=filters.selector
+                session, theirs.handle, theirs.name, self._ids, address, settled=True, selector=filters.selector
             )
 
             def verified(_: object) -> None:
                 session.links[theirs.handle] = browser
-                self._attached(browser, source)
+                self._attached(theirs, browser, source)
 
             self._ask(
                 now, verified, Command.BROWSE, address, filters.selector, None, None, 0, 0, 0,
@@ -505,13 +509,13 @@ class AmqpConnection(ForeignConnection):
             )
         self._ids += 1
         link = Consumer(
-            session, theirs.handle, theirs.name, self._ids, address, theirs, settled=theirs.snd_settle_mode == 1,
+            session, theirs.handle, theirs.name, self._ids, address, settled=theirs.snd_settle_mode == 1,
             subscription=name, durable=durable,
         )  # fmt: skip
 
         def opened(_: object) -> None:
             session.links[theirs.handle] = link
-            self._attached(link, source)
+            self._attached(theirs, link, source)
 
         def refused(error: SieveError) -> None:
             self.outbox.consumers.pop(link.id, None)

@@ -6,8 +6,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sievemq_broker.protocols.amqp.performatives import Attach
-
 __all__ = ["WINDOW", "Browser", "Consumer", "Coordination", "Link", "Producer", "Session", "Transaction"]
 
 #: Transfers that a client may send before it hears of the session again: what holds it back is the credit of its links.
@@ -92,7 +90,6 @@ class Consumer(Link):
     Attributes:
         id: number of the broker's consumer; 0 for a link that only finds a subscription, to end it.
         address: of the destination.
-        attach: what has attached it.
         settled: deliveries need no settlement.
         delivery_count: deliveries made.
         subscription: name of the subscription, None for none.
@@ -102,7 +99,6 @@ class Consumer(Link):
 
     id: int
     address: str
-    attach: Attach
     settled: bool = False
     delivery_count: int = 0
     subscription: str | None = None

@@ -26,7 +26,7 @@ from sievemq_broker.protocols.stomp.outbox import Outbox, Subscription
 from sievemq_broker.session.peer import Services, Table, Watcher
 from sievemq_broker.session.table import TABLE
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
-from sievemq_core.limits import HANDSHAKE_FRAME_BYTES, MAX_CREDIT
+from sievemq_core.limits import HANDSHAKE_FRAME_BYTES, MAX_CREDIT, MAX_NAME_CHARS
 from sievemq_core.message.destination import Kind
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
@@ -43,6 +43,9 @@ _PAGE: Final = 100
 
 #: The session of all subscriptions and of sends outside of transactions. Transactions have those behind it.
 _SESSION: Final = 1
+
+#: What the broker remembers of a frame.
+_NAMES: Final = ("id", "destination", "transaction", "receipt")
 
 #: Bytes of the body that a CONNECT may have: it needs none.
 _CONNECT_BODY: Final = 1_024
@@ -155,6 +158,13 @@ class StompConnection(ForeignConnection):
             self._connect(headers, now)
             return
         self._receipt = receipt = headers.get("receipt")
+        if frame.size - len(frame.body) > MAX_NAME_CHARS:
+            for name in _NAMES:
+                if len(headers.get(name, "")) > MAX_NAME_CHARS:
+                    raise RequestError(
+                        f"the header {name} has at most {MAX_NAME_CHARS} characters, not {len(headers[name])}",
+                        ErrorCode.RESOURCE_ALLOCATION,
+                    )
         match command:
             case "SEND":
                 self._send(frame, receipt, now)
