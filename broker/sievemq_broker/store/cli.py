@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 from collections.abc import Callable
@@ -62,7 +63,9 @@ def export(
     if out is None:
         report = _run(lambda: export_store(directory, sys.stdout))
     else:
-        with out.open("w", encoding="utf-8") as file:
+        # Bodies of messages: for its owner alone, unless there is such a file already.
+        descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             report = _run(lambda: export_store(directory, file))
     _tell(report)
     typer.echo(counted(report.messages, "message"), err=True)

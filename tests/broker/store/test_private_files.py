@@ -14,7 +14,7 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_broker.store import SqliteStore, StoreError
 from sievemq_broker.store.salvage import repair
 
-from .test_salvage import change, fill
+from .test_salvage import change, fill, run
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX's")
 
@@ -88,3 +88,15 @@ def test_a_directory_of_another_user_names_both_users(tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "geteuid", lambda: 10_001)
     with pytest.raises(StoreError, match=rf"runs as uid 10001, and .* belongs to uid {owner}: chown -R 10001"):
         SqliteStore(tmp_path)
+
+
+@pytest.mark.usefixtures("umask")
+def test_exported_messages_are_private(tmp_path: Path) -> None:
+    fill(tmp_path / "data")
+    out = tmp_path / "messages.jsonl"
+    assert run("export", tmp_path / "data", "--out", out).exit_code == 0
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    out.chmod(0o640)  # as its owner wants it
+    assert run("export", tmp_path / "data", "--out", out).exit_code == 0
+    assert stat.S_IMODE(out.stat().st_mode) == 0o640
+    assert out.read_text("utf-8").count("\n") > 3
