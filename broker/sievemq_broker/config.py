@@ -338,6 +338,9 @@ class Settings:
         "PEM file of the CA that client certificates must come from; none for no client certificates",
         _optional_text,
     )
+    tls_client_users: bool = _setting(
+        False, "on the wire ports a client certificate signs in the user of its common name, without a password", _flag
+    )
     data_dir: str | None = _setting(
         None, "directory to keep PERSISTENT messages in; none: in memory only", _optional_text
     )
@@ -471,6 +474,8 @@ def check(settings: Settings) -> None:
         raise ConfigError(f"heartbeat_seconds must be 0 or at least {MIN_HEARTBEAT_MS / 1000}")
     if settings.tls_cert is None and (settings.tls_key or settings.tls_client_ca):
         raise ConfigError("tls_key and tls_client_ca need tls_cert: without a certificate there is no TLS")
+    if settings.tls_client_users and settings.tls_client_ca is None:
+        raise ConfigError("tls_client_users needs tls_client_ca: without it clients show no certificate")
     try:
         Users(settings.users)
     except ValueError as error:

@@ -34,6 +34,10 @@ _May = Annotated[
 _On = Annotated[str, typer.Option("--on", help="On which destinations, such as queue:orders.* or *.")]
 _In = Annotated[str, typer.Option("--in", help="In which namespaces, such as default or team-*.")]
 _Everything = Annotated[bool, typer.Option("--all", help="Everything, everywhere.")]
+_Scram = Annotated[
+    bool,
+    typer.Option("--scram", help="Keep it as keys of SCRAM-SHA-256, by which AMQP clients can sign in, not argon2id."),
+]
 _Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
 
@@ -44,6 +48,7 @@ def add(
     on: _On = "*",
     in_: _In = "default",
     everything: _Everything = False,
+    scram: _Scram = False,
     users_file: _File = None,
 ) -> None:
     """Add a user; the password comes from a prompt, or is one line of the standard input.
@@ -61,7 +66,7 @@ def add(
     if everything == (may is not None):
         _fail("say what the user may do: --all, or --may with --on and --in", USAGE)
     rights = ALL_RIGHTS if may is None else Rights([_grant(may, on, in_)])
-    _write(path, {**users, name: User(name, _hashed(_ask_password()), rights)})
+    _write(path, {**users, name: User(name, _hashed(_ask_password(), scram), rights)})
     typer.echo(f"{name}: {_shown(rights)}")
 
 
@@ -87,10 +92,10 @@ def remove(name: _Name, users_file: _File = None) -> None:
 
 
 @user.command()
-def password(name: _Name, users_file: _File = None) -> None:
+def password(name: _Name, scram: _Scram = False, users_file: _File = None) -> None:
     """Change a password; it comes from a prompt, or is one line of the standard input. The user's connections end."""
     path, users = _find(users_file, name)
-    _write(path, {**users, name: User(name, _hashed(_ask_password()), users[name].rights)})
+    _write(path, {**users, name: User(name, _hashed(_ask_password(), scram), users[name].rights)})
     typer.echo(f"{name} has a new password.")
 
 
@@ -152,9 +157,9 @@ def revoke(
 
 
 @user.command("hash")
-def hash_() -> None:
+def hash_(scram: _Scram = False) -> None:
     """Print the argon2id hash of a password, for the table [users] of a configuration."""
-    typer.echo(_hashed(_ask_password()))
+    typer.echo(_hashed(_ask_password(), scram))
 
 
 # -- what they share --------------------------------------------------------------------------------------------------
@@ -220,9 +225,9 @@ def _ask_password(*, confirm: bool = True) -> str:
     return given
 
 
-def _hashed(given: str) -> str:
+def _hashed(given: str, scram: bool) -> str:
     try:
-        return hash_password(given)
+        return hash_password(given, scram=scram)
     except ValueError as error:
         _fail(str(error), USAGE)
 

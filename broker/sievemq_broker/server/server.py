@@ -28,6 +28,7 @@ from sievemq_broker.server.watch.namespace_limits import NamespaceLimits
 from sievemq_broker.server.watch.selector_times import SelectorTimes
 from sievemq_broker.server.watch.slow_consumers import SlowConsumers
 from sievemq_broker.session.lost import LostConnections
+from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_broker.version import broker_name
 from sievemq_core.errors import ErrorCode
@@ -283,7 +284,15 @@ class Server:
         return lambda: self._link(connect, choose if others else None)
 
     def _link(self, connect: Connect, choose: Choose | None) -> Link:
-        return Link(self.links, self.turn, self.clock, connect, self._refuse, choose)
+        identify = self._identify if self.settings.tls_client_users else None
+        return Link(self.links, self.turn, self.clock, connect, self._refuse, choose, identify)
+
+    def _identify(self, transport: asyncio.Transport) -> Identity | None:
+        """Whose certificate a client has shown: that of the user whose name is its common name."""
+        subject = (transport.get_extra_info("peercert") or {}).get("subject", ())
+        names = [value for part in subject for name, value in part if name == "commonName"]
+        user = self.authenticator.users.find(names[-1]) if names else None
+        return None if user is None else user.identity
 
     def _connectors(self) -> Mapping[str, Connect]:
         """What makes the broker's end of a connection, by protocol."""

@@ -161,6 +161,16 @@ def _never() -> bool:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class SignIn(Protocol):
+    """A sign-in in which the client proves that it knows the password: two messages of the client."""
+
+    def first(self, message: bytes, user_of: Callable[[str], str]) -> bytes:
+        """The answer to the first; `user_of` is the user that a name in it stands for."""
+
+    def last(self, message: bytes) -> tuple[Identity, bytes]:
+        """Who it is, and the answer to the last. Both raise AuthenticationError."""
+
+
 class Services(ABC):
     """What clients need from the rim around them; one per broker. A test implements it in a few lines.
 
@@ -214,6 +224,10 @@ class Services(ABC):
         Raises:
             AuthenticationError: the credentials are not accepted.
         """
+
+    def scram(self, peer: Peer) -> SignIn | None:
+        """A sign-in by SCRAM-SHA-256; None if that cannot be offered."""
+        return None
 
     @abstractmethod
     def now(self) -> int:

@@ -1,8 +1,8 @@
 """The users of a broker: names, secrets, rights, and which passwords were found right already.
 
-A secret is an argon2id hash (`server/passwords.py`) or, where a file holds nothing else, such as in tests, the password
-itself. What was checked once is remembered as a keyed digest in memory, so that a client which reconnects a thousand
-times costs one hash.
+A secret is an argon2id hash or holds keys of SCRAM (`passwords.py`) or, where a file holds nothing else, such as in
+tests, the password itself. What was checked once is remembered as a keyed digest in memory, so that a client which
+reconnects a thousand times costs one hash.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sievemq_broker.session.rights import ALL_RIGHTS, Identity, Rights
-from sievemq_broker.users.passwords import check_hash, is_hash, verify
+from sievemq_broker.users.passwords import ScramKeys, check_hash, is_hash, is_scram, scram_keys, verify
 
 __all__ = ["User", "Users"]
 
@@ -24,7 +24,7 @@ class User:
 
     Args:
         name: the name.
-        secret: the password, as an argon2id hash or clear. Never shown.
+        secret: the password, as an argon2id hash, keys of SCRAM, or clear. Never shown.
         rights: what the user may do; everything by default.
     """
 
@@ -68,6 +68,7 @@ class Users:
                 self._right[name] = self.digest(name, user.secret)
         #: What a wrong name is checked against, so that it takes as long as a wrong password; None: no user is hashed.
         self._decoy = hashes[0] if hashes else None
+        self._keys: dict[str, ScramKeys] = {}
 
     def __len__(self) -> int:
         return len(self._users)
@@ -107,3 +108,23 @@ class Users:
         if name in self._users:
             self._right[name] = digest
         return self._users.get(name)
+
+    @property
+    def scram(self) -> bool:
+        """True if every user can sign in by SCRAM, so that it can be offered before a user has said who it is."""
+        return self.required and all(is_scram(user.secret) or not is_hash(user.secret) for user in self._users.values())
+
+    def scram_keys(self, name: str) -> ScramKeys:
+        """What a sign-in of this user by SCRAM is checked with; for a name that is none, keys that nothing fits.
+
+        Raises:
+            ValueError: the password, which is stored clear, has characters that SCRAM does not allow.
+        """
+        keys = self._keys.get(name)
+        if keys is None:
+            user, own = self._users.get(name), self.digest(name, "")  # the same each time: nobody sees who is a user
+            if user is None:
+                like = next((scram_keys(each.secret) for each in self._users.values() if is_scram(each.secret)), None)
+                return ScramKeys(own[:16], own, own, 4_096 if like is None else like.rounds)
+            keys = self._keys[name] = scram_keys(user.secret, own[:16])
+        return keys

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -351,12 +352,15 @@ class AmqpSocket(Peer):
     Args:
         port: of the broker.
         connect: open, and begin session 0.
+        tls: speaks TLS.
         more: as of :meth:`Peer.connect`.
     """
 
-    def __init__(self, port: int, *, connect: bool = True, **more: Any) -> None:
+    def __init__(self, port: int, *, connect: bool = True, tls: ssl.SSLContext | None = None, **more: Any) -> None:
         super().__init__()
         self.socket = socket.create_connection(("127.0.0.1", port), SOON)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         if connect:
             self.connect(**more)
             self.one(Begin)

@@ -49,9 +49,11 @@ from sievemq_broker.protocols.amqp.performatives import (
     Received,
     Rejected,
     Released,
+    SaslChallenge,
     SaslInit,
     SaslMechanisms,
     SaslOutcome,
+    SaslResponse,
     Source,
     Target,
     TransactionalState,
@@ -60,7 +62,7 @@ from sievemq_broker.protocols.amqp.performatives import (
 )
 from sievemq_broker.protocols.amqp.types import Described, Symbol, decode
 from sievemq_broker.protocols.foreign import Converted, ForeignConnection, Line
-from sievemq_broker.session.peer import Services, Table, Watcher
+from sievemq_broker.session.peer import Services, SignIn, Table, Watcher
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError
 from sievemq_broker.session.table import TABLE
@@ -86,7 +88,7 @@ CREDIT: Final = 1_000
 _PAGE: Final = 100
 
 _TRANSACTED, _CLIENT_ACKNOWLEDGE = 0, 2
-_MECHANISMS: Final = ("PLAIN", "ANONYMOUS")
+_SCRAM: Final = "SCRAM-SHA-256"
 _OFFERED: Final = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", "sole-connection-for-container")
 _SOLE: Final = "sole-connection-for-container"
 _OUTCOMES: Final = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
@@ -106,7 +108,7 @@ class AmqpConnection(ForeignConnection):
         make_outbox: makes the outbox.
     """
 
-    __slots__ = ("_channels", "_message_ids", "_numbers", "_password", "_transactions", "_user")
+    __slots__ = ("_channels", "_message_ids", "_numbers", "_password", "_sign_in", "_transactions", "_user")
 
     outbox: Outbox
     _parser: FrameParser
@@ -130,6 +132,7 @@ class AmqpConnection(ForeignConnection):
         #: Who has signed in by SASL.
         self._user: str | None = None
         self._password: str | None = None
+        self._sign_in: SignIn | None = None
         #: The last number of a session of the broker's, and of a message id.
         self._numbers = self._message_ids = 0
         self._channels: dict[int, Session] = {}
@@ -141,9 +144,7 @@ class AmqpConnection(ForeignConnection):
             return
         body = frame.body
         if frame.kind == SASL:
-            if not isinstance(body, SaslInit) or self.outbox.stage != "sasl":
-                raise _unexpected(f"the SASL frame {_name(body)}")
-            self._sign_in(body, now)
+            self._sasl(body)
             return
         if body is None:
             return  # a heartbeat
@@ -189,7 +190,7 @@ class AmqpConnection(ForeignConnection):
         if header == SASL_HEADER and not outbox.stage:
             outbox.reach("sasl")
             outbox.write(SASL_HEADER)
-            outbox.frame(SaslMechanisms(sasl_server_mechanisms=list(_MECHANISMS)), kind=SASL)
+            outbox.frame(SaslMechanisms(sasl_server_mechanisms=self._mechanisms()), kind=SASL)
         elif header == AMQP_HEADER and outbox.stage in ("", "signed in"):
             outbox.reach("header")
             outbox.write(AMQP_HEADER)
@@ -199,19 +200,51 @@ class AmqpConnection(ForeignConnection):
                 ErrorCode.UNSUPPORTED_VERSION,
             )
 
-    def _sign_in(self, init: SaslInit, now: int) -> None:
+    def _mechanisms(self) -> list[str]:
+        """How this client may sign in, the best first."""
+        self._sign_in = self._services.scram(self.peer)
+        certified = ["EXTERNAL"] if self.peer.identity.user is not None else []
+        return [*certified, *([_SCRAM] if self._sign_in is not None else []), "PLAIN", "ANONYMOUS"]
+
+    def _sasl(self, body: object) -> None:
+        stage, outbox = self.outbox.stage, self.outbox
+        if isinstance(body, SaslResponse) and stage == "challenged" and self._sign_in is not None:
+            identity, answer = self._sign_in.last(body.response)
+            self.peer.entitle(identity)
+            self._signed_in(answer)
+        elif not isinstance(body, SaslInit) or stage != "sasl":
+            raise _unexpected(f"the SASL frame {_name(body)}")
+        elif body.mechanism == _SCRAM and self._sign_in is not None:
+            challenge = self._sign_in.first(body.initial_response or b"", self._claimed)
+            outbox.reach("challenged")
+            outbox.frame(SaslChallenge(challenge=challenge), kind=SASL)
+        elif body.mechanism == "EXTERNAL" and self.peer.identity.user is not None:
+            claimed = self._claimed((body.initial_response or b"").decode("utf-8", "replace"))
+            if claimed not in ("", self.peer.identity.user):
+                raise ProtocolError(f"the client certificate is not that of {shown(claimed)}", ErrorCode.AUTHENTICATION)
+            self._signed_in(None)
+        elif body.mechanism in ("PLAIN", "ANONYMOUS"):
+            self._check(body)
+        else:
+            raise ProtocolError(
+                f"the mechanism {shown(body.mechanism)} is not offered; {', '.join(self._mechanisms())} are",
+                ErrorCode.AUTHENTICATION,
+            )
+
+    def _claimed(self, name: str) -> str:
+        """The user that a name stands for. A namespace behind it is kept for open; that user has no password there."""
+        user, namespace = _user_and_namespace(name)
+        self._user = f"@{namespace}" if namespace else None
+        return user or ""
+
+    def _check(self, init: SaslInit) -> None:
         if init.mechanism == "PLAIN":
             parts = (init.initial_response or b"").split(b"\0")
             if len(parts) != 3:
                 raise ProtocolError("the response of PLAIN has three parts", ErrorCode.AUTHENTICATION)
             self._user, self._password = (part.decode("utf-8", "replace") for part in parts[1:])
-        elif init.mechanism != "ANONYMOUS":
-            raise ProtocolError(
-                f"the mechanism {shown(init.mechanism)} is not offered; {', '.join(_MECHANISMS)} are",
-                ErrorCode.AUTHENTICATION,
-            )
         user, _ = _user_and_namespace(self._user)
-        self.outbox.expect(0, self._signed_in)
+        self.outbox.expect(0, lambda _: self._signed_in(None))
 
         def later(found: Identity | AuthenticationError, now: int) -> None:
             if not self.peer.closing:
@@ -224,9 +257,9 @@ class AmqpConnection(ForeignConnection):
         if self._services.authenticate(self.peer, user, self._password, later) is not None:
             self.outbox.answer(0)
 
-    def _signed_in(self, _: object) -> None:
+    def _signed_in(self, additional: bytes | None) -> None:
         self.outbox.reach("signed in")
-        self.outbox.frame(SaslOutcome(code=0), kind=SASL)
+        self.outbox.frame(SaslOutcome(code=0, additional_data=additional), kind=SASL)
 
     def _open(self, theirs: Open, now: int) -> None:
         settings = self._services.settings

@@ -86,7 +86,8 @@ class Outbox(ForeignOutbox):
         self._now = now
         #: The largest frame that the client takes.
         self._frame = MIN_FRAME
-        #: How far the handshake is: nothing, "sasl" while the client signs in, "signed in", "header", "open".
+        #: How far the handshake is: nothing, "sasl" and "challenged" while the client signs in, "signed in",
+        #: "header", "open".
         self.stage = ""
         #: Open consumers by their number. The connection adds and removes them.
         self.consumers: dict[int, Consumer] = {}
@@ -219,7 +220,7 @@ class Outbox(ForeignOutbox):
 
     def fail(self, error: SieveError) -> None:
         """Close, the last word; where the handshake has not come so far, what stands in its place."""
-        if self.stage == "sasl":
+        if self.stage in ("sasl", "challenged"):
             self.frame(SaslOutcome(code=1 if error.code is ErrorCode.AUTHENTICATION else 2), kind=SASL)
         elif self.stage:
             if self.stage == "header":

@@ -28,8 +28,8 @@ from sievemq_core.errors import shown
 __all__ = [
     "Accepted", "Attach", "Begin", "Close", "Composite", "Coordinator", "Declare", "Declared", "DeleteOnClose",
     "Detach", "Discharge", "Disposition", "End", "Error", "Flow", "Header", "Modified", "Open", "Properties",
-    "Received", "Rejected", "Released", "SaslInit", "SaslMechanisms", "SaslOutcome", "Source", "Target",
-    "TransactionalState", "Transfer", "read", "write",
+    "Received", "Rejected", "Released", "SaslChallenge", "SaslInit", "SaslMechanisms", "SaslOutcome",
+    "SaslResponse", "Source", "Target", "TransactionalState", "Transfer", "read", "write",
 ]  # fmt: skip
 
 #: What a field of each kind is in Python.
@@ -378,6 +378,20 @@ class SaslInit(Composite):
     mechanism: str = _f("symbol", required=True)
     initial_response: bytes | None = _f("binary", default=None)
     hostname: str | None = _f("string", default=None)
+
+
+@_composite(0x42, "sasl-challenge:list")
+class SaslChallenge(Composite):
+    """What the broker answers to a part of a sign-in."""
+
+    challenge: bytes = _f("binary", required=True)
+
+
+@_composite(0x43, "sasl-response:list")
+class SaslResponse(Composite):
+    """The next part."""
+
+    response: bytes = _f("binary", required=True)
 
 
 @_composite(0x44, "sasl-outcome:list")

@@ -12,15 +12,16 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil
+from typing import Any
 
 from sievemq_broker import logs
 from sievemq_broker.server.credentials.throttle import Throttle
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError
 from sievemq_broker.users.account import Users
-from sievemq_broker.users.passwords import MAX_PASSWORD_CHARS
+from sievemq_broker.users.passwords import MAX_PASSWORD_CHARS, SCRAM
 
-__all__ = ["Authenticator", "TooManyAttemptsError"]
+__all__ = ["Authenticator", "ScramSignIn", "TooManyAttemptsError"]
 
 #: Different passwords that may wait to be hashed, some 20 ms each: more would only wait past the handshake's time.
 MAX_WAITING = 64
@@ -89,12 +90,7 @@ class Authenticator:
             return Identity(user or None)
         if not user:
             raise AuthenticationError("this broker asks for a user name and a password")
-        now = self._clock()
-        wait = self.throttle.wait(address, user, now)
-        if wait:
-            self.throttled += 1
-            seconds = ceil(wait)
-            raise TooManyAttemptsError(f"too many wrong passwords; try again in {seconds} s", seconds)
+        now = self._admit(user, address)
         password = password or ""
         digest = users.digest(user, password)
         found = users.remembered(user, digest)
@@ -114,6 +110,43 @@ class Authenticator:
         self._checking[digest] = checking
         checking.add_done_callback(lambda done: self._done(digest, done))
         return checking
+
+    def scram(self, address: str) -> ScramSignIn | None:
+        """A sign-in by SCRAM-SHA-256; None if there are users whose passwords it cannot check.
+
+        Args:
+            address: where it comes from, for the throttle.
+        """
+        return ScramSignIn(self, address) if self.users.scram else None
+
+    def prove(self, user: str, address: str, fits: Callable[[], bool]) -> Identity:
+        """A client has proven, or not, that it knows a user's password.
+
+        Args:
+            user: the name that was given.
+            address: where it came from, for the throttle.
+            fits: True if it has.
+
+        Raises:
+            AuthenticationError: it has not, or there is no such user.
+            TooManyAttemptsError: that was not looked at.
+        """
+        self.throttle.charge(address, user, self._admit(user, address))
+        found = self.users.find(user)
+        if not fits() or found is None:
+            raise self._wrong(user, address)
+        self.throttle.refund(address, user)
+        return found.identity
+
+    def _admit(self, user: str, address: str) -> float:
+        """The time, if this user may be tried now."""
+        now = self._clock()
+        wait = self.throttle.wait(address, user, now)
+        if wait:
+            self.throttled += 1
+            seconds = ceil(wait)
+            raise TooManyAttemptsError(f"too many wrong passwords; try again in {seconds} s", seconds)
+        return now
 
     async def check(self, user: str | None, password: str | None, address: str) -> Identity:
         """:meth:`begin`, awaited."""
@@ -157,3 +190,61 @@ class Authenticator:
         del self._checking[digest]
         if not done.cancelled():
             done.exception()  # callers that waited have it; without one it is not worth a warning
+
+
+class ScramSignIn:
+    """The sign-in of one client by SCRAM-SHA-256: what it says first, and what it says last.
+
+    Args:
+        authenticator: knows the users.
+        address: where the client is.
+    """
+
+    def __init__(self, authenticator: Authenticator, address: str) -> None:
+        self._authenticator = authenticator
+        self._address = address
+        self._server: Any = None
+        self._user = ""
+
+    def first(self, message: bytes, user_of: Callable[[str], str]) -> bytes:
+        """Answer the client's first message.
+
+        Args:
+            message: with the name and a nonce.
+            user_of: the user that a name in it stands for.
+
+        Raises:
+            AuthenticationError: it is no such message.
+        """
+        from scramp import ScramMechanism  # only brokers with such users need it
+
+        def keys(name: str) -> tuple[bytes, bytes, bytes, int]:
+            self._user = user_of(name)
+            return self._authenticator.users.scram_keys(self._user)
+
+        self._server = ScramMechanism(SCRAM).make_server(keys)
+        try:
+            self._server.set_client_first(message.decode())
+            answer: str = self._server.get_server_first()
+        except Exception as error:  # whatever a client can make a library raise
+            raise AuthenticationError(f"this is no first message of {SCRAM}") from error
+        return answer.encode()
+
+    def last(self, message: bytes) -> tuple[Identity, bytes]:
+        """Who it is, and the answer to the client's last message.
+
+        Raises:
+            AuthenticationError: the client does not know the password, or there were too many attempts.
+        """
+        return self._authenticator.prove(self._user, self._address, lambda: self._fits(message)), self._answer()
+
+    def _fits(self, message: bytes) -> bool:
+        try:
+            self._server.set_client_final(message.decode())
+        except Exception:  # whatever a client can make a library raise
+            return False
+        return True
+
+    def _answer(self) -> bytes:
+        answer: str = self._server.get_server_final()
+        return answer.encode()

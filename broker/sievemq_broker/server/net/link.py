@@ -25,6 +25,7 @@ from sievemq_broker.clock import Clock
 from sievemq_broker.server.net.large_frames import LargeFrames
 from sievemq_broker.server.net.turn import Turn
 from sievemq_broker.session.peer import Peer
+from sievemq_broker.session.rights import Identity
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import GATHER_BYTES
 
@@ -293,6 +294,7 @@ class Link(asyncio.BufferedProtocol):
         connect: makes the broker's end.
         refuse: gives the last words for one connection too many.
         choose: finds another protocol by the first bytes; None if there is no other.
+        identify: whose certificate a client has shown; None if that is not looked at.
     """
 
     __slots__ = (
@@ -300,6 +302,7 @@ class Link(asyncio.BufferedProtocol):
         "_clock",
         "_closing",
         "_connect",
+        "_identify",
         "_large",
         "_linger",
         "_links",
@@ -331,8 +334,10 @@ class Link(asyncio.BufferedProtocol):
         connect: Connect,
         refuse: Callable[[Connection, int], None],
         choose: Choose | None = None,
+        identify: Callable[[asyncio.Transport], Identity | None] | None = None,
     ) -> None:
         self._choose = choose
+        self._identify = identify
         self._links = links
         self._turn = turn
         self._clock = clock
@@ -369,6 +374,8 @@ class Link(asyncio.BufferedProtocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.peer = _show_peer(transport.get_extra_info("peername"))
         self.connection = self._connect(self.peer, self._wake)
+        if self._identify is not None and (identity := self._identify(transport)) is not None:
+            self.connection.peer.entitle(identity)
         if not self._links.add(self):
             self._refuse(self.connection, self._clock.now())
             log.warning("connection.refused", peer=self.peer, limit=self._links.limit)
@@ -427,6 +434,8 @@ class Link(asyncio.BufferedProtocol):
         if connect is not None and not self.connection.closing:
             before = self.connection.peer
             self.connection = connect(self.peer, self._wake)
+            if before.identity.user is not None:  # by its certificate
+                self.connection.peer.entitle(before.identity)
             self._links.replace(before, self)
         return data
 

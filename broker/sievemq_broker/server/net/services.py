@@ -11,7 +11,7 @@ from sievemq_broker.clock import Clock
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.session.lost import LostConnections
-from sievemq_broker.session.peer import Peer, Services
+from sievemq_broker.session.peer import Peer, Services, SignIn
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError, SessionSettings
 from sievemq_core.selector import CompiledSelector
@@ -83,7 +83,7 @@ class ServerServices(Services):
         known = peer.identity.user  # it has signed in before its first frame
         if not user and known is not None and (account := self._authenticator.users.find(known)) is not None:
             return account.identity
-        found = self._authenticator.begin(user, password, peer.address.rpartition(":")[0].strip("[]"))
+        found = self._authenticator.begin(user, password, _host(peer))
         if isinstance(found, Identity):
             return found
 
@@ -98,6 +98,10 @@ class ServerServices(Services):
 
         found.add_done_callback(identified)
         return None
+
+    def scram(self, peer: Peer) -> SignIn | None:
+        """A sign-in by SCRAM-SHA-256."""
+        return self._authenticator.scram(_host(peer))
 
     def now(self) -> int:
         """The broker's time."""
@@ -142,3 +146,7 @@ class ServerServices(Services):
         self.clock_offset += milliseconds
         for peer in self.connections.values():
             peer.clock_drifted(milliseconds)
+
+
+def _host(peer: Peer) -> str:
+    return peer.address.rpartition(":")[0].strip("[]")
