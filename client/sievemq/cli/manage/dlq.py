@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -63,11 +63,18 @@ def retry(name: DeadLettersArgument, chosen: Chosen, care: Care, place: Place, *
 @dlq.command()
 @grouped
 def drop(name: DeadLettersArgument, chosen: Chosen, care: Care, place: Place, *, as_json: JsonOption = False) -> None:
-    """Delete dead letters for good."""
+    """Delete the messages of a dead-letter queue for good.
+
+    Exit codes: as everywhere; 3 for a queue that is no dead-letter queue.
+    """
     address = address_of(name)
+    api = place.api()
+    row = api.get(api.place(address))
+    if not row["dead_letter_queue"]:
+        _refuse(row, "is no dead-letter queue")
     verb = "delete" if chosen.selector is not None or chosen.ids else "purge"
     question = f"Delete {{}} of {address} for good?"
-    act(place.api(), address, verb, chosen, care, as_json, past="deleted", question=question)
+    act(api, address, verb, chosen, care, as_json, past="deleted", question=question)
 
 
 def _check_dead_letters(api: Api, address: str) -> None:
@@ -78,8 +85,12 @@ def _check_dead_letters(api: Api, address: str) -> None:
     asked = {"selector": f"{_ORIGIN} IS NOT NULL", "limit": 1, "dry_run": True}
     if api.post(api.place(address, "actions", "retry"), asked)["matched"]:
         return
+    _refuse(row, "is no dead-letter queue and holds no dead letters")
+
+
+def _refuse(row: dict[str, Any], why: str) -> NoReturn:
     where = f"its dead letters go to {row['dead_letters']}" if row["dead_letters"] else "`sievemq dlq ls` lists them"
-    typer.echo(f"sievemq: {address} is no dead-letter queue and holds no dead letters; {where}", err=True)
+    typer.echo(f"sievemq: {row['address']} {why}; {where}", err=True)
     raise typer.Exit(NOT_FOUND)
 
 
