@@ -18,6 +18,7 @@ from tests.site.cli.conftest import Sievemq
 from sievemq import ConnectionFactory, JMSContext, Queue, Topic
 from sievemq.cli.manage import access, top
 from sievemq.cli.manage.output import span
+from sievemq.taps import find_tap
 from sievemq_broker import EmbeddedBroker
 
 
@@ -237,6 +238,17 @@ def test_retrying_messages_that_are_no_dead_letters_is_an_error(sievemq: Sievemq
         )
 
 
+def test_only_a_dead_letter_queue_can_be_dropped(sievemq: Sievemq, context: JMSContext) -> None:
+    fill(context, 2, "payments")
+    for more in (["--yes"], ["--dry-run"], ["-s", "n = 1", "--yes"]):
+        done = sievemq("dlq", "drop", "payments", *more)
+        assert (done.code, done.out) == (3, "")
+        assert done.err == (
+            "sievemq: queue:payments is no dead-letter queue; its dead letters go to queue:DLQ.payments\n"
+        )
+    assert bodies(context, "payments") == ["0", "1"]
+
+
 def test_dead_letters(sievemq: Sievemq, context: JMSContext) -> None:
     fill(context, 3)
     consumer = context.create_consumer(Queue("orders"))
@@ -331,7 +343,12 @@ def test_taps(sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext) -> 
     assert row[:4] == ["small", "queue:orders", "copy", "2"]
     assert row[4].startswith("2h")
     assert row[5] == "2"
-    assert row[7] == "none so far"
+    assert row[7:9] == ["", ""]
+    with ConnectionFactory(broker.url, client_id="reader").create_connection() as connection:
+        find_tap(connection, "small", Queue("orders"))[0].look(2)
+        reader = sievemq("connection", "ls").lines[-1].split("\t")[0]
+        assert sievemq("tap", "ls").lines[1].split("\t")[7:9] == [reader, "yes"]
+    assert sievemq("tap", "ls").lines[1].split("\t")[7:9] == [reader, ""]
     info = sievemq("tap", "info", "orders", "small").out
     for text in ("2 messages, the oldest for 2h", "up to 2", "2 messages, 268,435,456 bytes", "n > 0", "3 to 4"):
         assert text in info

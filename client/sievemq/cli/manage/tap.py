@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
@@ -13,7 +13,7 @@ from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, address_of
 from sievemq.cli.manage.actions import Care, JsonOption, remove
-from sievemq.cli.manage.output import Columns, moment, number, print_one, print_rows, span
+from sievemq.cli.manage.output import Columns, moment, number, print_one, print_rows, span, yes
 from sievemq.cli.values import parse_duration
 from sievemq_core.counted import counted
 
@@ -41,12 +41,6 @@ class Start(StrEnum):
     LATEST = "latest"
 
 
-def _reader(row: dict[str, Any]) -> str:
-    if row["reader"] is None:
-        return "none so far"
-    return row["reader"] if row["connected"] else f"{row['reader']} (gone)"
-
-
 _LIST: Columns = {
     "tap": lambda row: row["name"],
     "on": lambda row: row["destination"],
@@ -55,7 +49,8 @@ _LIST: Columns = {
     "for": lambda row: span(row["lag_ms"]),
     "missed": number("missed"),
     "bytes": number("bytes"),
-    "reader": _reader,
+    "reader": lambda row: row["reader"] or "",
+    "connected": yes("connected"),
     "selector": lambda row: row["selector"] or "",
 }
 _ONE: Columns = {
@@ -79,7 +74,8 @@ _ONE: Columns = {
     ),
     "lease": lambda row: span(row["retention"]["lease"]),
     "lease ends (UTC)": lambda row: moment(row["lease_ends"]),
-    "reader": _reader,
+    "reader": lambda row: row["reader"] or "",
+    "connected": yes("connected"),
     "heard (UTC)": lambda row: moment(row["heard"]),
     "made by": lambda row: row["owner"] or "",
     "id": lambda row: row["id"],
