@@ -29,11 +29,11 @@ __all__ = ["CONVERTED_VALUES", "Converted", "ForeignConnection", "ForeignOutbox"
 CONVERTED_VALUES: Final = 10_000
 
 
-#: Bytes of envelopes that a connection converts in one turn of the loop: 1 to 2 ms. The last may be larger.
-_TURN_BYTES: Final = 4 * 1024
+#: Bytes of envelopes that a connection converts in one turn of the loop: 1 to 4 ms. The last may be larger.
+_TURN_BYTES: Final = 8 * 1024
 
 #: What a delivery costs besides, in such bytes.
-_EACH: Final = 100
+_EACH: Final = 20
 
 #: Bodies of these kinds are passed on as they are.
 _PLAIN: Final = frozenset({BodyKind.TEXT, BodyKind.BYTES, BodyKind.OBJECT})

@@ -17,7 +17,7 @@ from ..session.harness import World, envelope
 from .amqp import Amqp
 from .stomp import Stomp
 
-COSTLY = {f"p{number}": number for number in range(1_000)}
+COSTLY = {f"property{number}": number for number in range(1_000)}
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def fill(world: World, count: int, to: str = "queue:q", properties: dict[str, An
 
 
 @pytest.mark.parametrize("protocol", ["amqp", "stomp"])
-@pytest.mark.parametrize(("count", "properties", "most"), [(30, COSTLY, 1), (500, {}, 40)])
+@pytest.mark.parametrize(("count", "properties", "most"), [(30, COSTLY, 1), (500, {}, 200)])
 def test_a_backlog_is_converted_a_few_in_a_turn(
     world: World, conversions: Conversions, protocol: str, count: int, properties: dict[str, Any], most: int
 ) -> None:

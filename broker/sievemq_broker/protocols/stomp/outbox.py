@@ -10,7 +10,7 @@ from sievemq_broker.protocols.stomp.frames import encode, header_lines
 from sievemq_broker.protocols.stomp.mapping import message_of
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
-from sievemq_core.message.envelope import MESSAGE_ID, Envelope
+from sievemq_core.message.envelope import MESSAGE_ID, Envelope, EnvelopeFields
 
 __all__ = ["Outbox", "Subscription"]
 
@@ -108,17 +108,18 @@ class Outbox(ForeignOutbox):
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Queue a MESSAGE."""
         subscription = self.subscriptions[consumer_id]
-        fields = None
-        delivery = f"{consumer_id}-{tag}"
-        made = self._converted.find(packed, self.version)
+        version, delivery = self.version, f"{consumer_id}-{tag}"
+        fields: EnvelopeFields | None = None
+        made = self._converted.find(packed, version)
         if made is None:
             fields = Envelope.from_packed(packed).fields
             common, body = message_of(fields)
-            lines = "\n".join(header_lines("MESSAGE", common, self.version))
-            made = lines, body, fields[MESSAGE_ID]
-            self._converted.keep(packed, made, self.version)
+            made = [common, body, fields[MESSAGE_ID], None]
+            self._converted.keep(packed, made, version)
+        elif made[3] is None:  # several are given it: its headers are escaped once for the others
+            made[3] = "\n".join(header_lines("MESSAGE", made[0], version))
         self.count_conversion(packed, fields)
-        lines, body, message_id = made
+        common, body, message_id, lines = made
         message_id = str(message_id or delivery)
         headers = [
             ("subscription", subscription.id),
@@ -131,7 +132,9 @@ class Outbox(ForeignOutbox):
             headers.append(("ack", delivery))
         if count > 1:
             headers.append(("JMSXDeliveryCount", str(count)))
-        self.write_message(encode("MESSAGE", headers, body, self.version, (lines,)))
+        if lines is None:
+            headers += common
+        self.write_message(encode("MESSAGE", headers, body, version, () if lines is None else (lines,)))
 
     # -- what the client's Peer says ----------------------------------------------------------------------------------
 
