@@ -107,6 +107,12 @@ _CHAIN = re.compile(
     rf"([^\W\d][\w$]*+|\$[\w$]*+){_EQUAL}(?:{_OR}[{WHITE_SPACE}]+\1{_EQUAL}){{16,}}"
     rf"(?=[{WHITE_SPACE}]*(?:\)|\Z)|{_OR}{_ENDS_NAME})"
 )
+#: The same with each term in parentheses, as programs write it.
+_CHAIN_OF_PARENTHESES = re.compile(
+    rf"\([{WHITE_SPACE}]*([^\W\d][\w$]*+|\$[\w$]*+){_EQUAL}[{WHITE_SPACE}]*\)"
+    rf"(?:{_OR}[{WHITE_SPACE}]*\([{WHITE_SPACE}]*\1{_EQUAL}[{WHITE_SPACE}]*\)){{16,}}"
+    rf"(?=[{WHITE_SPACE}]*(?:\)|\Z)|{_OR}{_ENDS_NAME})"
+)
 _EQUALS = re.compile(_EQUAL)
 _BLANKS = re.compile(f"[{WHITE_SPACE}]*")
 _ASCII_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
@@ -293,16 +299,28 @@ class Lexer:
                 return found, Token(TokenKind.SYMBOL, ")", at - 1, at)
         return None
 
+    def chained_name(self, start: int) -> Token | None:
+        """The name of the long chain ``(a = 1) OR (a = 2) OR …`` that may begin there.
+
+        Args:
+            start: of the first parenthesis.
+        """
+        match = _CHAIN_OF_PARENTHESES.match(self._text, start) if len(self._text) - start > 64 else None
+        if match is None or identifier_end(match[1], 0) != len(match[1]) or match[1].upper() in self._reserved:
+            return None
+        return Token(TokenKind.NAME, match[1], *match.span(1))
+
     def equalities(self, start: int, name: str) -> tuple[list[str | int | float], Span] | None:
         """The constants of a long chain ``a = 1 OR a = 2 OR …`` that begins there, taken whole; None, and
         nothing is taken, if there is something else.
 
         Args:
-            start: of the name.
+            start: of the name, or of the parenthesis before it.
             name: that stands there.
         """
         text = self._text
-        match = _CHAIN.match(text, start) if len(text) - start > 64 else None
+        chain = _CHAIN_OF_PARENTHESES if text[start] == "(" else _CHAIN
+        match = chain.match(text, start) if len(text) - start > 64 else None
         if match is None or match[1] != name:
             return None
         values: list[str | int | float] = [

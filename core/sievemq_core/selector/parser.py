@@ -170,7 +170,8 @@ class _Parser:
             return self._literal()
         if kind is _SYMBOL:
             if text == "(":
-                return self._parenthesis(token)
+                chain = self._equalities(token) if power <= _OR else None
+                return self._parenthesis(token) if chain is None else chain
             if text in ("+", "-"):
                 return self._signed()
         elif kind is _WORD:
@@ -215,7 +216,7 @@ class _Parser:
         end = first.span[1]
         while self._is_word(word):
             self._token = self._next()
-            chain = self._equalities(self._token) if power == _OR and self._token.kind is _NAME else None
+            chain = self._equalities(self._token) if power == _OR else None
             operand = self._right_side(power + 1) if chain is None else chain
             end = operand.span[1]
             if self._nodes > MAX_SELECTOR_NODES:  # before the last of thousands
@@ -226,15 +227,22 @@ class _Parser:
                 operands.append(operand)
         return self._made(kind(tuple(operands), (first.span[0], end)), *operands)
 
-    def _equalities(self, name: Token) -> Node | None:
+    def _equalities(self, first: Token) -> Node | None:
         """A long chain of equalities of one name as one condition; None if there is none, or the dialect sees more in
         them (D-13, D-15, D-16)."""
+        name: Token | None = first
+        if first.kind is _SYMBOL and first.text == "(":
+            name = self._lexer.chained_name(first.start)
+        elif first.kind is not _NAME:
+            return None
+        if name is None:
+            return None
         dialect, text = self._dialect, name.text
         if (
             dialect.operators_minimal
             or text == "JMSDeliveryMode"
             or (dialect.zero_id_matches_any and text in _IDS)
-            or (taken := self._lexer.equalities(name.start, text)) is None
+            or (taken := self._lexer.equalities(first.start, text)) is None
         ):
             return None
         values, span = taken

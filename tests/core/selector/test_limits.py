@@ -97,6 +97,25 @@ def test_every_name_may_have_a_long_chain(name: str, constant: str) -> None:
             assert selector.function(properties, headers) is any(found)
 
 
+@pytest.mark.parametrize("term", ["(a = {})", "( a='{}' )", "(JMSCorrelationID = '{}')"])
+def test_a_long_chain_may_have_its_terms_in_parentheses(term: str) -> None:
+    plain = " OR ".join(term.strip("() ").format(n) for n in range(MAX_SELECTOR_CONSTANTS // 10))
+    terms = " OR ".join(term.format(n) for n in range(MAX_SELECTOR_CONSTANTS // 10))
+    for text in (terms, f"({terms})", f"(({terms}))"):
+        assert valid(text).canonical == valid(plain).canonical
+        assert valid(text).facts.equalities == valid(plain).facts.equalities
+    headers = (None, 0, 4, 2, 0, 0, "7", None, None)
+    value: Any = "7" if "'" in term else 7
+    for text, expected in (
+        (f"b = 1 AND ({terms}) AND c = 2", True), (f"b = 2 AND ({terms})", False), (f"NOT ({terms})", False),
+        (f"{terms} OR b = 2", True), (f"b = 2 OR {terms}", True), (f"{terms} AND b = 2", True),
+        (f"b = 2 AND {terms}", True), (terms.replace("7", "8"), False),
+    ):  # fmt: skip
+        assert valid(text).function({"a": value, "b": 1, "c": 2}, headers) is expected, text[-80:]
+    with pytest.raises(SelectorError, match=r"closed|stand here"):
+        compile_selector(terms + " OR (a = 1")
+
+
 def test_headers_that_match_more_than_their_value_form_no_chain() -> None:
     """An id of zeros matches any message in the dialect of IBM MQ; a chain of that is one of conditions."""
     terms = " OR ".join(f"JMSCorrelationID = 'ID:{'0' * n}'" for n in range(1, 40))
