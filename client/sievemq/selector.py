@@ -24,7 +24,8 @@ class Selector:
 
     Args:
         text: the condition; None, empty or blank matches every message (SEL-03, D-12).
-        dialect: ``jakarta``, or the language as ``ibm-mq`` (D-15) or ``mqe`` (D-16) describe it.
+        dialect: ``jakarta``, the language as ``ibm-mq`` (D-15) or ``mqe`` (D-16) describe it, or ``amqp``: the SQL
+            filters of AMQP Filter Expressions.
 
     Raises:
         InvalidSelectorException: the text has a mistake; the exception shows where and says what to write instead.

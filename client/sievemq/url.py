@@ -116,7 +116,7 @@ class Options(TypedDict, total=False):
     client_id: str | None
     application: str | None
     send_confirm: Literal["auto", "always", "never"]
-    selector_dialect: Literal["jakarta", "ibm-mq", "mqe"] | None
+    selector_dialect: Literal["jakarta", "ibm-mq", "mqe", "amqp"] | None
     prefetch: int | Literal["auto"] | None
     heartbeat: Milliseconds
     connect_timeout: Milliseconds

@@ -87,7 +87,7 @@ def backtest(messages: DataFrame, selectors: Sequence[str], *, dialect: str = "j
     Args:
         messages: rows as in schema.py, of an archive or of a queue.
         selectors: their texts.
-        dialect: ``jakarta``, ``ibm-mq`` or ``mqe``.
+        dialect: ``jakarta``, ``ibm-mq``, ``mqe`` or ``amqp``.
         sample: ids of matching messages to show.
 
     Raises:

@@ -53,7 +53,7 @@ def where(selector: str | None, dialect: str = "jakarta", columns: str | Mapping
 
     Args:
         selector: the condition; None or blank is true for every message.
-        dialect: ``jakarta``, ``ibm-mq`` or ``mqe``.
+        dialect: ``jakarta``, ``ibm-mq``, ``mqe`` or ``amqp``.
         columns: ``region STRING, price DOUBLE``: properties to read from columns of their own instead of the map
             ``properties``, for tables that have no such map. A column has one type, so a message whose property had
             another one is judged by the column's.

@@ -185,7 +185,7 @@ def compile_selector(text: str | None, dialect: str | Dialect = "jakarta") -> Co
 
     Args:
         text: the selector; None, empty or blank is no selector (D-12).
-        dialect: ``jakarta``, ``ibm-mq`` or ``mqe``.
+        dialect: ``jakarta``, ``ibm-mq``, ``mqe`` or ``amqp``.
 
     Returns:
         The compiled selector, from a cache if the text was seen before; None if there is none.

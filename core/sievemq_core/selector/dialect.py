@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["DIALECTS", "IBM_MQ", "JAKARTA", "MQE", "RESERVED", "Dialect", "dialect_named"]
+__all__ = ["AMQP", "DIALECTS", "IBM_MQ", "JAKARTA", "MQE", "RESERVED", "Dialect", "dialect_named"]
 
 _WORDS = frozenset({"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS"})
 
@@ -24,6 +25,8 @@ class Dialect:
         null_arithmetic_is_fatal: so does arithmetic on NULL (D-15).
         null_between_is_false: BETWEEN with a NULL is false and NOT BETWEEN true instead of unknown (D-15).
         zero_id_matches_any: ``JMSMessageID = 'ID:000…'`` and the same for JMSCorrelationID match any message (D-15).
+        fields: what a name with a dot stands for, by section and field; None if no name has one. Of a section that
+            has None as its fields, each stands for the property of that name. With them ``!=`` is ``<>``.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Dialect:
     null_arithmetic_is_fatal: bool = False
     null_between_is_false: bool = False
     zero_id_matches_any: bool = False
+    fields: Mapping[str, Mapping[str, str] | None] | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -56,7 +60,24 @@ IBM_MQ = Dialect(
 #: The small language of MQ Everyplace (D-16).
 MQE = Dialect("mqe", _WORDS, operators_minimal=True, strict_numbers=True, numeric_mode=True, unlike_is_fatal=True)
 
-DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (JAKARTA, IBM_MQ, MQE)}
+_PROPERTIES = {
+    "subject": "JMSType", "correlation_id": "JMSCorrelationID", "creation_time": "JMSTimestamp",
+    "group_id": "JMSXGroupID", "group_sequence": "JMSXGroupSeq", "content_type": "content_type",
+}  # fmt: skip
+_HEADER = {"priority": "JMSPriority"}
+
+#: The SQL filters of AMQP Filter Expressions 1.0, as far as a message has here what they name: names of sections and
+#: fields beside those of Jakarta Messaging.
+AMQP = Dialect(
+    "amqp",
+    _WORDS | {"ESCAPE"},
+    fields={
+        "p": _PROPERTIES, "properties": _PROPERTIES, "h": _HEADER, "header": _HEADER,
+        "a": None, "application_properties": None,
+    },
+)  # fmt: skip
+
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (JAKARTA, IBM_MQ, MQE, AMQP)}
 
 #: Words that name nothing in any dialect. A message says nothing of dialects, so a property may have any other name,
 #: such as ESCAPE: selectors of the dialects that do not reserve the word can name it.

@@ -209,11 +209,12 @@ def is_property_name(name: str) -> bool:
 class Lexer:
     """Hands out the tokens of one text. ``next()`` after the end gives END again."""
 
-    __slots__ = ("_at", "_reserved", "_text")
+    __slots__ = ("_at", "_fields", "_reserved", "_text")
 
     def __init__(self, text: str, dialect: Dialect) -> None:
         self._text = text
         self._reserved = dialect.reserved
+        self._fields = dialect.fields
         self._at = 0
 
     def next(self) -> Token:
@@ -347,12 +348,38 @@ class Lexer:
             return Token(TokenKind.WORD, upper, start, end)
         follows = self._text[end : end + 2]
         if follows[:1] == "." and len(follows) == 2 and (follows[1].isalpha() or follows[1] == "_"):
+            if self._fields is not None:
+                return self._field(word, start, end + 1)
             raise self.fail(
                 f"a name has no dots, but '.' follows '{_short(word)}'",
                 (end, end + 1),
                 hint="names have letters, digits, '_' and '$'",
             )
         return Token(TokenKind.NAME, word, start, end)
+
+    def _field(self, section: str, start: int, at: int) -> Token:
+        """What a field of a section stands for; ``-`` in it is as good as ``_``."""
+        assert self._fields is not None
+        if section.lower() not in self._fields:
+            raise self.fail(
+                f"there is no section '{_short(section)}' that a selector can look at",
+                (start, at - 1),
+                hint=f"there are {', '.join(self._fields)}",
+            )
+        fields = self._fields[section.lower()]
+        if fields is None:
+            end = identifier_end(self._text, at)
+            return Token(TokenKind.NAME, self._text[at:end], start, end)
+        for name, stands_for in fields.items():
+            end = at + len(name)
+            if self._text[at:end].replace("-", "_") == name and identifier_end(self._text, end) == end:
+                return Token(TokenKind.NAME, stands_for, start, end)
+        end = identifier_end(self._text, at)
+        raise self.fail(
+            f"a selector cannot look at '{_short(self._text[at:end])}' of the section '{section}'",
+            (start, end),
+            hint=f"it can at {', '.join(fields)}",
+        )
 
     def _string(self, start: int) -> Token:
         match = _STRING.match(self._text, start)
@@ -373,6 +400,8 @@ class Lexer:
             end = start + (2 if pair in ("<>", "<=", ">=") else 1)
             if text[end : end + 1] != ">" or c != "<":  # '<=>' is foreign
                 return Token(TokenKind.SYMBOL, text[start:end], start, end)
+        if pair == "!=" and self._fields is not None and text[start + 2 : start + 3] != "=":
+            return Token(TokenKind.SYMBOL, "<>", start, start + 2)
         for foreign, message, hint in _FOREIGN:
             if text.startswith(foreign, start):
                 raise self.fail(message, (start, start + len(foreign)), hint=hint)

@@ -38,7 +38,7 @@ MasterOption = Annotated[
 #: The default master of Spark.
 LOCAL = "local[*]"
 
-DialectOption = Annotated[str, typer.Option("--dialect", help="Selector dialect: jakarta, ibm-mq, mqe.")]
+DialectOption = Annotated[str, typer.Option("--dialect", help="Selector dialect: jakarta, ibm-mq, mqe, amqp.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="The result as one JSON object.")]
 HtmlOption = Annotated[
     Path | None, typer.Option("--html", help="Write a report with charts to this file as well.", dir_okay=False)

@@ -34,6 +34,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
+from sievemq_broker.protocols.amqp.types import Described, Symbol, ULong
 from sievemq_broker.session import SessionSettings
 
 from ..session.harness import World
@@ -492,6 +493,37 @@ def test_a_selector_decides_and_is_repeated(world: World) -> None:
     answer = client.receiver(filter=selector("n > 0"))
     assert answer.source.filter == selector("n > 0")
     assert client.messages() == ["b", "c"]
+
+
+@pytest.mark.parametrize("descriptor", [Symbol("amqp:sql-filter"), ULong(0x120)])
+def test_a_filter_in_sql_decides_and_is_repeated(world: World, descriptor: object) -> None:
+    client = filled(world, "a", "b", "c")
+    sql = {Symbol("sql"): Described(descriptor, "a.n >= 1 AND p.subject IS NULL AND h.priority != 9")}
+    assert client.receiver(filter=sql).source.filter == sql
+    assert client.messages() == ["b", "c"]
+
+
+def test_a_browser_with_a_filter_in_sql(world: World) -> None:
+    client = filled(world, "a", "b", "c")
+    sql = {Symbol("sql"): Described(Symbol("amqp:sql-filter"), "a.n != 1")}
+    client.receiver(distribution_mode="copy", filter=sql)
+    assert client.messages() == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        ({"sql": Described(Symbol("amqp:sql-filter"), "p.to = 'q'")}, "cannot look at 'to' of the section 'p'"),
+        ({"sql": Described(Symbol("amqp:sql-filter"), 7)}, "must be a string"),
+        ({"sql": Described(Symbol("amqp:sql-filter"), "n = 1"), **selector("n = 1")}, "one selector or SQL filter"),
+    ],
+)
+def test_a_filter_in_sql_that_cannot_be_used_is_refused(world: World, filters: dict[Any, Any], said: str) -> None:
+    client = Amqp(world)
+    client.receiver(filter={Symbol(name): value for name, value in filters.items()})
+    refused = client.detached()
+    assert refused.condition == "amqp:invalid-field"
+    assert said in refused.description
 
 
 def test_a_filter_that_is_not_known_is_left_out_of_the_answer(world: World) -> None:

@@ -276,7 +276,7 @@ def test_warnings(text: str) -> None:
 
 
 def test_dialects_by_name() -> None:
-    assert list(DIALECTS) == ["jakarta", "ibm-mq", "mqe"]
+    assert list(DIALECTS) == ["jakarta", "ibm-mq", "mqe", "amqp"]
     assert dialect_named("ibm-mq") is IBM_MQ is dialect_named(IBM_MQ)
     assert str(IBM_MQ) == "ibm-mq"
     assert valid("a = 1", "mqe").dialect.name == "mqe"

@@ -34,8 +34,8 @@ def rows(title: str) -> list[list[str]]:
     return found
 
 
-EXAMPLES = [(dialect, *row) for title, dialect in
-            (("selector", "jakarta"), ("ibm-mq", "ibm-mq"), ("mqe", "mqe")) for row in rows(title)]  # fmt: skip
+TABLES = {"selector": "jakarta", "ibm-mq": "ibm-mq", "mqe": "mqe", "amqp": "amqp"}
+EXAMPLES = [(dialect, *row) for title, dialect in TABLES.items() for row in rows(title)]
 
 
 def test_there_are_examples() -> None:

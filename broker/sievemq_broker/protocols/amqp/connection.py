@@ -519,15 +519,16 @@ class AmqpConnection(ForeignConnection):
         if source.distribution_mode == "copy" and not topic:
             self._ids += 1
             browser = Browser(
-                session, theirs.handle, theirs.name, self._ids, address, settled=True, selector=filters.selector
-            )
+                session, theirs.handle, theirs.name, self._ids, address, settled=True, selector=filters.selector,
+                dialect=filters.dialect,
+            )  # fmt: skip
 
             def verified(_: object) -> None:
                 session.links[theirs.handle] = browser
                 self._attached(theirs, browser, source)
 
             self._ask(
-                now, verified, Command.BROWSE, address, filters.selector, None, None, 0, 0, 0,
+                now, verified, Command.BROWSE, address, filters.selector, filters.dialect, None, 0, 0, 0,
                 refused=partial(self._refuse_link, session, theirs),
             )  # fmt: skip
             return
@@ -556,7 +557,7 @@ class AmqpConnection(ForeignConnection):
 
         self.outbox.consumers[link.id] = link
         self._ask(
-            now, opened, Command.OPEN_CONSUMER, session.number, link.id, address, filters.selector, None,
+            now, opened, Command.OPEN_CONSUMER, session.number, link.id, address, filters.selector, filters.dialect,
             filters.no_local, name, durable, shared, 0, 0, refused=refused,
         )  # fmt: skip
 
@@ -605,7 +606,7 @@ class AmqpConnection(ForeignConnection):
                 link.turn(*answer)
                 self._todo.append(partial(self._browse, link))
 
-            self._ask(now, page, Command.BROWSE, link.address, link.selector, None, link.cursor, _PAGE, 0, 0)
+            self._ask(now, page, Command.BROWSE, link.address, link.selector, link.dialect, link.cursor, _PAGE, 0, 0)
         elif link.drain:
             link.advance(link.rest())
             self._answer_flow(link.session, link, 0, drain=True)

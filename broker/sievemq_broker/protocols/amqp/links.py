@@ -127,6 +127,7 @@ class Browser(Consumer):
 
     Attributes:
         selector: condition; None for none.
+        dialect: that it is written in; None for the broker's.
         cursor: of the next page.
         page: messages that were read and are not written: count and envelope.
         ended: there is no further page.
@@ -135,6 +136,7 @@ class Browser(Consumer):
     """
 
     selector: str | None = None
+    dialect: str | None = None
     cursor: Any = None
     page: deque[tuple[int, Any]] = field(default_factory=deque)
     ended: bool = False

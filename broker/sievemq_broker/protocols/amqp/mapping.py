@@ -97,6 +97,7 @@ _GROUP_ID, _GROUP_SEQUENCE = "JMSXGroupID", "JMSXGroupSeq"
 _BROKERS_OWN: Final = b"JMS_SieveMQ_"
 
 _SELECTOR: Final = (0x0000468C00000004, "apache.org:selector-filter:string", "jms-selector")
+_SQL: Final = (0x120, "amqp:sql-filter")
 _NO_LOCAL: Final = (0x0000468C00000003, "apache.org:no-local-filter:list", "no-local")
 
 
@@ -138,11 +139,13 @@ class Filters(NamedTuple):
 
     Attributes:
         selector: condition; None for none.
+        dialect: that it is written in; None for the broker's.
         no_local: not what this connection publishes.
         in_force: the filters that are carried out, as they came: the answer repeats them.
     """
 
     selector: str | None
+    dialect: str | None
     no_local: bool
     in_force: dict[Any, Any]
 
@@ -151,24 +154,28 @@ def filters_of(filters: dict[Any, Any] | None) -> Filters:
     """The filters of a source that are known here.
 
     Raises:
-        RequestError: a selector is no text.
+        RequestError: a selector is no text, or there are two.
     """
     selector: str | None = None
+    dialect: str | None = None
     no_local = False
     in_force: dict[Any, Any] = {}
     for name, given in (filters or {}).items():
         value = given.value if isinstance(given, Described) else given
         named = (given.descriptor if isinstance(given, Described) else None, name)
-        if any(each in _SELECTOR for each in named):
+        sql = any(each in _SQL for each in named)
+        if sql or any(each in _SELECTOR for each in named):
+            if selector is not None:
+                raise RequestError("a source has one selector or SQL filter", ErrorCode.INVALID_SELECTOR)
             if not isinstance(value, str):
                 raise RequestError(f"a selector must be a string, not {shown(value)}", ErrorCode.INVALID_SELECTOR)
-            selector = value
+            selector, dialect = value, "amqp" if sql else None
         elif any(each in _NO_LOCAL for each in named):
             no_local = True
         else:
             continue
         in_force[name] = given
-    return Filters(selector, no_local, in_force)
+    return Filters(selector, dialect, no_local, in_force)
 
 
 # -- in ---------------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ MAX_QUERY_SELECTOR = 4_096
 QuerySelector = Annotated[str, Meta(max_length=MAX_QUERY_SELECTOR, description="Only messages that this matches.")]
 SelectorText = Annotated[str, Meta(max_length=MAX_SELECTOR_CHARS, description="Only messages that this matches.")]
 Dialect = Annotated[
-    Literal["jakarta", "ibm-mq", "mqe"],
+    Literal["jakarta", "ibm-mq", "mqe", "amqp"],
     Meta(description="Language of the selector; the broker's own unless said otherwise."),
 ]
 SubscriptionName = Annotated[str, Meta(description="Where the address is a topic: the name of the subscription meant.")]

@@ -15,6 +15,7 @@ const DIALECTS = [
   ["jakarta", "Jakarta Messaging"],
   ["ibm-mq", "IBM MQ"],
   ["mqe", "MQ Everyplace"],
+  ["amqp", "AMQP SQL filter"],
 ];
 const PAUSE = 300; // ms without a key before the selector is tried anew
 
