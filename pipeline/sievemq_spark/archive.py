@@ -299,13 +299,24 @@ def require_archive(spark: SparkSession, path: str) -> None:
         raise _none_at(path)
 
 
-def require_destination(spark: SparkSession, path: str, destination: str) -> None:
+def require_destination(spark: SparkSession, path: str, destination: str, *, emptied: bool = False) -> None:
     """Raise unless an archive has messages of a destination.
+
+    Args:
+        spark: the session.
+        path: the archive.
+        destination: ``queue:orders``.
+        emptied: the folder of a destination is enough, as it remains when all its days are removed.
 
     Raises:
         NoDestinationError: it has none; names those that it has.
     """
-    folders = {part for name, _ in Files(spark, path).parquet() for part in name.split("/")}
+    place = Files(spark, path)
+    folders = {part for name, _ in place.parquet() for part in name.split("/")}
+    if emptied:
+        folders.update(
+            name for space in place.names("") if space.startswith("namespace=") for name in place.names(space)
+        )
     found = {unquote(part.removeprefix("destination=")) for part in folders if part.startswith("destination=")}
     if destination not in found:
         raise NoDestinationError(

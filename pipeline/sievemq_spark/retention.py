@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Final
 
-from sievemq_spark.archive import OUTCOMES, outcomes_of, require_archive
+from sievemq_spark.archive import OUTCOMES, outcomes_of, require_archive, require_destination
 from sievemq_spark.files import Files, finish
 
 if TYPE_CHECKING:
@@ -47,10 +47,13 @@ def expire(
 
     Raises:
         NoArchiveError: there is none.
+        NoDestinationError: it never had the destination. One whose days are all gone is no error.
     """
     from urllib.parse import unquote
 
     require_archive(spark, path)
+    if destination is not None:
+        require_destination(spark, path, destination, emptied=True)
     place = Files(spark, path)
     found: list[tuple[str, int]] = []
     for root, prefix in ((path, ""), (outcomes_of(path), f"{OUTCOMES}/")):

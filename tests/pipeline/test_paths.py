@@ -115,28 +115,39 @@ def test_names_that_are_not_there_end_commands(spark: Any, tmp_path: Path, monke
             "archive", "queue:orders", "topic:typo", "--to", path, "--tap", "t", "--url", broker.url, "--allow-missing"
         )
         assert (shown.exit_code, shown.stdout) == (0, f"1 message seen, 1 added to {path}\n"), shown.output
-    shown = run("backtest", path, "a = 1", "-d", "queue:typo")
-    assert (shown.exit_code, shown.stdout) == (3, "")
-    assert f"the archive at {path} has no messages of queue:typo; it has those of queue:orders" in shown.stderr
+        for command in (
+            ("backtest", path, "a = 1"),
+            ("coverage", path, "a = 1"),
+            ("profile", path),
+            ("deadletters", path),
+            ("outcomes", path),
+            ("replay", path, "--to", "queue:again", "--dry-run", "--url", broker.url),
+            ("expire", path, "--keep-days", "0", "--yes"),
+        ):
+            shown = run(*command, "-d", "queue:typo")
+            assert (shown.exit_code, shown.stdout) == (3, ""), command
+            assert f"the archive at {path} has no messages of queue:typo; it has those of queue:orders" in shown.stderr
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(1_200)
-def test_file_systems_that_are_not_there(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_systems_are_checked_before_a_queue_is_read(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     shown = CliRunner().invoke(cli.pipeline, ["backtest", "s3a://bucket/x", "a = 1", "--master", "local[2]"])
     assert shown.exit_code == 2
     assert "S3AFileSystem not found" in shown.stderr
     assert "hadoop-aws" in shown.stderr
     (tmp_path / "file").write_text("")
-    with EmbeddedBroker() as broker:
-        frame = read_queues(spark, broker.url, "queue:orders", fail_on_missing=False)
-        for job in (
-            lambda path: archive(spark, frame, path),
-            lambda path: archive_stream(spark, broker.url, "queue:orders", path, tap="t"),
-        ):
-            with pytest.raises(PipelineError, match=r"below cannot be written: .*(not a directory|Mkdirs failed)"):
-                job(str(tmp_path / "file" / "below"))
+    url = "sievemq://127.0.0.1:1"  # no broker: it would be an error if the queue were read
+    frame = read_queues(spark, url, "queue:orders")
+    for job in (
+        lambda path: archive(spark, frame, path),
+        lambda path: archive_stream(spark, url, "queue:orders", path, tap="t"),
+    ):
+        with pytest.raises(PipelineError, match=r"below cannot be written: .*(not a directory|Mkdirs failed)"):
+            job(str(tmp_path / "file" / "below"))
 
 
 @pytest.mark.spark

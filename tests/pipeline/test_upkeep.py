@@ -12,7 +12,7 @@ import pytest
 
 from sievemq_spark.archive import archive, read_archive
 from sievemq_spark.compaction import compact
-from sievemq_spark.errors import NoArchiveError, PipelineError
+from sievemq_spark.errors import NoArchiveError, NoDestinationError, PipelineError
 from sievemq_spark.files import WORK, Files
 from sievemq_spark.retention import expire
 from sievemq_spark.schema import COLUMNS, ddl
@@ -186,7 +186,13 @@ def test_retention(spark: Any, crowded: str) -> None:
     assert len(contents(spark, crowded)) == 57
     assert expire(spark, crowded, later, destination="queue:a/b *") == would
     assert contents(spark, crowded) == [50, 51, 52, 60, 61, 70, 71]
+    assert expire(spark, crowded, date(1971, 1, 1), destination="queue:other").files == 0
     assert expire(spark, crowded, later).files == 1
+    assert expire(spark, crowded, later, destination="queue:other").files == 0  # its days are gone
+    with pytest.raises(
+        NoDestinationError, match=r"no messages of queue:othr; it has those of queue:a/b \*, queue:other"
+    ):
+        expire(spark, crowded, later, destination="queue:othr")
     assert contents(spark, crowded) == [50, 51, 52, 60, 61]
     assert expire(spark, crowded, date(1971, 1, 1)).files == 0
 

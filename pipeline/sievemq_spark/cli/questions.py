@@ -65,8 +65,8 @@ def outcomes(archived: Archived, *, master: MasterOption = LOCAL, output: Output
 
     with running_spark(master, checks=[archived.check, output.check]) as spark:
         with progress(spark, "outcomes"):
-            fates = archived.chosen(read_outcomes(spark, archived.archive))
-            result = job(archived.messages(spark), fates)
+            messages = archived.messages(spark)
+            result = job(messages, archived.chosen(read_outcomes(spark, archived.archive)))
         output.show(result, "Outcomes", archived.about)
 
 
