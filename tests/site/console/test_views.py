@@ -80,6 +80,24 @@ def test_lists_come_in_pages(page: Page, broker: EmbeddedBroker) -> None:
     page.shows("q000")
 
 
+def test_going_back_in_the_consumers_of_a_queue_stays_there(
+    page: Page, broker: EmbeddedBroker, client: JMSContext
+) -> None:
+    queue = client.create_queue("orders")
+    consumers = [client.create_consumer(queue, f"n = {number}") for number in range(1000, 1120)]
+    open_view(page, broker, ORDERS)
+    for selector in ("n = 1050", "n = 1100"):
+        page.click("button", "Next page")
+        page.shows(selector)
+    for step, selector in (("back", "n = 1050"), ("back", "n = 1000"), ("forward", "n = 1050")):
+        page.value(f"history.{step}()")
+        page.shows(selector)
+        assert page.value("location.hash").startswith(ORDERS)
+    page.click("button", "Previous page")
+    page.shows("n = 1000")
+    assert len(consumers) == 120
+
+
 def test_topics_with_their_subscriptions(page: Page, shop_broker: EmbeddedBroker) -> None:
     open_view(page, shop_broker, "#/default/topics")
     (row,) = page.rows("Topics")

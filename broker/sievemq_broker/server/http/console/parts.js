@@ -127,12 +127,12 @@ export class Pager {
 
   /**
    * @param {string | null} next cursor of the page that follows. @param {string | null} here cursor of the page shown.
-   * @param {string} words text beside the buttons. @param {string[]} before cursors of the pages before it.
+   * @param {string} words text beside the buttons.
    */
-  update(next, here, words = "", before = pagesBefore()) {
+  update(next, here, words = "") {
     this.cursor = next;
     this.here = here ?? "";
-    this.before = here ? before : [];
+    this.before = here ? pagesBefore() : [];
     this.words.textContent = words;
     this.first.disabled = !here;
     this.previous.disabled = this.before.length === 0;

@@ -1,5 +1,6 @@
 // A queue's figures, charts, consumers and rules; a topic's, with its subscriptions.
 
+import { turn } from "../address.js";
 import * as api from "../api.js";
 import { Chart, ratesChart, samplesOf } from "../chart.js";
 import { h, put } from "../dom.js";
@@ -14,7 +15,7 @@ import { tapColumns, tapKey } from "./taps.js";
 
 const PAGE = 50;
 
-export default function summary({ namespace, address, isQueue, read: reread }) {
+export default function summary({ namespace, address, isQueue, query, read: reread }) {
   const figures = h("div");
   const rates = ratesChart();
   const depth = new Chart({
@@ -40,11 +41,10 @@ export default function summary({ namespace, address, isQueue, read: reread }) {
     empty: "",
   });
   const tapped = section("Taps", taps.node);
-  let cursor = "";
-  let before = [];
-  const pager = new Pager((to, past) => {
+  let cursor = query.get("cursor") ?? "";
+  const pager = new Pager((to, before) => {
+    turn({ cursor: to }, before);
     cursor = to;
-    before = past;
     reread();
   });
   const rules = h("div");
@@ -74,13 +74,19 @@ export default function summary({ namespace, address, isQueue, read: reread }) {
     rates.update(samples);
     consumers.update(list.consumers);
     const words = list.next || cursor ? `${count(list.total, "consumer")} in all` : "";
-    pager.update(list.next, cursor, words, before);
+    pager.update(list.next, cursor, words);
     tapped.hidden = tapping.taps.length === 0;
     taps.update(tapping.taps);
     if (subscribed) subscriptions.update(subscribed.subscriptions);
   }
 
-  return { node, read };
+  return {
+    node,
+    read,
+    query: (fresh) => {
+      cursor = fresh.get("cursor") ?? "";
+    },
+  };
 }
 
 function figuresOf(state, isQueue) {
