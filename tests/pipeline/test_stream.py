@@ -221,6 +221,8 @@ def test_mistakes_in_a_stream(spark: Any, broker: EmbeddedBroker, tmp_path: Path
         stream(spark, broker.url, selector="a ANDD b")
     with pytest.raises(Exception, match="did you mean 'tap'"):
         stream(spark, broker.url, tpa="x")
+    with pytest.raises(Exception, match="does not support continuous"):
+        writer(stream(spark, broker.url), "noop", tmp_path / "continuous").trigger(continuous="1 second").start()
     with pytest.raises(Exception, match="no broker could be reached"):
         finish(stream(spark, "sievemq://127.0.0.1:1"), "noop", tmp_path)
 

@@ -649,6 +649,17 @@ def test_a_browse_of_a_queue_that_is_not_there(broker: EmbeddedBroker, destinati
     assert BrowseReader(ReadOptions.read(given), schema_of(COLUMNS)).partitions()
 
 
+def test_a_broker_with_tls_says_how_its_url_begins(certificates: Path) -> None:
+    files = {"tls_cert": str(certificates / "server.pem"), "tls_key": str(certificates / "server.key")}
+    with EmbeddedBroker(settings=files) as broker:
+        given = {"url": f"sievemq://127.0.0.1:{broker.port}", "destination": "queue:q"}
+        with pytest.raises(JMSException, match="begins with sievemqs://"):
+            BrowseReader(ReadOptions.read(given), schema_of(COLUMNS)).partitions()
+        stream = TapStreamReader(ReadOptions.read({**given, "tap": "t"}), schema_of(COLUMNS))
+        with pytest.raises(JMSException, match="begins with sievemqs://"):
+            stream.initialOffset()
+
+
 # -- where a query begins, and how far it is behind -----------------------------------------------------------------
 
 

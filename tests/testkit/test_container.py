@@ -112,6 +112,12 @@ def test_the_documents_build_the_image_that_it_starts() -> None:
     assert BUILD.split()[-2] == IMAGE
 
 
+def test_the_documents_name_the_other_container_of_testcontainers() -> None:
+    text = (Path(__file__).parents[2] / "docs/testing.md").read_text(encoding="utf-8")
+    assert "ryuk" in text
+    assert "TESTCONTAINERS_RYUK_DISABLED=true" in text
+
+
 @pytest.mark.docker
 @pytest.mark.slow
 @pytest.mark.parametrize("network", ["published ports", "the host's"])

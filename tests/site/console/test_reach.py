@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -32,6 +32,18 @@ VIEWS = [
     f"{ORDERS}/send",
     "#/default/workbench?selector=region+%3D+%27EU%27+AND+amount+%3E+1000&destination=queue%3Aorders",
 ]
+
+
+@pytest.fixture(scope="module")
+def details(shop_broker: EmbeddedBroker) -> list[str]:
+    """The views of single things: a topic, a dead-letter queue, messages with bodies of each kind."""
+    found = ["#/default/destination/topic%3Aprices", "#/default/destination/queue%3ADLQ.payments"]
+    with ConnectionFactory(shop_broker.url).create_context() as context:
+        for name in ("inventory", "DLQ.payments"):
+            for message in context.create_browser(context.create_queue(name)):
+                where = f"#/default/destination/{quote(f'queue:{name}', safe='')}/messages"
+                found.append(f"{where}/{quote(message.get_jms_message_id() or '', safe='')}")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +96,12 @@ CONTRAST = """(() => {
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_text_can_be_read_in_light_and_dark(chromium: Chromium, shop_broker: EmbeddedBroker, dark: bool) -> None:
+def test_text_can_be_read_in_light_and_dark(
+    chromium: Chromium, shop_broker: EmbeddedBroker, details: list[str], dark: bool
+) -> None:
     """WCAG 2.2 AA: 4.5 to 1."""
     with chromium.page(dark=dark) as page:
-        for view in VIEWS:
+        for view in VIEWS + details:
             open_view(page, shop_broker, view)
             assert page.value(CONTRAST) == [], view
         ground = page.value("getComputedStyle(document.body).backgroundColor")
@@ -372,11 +386,29 @@ STRUCTURE = """(() => {
 })()"""
 
 
-def test_everything_is_in_a_landmark_and_headings_leave_out_no_level(page: Page, shop_broker: EmbeddedBroker) -> None:
-    for view in [*VIEWS, "#/nosuch/queues", "#/default/nowhere"]:
+def test_everything_is_in_a_landmark_and_headings_leave_out_no_level(
+    page: Page, shop_broker: EmbeddedBroker, details: list[str]
+) -> None:
+    for view in [*VIEWS, *details, "#/nosuch/queues", "#/default/nowhere"]:
         open_view(page, shop_broker, view)
         page.until("Array.from(document.querySelectorAll('main h1')).some((item) => item.checkVisibility())")
         assert page.value(STRUCTURE) == [], view
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_page_to_sign_in_can_be_read_and_has_a_landmark_and_a_heading(chromium: Chromium, dark: bool) -> None:
+    with EmbeddedBroker(http=True, users={"anna": "rosebud"}) as broker, chromium.page(dark=dark) as page:
+        page.open(f"{broker.http_url}/")
+        page.until("location.pathname === '/sign-in' && document.querySelector('#user') !== null")
+        for wrong in (False, True):
+            if wrong:
+                page.fill("#user", "anna")
+                page.fill("#password", "wrong")
+                page.press("Enter")
+                page.shows("User name or password is wrong.", "main")
+            assert page.value(CONTRAST) == []
+            assert page.value("document.querySelectorAll('main h1').length") == 1
+            assert set(page.value(STRUCTURE)) <= {"nav[aria-label=Views]", "aside", "header"}  # there is no menu
 
 
 BADGES = """(() => {
