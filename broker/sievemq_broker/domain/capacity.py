@@ -24,6 +24,7 @@ __all__ = [
     "check_moved",
     "check_sent",
     "fits",
+    "is_full",
     "lacking",
     "move_within",
     "send_within",
@@ -171,9 +172,18 @@ def _must_wait(queues: list[Queue], messages: int, size: int, waiting: Collectio
     for queue in without_room(queues, messages, size):
         if len(full) >= _FULL:
             break
-        if queue not in full and (queue.depth or queue.scheduled or queue.promised_messages):
+        if queue not in full and _has_some(queue):
             full.append(queue)
     return full
+
+
+def _has_some(queue: Queue) -> bool:
+    return bool(queue.depth or queue.scheduled or queue.promised_messages)
+
+
+def is_full(queue: Queue, messages: int, size: int) -> bool:
+    """True if so many messages of so many bytes in all cannot come in now, whatever the sender does about it."""
+    return _has_some(queue) and any(without_room([queue], messages, size))
 
 
 def lacking(load: Iterable[Load], patient: bool, waiting: Collection[Limited]) -> list[Limited]:

@@ -563,8 +563,8 @@ class Namespace:
             if patient:
                 return [error.place]
             raise
-        load, roomy = load_of(sends, destinations, now, connection)
         waiting = () if waited else self.broker.rooms.waiting
+        load, roomy = load_of(sends, destinations, now, connection, bool(waiting))
         going = ((destinations[address], envelope) for address, envelope in sends)
         full = self.enter_several(going, connection, patient, acknowledges) if sends else []
         if waiting:

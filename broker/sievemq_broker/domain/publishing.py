@@ -57,11 +57,19 @@ def is_large(sends: Sends, destinations: Mapping[str, Queue | Topic]) -> bool:
 
 
 def load_of(
-    sends: Sends, destinations: dict[str, Queue | Topic], now: int, connection: str | None
+    sends: Sends, destinations: dict[str, Queue | Topic], now: int, connection: str | None, waited_for: bool
 ) -> tuple[dict[Queue | Topic, tuple[int, int, int]], set[Queue | Topic]]:
     """How many messages and bytes go where there are limits, and the size of the largest, by queue; by topic where all
-    subscriptions get all, or where very many have room for all. And where there is room, as far as that is known. What
-    is prescribed there is applied to the messages on the way, since that may change their size."""
+    subscriptions get all, or have room for all. And where there is room, as far as that is known. What is prescribed
+    there is applied to the messages on the way, since that may change their size.
+
+    Args:
+        sends: address and message.
+        destinations: where each address leads.
+        now: ms epoch.
+        connection: id of the sender's connection, for no_local.
+        waited_for: senders wait for room somewhere, so that it matters which subscriptions get something.
+    """
     roomy: set[Queue | Topic] = set()
     load: dict[Queue | Topic, tuple[int, int, int]] = {}
     limited = {address: found for address, found in destinations.items() if found.policy.limited}
@@ -79,22 +87,32 @@ def load_of(
             _add(load, destination, len(envelope.packed))
     for topic, envelopes in selective.items():
         sizes = [len(envelope.packed) for envelope in envelopes]
-        if topic.large and _has_room(topic, sizes):
-            load[topic] = len(sizes), sum(sizes), max(sizes)
+        whole = len(sizes), sum(sizes), max(sizes)
+        asked = topic.queues if waited_for and not topic.large else _without_room(topic, *whole)
+        if not asked:
+            load[topic] = whole
             roomy.add(topic)
             continue
+        exactly = set(map(id, asked))
+        having_room = [queue for queue in topic.queues if id(queue) not in exactly]
+        load.update(dict.fromkeys(having_room, whole))
+        roomy.update(having_room)
+        known = not waited_for and not 0 < topic.policy.max_bytes < whole[2]  # one that lacks room decides
         for envelope, size in zip(envelopes, sizes, strict=True):
-            for queue in topic.matching(envelope, connection):
+            counted = [queue for queue in topic.matching(envelope, connection) if id(queue) in exactly]
+            for queue in counted:
                 _add(load, queue, size)
+            if known and counted and capacity.is_full(counted[-1], *load[counted[-1]][:2]):
+                break
     return load, roomy
 
 
-def _has_room(topic: Topic, sizes: list[int]) -> bool:
-    """True if each subscription may have all messages of these sizes, with what its rule drops for them."""
+def _without_room(topic: Topic, messages: int, size: int, largest: int) -> list[Queue]:
+    """The subscriptions that may not have so many messages, with what their rule drops for them."""
     policy = topic.policy
     if policy.at_limit in (FAIL, BLOCK):
-        return not any(capacity.without_room(topic.queues, len(sizes), sum(sizes)))
-    return not policy.max_bytes or max(sizes) <= policy.max_bytes
+        return list(capacity.without_room(topic.queues, messages, size)) if topic.queues else []
+    return topic.queues if policy.max_bytes and largest > policy.max_bytes else []
 
 
 def _add(load: dict[Queue | Topic, tuple[int, int, int]], goal: Queue | Topic, size: int) -> None:

@@ -901,6 +901,33 @@ def test_senders_that_have_waited_for_room_deliver_in_slices_one_after_the_other
     assert most <= 500
 
 
+@pytest.mark.needs_python("counts calls of a method")
+@pytest.mark.parametrize("rule", ["fail", "block", "drop-oldest"])
+@pytest.mark.parametrize("full", [False, True])
+def test_a_commit_with_room_asks_no_selector_about_it(rule: str, full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does one that lacks it ask more than it needs to know that."""
+    policy = DestinationPolicy(max_messages=2 if full else 100, at_limit=rule)
+    world = World(broker=Broker(DomainSettings(default_policy=policy)))
+    watcher, committer = world.client(), world.client()
+    watching, session = watcher.session(), committer.session(TRANSACTED)
+    for number in range(40):
+        watcher.consumer(watching, ADDRESS, credit=0, selector=f"n IS NULL OR n = {number}")
+    begin(committer, committer.session(), "before")
+    turns(world)
+    for number in range(50):
+        committer.queue_send(session, envelope(f"m{number}"), ADDRESS)
+    committer.wire.send(Command.COMMIT, 99, session, ())
+    asked = []
+    matching = Topic.matching
+    monkeypatch.setattr(Topic, "matching", lambda *given, **more: asked.append(1) or matching(*given, **more))
+    hand_over(committer)
+    refused = full and rule != "drop-oldest"
+    assert len(asked) == (2 if refused else 0)
+    turns(world)
+    depths = {each.queue.depth for each in topic_of(world).subscriptions}
+    assert depths == ({1} if refused else {2} if full else {51})
+
+
 @pytest.mark.parametrize("rule", ["fail", "block"])
 def test_room_is_kept_for_a_commit_to_very_many_subscriptions(rule: str) -> None:
     """A message of another sender does not take it, whenever it comes."""
