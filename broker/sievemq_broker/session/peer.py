@@ -160,7 +160,6 @@ def _never() -> bool:
     return False
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class SignIn(Protocol):
     """A sign-in in which the client proves that it knows the password: two messages of the client."""
 
@@ -171,6 +170,7 @@ class SignIn(Protocol):
         """Who it is, and the answer to the last. Both raise AuthenticationError."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Services(ABC):
     """What clients need from the rim around them; one per broker. A test implements it in a few lines.
 
