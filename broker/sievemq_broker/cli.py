@@ -85,6 +85,9 @@ def broker(
     tls_client_ca: Annotated[
         str | None, _option("--tls-client-ca", text="PEM CA that client certificates must come from.")
     ] = None,
+    tls_client_users: Annotated[
+        bool | None, _option("--tls-client-users", text="A client certificate signs in the user of its common name.")
+    ] = None,
     on_full_disk: Annotated[
         str | None, _option("--on-full-disk", text="PERSISTENT sends on a full disk: fail, or block; fail.")
     ] = None,
@@ -135,7 +138,8 @@ def broker(
         "users": ",".join(user) if user else None, "users_file": users_file, "http_hosts": http_hosts,
         "http_origins": http_origins,
         "session_seconds": session_seconds, "insecure": insecure, "tls_cert": tls_cert, "tls_key": tls_key,
-        "tls_client_ca": tls_client_ca, "on_full_disk": on_full_disk, "log_level": log_level, "json_logs": json_logs,
+        "tls_client_ca": tls_client_ca, "tls_client_users": tls_client_users,
+        "on_full_disk": on_full_disk, "log_level": log_level, "json_logs": json_logs,
         "dialect": dialect, "auto_create": auto_create, "max_body_bytes": max_body_bytes,
         "max_memory_bytes": max_memory_bytes, "heartbeat_seconds": heartbeat_seconds,
         "max_connections": max_connections, "handshake_seconds": handshake_seconds,
