@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from importlib import import_module
 
 import pytest
 
@@ -128,3 +129,11 @@ async def test_a_short_receive_ends(api: Api) -> None:
     assert await consumer.receive(timedelta(microseconds=1)) is None
     await api.fill("orders", "one")
     assert await consumer.receive_body(str, timedelta(milliseconds=SOON)) == "one"
+
+
+@pytest.mark.parametrize("transport", ["blocking", "aio"])
+def test_no_message_is_stamped_with_a_millisecond_that_has_not_begun(transport: str) -> None:
+    """A float of seconds is rounded, so that a message could outlive its time by one."""
+    wall_clock = import_module(f"sievemq.{transport}.transport").wall_clock
+    assert wall_clock(lambda: 1_700_000_000_000_999_999) == 1_700_000_000_000
+    assert wall_clock(lambda: 1_700_000_000_001_000_000) == 1_700_000_000_001

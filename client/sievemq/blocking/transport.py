@@ -55,9 +55,9 @@ _QUIET_ROUNDS: Final = 10
 _LONGEST: Final = 3600.0
 
 
-def wall_clock(_time: Callable[[], float] = time.time) -> int:
-    """Milliseconds since 1970-01-01 UTC."""
-    return int(_time() * 1000.0)
+def wall_clock(_time: Callable[[], int] = time.time_ns) -> int:
+    """Milliseconds since 1970-01-01 UTC, never one that has not begun: the broker counts them in the same way."""
+    return _time() // 1_000_000
 
 
 # -- a thread that waits reads (decisions 0020, 0021, 0022) ------------------------------------------------------------
