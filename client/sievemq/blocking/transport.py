@@ -69,9 +69,9 @@ CAN_LEAD: Final = hasattr(select, "epoll") and hasattr(select, "poll")
 #: Yields the processor to other threads; a platform without it does not poll.
 _give_way: Final = getattr(os, "sched_yield", None)
 
-#: Held by the thread that polls: one of a process at a time, since two would take the interpreter's lock from each
-#: other.
-_looking: Final = allocate_lock()
+#: The thread that polls, 0 if none does: one of a process at a time, since two would take the interpreter's lock from
+#: each other. A lock would stay held for ever if a signal handler raised an exception behind its acquire().
+_polling_thread = 0
 
 #: Seconds; a poll takes no more than this many milliseconds, as a C int.
 _LONGEST_POLL: Final = 1e6
@@ -301,9 +301,12 @@ class Lead:
             poll: what to ask.
             seconds: at most; negative for no limit.
         """
-        if not self._busy_poll.worth or not _looking.acquire(False):
-            return None
+        global _polling_thread
         assert _give_way is not None
+        me = get_ident()
+        if not self._busy_poll.worth or _polling_thread:
+            return None
+        _polling_thread = me  # no call before the try: no interrupt comes between
         try:
             most = self._busy_poll.seconds
             end = time.monotonic() + (most if seconds < 0 else min(seconds, most))
@@ -311,7 +314,8 @@ class Lead:
                 _give_way()
             return ready
         finally:
-            _looking.release()
+            if _polling_thread == me:  # else a thread that began in the same moment has it
+                _polling_thread = 0
 
     def end(self, woken: LockType) -> None:
         """This thread does not wait any more.

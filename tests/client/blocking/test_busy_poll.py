@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
+from types import FrameType
 
 import pytest
 
@@ -86,10 +88,13 @@ def test_zero_is_never(connect: Connect, url: str, neighbour: Neighbour) -> None
     assert not neighbour.times
 
 
-def test_one_thread_of_a_process_polls_at_a_time(impatient: Connection, neighbour: Neighbour) -> None:
+def test_one_thread_of_a_process_polls_at_a_time(
+    impatient: Connection, neighbour: Neighbour, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ask_until(impatient, lambda: neighbour.times > 0)
     before = neighbour.times
-    with lead._looking:  # somebody does
+    with monkeypatch.context() as patch:
+        patch.setattr(lead, "_polling_thread", -1)  # another thread polls
         for _ in range(100):
             ask(impatient)
     assert neighbour.times == before
@@ -99,15 +104,29 @@ def test_one_thread_of_a_process_polls_at_a_time(impatient: Connection, neighbou
 def test_an_interruption_while_polling_leaves_the_connection_usable(
     impatient: Connection, neighbour: Neighbour
 ) -> None:
-    def interrupt() -> None:
-        neighbour.does = lambda: None
-        raise KeyboardInterrupt
+    """At each place of the polling at which CPython runs signal handlers: where the function begins, and where a call
+    of a C function has returned."""
+    left = places = 0
 
-    for _ in range(5):
-        neighbour.does = interrupt
-        with pytest.raises(KeyboardInterrupt):
-            ask_until(impatient, lambda: False)
-        assert not lead._looking.locked()
-        ask(impatient)
+    def interrupt(frame: FrameType, event: str, called: object) -> None:
+        nonlocal left, places
+        if event in ("call", "c_return") and frame.f_code is lead.Lead._look.__code__:
+            left -= 1
+            if left == 0:
+                places += 1
+                raise KeyboardInterrupt
+
+    for number in range(1, 9):
+        before = neighbour.times
+        ask_until(impatient, lambda before=before: neighbour.times > before)  # type: ignore[misc]  # the next one polls
+        left = number
+        sys.setprofile(interrupt)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                ask_until(impatient, lambda: False)
+        finally:
+            sys.setprofile(None)
+        assert not lead._polling_thread
+    assert places == 8
     before = neighbour.times
     ask_until(impatient, lambda: neighbour.times > before)
