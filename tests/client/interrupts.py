@@ -29,14 +29,16 @@ class Interrupts:
 
     Args:
         point: at which of the points where it could; 0 for none.
+        code: files in which it does, by how their paths begin.
 
     Attributes:
         points: how many were passed.
         place: where it was raised; empty if it was not.
     """
 
-    def __init__(self, point: int) -> None:
+    def __init__(self, point: int, code: tuple[str, ...] = _CODE) -> None:
         self._point = point
+        self._code = code
         self.points = 0
         self.place = ""
 
@@ -59,7 +61,7 @@ class Interrupts:
 
     def _pass(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
-        if event not in ("call", "c_return") or not code.co_filename.startswith(_CODE) or code.co_name in _DROPPED:
+        if event not in ("call", "c_return") or not code.co_filename.startswith(self._code) or code.co_name in _DROPPED:
             return
         if event == "call" and code.co_name in _OF_THE_LOOP:
             return

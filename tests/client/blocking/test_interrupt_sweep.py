@@ -1,18 +1,11 @@
-"""KeyboardInterrupt at each place of a call at which CPython runs signal handlers: the session stays usable, nothing is
-lost, no lock stays held.
-
-CPython looks for signals where a function begins and where a call of a C function has returned. A profile function is
-called at these places, and raises at one of them in each run.
-"""
+"""KeyboardInterrupt at each place of a call at which CPython runs signal handlers: the session stays usable, the
+broker has lost nothing, no lock stays held."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -20,44 +13,11 @@ import sievemq.blocking
 from sievemq import ConnectionFactory, DeliveryMode, JMSException, Queue, Session, TextMessage
 from sievemq_broker import EmbeddedBroker
 
+from ..interrupts import Interrupts
 from .helpers import SOON, Background
 
 #: Files in which interrupts are raised.
-FRONT = str(Path(sievemq.blocking.__file__).parent)
-
-
-class Interrupt:
-    """A profile function that raises once.
-
-    Args:
-        number: at which place, from 0.
-    """
-
-    def __init__(self, number: int) -> None:
-        self._left = number
-        self.raised_at: str | None = None
-
-    def __call__(self, frame: FrameType, event: str, called: Any) -> None:
-        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(FRONT):
-            if self._left == 0:
-                self._left = -1
-                after = f" after {called.__qualname__}" if event == "c_return" else ""
-                self.raised_at = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}{after}"
-                raise KeyboardInterrupt
-            self._left -= 1
-
-
-@contextmanager
-def interrupted(number: int) -> Iterator[Interrupt]:
-    """Raise KeyboardInterrupt at one place of the block."""
-    interrupt, before = Interrupt(number), sys.getprofile()
-    sys.setprofile(interrupt)
-    try:
-        yield interrupt
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.setprofile(before)
+FRONT = (str(Path(sievemq.blocking.__file__).parent),)
 
 
 class Account:
@@ -158,17 +118,18 @@ def test_a_session_survives_an_interrupt_at_any_place(mode: int, call: Callable[
         account = Account(broker.url, mode)
         call(account)
         account.check()
-        number = 0
+        number = 1
         while True:
-            with interrupted(number) as interrupt:
+            interrupts = Interrupts(number, FRONT)
+            with suppress(KeyboardInterrupt), interrupts.armed():
                 call(account)
-            if interrupt.raised_at is None:
+            if not interrupts.place:
                 break
             checking = Background(account.check)
             try:
                 checking.result()
             except Exception as error:
-                raise AssertionError(f"after an interrupt at place {number}, {interrupt.raised_at}") from error
+                raise AssertionError(f"after an interrupt at place {number}, {interrupts.place}") from error
             number += 1
         assert number > 5
         account.connection.close()
