@@ -13,7 +13,7 @@ is never the case when NULL is involved.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from dataclasses import field as derived
 from typing import Any as Anything
@@ -169,9 +169,12 @@ class EqualsOne:
     def __post_init__(self) -> None:
         self.doubles = self.approximate | frozenset(map(float, self.exact))
         # a double holds each of these as it is, so that the array rounds once, as to_float() does
-        near = array("f", [number for number in self.exact if -(2**53) < number < 2**53])
-        far = [to_float(number) for number in self.exact if not -(2**53) < number < 2**53]
-        self.floats = self.approximate.union(near, far)
+        near: Collection[int] = self.exact
+        far: list[float] = []
+        if near and not -(2**53) < min(near) <= max(near) < 2**53:
+            near = [number for number in self.exact if -(2**53) < number < 2**53]
+            far = [to_float(number) for number in self.exact if not -(2**53) < number < 2**53]
+        self.floats = self.approximate.union(array("f", near), far)
 
     @property
     def constants(self) -> list[str | int | float]:
@@ -506,11 +509,14 @@ def _one_of(subject: Field, values: frozenset[str], negated: bool, holds: bool) 
 
 
 def _equals_one(subject: Field, constants: list[Anything], holds: bool) -> Test:
-    texts = frozenset([each for each in constants if isinstance(each, str)])
+    texts: list[str] = [each for each in constants if isinstance(each, str)]
     if len(texts) == len(constants):
-        return _one_of(subject, texts, False, holds)
-    exact = frozenset([each for each in constants if isinstance(each, int)])
-    return EqualsOne(subject, texts, exact, frozenset([each for each in constants if isinstance(each, float)]), holds)
+        return _one_of(subject, frozenset(texts), False, holds)
+    exact: list[int] = [each for each in constants if isinstance(each, int)]
+    approximate: list[float] = []
+    if len(exact) < len(constants):
+        approximate = [each for each in constants if isinstance(each, float)]
+    return EqualsOne(subject, frozenset(texts), frozenset(exact), frozenset(approximate), holds)
 
 
 def _missing(subject: Value, holds: bool) -> Test:
