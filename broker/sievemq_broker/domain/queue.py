@@ -536,6 +536,11 @@ class Queue:
             return budget
         groups, view = turns.groups, turns.view
         if groups is not None:
+            if not groups.learnt:
+                budget -= groups.learn(budget)
+                if not groups.learnt:
+                    self._serve_later()
+                    return 0
             turns.free_idle()
         if turns.freed:
             freed = turns.take_freed(max(budget, 1))
@@ -818,6 +823,13 @@ class Queue:
         turns.add(consumer)
         self.consumers.append(consumer)
         self._set_paths()
+        groups = turns.groups
+        if (
+            groups is not None and not groups.learnt and not self._shut
+        ):  # else that is done before anything is delivered
+            groups.learn(SERVED)
+            if not groups.learnt:
+                self._serve_later()
         if credit:
             consumer.grant(credit, now)
         return consumer

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from itertools import islice
 
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import READY, STRAY, Entry, key_of
@@ -193,7 +194,7 @@ class Groups:
         passed: messages that the last :meth:`take` put aside.
     """
 
-    __slots__ = ("_many", "_number", "_turns", "aside", "owners", "passed")
+    __slots__ = ("_learnt", "_many", "_number", "_turns", "_unlearnt", "aside", "owners", "passed")
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
@@ -202,10 +203,34 @@ class Groups:
         self.passed = 0
         self.owners: dict[str, tuple[Consumer, int]] = {}
         self.aside: dict[Consumer, list[tuple[int, int, Entry]]] = {}
-        for consumer in turns.consumers:  # what was delivered while there was only one
-            for tag, entry in enumerate(consumer.window, consumer.base + 1):
+        #: Consumers that hold what was delivered while there was only one; and the tag, of the last of them, up to
+        #: which the groups of that are known.
+        self._unlearnt = [consumer for consumer in turns.consumers if consumer.window]
+        self._learnt = 0
+
+    @property
+    def learnt(self) -> bool:
+        """The groups of what was delivered while there was only one consumer are known. Nothing may be delivered
+        before."""
+        return not self._unlearnt
+
+    def learn(self, budget: int) -> int:
+        """Look at so many messages that were delivered while there was only one consumer; how many that were."""
+        done = 0
+        while self._unlearnt and done < budget:
+            consumer = self._unlearnt[-1]
+            start = max(self._learnt, consumer.base)
+            first = start - consumer.base
+            row = list(islice(consumer.window, first, first + budget - done)) if consumer.open else []
+            for tag, entry in enumerate(row, start + 1):
                 if entry is not None and (group := group_of(entry.envelope)) is not None:
                     self.owners[group] = (consumer, tag)
+            done += len(row)
+            self._learnt = start + len(row)
+            if done < budget:
+                self._unlearnt.pop()
+                self._learnt = 0
+        return done
 
     def owner(self, group: str) -> Consumer | None:
         """The consumer that must get the group's next message; None if any may."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from sievemq_broker.domain import Consumer, DestinationPolicy
+from sievemq_broker.domain import Consumer, DestinationPolicy, turns
+from sievemq_broker.domain import queue as queues
 from sievemq_broker.domain.queue import SERVED, Queue
 from sievemq_broker.domain.steps import SLICE
 from sievemq_broker.domain.turns import Groups
@@ -171,6 +173,51 @@ def test_purged_messages_are_not_placed_anew_for_an_owner_that_left(world: World
     assert world.namespace.queue("queue:q").depth == 0
 
 
+@pytest.mark.needs_python("counts calls of a function")
+def test_no_turn_looks_for_the_groups_of_more_than_a_slice_when_a_second_consumer_comes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = world.consumer("queue:q", credit=MANY)
+    world.send("queue:q", *(grouped(f"a{n}", f"g{n}") for n in range(MANY)))
+    looked = [0]
+    real = turns.group_of
+    monkeypatch.setattr(turns, "group_of", lambda envelope: looked.append(looked.pop() + 1) or real(envelope))
+    other = world.consumer("queue:q", credit=9)
+    looked.append(0)
+    while world.broker.work(NOW, SLICE):
+        looked.append(0)
+    assert max(looked) <= SERVED
+    assert sum(looked) == MANY
+    owner.grant(1, NOW)
+    world.send("queue:q", grouped("b", f"g{MANY - 1}"), grouped("c", "new"), "x")
+    assert world.got(other) == ["c", "x"]
+    assert world.got(owner)[-1] == "b"
+
+
+def test_what_comes_while_groups_are_looked_for_waits_for_their_owner(world: World) -> None:
+    owner = world.consumer("queue:q", credit=MANY + 1)
+    world.send("queue:q", *(grouped(f"a{n}", f"g{n}") for n in range(MANY)))
+    other = world.consumer("queue:q", credit=9)
+    world.send("queue:q", grouped("b", f"g{MANY - 1}"), "x")
+    assert not world.got(other)
+    owner.acknowledge(10, NOW)
+    world.work()
+    assert world.got(owner)[-1] == "b"
+    assert world.got(other) == ["x"]
+
+
+def test_an_owner_that_leaves_while_its_groups_are_looked_for_has_none(world: World) -> None:
+    owner = world.consumer("queue:q", credit=MANY)
+    world.send("queue:q", *(grouped(f"a{n}", f"g{n}") for n in range(MANY)))
+    other = world.consumer("queue:q", credit=MANY + 1)
+    third = world.consumer("queue:q", credit=1)
+    owner.abandon(NOW)
+    world.send("queue:q", grouped("b", f"g{MANY - 1}"))
+    world.work()
+    assert sorted([*world.got(other), *world.got(third)]) == sorted(["b", *(f"a{n}" for n in range(MANY))])
+    assert len(world.got(third)) == 1
+
+
 def groups_of(queue: Queue, consumer: Consumer | None = None) -> Groups | None:
     """Message groups of a consumer's view, or of the view of everything."""
     return queue._turns[queue.main if consumer is None else consumer.view].groups
@@ -262,3 +309,32 @@ class GroupMachine(RuleBasedStateMachine):
 
 GroupMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestGroups = GroupMachine.TestCase
+
+
+@pytest.mark.needs_python("replaces how many messages are looked at in a turn")
+class SlicedGroupMachine(GroupMachine):
+    """Looks at one message in a turn for the group that it belongs to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(queues, "SERVED", 1)
+
+    @rule()
+    def work(self) -> None:
+        self.world.broker.work(NOW, 1)
+
+    @invariant()
+    def nobody_with_credit_waits_for_what_nobody_owns(self) -> None:
+        if not self.queue.held:
+            super().nobody_with_credit_waits_for_what_nobody_owns()
+
+    def teardown(self) -> None:
+        self.world.work()
+        self.nobody_with_credit_waits_for_what_nobody_owns()
+        self._patch.undo()
+        super().teardown()
+
+
+SlicedGroupMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestGroupsInSlices = SlicedGroupMachine.TestCase
