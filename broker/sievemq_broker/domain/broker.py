@@ -237,6 +237,10 @@ class Broker:
             self._leaving[connection_id] = steps
             break
 
+    def is_leaving(self, connection_id: str) -> bool:
+        """True while a connection gives back what it had."""
+        return connection_id in self._leaving
+
     def finish_leaving(self, now: int, connection_id: str | None = None) -> None:
         """What a connection, or any, has begun to give back is given back when this returns."""
         for name in tuple(self._leaving) if connection_id is None else (connection_id,):

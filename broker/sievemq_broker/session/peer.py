@@ -318,6 +318,12 @@ class _Returning:
         return self.over
 
 
+def _none(now: int) -> Steps[int]:
+    """Nothing comes back."""
+    yield from ()
+    return now
+
+
 def _nothing(now: int) -> None:
     """What a command has led to was done with the last slice."""
 
@@ -707,9 +713,7 @@ class Peer:
         """
         services = self.services
         user, namespace = self.identity.user, self.namespace
-        lost = services.connections.get(resume)
-        if lost is not None and lost.identity.user == user and lost.namespace is namespace:
-            lost.give_way(handed, done, now)
+        self.end_lost(resume, handed, done, now)
         self.broker.finish_leaving(now, resume)
         memory = services.lost.take(resume, user, namespace.name)
         self.id = resume if memory is not None or self._may_keep(resume) else services.connection_id()
@@ -720,6 +724,16 @@ class Peer:
             memory.settle(handed, done, now)
             self._memory = memory
         return memory
+
+    def end_lost(self, resume: str, handed: Mapping[int, int], done: Mapping[int, int], now: int) -> None:
+        """End another connection of the same client, if the broker still believes it alive.
+
+        Args:
+            resume, handed, done, now: as :meth:`take_place`.
+        """
+        lost = self.services.connections.get(resume)
+        if lost is not None and lost.identity.user == self.identity.user and lost.namespace is self.namespace:
+            lost.give_way(handed, done, now)
 
     def give_way(self, handed: Mapping[int, int], done: Mapping[int, int], now: int) -> None:
         """Its client has come back on another connection (D-32).
@@ -899,6 +913,21 @@ class Peer:
         if not returning.over:
             returning.defer()
             self.go_on_with(Pending(returning, command, _nothing, 0), now)
+
+    def when_returned(self, connection_id: str, command: CommandTuple, act: Callable[[int], None], now: int) -> None:
+        """Go on with a command when another connection has given back what it had. Later commands wait.
+
+        Args:
+            connection_id: of the other one, which is leaving.
+            command: the command.
+            act: called then, with the time, unless this connection is lost.
+            now: ms since 1970.
+        """
+        returning = _Returning()
+        returning.defer()
+        steps = self._giving_back(_none(now), command, lambda _: act(self.services.now()), now, returning)
+        self.broker.begin_leaving(connection_id, steps)
+        self.go_on_with(Pending(returning, command, _nothing, 0), now)
 
     def _giving_back(
         self,

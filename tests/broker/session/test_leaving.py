@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,64 @@ def test_a_resumed_client_finds_its_messages_returned(world: World) -> None:
     assert new.take(Command.WELCOME)[0][7]["resumed"]
     new.ask(Command.OPEN_SESSION, 1, AUTO, 0)
     assert len(new.browse()) == len(texts)
+
+
+def come_back(world: World, **hello: Any) -> Client:
+    """A client whose HELLO has arrived; the broker's loop has not turned since."""
+    client = Client(world)
+    resume, client_id = hello.get("resume"), hello.get("client_id")
+    options = {"keep": 5_000, "handed": ()}
+    client.queue(Command.HELLO, 1, "", None, None, client_id, 0, "harness", resume, options)
+    client.broker.receive_data(client.wire.data_to_send(), world.now)
+    return client
+
+
+@pytest.mark.parametrize("how", ["resume", "half dead", "client id"])
+def test_a_client_that_comes_back_waits_until_all_is_given_back(world: World, how: str) -> None:
+    """It once had all of it given back in one turn."""
+    client, _ = with_many_consumers(world, keep=5_000, client_id="me" if how == "client id" else None)
+    if how != "half dead":
+        client.broker.lost(world.now)
+    client.transport_open = False
+    hello = {"client_id": "me"} if how == "client id" else {"resume": client.broker.peer.id}
+    new = come_back(world, **hello)
+    queue = world.broker.namespace("").queue("queue:q")
+    assert new.broker.peer.behind
+    assert queue.depth <= SLICE // 5 + 1
+    found = depths(world)
+    assert max(later - earlier for earlier, later in pairwise(found)) <= SLICE // 5 + 1
+    assert not new.take(Command.WELCOME)
+    world.settle()
+    (welcome,) = new.take(Command.WELCOME)
+    assert bool(welcome[7]["resumed"]) is (how != "client id")
+    assert new.broker.peer.client_id == hello.get("client_id")
+    assert queue.depth == MANY
+    assert not world.services.reports
+
+
+def test_a_client_that_is_lost_while_it_waits_to_come_back(world: World) -> None:
+    client, texts = with_many_consumers(world, keep=5_000)
+    client.broker.lost(world.now)
+    first, second = (come_back(world, resume=client.broker.peer.id) for _ in range(2))
+    first.broker.lost(world.now)
+    first.transport_open = False
+    world.settle()
+    assert not first.take(Command.WELCOME)
+    assert second.take(Command.WELCOME)[0][7]["resumed"]
+    assert second.broker.peer.id == client.broker.peer.id
+    second.ask(Command.OPEN_SESSION, 1, AUTO, 0)
+    assert len(second.browse()) == len(texts)
+
+
+def test_of_two_clients_that_come_back_as_the_same_the_later_one_goes_on(world: World) -> None:
+    client, _ = with_many_consumers(world, keep=5_000)
+    client.broker.lost(world.now)
+    first, second = (come_back(world, resume=client.broker.peer.id) for _ in range(2))
+    world.settle()
+    assert second.take(Command.WELCOME)[0][7]["resumed"]
+    assert second.broker.peer.id == client.broker.peer.id
+    assert first.broker.peer.gone
+    assert not world.services.reports
 
 
 def test_a_queue_that_is_deleted_meanwhile(world: World) -> None:

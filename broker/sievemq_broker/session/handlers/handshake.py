@@ -3,6 +3,9 @@ and the end."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from sievemq_broker.session.checks import check_identifier, pairs
@@ -65,13 +68,27 @@ def _welcome(peer: Peer, identity: Identity, hello: CommandTuple, now: int) -> N
     Raises:
         ProtocolError, AuthenticationError: as :func:`on_hello`.
     """
-    _, version, namespace, _, _, client_id, heartbeat, agent, resume, options = hello
-    services, settings = peer.services, peer.settings
-    try:
+    _, _, namespace, _, _, _, _, agent, resume, options = hello
+    with _fatal():
         if namespace:
             check_identifier("a namespace", namespace)
         peer.enter(identity, namespace, harmless(agent[:200]), _number(options.get("keep")))
-        memory = None
+        if resume is not None:
+            peer.end_lost(resume, _pairs(options.get("handed")), _pairs(options.get("done")), now)
+    _begin(peer, hello, now)
+
+
+def _begin(peer: Peer, hello: CommandTuple, now: int) -> None:
+    """The rest of it, once the connections whose id and client id it takes have given back what they had."""
+    _, version, _, _, _, client_id, heartbeat, _, resume, options = hello
+    services, settings = peer.services, peer.settings
+    holder = None if client_id is None else peer.namespace.client_ids.holder(client_id)
+    for leaving in (resume, holder):
+        if leaving is not None and peer.broker.is_leaving(leaving):
+            peer.when_returned(leaving, hello, partial(_begin, peer, hello), now)
+            return
+    memory = None
+    with _fatal():
         if resume is None:
             peer.begin()
         else:
@@ -81,11 +98,6 @@ def _welcome(peer: Peer, identity: Identity, hello: CommandTuple, now: int) -> N
             memory = peer.take_place(resume, handed, done, (session, consumer), now)
         if client_id is not None:
             peer.claim_client_id(client_id)
-    except AuthenticationError:
-        raise
-    except SieveError as error:
-        # There is no request to refuse: whatever is wrong with a HELLO ends the connection.
-        raise ProtocolError(error.text, error.code, error.details) from error
     services.connections[peer.id] = peer
     limits = {
         "frame_bytes": settings.frame_bytes,
@@ -111,6 +123,17 @@ def _welcome(peer: Peer, identity: Identity, hello: CommandTuple, now: int) -> N
     # A newer client is answered in the newest version known here, and decides whether it can speak that.
     peer.out.welcome(peer.id, min(version, PROTOCOL_VERSION), heartbeat, options, limits, features, now)
     peer.welcomed()
+
+
+@contextmanager
+def _fatal() -> Iterator[None]:
+    """There is no request to refuse: whatever is wrong with a HELLO ends the connection."""
+    try:
+        yield
+    except AuthenticationError:
+        raise
+    except SieveError as error:
+        raise ProtocolError(error.text, error.code, error.details) from error
 
 
 def on_heartbeat(peer: Peer, command: CommandTuple, now: int) -> None:
