@@ -25,8 +25,8 @@ from sievemq_core.message.envelope import BODY, BODY_KIND, BodyKind, EnvelopeFie
 __all__ = ["CONVERTED_VALUES", "Converted", "ForeignConnection", "ForeignOutbox", "Line", "Parser"]
 
 
-#: Values of a message that are converted from one protocol to another: some 10 ms, in one turn of the loop.
-CONVERTED_VALUES: Final = 10_000
+#: Values of a message that are converted from one protocol to another: less than 10 ms, in one turn of the loop.
+CONVERTED_VALUES: Final = 7_000
 
 
 #: Bytes of envelopes that a connection converts in one turn of the loop: 1 to 4 ms. The last may be larger.
