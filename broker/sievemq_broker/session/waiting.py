@@ -81,7 +81,12 @@ class Stall:
         return 0 if self.envelope is None else len(self.envelope.packed)
 
     def room(self, place: Limited, now: int) -> bool:
-        """One of the places has room again: see :class:`~sievemq_broker.domain.admission.Waiter`."""
+        """One of the places has room again: see :class:`~sievemq_broker.domain.admission.Waiter`. It needs room in all
+        of them, so it is not tried before."""
+        if len(self._places) > 1 and place in self._places:
+            del self._places[place]
+            self._rooms.leave(place, self)
+            return True
         self._retry(now)
         return place not in self._places
 
