@@ -24,9 +24,9 @@ __all__ = [
     "check_moved",
     "check_sent",
     "fits",
-    "is_full",
     "lacking",
     "move_within",
+    "scarce",
     "send_within",
     "without_room",
 ]
@@ -84,6 +84,21 @@ def without_room(queues: list[Queue], messages: int, size: int) -> Iterator[Queu
         yield from [
             queue for queue in queues if queue.backlog.bytes + queue.scheduled_bytes + queue.promised_bytes > most
         ]
+
+
+def scarce(topic: Topic, messages: int, size: int, largest: int) -> list[Queue]:
+    """The subscriptions of a topic that may not have so many messages, with what its rule drops for them.
+
+    Args:
+        topic: has limits.
+        messages: how many.
+        size: bytes of all.
+        largest: bytes of the largest.
+    """
+    policy = topic.policy
+    if policy.at_limit in (FAIL, BLOCK):
+        return list(without_room(topic.queues, messages, size)) if topic.queues else []
+    return topic.queues if policy.max_bytes and largest > policy.max_bytes else []
 
 
 def move_within(destination: Queue | Topic, envelope: Envelope, now: int) -> None:
@@ -179,11 +194,6 @@ def _must_wait(queues: list[Queue], messages: int, size: int, waiting: Collectio
 
 def _has_some(queue: Queue) -> bool:
     return bool(queue.depth or queue.scheduled or queue.promised_messages)
-
-
-def is_full(queue: Queue, messages: int, size: int) -> bool:
-    """True if so many messages of so many bytes in all cannot come in now, whatever the sender does about it."""
-    return _has_some(queue) and any(without_room([queue], messages, size))
 
 
 def lacking(load: Iterable[Load], patient: bool, waiting: Collection[Limited]) -> list[Limited]:

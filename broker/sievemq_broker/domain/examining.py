@@ -14,7 +14,10 @@ from sievemq_broker.matching.asking import AT_ONCE, LISTED, Answers
 from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sievemq_broker.domain.fan_out import Deliverer
+    from sievemq_broker.domain.publishing import Weighing
     from sievemq_broker.domain.queue import Queue
     from sievemq_broker.domain.topic import Gathering, Topic
 
@@ -41,12 +44,17 @@ class Examining:
             are evaluated for that.
         costly: the destinations whose selectors may take long, or whose subscriptions are very many, by address.
         broker: theirs, if they wait until it may deliver them in slices.
+        weighed: by address, what finds out how much of a batch each subscription of a topic gets.
     """
 
-    __slots__ = ("_answers", "_broker", "_costly", "_gathering", "_place", "_sends")
+    __slots__ = ("_answers", "_broker", "_costly", "_gathering", "_place", "_sends", "_weighed", "_weighing")
 
     def __init__(
-        self, sends: list[tuple[str, Envelope]], costly: dict[str, Queue | Topic], broker: Deliverer | None
+        self,
+        sends: list[tuple[str, Envelope]],
+        costly: dict[str, Queue | Topic],
+        broker: Deliverer | None,
+        weighed: Mapping[str, Weighing],
     ) -> None:
         self._sends = sends
         self._costly = costly
@@ -54,10 +62,12 @@ class Examining:
         self._place = 0
         self._answers: Answers[Any] | None = None
         self._gathering: Gathering | None = None
+        self._weighed = weighed
+        self._weighing: Weighing | None = None
 
     @property
     def _under_way(self) -> bool:
-        return self._answers is not None or self._gathering is not None
+        return self._answers is not None or self._gathering is not None or self._weighing is not None
 
     @property
     def blocked(self) -> bool:
@@ -95,6 +105,12 @@ class Examining:
                 if gathered < GATHERED:
                     self._gathering = None
                 continue
+            if self._weighing is not None:
+                weighed = self._weighing.work(GATHERED)
+                budget -= 1 + weighed // GATHERED_PER_UNIT
+                if weighed < GATHERED:
+                    self._weighing = None
+                continue
             place = self._place
             if place == len(sends):
                 return self._may_send(budget, now)
@@ -108,6 +124,10 @@ class Examining:
                 index = destination.index
                 budget -= min(index.most, AT_ONCE) // WEIGHED + index.most // LISTED
                 self._answers = index.asking(envelope)
+                weighing = self._weighed.get(address)
+                if weighing is not None:
+                    weighing.take(envelope)
+                    self._weighing = weighing
         return False
 
     def _may_send(self, budget: int, now: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sievemq_broker.domain import capacity, dead_letters
@@ -18,7 +18,7 @@ from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import BLOCK, FAIL
 from sievemq_broker.domain.ports import DeliveryPort, Observer
-from sievemq_broker.domain.publishing import Publishing, Sends, is_large, load_of
+from sievemq_broker.domain.publishing import Publishing, Sends, Weighing, is_large, load_of, to_weigh
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.stages import Stages
 from sievemq_broker.domain.steps import Steps
@@ -424,21 +424,39 @@ class Namespace:
         else:
             destination.publish(envelope, now, None)
 
-    def examining(self, sends: list[tuple[str, Envelope]], *, together: bool = False) -> Examining | None:
+    def weighing(self, sends: Sends, connection: str | None) -> dict[str, Weighing]:
+        """By address, the topics of which :meth:`begin` needs to know how much of a batch each subscription gets,
+        where it takes long to find out: :meth:`examining` does.
+
+        Args:
+            sends: address and message.
+            connection: id of the sender's connection, for no_local.
+        """
+        contested = self.publishing is not None or bool(self.broker.rooms.waiting)
+        topics = to_weigh(sends, self.destinations, contested)
+        return {address: Weighing(topic, connection) for address, topic in topics.items()}
+
+    def examining(
+        self, sends: list[tuple[str, Envelope]], weighed: Mapping[str, Weighing] | None = None
+    ) -> Examining | None:
         """What is to be done before these are sent, a piece at a time; None where selectors do not take
         long, and subscriptions are not very many.
 
         Args:
             sends: address and message; those that are replaced are to be sent.
-            together: they are committed: a batch finds its turn itself where subscriptions are very many.
+            weighed: if they are committed, what :meth:`weighing` has answered; None if each is sent by itself. A batch
+                finds its turn itself where subscriptions are very many.
         """
+        together = weighed is not None
         costly: dict[str, Destination] | None = None
         for address in dict.fromkeys([address for address, _ in sends]) if len(sends) > 1 else (sends[0][0],):
             destination = self._known.get(address) or self._find_text(address)
-            if destination is not None and (destination.index.costly or (destination.large and not together)):
+            if destination is not None and (
+                destination.index.costly or (destination.large and not together) or (weighed and address in weighed)
+            ):
                 costly = costly or {}
                 costly[address] = destination
-        return None if costly is None else Examining(sends, costly, None if together else self.broker)
+        return None if costly is None else Examining(sends, costly, None if together else self.broker, weighed or {})
 
     def examine(self, sends: list[tuple[str, Envelope]], now: int) -> Steps[int]:
         """:meth:`examining` to its end, in slices; returns the time."""
@@ -543,11 +561,13 @@ class Namespace:
         patient: bool = False,
         waited: bool = False,
         acknowledges: bool = False,
+        weighed: Mapping[str, Weighing] | None = None,
     ) -> Publishing | list[Limited]:
         """:meth:`commit`, but in slices; while nothing else is on its way here.
 
         Args:
             sends: consumed if it begins.
+            weighed: what :meth:`weighing` has answered, examined since.
             now, connection, patient, waited, acknowledges: as there.
 
         Returns:
@@ -564,7 +584,7 @@ class Namespace:
                 return [error.place]
             raise
         waiting = () if waited else self.broker.rooms.waiting
-        load, roomy = load_of(sends, destinations, now, connection, bool(waiting))
+        load, roomy = load_of(sends, destinations, now, connection, bool(waiting), weighed or {})
         going = ((destinations[address], envelope) for address, envelope in sends)
         full = self.enter_several(going, connection, patient, acknowledges) if sends else []
         if waiting:
@@ -586,14 +606,16 @@ class Namespace:
     def _published(self) -> None:
         self.publishing = None
 
-    def publish(self, sends: Sends, now: int, connection: str | None) -> None:
+    def publish(
+        self, sends: Sends, now: int, connection: str | None, weighed: Mapping[str, Weighing] | None = None
+    ) -> None:
         """:meth:`commit`, or :meth:`begin` for a large batch.
 
         Raises:
             AddressError, RequestError: as there.
         """
         if self.is_large(sends):
-            self.begin(sends, now, connection)
+            self.begin(sends, now, connection, weighed=weighed)
         else:
             self.commit(sends, now, connection)
 

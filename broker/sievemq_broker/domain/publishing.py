@@ -12,11 +12,10 @@ one batch until it is done, so a broker that dies has kept all of it or nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from sievemq_broker.domain import capacity
 from sievemq_broker.domain.overrides import overridden
-from sievemq_broker.domain.policy import BLOCK, FAIL
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import SLICE
 from sievemq_broker.domain.topic import Topic
@@ -25,13 +24,15 @@ from sievemq_core.message.envelope import Envelope
 if TYPE_CHECKING:
     from sievemq_broker.domain.fan_out import Deliverer
 
-__all__ = ["AT_ONCE", "Publishing", "Sends", "Told", "is_large", "load_of"]
+__all__ = ["AT_ONCE", "Load", "Publishing", "Sends", "Told", "Weighing", "is_large", "load_of", "to_weigh"]
 
 #: Messages that are added within one turn without further ado, each counted for every subscription that it goes to, or
 #: every selector that it is matched with if these are more: two or three milliseconds.
 AT_ONCE = 1_000
 
 Sends: TypeAlias = list[tuple[str, Envelope]]
+
+_Goal = TypeVar("_Goal", bound="Queue | Topic")
 
 Told: TypeAlias = Callable[[int], None]
 """Called when it is over, with the time (ms epoch)."""
@@ -56,8 +57,94 @@ def is_large(sends: Sends, destinations: Mapping[str, Queue | Topic]) -> bool:
     return places > AT_ONCE
 
 
+Load: TypeAlias = dict[Queue, tuple[int, int, int]]
+"""How many messages and bytes go to a queue, and the size of the largest."""
+
+
+class Weighing:
+    """How much of a batch each subscription of a topic gets, where not all get all. It is counted a piece at a time,
+    before the batch is sent: nothing else is decided by it.
+
+    Args:
+        topic: has selectors, and limits.
+        connection: id of the sender's connection, for no_local.
+    """
+
+    __slots__ = ("_connection", "_left", "_load", "_next", "_size", "_topic", "_weighed")
+
+    def __init__(self, topic: Topic, connection: str | None) -> None:
+        self._topic = topic
+        self._connection = connection
+        self._load: Load = {}
+        #: What has been weighed, and the number of the next subscription that was made then.
+        self._weighed: list[tuple[Envelope, int]] = []
+        self._next: Envelope | None = None
+        self._left: list[Queue] = []
+        self._size = 0
+
+    def take(self, envelope: Envelope) -> None:
+        """Weigh this message next."""
+        self._next = envelope
+
+    def work(self, budget: int) -> int:
+        """Go on with the message, for so many subscriptions; how many that were. None is left when that is less."""
+        envelope, load = self._next, self._load
+        if envelope is not None:
+            self._next = None
+            self._weighed.append((envelope, self._topic.next_number))
+            self._left = self._topic.matching(envelope, self._connection, counted=False).copy()
+            self._size = len(envelope.packed)
+        part = self._left[-budget:]
+        del self._left[-budget:]
+        for queue in part:
+            _add(load, queue, self._size)
+        return len(part)
+
+    def result(self) -> Load:
+        """What each subscription gets; what those get that have come in the meantime is counted now."""
+        topic, load = self._topic, self._load
+        for place, (envelope, number) in enumerate(self._weighed):
+            if number < topic.next_number:
+                for queue in topic.matching_since(number, envelope, self._connection):
+                    _add(load, queue, len(envelope.packed))
+                self._weighed[place] = envelope, topic.next_number
+        return {queue: gets for queue, gets in load.items() if not queue.deleted}
+
+
+def to_weigh(sends: Sends, destinations: Mapping[str, Queue | Topic], contested: bool) -> dict[str, Topic]:
+    """By address, the topics of which it takes long to find out how much of a batch each subscription gets, and
+    matters: one of them may lack room for all of it.
+
+    Args:
+        sends: address and message.
+        destinations: where addresses lead, as far as they are known.
+        contested: others may take the room before the batch begins, or come first.
+    """
+    sizes: dict[str, tuple[Topic, list[int]]] = {}
+    for address in dict.fromkeys([address for address, _ in sends]):
+        topic = destinations.get(address)
+        if isinstance(topic, Topic) and topic.policy.limited and not topic.takes_all:
+            sizes[address] = topic, []
+    if not sizes:
+        return {}
+    for address, envelope in sends:
+        if address in sizes:
+            sizes[address][1].append(len(envelope.packed))
+    return {
+        address: topic
+        for address, (topic, each) in sizes.items()
+        if len(each) * len(topic.subscriptions) > AT_ONCE
+        and (contested or topic.index.costly or capacity.scarce(topic, len(each), sum(each), max(each)))
+    }
+
+
 def load_of(
-    sends: Sends, destinations: dict[str, Queue | Topic], now: int, connection: str | None, waited_for: bool
+    sends: Sends,
+    destinations: dict[str, Queue | Topic],
+    now: int,
+    connection: str | None,
+    waited_for: bool,
+    weighed: Mapping[str, Weighing],
 ) -> tuple[dict[Queue | Topic, tuple[int, int, int]], set[Queue | Topic]]:
     """How many messages and bytes go where there are limits, and the size of the largest, by queue; by topic where all
     subscriptions get all, or have room for all. And where there is room, as far as that is known. What is prescribed
@@ -69,11 +156,12 @@ def load_of(
         now: ms epoch.
         connection: id of the sender's connection, for no_local.
         waited_for: senders wait for room somewhere, so that it matters which subscriptions get something.
+        weighed: what was found out before, by address.
     """
     roomy: set[Queue | Topic] = set()
     load: dict[Queue | Topic, tuple[int, int, int]] = {}
     limited = {address: found for address, found in destinations.items() if found.policy.limited}
-    selective: dict[Topic, list[Envelope]] = {}
+    selective: dict[str, tuple[Topic, list[Envelope]]] = {}
     for place, (address, envelope) in enumerate(sends) if limited else ():
         destination = limited.get(address)
         if destination is None:
@@ -82,40 +170,30 @@ def load_of(
             envelope = overridden(destination.policy, envelope, now)
             sends[place] = address, envelope
         if isinstance(destination, Topic) and not destination.takes_all:
-            selective.setdefault(destination, []).append(envelope)
+            selective.setdefault(address, (destination, []))[1].append(envelope)
         else:
             _add(load, destination, len(envelope.packed))
-    for topic, envelopes in selective.items():
+    for address, (topic, envelopes) in selective.items():
         sizes = [len(envelope.packed) for envelope in envelopes]
         whole = len(sizes), sum(sizes), max(sizes)
-        asked = topic.queues if waited_for and not topic.large else _without_room(topic, *whole)
-        if not asked:
+        scarce = set(capacity.scarce(topic, *whole))
+        if not scarce and (topic.large or not waited_for):
             load[topic] = whole
             roomy.add(topic)
             continue
-        exactly = set(map(id, asked))
-        having_room = [queue for queue in topic.queues if id(queue) not in exactly]
-        load.update(dict.fromkeys(having_room, whole))
-        roomy.update(having_room)
-        known = not waited_for and not 0 < topic.policy.max_bytes < whole[2]  # one that lacks room decides
-        for envelope, size in zip(envelopes, sizes, strict=True):
-            counted = [queue for queue in topic.matching(envelope, connection) if id(queue) in exactly]
-            for queue in counted:
-                _add(load, queue, size)
-            if known and counted and capacity.is_full(counted[-1], *load[counted[-1]][:2]):
-                break
+        weighing = weighed.get(address)
+        if weighing is None:
+            weighing = Weighing(topic, connection)
+            for envelope in envelopes:
+                weighing.take(envelope)
+                weighing.work(topic.next_number)
+        gets = weighing.result()
+        load.update(gets.items())
+        roomy.update([queue for queue in gets if queue not in scarce])
     return load, roomy
 
 
-def _without_room(topic: Topic, messages: int, size: int, largest: int) -> list[Queue]:
-    """The subscriptions that may not have so many messages, with what their rule drops for them."""
-    policy = topic.policy
-    if policy.at_limit in (FAIL, BLOCK):
-        return list(capacity.without_room(topic.queues, messages, size)) if topic.queues else []
-    return topic.queues if policy.max_bytes and largest > policy.max_bytes else []
-
-
-def _add(load: dict[Queue | Topic, tuple[int, int, int]], goal: Queue | Topic, size: int) -> None:
+def _add(load: dict[_Goal, tuple[int, int, int]], goal: _Goal, size: int) -> None:
     messages, total, largest = load.get(goal, (0, 0, 0))
     load[goal] = messages + 1, total + size, max(largest, size)
 

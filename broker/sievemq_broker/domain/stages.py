@@ -11,7 +11,7 @@ know whether its last publish was carried out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sievemq_broker.domain.entry import DELAYED, GONE
@@ -23,6 +23,7 @@ from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.deadlines import Deadlines
+    from sievemq_broker.domain.publishing import Weighing
 
 __all__ = ["MAX_KEYS", "MAX_STAGED_BYTES", "Stages"]
 
@@ -83,7 +84,13 @@ class Publisher(Protocol):
     def deadlines(self) -> Deadlines:
         """Of the broker."""
 
-    def publish(self, sends: list[tuple[str, Envelope]], now: int, connection: str | None) -> None:
+    def publish(
+        self,
+        sends: list[tuple[str, Envelope]],
+        now: int,
+        connection: str | None,
+        weighed: Mapping[str, Weighing] | None = None,
+    ) -> None:
         """Send all of these, or none; a large batch in slices."""
 
 
@@ -178,6 +185,7 @@ class Stages:
         connection: str | None = None,
         allow: Callable[[str], None] | None = None,
         sends: list[tuple[str, Envelope]] | None = None,
+        weighed: Mapping[str, Weighing] | None = None,
     ) -> int | None:
         """Send what is staged, in the order of `ids`; everything else of the same batch is forgotten.
 
@@ -189,6 +197,7 @@ class Stages:
             connection: id of the publisher's connection, for no_local.
             allow: called with each address that is sent to, and raises if that is not allowed (any more).
             sends: what :meth:`staged` has answered, examined since; None if it was not.
+            weighed: what the namespace knows of them since then.
 
         Returns:
             How many messages were sent; None if this batch, or a later one, was published before: then nothing is sent.
@@ -210,7 +219,7 @@ class Stages:
             for address in addresses:
                 allow(address)
         count = len(sends)
-        self._namespace.publish(sends, now, connection)
+        self._namespace.publish(sends, now, connection, weighed)
         if count:  # to publish nothing once more does no harm
             self._define((owner, key), batch)  # in one batch with the messages: both are kept, or none
             self.remember(owner, key, batch)

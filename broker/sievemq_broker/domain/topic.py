@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_LIMITED", "Subscription", "Topic"]
 
-#: Subscriptions of a topic that has limits: a message goes to all that match or to none, so the limits of all are
-#: checked in one turn, which takes five milliseconds.
-MOST_LIMITED: Final = 10_000
+#: Subscriptions of a topic that has limits: a message, or all of a transaction, goes to all that match or to none, so
+#: the limits of all are checked in one turn. It takes a millisecond; where each gets something else of a transaction
+#: and may lack room for it, six.
+MOST_LIMITED: Final = 2_000
 
 
 class Subscription:
@@ -368,11 +369,34 @@ class Topic:
                 self.unreadable += counted
         else:
             queues = self._plain
-        if self._local and connection is not None:
-            client_id = self._client_ids.of(connection)
-            there = self._subscription_of
-            queues = [queue for queue in queues if queue in there and not there[queue].blocks(connection, client_id)]
-        return queues
+        return self._not_blocked(queues, connection)
+
+    def matching_since(self, number: int, envelope: Envelope, connection: str | None) -> list[Queue]:
+        """:meth:`matching`, of the subscriptions that have come since :attr:`next_number` had that value; uncounted."""
+        queues, _ = self._matching_since(number, envelope)
+        return self._not_blocked(queues, connection)
+
+    def _not_blocked(self, queues: list[Queue], connection: str | None) -> list[Queue]:
+        """Those of the subscriptions that no_local does not keep a message from."""
+        if not self._local or connection is None:
+            return queues
+        client_id = self._client_ids.of(connection)
+        there = self._subscription_of
+        return [queue for queue in queues if queue in there and not there[queue].blocks(connection, client_id)]
+
+    def _matching_since(self, number: int, envelope: Envelope) -> tuple[list[Queue], Exception | None]:
+        """The youngest first; and what was wrong with one of the selectors (D-14)."""
+        queues, wrong = [], None
+        for subscription in reversed(self.subscriptions):
+            if subscription.number < number:
+                break
+            condition = subscription.condition
+            try:
+                if condition is None or is_true(condition, envelope):
+                    queues.append(subscription.queue)
+            except Exception as error:  # it concerns this message alone (D-14)
+                wrong = error
+        return queues, wrong
 
     def gathering(self, answers: Answers[Group]) -> Gathering | None:
         """Begin to gather who gets a message, once all selectors have been asked about it; None if those are few."""
@@ -387,15 +411,10 @@ class Topic:
         gathering = answers.gathered
         assert isinstance(gathering, Gathering)
         queues = gathering.queues
-        for subscription in reversed(self.subscriptions):
-            if subscription.number < gathering.number:
-                break
-            condition = subscription.condition
-            try:
-                if condition is None or is_true(condition, envelope):
-                    queues.append(subscription.queue)
-            except Exception as error:  # it concerns this message alone (D-14)
-                answers.fail(error)
+        came, error = self._matching_since(gathering.number, envelope)
+        queues += came
+        if error is not None:
+            answers.fail(error)
         gathering.reach(self.next_number)
         if counted:
             self.index.count_known(answers, len(queues))

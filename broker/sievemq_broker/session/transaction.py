@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sievemq_broker.domain.publishing import Weighing
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import Envelope
 
@@ -45,7 +46,7 @@ class Transaction:
         memory: what the connection's transactions share.
     """
 
-    __slots__ = ("_memory", "bytes", "doom", "staged")
+    __slots__ = ("_memory", "bytes", "doom", "staged", "weighed")
 
     def __init__(self, memory: StagedBytes) -> None:
         self._memory = memory
@@ -53,6 +54,8 @@ class Transaction:
         self.bytes = 0
         #: Why the transaction cannot be committed any more.
         self.doom: SieveError | None = None
+        #: How much of it the subscriptions of topics get, by address, where its COMMIT has found that out.
+        self.weighed: dict[str, Weighing] = {}
 
     def stage(self, address: str, envelope: Envelope) -> None:
         """Keep a send until commit.
@@ -65,6 +68,10 @@ class Transaction:
         self.bytes += size
         self.staged.append((address, envelope))
 
+    def weigh(self, weighed: dict[str, Weighing]) -> None:
+        """Its COMMIT has come, and finds out how much of it subscriptions get."""
+        self.weighed = weighed
+
     def fail(self, error: SieveError) -> None:
         """A send of this transaction failed: it can only be rolled back now. Frees what was staged."""
         self.clear()
@@ -74,5 +81,6 @@ class Transaction:
         """Forget everything: a new transaction begins."""
         self._memory.give_back(self.bytes)
         self.staged = []
+        self.weighed = {}
         self.bytes = 0
         self.doom = None

@@ -428,7 +428,8 @@ def on_commit(peer: Peer, command: CommandTuple, now: int) -> None:
         raise RequestError("this session is not transacted: there is nothing to commit (TXN-08)",
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
     if transaction.staged and transaction.doom is None and session.stall is None and not session.committing:
-        examining = peer.namespace.examining(transaction.staged, together=True)
+        transaction.weigh(peer.namespace.weighing(transaction.staged, peer.id))
+        examining = peer.namespace.examining(transaction.staged, transaction.weighed)
         if examining is not None:
             publish = partial(peer.carry_out_late, command, _publish)
             peer.go_on_with(Pending(examining, command, publish, 0), now)
@@ -459,7 +460,7 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
             full: list[Limited] | None
             how = {"patient": True, "waited": waited, "acknowledges": any(seen.values())}
             if large:
-                begun = peer.namespace.begin(transaction.staged, now, peer.id, **how)
+                begun = peer.namespace.begin(transaction.staged, now, peer.id, weighed=transaction.weighed, **how)
                 publishing, full = (begun, None) if isinstance(begun, Publishing) else (None, begun)
             else:
                 full = peer.namespace.commit(transaction.staged, now, peer.id, **how)

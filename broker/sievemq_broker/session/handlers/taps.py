@@ -9,10 +9,12 @@ again when they are published: a lease may be a day, and rights can be taken awa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.domain.publishing import Weighing
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.tap import CopyTap, DrainTap
 from sievemq_broker.session.checks import check_unread, require_there, the_selector
@@ -157,8 +159,9 @@ def on_publish(peer: Peer, command: tuple[Any, ...], now: int) -> None:
     if type(names) is not tuple or len(names) > MAX_ARRAY or not {str}.issuperset(map(type, names)):
         raise ProtocolError(f"PUBLISH.stages must be an array of names, not {shown(names)}")
     sends = peer.namespace.stages.staged(key, batch, names, owner=peer.identity.user)
-    examining = peer.namespace.examining(sends, together=True) if sends else None
-    publish = partial(_publish, sends=sends)
+    weighed = peer.namespace.weighing(sends, peer.id)
+    examining = peer.namespace.examining(sends, weighed) if sends else None
+    publish = partial(_publish, sends=sends, weighed=weighed)
     if examining is None:
         publish(peer, command, now)
     else:
@@ -166,7 +169,13 @@ def on_publish(peer: Peer, command: tuple[Any, ...], now: int) -> None:
         peer.go_on_with(Pending(examining, command, act, 0), now)
 
 
-def _publish(peer: Peer, command: tuple[Any, ...], now: int, sends: list[tuple[str, Envelope]]) -> None:
+def _publish(
+    peer: Peer,
+    command: tuple[Any, ...],
+    now: int,
+    sends: list[tuple[str, Envelope]],
+    weighed: Mapping[str, Weighing],
+) -> None:
     """The rest of a PUBLISH: selectors have been asked about its messages."""
     _, request, key, batch, names = command
     if peer.wait_for_publishing(command, on_publish):
@@ -195,6 +204,7 @@ def _publish(peer: Peer, command: tuple[Any, ...], now: int, sends: list[tuple[s
         connection=peer.id,
         allow=None if identity.rights.unlimited else allow_to,
         sends=sends,
+        weighed=weighed,
     )
     publishing = peer.namespace.publishing
     if publishing is None:
