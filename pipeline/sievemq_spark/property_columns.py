@@ -14,7 +14,6 @@ from typing import Annotated, Any, Final
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sievemq_core.limits import MAX_PROPERTIES
 from sievemq_core.message.envelope import PROPERTIES, unpack_properties
@@ -95,7 +94,7 @@ class PropertyColumns:
         self.b = _spread(np.fromiter(compress(values, booleans.tobytes()), np.bool_), booleans)
         self.l = _spread(long, numbers)
         self.d = _spread(double, reals)
-        self.s = _spread(pa.array(list(compress(values, texts.tobytes())), pa.string()), texts)
+        self.s = _spread_texts(pa.array(list(compress(values, texts.tobytes())), pa.string()), texts)
 
     @staticmethod
     def _wrap(t: Any, said: Any, numbers: Any, reals: Any, long: Any, double: Any) -> None:
@@ -167,7 +166,19 @@ def _joined(letters: Sequence[str | None], each: Sequence[Mapping[str, Any]]) ->
 
 
 def _spread(values: Any, mask: Any) -> pa.Array:
-    """Values one behind the other as an array that has them where the mask is true, NULL elsewhere."""
-    places = np.cumsum(mask, dtype=np.int32) - 1
-    array = values if isinstance(values, pa.Array) else pa.array(values)
-    return pc.take(array, pa.array(places, mask=~mask))
+    """Numbers or booleans one behind the other as an array that has them where the mask is true, NULL elsewhere."""
+    spread = np.zeros(len(mask), values.dtype)
+    spread[mask] = values
+    return pa.array(spread, mask=~mask)
+
+
+def _spread_texts(texts: pa.StringArray, mask: Any) -> pa.StringArray:
+    """The same for texts: their characters stay where they are."""
+    _, offsets, characters = texts.buffers()
+    if not len(texts):
+        return pa.nulls(len(mask), pa.string())
+    before = np.zeros(len(mask) + 1, np.int32)
+    np.cumsum(mask, out=before[1:])
+    spread = np.frombuffer(offsets, np.int32, len(texts) + 1)[before]
+    there = np.packbits(mask, bitorder="little")
+    return pa.StringArray.from_buffers(len(mask), pa.py_buffer(spread), characters, pa.py_buffer(there))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -125,6 +126,9 @@ def _only_texts(values: Iterable[object]) -> pa.Array:
 
 def _bodies(kinds: Sequence[int], bodies: Sequence[bytes | None]) -> tuple[pa.Array, pa.Array]:
     """The columns `body_text` and `body_bytes`: text that is no UTF-8 stays bytes."""
+    if set(kinds) == {_TEXT}:
+        with suppress(pa.ArrowInvalid):
+            return pa.array(bodies, pa.binary()).cast(pa.string()), pa.nulls(len(bodies), pa.binary())
     texts = [body if kind == _TEXT else None for kind, body in zip(kinds, bodies, strict=True)]
     data = [body if kind != _TEXT else None for kind, body in zip(kinds, bodies, strict=True)]
     try:

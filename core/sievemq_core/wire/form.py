@@ -134,7 +134,7 @@ def check_envelope(fields: object) -> None:
     """
     if type(fields) is not tuple or len(fields) < ENVELOPE_FIELDS:
         raise ProtocolError(f"an envelope has {ENVELOPE_FIELDS} fields, unlike {shown(fields)}")
-    wrong = _wrong_type(fields)
+    wrong = None if [*map(type, fields)] == _last[0] or _seen(fields) else _wrong_type(fields)
     if wrong is None and fields[PRIORITY] not in _PRIORITIES:
         wrong = f"an envelope's priority must be 0 to 9, not {fields[PRIORITY]}"
     if wrong is None and fields[DELIVERY_MODE] not in _MODES:
