@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
-from sievemq import ConnectionFactory, DeliveryMode, JMSContext
+from sievemq import ConnectionFactory, DeliveryMode, JMSContext, Queue
+from sievemq.taps import open_tap
 from sievemq_broker import EmbeddedBroker
 
 from .chromium import Chromium, Page
@@ -78,6 +80,83 @@ def test_lists_come_in_pages(page: Page, broker: EmbeddedBroker) -> None:
     page.shows("q050")
     page.click("button", "First page")
     page.shows("q000")
+
+
+#: Lists take their time.
+SLOW = """(() => { const real = fetch; window.fetch = async (...what) => {
+    const answer = await real(...what);
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    what[1]?.signal?.throwIfAborted();
+    return answer; }; })()"""
+
+
+def fill_topics(broker: EmbeddedBroker) -> list[object]:
+    def make(domain: object) -> None:
+        for number in range(220):
+            domain.namespace("default").declare(f"topic:n{number:03}")  # type: ignore[attr-defined]
+
+    broker.call(make)
+    return []
+
+
+def fill_subscriptions(broker: EmbeddedBroker) -> list[object]:
+    context = ConnectionFactory(broker.url).create_context()
+    topic = context.create_topic("prices")
+    return [context, *(context.create_shared_durable_consumer(topic, f"n{number:03}") for number in range(220))]
+
+
+def fill_taps(broker: EmbeddedBroker) -> list[object]:
+    connection = ConnectionFactory(broker.url).create_connection()
+    return [connection, *(open_tap(connection, f"n{number:03}", Queue("orders")) for number in range(220))]
+
+
+def fill_connections(broker: EmbeddedBroker) -> list[object]:
+    factory = ConnectionFactory(broker.url)
+    contexts = [factory.create_context() for _ in range(220)]
+    for number, context in enumerate(contexts):
+        context.set_client_id(f"n{number:03}")
+    return contexts
+
+
+@pytest.mark.parametrize(
+    ("view", "fill", "pages"),
+    [
+        ("topics", fill_topics, ("n000", "n050", "n100")),
+        ("subscriptions", fill_subscriptions, ("n000", "n100", "n200")),
+        ("taps", fill_taps, ("n000", "n100", "n200")),
+        ("connections", fill_connections, ("n000", "n100", "n200")),
+    ],
+)
+def test_a_list_keeps_its_place_whichever_way_its_pages_are_turned(
+    page: Page,
+    broker: EmbeddedBroker,
+    view: str,
+    fill: Callable[[EmbeddedBroker], list[object]],
+    pages: tuple[str, str, str],
+) -> None:
+    """A click that comes before a page is there goes on from that page, even while the list is read again."""
+    held = fill(broker)
+    open_view(page, broker, f"#/default/{view}")
+    first, second, third = pages
+    page.shows(first)
+    page.value(SLOW)
+    for button, last in (("Next page", third), ("Previous page", first)):
+        for _ in range(2):
+            page.value("dispatchEvent(new HashChangeEvent('hashchange'))")  # the page is read again
+            page.click("button", button)
+        page.shows(last)
+    for number in (second, third):
+        page.click("button", "Next page")
+        page.shows(number)
+    for step, number in (("back", second), ("back", first), ("forward", second)):
+        page.value(f"history.{step}()")
+        page.shows(number)
+        assert page.value("location.hash").split("?")[0] == f"#/default/{view}"
+    page.click("button", "First page")
+    page.shows(first)
+    assert page.problems == []
+    for each in held[:1] if view in ("subscriptions", "taps") else held:
+        each.close()  # type: ignore[attr-defined]
 
 
 def test_going_back_in_the_consumers_of_a_queue_stays_there(

@@ -66,7 +66,7 @@ function route() {
   shown?.stop.abort();
   const stop = new AbortController();
   const view = VIEWS[place]?.({ namespace, rest, query, signal: stop.signal, read: () => read() }) ?? unknown();
-  shown = { key, namespace, view, stop, reading: false, again: false, failed: null };
+  shown = { key, namespace, view, stop, reading: null, again: false, failed: null };
   document.title = `${view.title} · SieveMQ`;
   put(frame.main);
   frame.main.append(view.node);
@@ -84,21 +84,24 @@ const unknown = () => ({
   node: h("div", head("Not found"), nothing("There is no such view.", "Choose one from the menu.")),
 });
 
-/** Reads the data of the view shown; once more afterwards on a request meanwhile. */
+/** Reads the data of the view shown; anew on a request meanwhile, since the view may show something else by then. */
 async function read(ticking = false) {
   const now = shown;
   if (now.reading) {
-    now.again ||= !ticking;
+    if (!ticking) {
+      now.again = true;
+      now.reading.abort();
+    }
     return;
   }
-  now.reading = true;
+  now.reading = new AbortController();
   try {
-    await now.view.read?.(now.stop.signal, ticking);
+    await now.view.read?.(AbortSignal.any([now.stop.signal, now.reading.signal]), ticking);
     if (now === shown) succeed(now);
   } catch (error) {
     if (now === shown && error.name !== "AbortError") fail(now, error);
   } finally {
-    now.reading = false;
+    now.reading = null;
     if (now.again && now === shown) {
       now.again = false;
       read();

@@ -118,9 +118,13 @@ export class Pager {
     this.here = "";
     /** @type {string | null} */
     this.cursor = null;
-    this.first = button("First page", () => turn("", []));
-    this.previous = button("Previous page", () => turn(this.before.at(-1) ?? "", this.before.slice(0, -1)));
-    this.next = button("Next page", () => turn(this.cursor ?? "", [...this.before, this.here]));
+    const go = (/** @type {string} */ cursor, /** @type {string[]} */ before) => {
+      this.first.disabled = this.previous.disabled = this.next.disabled = true; // until that page is there
+      turn(cursor, before);
+    };
+    this.first = button("First page", () => go("", []));
+    this.previous = button("Previous page", () => go(this.before.at(-1) ?? "", this.before.slice(0, -1)));
+    this.next = button("Next page", () => go(this.cursor ?? "", [...this.before, this.here]));
     this.words = h("span", { class: "dim" });
     this.node = h("div", { class: "pager", hidden: true }, this.words, this.first, this.previous, this.next);
   }
