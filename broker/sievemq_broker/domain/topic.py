@@ -369,17 +369,17 @@ class Topic:
                 self.unreadable += counted
         else:
             queues = self._plain
-        return self._not_blocked(queues, connection)
+        if self._local and connection is not None:
+            queues = self._not_blocked(queues, connection)
+        return queues
 
     def matching_since(self, number: int, envelope: Envelope, connection: str | None) -> list[Queue]:
         """:meth:`matching`, of the subscriptions that have come since :attr:`next_number` had that value; uncounted."""
         queues, _ = self._matching_since(number, envelope)
-        return self._not_blocked(queues, connection)
+        return queues if connection is None else self._not_blocked(queues, connection)
 
-    def _not_blocked(self, queues: list[Queue], connection: str | None) -> list[Queue]:
+    def _not_blocked(self, queues: list[Queue], connection: str) -> list[Queue]:
         """Those of the subscriptions that no_local does not keep a message from."""
-        if not self._local or connection is None:
-            return queues
         client_id = self._client_ids.of(connection)
         there = self._subscription_of
         return [queue for queue in queues if queue in there and not there[queue].blocks(connection, client_id)]

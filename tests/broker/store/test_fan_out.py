@@ -63,4 +63,4 @@ def test_every_subscription_has_it_or_none_whenever_the_broker_is_killed() -> No
     while end_turn():
         pass
     assert all(len(depths) == 1 for depths in seen)
-    assert [depths[0] for depths in seen] == [0] * 6 + [1] * 2 + [3]
+    assert [depths[0] for depths in seen] == [0] * 4 + [1] * 2 + [3]
