@@ -208,7 +208,8 @@ def test_correlation_ids(given_id: Any, text: Any) -> None:
 @pytest.mark.parametrize(
     ("payload", "says"),
     [
-        (b"\x40", "no section"), (message(section=0x79), "no section"), (message() + message(), "order"),
+        (b"\x40", "no section"), (b"\x50\x72", "no section"), (message(section=0x79), "no section"),
+        (message() + message(), "order"),
         (message(b"x", section=0x75) + message("x"), "several kinds"), (message(section=0x75), "the body"),
         (message(1, section=0x72) + message(), "maps"), (message({1: 2}, section=0x74) + message(),
         "name of an application"),

@@ -226,7 +226,9 @@ class _Sections:
         budget = Budget(MESSAGE_VALUES)  # of all sections together
         while at < end:
             value, following = decode(payload, at, end, budget)
-            code = _section_of(value.descriptor if isinstance(value, Described) else value)
+            if not isinstance(value, Described):
+                raise malformed(f"{shown(value)} is no section of a message")
+            code = _section_of(value.descriptor)
             if code < last or (code == last and code not in (_DATA, _SEQUENCE)):
                 raise _disorder()
             self._take(code, value, at, following)
