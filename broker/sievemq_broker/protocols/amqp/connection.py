@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Outcome
@@ -68,12 +68,11 @@ from sievemq_broker.session.settings import AuthenticationError
 from sievemq_broker.session.table import TABLE
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
 from sievemq_core.limits import HANDSHAKE_FRAME_BYTES, MAX_CREDIT, MAX_NAME_CHARS
-from sievemq_core.message.destination import parse_address
+from sievemq_core.message.destination import Kind, parse_address
 from sievemq_core.wire.commands import Command
 
 __all__ = ["AmqpConnection"]
 
-Node = TypeVar("Node", Source, Target)
 
 #: The largest frame that is accepted: a larger message comes in several transfers.
 FRAME_BYTES: Final = 1024 * 1024
@@ -437,7 +436,8 @@ class AmqpConnection(ForeignConnection):
             raise RequestError("a link by which the client sends needs a target", ErrorCode.INVALID_DESTINATION)
         link = Producer(session, theirs.handle, theirs.name, second=second)
         if target.dynamic:
-            self._make_temporary(target, lambda made: self._to(link, theirs, made, made.address), now)
+            kind = kind_of(target.capabilities)
+            self._make_temporary(kind, lambda made: self._to(link, theirs, target.having(address=made), made), now)
         elif target.address is None:
             self._producer(session, theirs, link, target)
         else:
@@ -466,11 +466,9 @@ class AmqpConnection(ForeignConnection):
         link.allow(CREDIT)
         self._answer_flow(session, link)
 
-    def _make_temporary(self, node: Node, then: Callable[[Node], None], now: int) -> None:
-        """A dynamic node is a temporary destination; `then` gets it with its address."""
-        kind = kind_of(node.capabilities)
-        topic = kind is not None and kind.is_topic
-        self._ask(now, lambda address: then(node.having(address=address)), Command.CREATE_TEMPORARY, topic, None)
+    def _make_temporary(self, kind: Kind | None, then: Callable[[str], None], now: int) -> None:
+        """A dynamic node is a temporary destination; `then` gets its address."""
+        self._ask(now, then, Command.CREATE_TEMPORARY, kind is not None and kind.is_topic, None)
 
     def _attach_consumer(self, session: Session, theirs: Attach, now: int) -> None:
         source = theirs.source
@@ -479,8 +477,10 @@ class AmqpConnection(ForeignConnection):
             return
         if source.dynamic:
             self._make_temporary(
-                source,
-                lambda made: self._todo.append(partial(self._consume, session, theirs, made, made.address)),
+                kind_of(source.capabilities),
+                lambda made: self._todo.append(
+                    partial(self._consume, session, theirs, source.having(address=made), made)
+                ),
                 now,
             )
             return

@@ -87,7 +87,9 @@ _KINDS: Final = (Kind.QUEUE, Kind.TOPIC, Kind.TEMPORARY_QUEUE, Kind.TEMPORARY_TO
 _MESSAGE_TYPES: Final = {
     BodyKind.NONE: 0, BodyKind.MAP: 2, BodyKind.BYTES: 3, BodyKind.OBJECT: 3, BodyKind.STREAM: 4, BodyKind.TEXT: 5,
 }  # fmt: skip
-_EMPTY: Final = {2: BodyKind.MAP, 3: BodyKind.BYTES, 4: BodyKind.STREAM, 5: BodyKind.TEXT}
+_NONE, _MAP, _BYTES = int(BodyKind.NONE), int(BodyKind.MAP), int(BodyKind.BYTES)
+_STREAM, _TEXT = int(BodyKind.STREAM), int(BodyKind.TEXT)
+_EMPTY: Final = {2: _MAP, 3: _BYTES, 4: _STREAM, 5: _TEXT}
 
 #: The property that stands for the content-type, as the SDK's Json sets it.
 _CONTENT_TYPE: Final = "content_type"
@@ -403,7 +405,7 @@ def _jms(value: Any) -> Any:
     raise FormatError(f"JMS has no value like {shown(value)}")
 
 
-def _body_of(message: _Sections) -> tuple[BodyKind, bytes | None]:
+def _body_of(message: _Sections) -> tuple[int, bytes | None]:
     kinds = {code for code, _ in message.body}
     if len(kinds) > 1 or (len(message.body) > 1 and _VALUE in kinds):
         raise malformed("a message has bodies of several kinds")
@@ -413,30 +415,30 @@ def _body_of(message: _Sections) -> tuple[BodyKind, bytes | None]:
         if content_type.startswith("text/") or content_type.endswith(("/json", "+json", "/xml", "+xml")):
             with suppress(UnicodeDecodeError):
                 body.decode()
-                return BodyKind.TEXT, body
-        return BodyKind.BYTES, body
-    value = [part for _, items in message.body for part in items] if kinds == {_SEQUENCE} else None
+                return _TEXT, body
+        return _BYTES, body
+    value: Any = [part for _, items in message.body for part in items] if kinds == {_SEQUENCE} else None
     if kinds == {_VALUE}:
         value = message.body[0][1]
     try:
         match value:
             case None:
                 annotated = message.annotations.get(_MESSAGE_TYPE)
-                return (_EMPTY.get(annotated, BodyKind.NONE) if isinstance(annotated, int) else BodyKind.NONE), None
+                return (_EMPTY.get(annotated, _NONE) if isinstance(annotated, int) else _NONE), None
             case bytes():
-                return BodyKind.BYTES, value
+                return _BYTES, value
             case str():
-                return BodyKind.TEXT, encode_text(value)
+                return _TEXT, encode_text(value)
             case dict():
                 if not all(type(name) is str for name in value):
                     raise FormatError("names in a MapMessage are text")
-                return BodyKind.MAP, encode_map({name: normalise_field(_jms(each)) for name, each in value.items()})
+                return _MAP, encode_map({name: normalise_field(_jms(each)) for name, each in value.items()})
             case list():
-                return BodyKind.STREAM, encode_stream([normalise_field(_jms(each)) for each in value])
+                return _STREAM, encode_stream([normalise_field(_jms(each)) for each in value])
             case _:
-                return BodyKind.STREAM, encode_stream([normalise_field(_jms(value))])
+                return _STREAM, encode_stream([normalise_field(_jms(value))])
     except FormatError:  # structures that JMS has not: as bytes of AMQP
-        return BodyKind.BYTES, message.whole_body()
+        return _BYTES, message.whole_body()
 
 
 # -- ids: the forms of Qpid JMS, so that an id that is no text survives -----------------------------------------------

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from sievemq_broker.protocols.foreign import CONVERTED_VALUES
+from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, ProtocolError, shown
 from sievemq_core.message.values import Byte, Double, Float, Int, Long, Short
 
@@ -40,42 +41,49 @@ MESSAGE_VALUES: Final = CONVERTED_VALUES
 MAX_DEPTH: Final = 32
 
 
+@mypyc_attr(native_class=False)
 class UByte(int):
     """8 bits without sign."""
 
     __slots__ = ()
 
 
+@mypyc_attr(native_class=False)
 class UShort(int):
     """16 bits without sign."""
 
     __slots__ = ()
 
 
+@mypyc_attr(native_class=False)
 class UInt(int):
     """32 bits without sign."""
 
     __slots__ = ()
 
 
+@mypyc_attr(native_class=False)
 class ULong(int):
     """64 bits without sign."""
 
     __slots__ = ()
 
 
+@mypyc_attr(native_class=False)
 class Timestamp(int):
     """Milliseconds since 1970-01-01 UTC."""
 
     __slots__ = ()
 
 
+@mypyc_attr(native_class=False)
 class Symbol(str):
     """A name out of a specification; ASCII."""
 
     __slots__ = ()
 
 
+@mypyc_attr(native_class=False)
 class Char(str):
     """One Unicode character."""
 
@@ -106,6 +114,7 @@ class Described(NamedTuple):
     value: Any
 
 
+@mypyc_attr(native_class=False)
 class Array(list[Any]):
     """Values of one type.
 
