@@ -358,9 +358,10 @@ class Server:
 
         In this order: a receive whose time is over by the new clock has what was due in that time.
         """
-        self._announced = self.clock.offset
         self.timers.moved()
-        self.services.move_clock(self._announced)
+        now = self.clock.now()  # a clock that stands still finds its offset out by being read
+        self._announced = self.clock.offset
+        self.services.move_clock(self._announced, now)
         self.turn.end()
 
     def when_clock_seen(self, seconds: float) -> asyncio.Future[bool]:

@@ -257,10 +257,10 @@ class Services(ABC):
         """True while time stands still (test clocks only): no deadline comes by itself."""
         return False
 
-    def move_clock(self, offset: int) -> None:
-        """Tell every client that the clock now runs `offset` milliseconds ahead (test clocks only)."""
+    def move_clock(self, offset: int, now: int) -> None:
+        """Tell every client that the clock now shows `now` and runs `offset` milliseconds ahead (test clocks only)."""
         self.clock_offset = offset
-        self.moved_at = self.now() - offset
+        self.moved_at = now - offset
         for peer in tuple(self.connections.values()):
             peer.clock_moved()
 
@@ -818,6 +818,16 @@ class Peer:
             timestamp: JMSTimestamp of the message, ms; 0 where the producer sets none, which decides nothing.
         """
         return not timestamp or timestamp - self.clock_seen > self.services.moved_at
+
+    def lag_of(self, timestamp: int) -> int:
+        """By how much the times of such a message are shifted: to where the clock stands, if it does.
+
+        Args:
+            timestamp: as above. Without one, the time that the message took to come here is taken off as well.
+        """
+        if timestamp and self.services.standing:
+            return self.services.now() - timestamp
+        return self.clock_lag
 
     # -- rights -------------------------------------------------------------------------------------------------------
 

@@ -661,7 +661,7 @@ def test_a_deleted_queue_ends_the_connection_with_its_reason(world: World) -> No
 def test_moved_clocks_move_the_times_of_messages(world: World) -> None:
     client = Stomp(world)
     client.say("SUBSCRIBE", id="1", destination="/queue/a")
-    world.services.move_clock(60_000)
+    world.services.move_clock(60_000, world.services.real + 60_000)
     client.settle()
     assert client.broker.peer.clock_seen == 60_000
     client.say("SEND", b"x", destination="/queue/a")

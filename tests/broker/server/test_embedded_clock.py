@@ -10,6 +10,7 @@ import pytest
 from sievemq import ConnectionFactory, aio
 from sievemq_broker import EmbeddedBroker, embedded
 from sievemq_broker.clock import AdjustableClock
+from sievemq_broker.protocols.sieve.connection import SieveConnection
 from sievemq_core.wire.commands import Command
 
 from .wire_client import WireClient
@@ -207,6 +208,39 @@ def test_frozen_clock_expires_to_the_millisecond_for_the_blocking_client() -> No
         context.create_producer().set_time_to_live(1_000).send(queue, "x")
         assert depth(broker) == 1
         broker.clock.advance(milliseconds=1_000)
+        assert depth(broker) == 0
+
+
+def next_millisecond() -> None:
+    begun = time.time_ns() // 1_000_000
+    while time.time_ns() // 1_000_000 == begun:
+        pass
+
+
+@pytest.mark.needs_python("replaces a method")
+def test_times_of_a_message_sent_while_the_clock_stands_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the broker needs to stop the clock, and the message to arrive."""
+    with EmbeddedBroker() as broker, ConnectionFactory(broker.url).create_context() as context:
+        queue = context.create_queue("q")
+        timers = broker.server.timers
+        moved = timers.moved
+        monkeypatch.setattr(type(timers), "moved", lambda self: (next_millisecond(), moved()))
+        frozen = broker.clock.freeze().now
+        assert broker.clock.freeze().seen
+        next_millisecond()
+        receive = SieveConnection.receive_data
+        monkeypatch.setattr(
+            SieveConnection, "receive_data", lambda self, data, now: (next_millisecond(), receive(self, data, now))[1]
+        )
+        for _ in range(3):
+            next_millisecond()
+            context.create_producer().set_time_to_live(1_000).send(queue, "x")
+        for message in context.create_browser(queue):
+            assert message.get_jms_timestamp() == frozen
+            assert message.get_jms_expiration() == frozen + 1_000
+        broker.clock.advance(milliseconds=999)
+        assert depth(broker) == 3
+        broker.clock.advance(milliseconds=1)
         assert depth(broker) == 0
 
 

@@ -90,6 +90,6 @@ def test_moving_the_clock_makes_no_peer_look_dead() -> None:
     world = World(SessionSettings(heartbeat_ms=1000))
     client = world.client()
     client.broker.tick(world.now)
-    world.services.move_clock(86_400_000)
+    world.services.move_clock(86_400_000, world.services.real + 86_400_000)
     assert client.broker.tick(world.now) is not None
     assert not client.broker.closing

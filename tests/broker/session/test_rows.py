@@ -428,7 +428,7 @@ def test_times_of_a_burst_are_shifted_while_the_client_has_not_seen_the_clock_mo
     session = client.session()
     consumer = other.consumer(other.session(), credit=100)
     client.send(session, "m0")
-    world.services.move_clock(60_000)
+    world.services.move_clock(60_000, world.services.real + 60_000)
     for number in (1, 2):
         client.queue_send(session, envelope(f"m{number}", timestamp=START + 1))
     world.settle()

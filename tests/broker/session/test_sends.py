@@ -268,7 +268,7 @@ def test_times_of_a_client_that_has_not_seen_the_clock_move_are_shifted(world: W
     client, consumer_client = world.client(), world.client()
     session = client.session()
     consumer = consumer_client.consumer(consumer_client.session())
-    world.services.move_clock(60_000)
+    world.services.move_clock(60_000, world.services.real + 60_000)
     # Sent a millisecond after the clock moved, by a client that does not know it yet; expires a second later.
     client.queue_send(session, envelope("a", timestamp=START + 1, expiration=START + 1001))
     client.queue_send(session, envelope("b", timestamp=0, delivery_time=START + 500))
@@ -288,7 +288,7 @@ def test_sends_from_before_a_clock_change_keep_their_times(world: World) -> None
     session = client.session()
     consumer = consumer_client.consumer(consumer_client.session())
     client.queue_send(session, envelope("a", timestamp=START, delivery_time=START + 60_000))
-    world.services.move_clock(60_000)  # while it is on its way
+    world.services.move_clock(60_000, world.services.real + 60_000)  # while it is on its way
     world.later(60_000)
     assert [delivery.fields[1:6] for delivery in consumer.deliveries] == [(START, 4, 2, 0, START + 60_000)]
 
@@ -296,21 +296,21 @@ def test_sends_from_before_a_clock_change_keep_their_times(world: World) -> None
 def test_a_clock_that_moves_twice_and_back(world: World, client: Client) -> None:
     session = client.session()
     consumer = client.consumer(session)
-    world.services.move_clock(1000)
-    world.services.move_clock(5000)
+    world.services.move_clock(1000, world.services.real + 1000)
+    world.services.move_clock(5000, world.services.real + 5000)
     client.queue(Command.CLOCK_SEEN, 1000)
     client.queue_send(session, envelope("a", timestamp=START + 1001))
     client.queue(Command.CLOCK_SEEN, 5000)
     world.settle()
     assert consumer.deliveries[0].fields[1] == START + 5001
-    world.services.move_clock(0)
+    world.services.move_clock(0, world.services.real + 0)
     client.queue_send(session, envelope("b", timestamp=START + 5001))
     world.settle()
     assert consumer.deliveries[1].fields[1] == START + 1
 
 
 def test_a_client_after_a_clock_jump_gets_no_clock_message(world: World) -> None:
-    world.services.move_clock(7000)
+    world.services.move_clock(7000, world.services.real + 7000)
     client = world.client()
     assert client.take(Command.CLOCK) == []
     assert client.broker.peer.clock_lag == 0

@@ -130,7 +130,7 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
                     break
             due += 1
             if peer.clock_lag and peer.sent_after_move(fields[TIMESTAMP]):
-                fields = shift_times(fields, peer.clock_lag)
+                fields = shift_times(fields, peer.lag_of(fields[TIMESTAMP]))
             properties = fields[PROPERTIES]
             if properties is not None and b"JMS" in properties:
                 fields = without_broker_properties(fields)
