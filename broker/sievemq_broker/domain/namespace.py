@@ -425,8 +425,8 @@ class Namespace:
             destination.publish(envelope, now, None)
 
     def weighing(self, sends: Sends, connection: str | None) -> dict[str, Weighing]:
-        """By address, the topics of which :meth:`begin` needs to know how much of a batch each subscription gets,
-        where it takes long to find out: :meth:`examining` does.
+        """A :class:`Weighing` for each topic, by address, for which :meth:`begin` needs one; :meth:`examining` carries
+        them out.
 
         Args:
             sends: address and message.

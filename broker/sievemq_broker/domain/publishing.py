@@ -1,12 +1,12 @@
-"""Batches that are too large for one turn of the loop: added in slices, and seen all at once.
+"""Batches that are too large for one turn of the loop: added in slices, and visible all at once.
 
-    begin ─► hold every queue it goes to ─► slice ─► … ─► release them, slice ─► … ─► tell who waited
+    begin ─► hold the queues of the batch ─► slice ─► … ─► release them, slice ─► … ─► call the waiting senders
 
-Whether it can be done at all is decided when it begins, once: what it needs below the limits of its destinations is set
-aside for it then, and from there on nothing stops it but a fault of the broker. While a queue is held nothing is
-delivered from it, and a browser of it waits or sees what was there before: so no client sees a part of the
-batch, and what is sent meanwhile, by others, stands between its messages without harm. A journal gathers everything in
-one batch until it is done, so a broker that dies has kept all of it or nothing.
+The broker decides once, at the beginning, whether the batch may be sent. It reserves the room that the batch needs
+below the limits of its destinations, so that only a fault of the broker can stop the batch later. A held queue delivers
+nothing, and a browser of it waits or shows the messages that were there before: no client sees a part of the batch.
+Messages that other clients send meanwhile may stand between those of the batch. A journal keeps the whole batch as one
+write, so that a broker that is killed has kept all of it or nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Told: TypeAlias = Callable[[int], None]
 
 
 def is_large(sends: Sends, destinations: Mapping[str, Queue | Topic]) -> bool:
-    """True if a batch is to be added in slices.
+    """True if a batch must be added in slices.
 
     Args:
         sends: address and message.
@@ -62,8 +62,8 @@ Load: TypeAlias = dict[Queue, tuple[int, int, int]]
 
 
 class Weighing:
-    """How much of a batch each subscription of a topic gets, where not all get all. It is counted a piece at a time,
-    before the batch is sent: nothing else is decided by it.
+    """Counts, in slices, how much of a batch each subscription of a selective topic gets. The broker compares the
+    counts with the room of the subscriptions when the batch begins.
 
     Args:
         topic: has selectors, and limits.
@@ -83,11 +83,18 @@ class Weighing:
         self._size = 0
 
     def take(self, envelope: Envelope) -> None:
-        """Weigh this message next."""
+        """Count this message next."""
         self._next = envelope
 
     def work(self, budget: int) -> int:
-        """Go on with the message, for so many subscriptions; how many that were. None is left when that is less."""
+        """Count the message for further subscriptions.
+
+        Args:
+            budget: subscriptions at most.
+
+        Returns:
+            How many that were; fewer than `budget` when the message is done.
+        """
         envelope, load = self._next, self._load
         if envelope is not None:
             self._next = None
@@ -101,7 +108,7 @@ class Weighing:
         return len(part)
 
     def result(self) -> Load:
-        """What each subscription gets; what those get that have come in the meantime is counted now."""
+        """What each subscription gets. Subscriptions that were made meanwhile are counted now."""
         topic, load = self._topic, self._load
         for place, (envelope, number) in enumerate(self._weighed):
             if number < topic.next_number:
@@ -112,13 +119,13 @@ class Weighing:
 
 
 def to_weigh(sends: Sends, destinations: Mapping[str, Queue | Topic], contested: bool) -> dict[str, Topic]:
-    """By address, the topics of which it takes long to find out how much of a batch each subscription gets, and
-    matters: one of them may lack room for all of it.
+    """The topics, by address, for which :class:`Weighing` must count: their subscriptions are many, and one may lack
+    room for the whole batch.
 
     Args:
         sends: address and message.
         destinations: where addresses lead, as far as they are known.
-        contested: others may take the room before the batch begins, or come first.
+        contested: other senders wait, or another batch is published first, so that room may be gone by then.
     """
     sizes: dict[str, tuple[Topic, list[int]]] = {}
     for address in dict.fromkeys([address for address, _ in sends]):
@@ -146,9 +153,11 @@ def load_of(
     waited_for: bool,
     weighed: Mapping[str, Weighing],
 ) -> tuple[dict[Queue | Topic, tuple[int, int, int]], set[Queue | Topic]]:
-    """How many messages and bytes go where there are limits, and the size of the largest, by queue; by topic where all
-    subscriptions get all, or have room for all. And where there is room, as far as that is known. What is prescribed
-    there is applied to the messages on the way, since that may change their size.
+    """What a batch adds to the destinations that have limits, and which of them are known to have room for it.
+
+    The first maps a queue to the number of messages, their bytes, and the size of the largest. A topic stands for all
+    of its subscriptions where each gets all messages, or has room for all. The overrides of a policy are applied to the
+    messages, since they may change their size.
 
     Args:
         sends: address and message.

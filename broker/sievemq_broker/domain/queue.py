@@ -824,9 +824,7 @@ class Queue:
         self.consumers.append(consumer)
         self._set_paths()
         groups = turns.groups
-        if (
-            groups is not None and not groups.learnt and not self._shut
-        ):  # else that is done before anything is delivered
+        if groups is not None and not groups.learnt and not self._shut:  # a queue that is shut learns when it opens
             groups.learn(SERVED)
             if not groups.learnt:
                 self._serve_later()
