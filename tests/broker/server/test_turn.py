@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sievemq_broker.server.net import turn as module
-from sievemq_broker.server.net.turn import PIECE_SECONDS, TURN_SECONDS, WRITE_SECONDS, Turn
+from sievemq_broker.server.net.turn import PIECE_SECONDS, TURN_SECONDS, TURNS_AT_ONCE, WRITE_SECONDS, Turn
 
 
 class Loop:
@@ -238,3 +238,14 @@ def test_an_end_that_was_not_scheduled_says_nothing_of_how_long_turns_are(stage:
     stage.loop.now += 100.0
     turn.end()
     assert turn.latency.last == 0.0
+
+
+def test_every_turn_is_counted_once_however_seldom_the_histogram_is_read(stage: Stage) -> None:
+    turn = stage.make(0)
+    turns = 2 * TURNS_AT_ONCE + 1
+    for _ in range(turns):
+        stage.feed(turn, 0.0)
+        stage.loop.run()
+    assert len(turn._durations) == 1
+    assert turn.latency.count == turns
+    assert turn.latency.count == turns

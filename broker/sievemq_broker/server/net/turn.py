@@ -47,6 +47,9 @@ PIECE_SECONDS = 0.002
 #: Seconds; bounds of the histogram of turns.
 TURN_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
 
+#: Turns whose durations go into the histogram together: there may be 20,000 in a second.
+TURNS_AT_ONCE = 256
+
 #: Seconds between ticks, and the least when a connection asks for more: the shortest heartbeat is 100 ms.
 TICK_SECONDS = 0.25
 _SHORTEST_TICK_SECONDS = 0.02
@@ -257,16 +260,17 @@ class Turn:
         "_busy_poll",
         "_catching_up",
         "_dirty",
+        "_durations",
         "_ended",
         "_fed",
         "_gathered",
         "_late",
+        "_latency",
         "_looks",
         "_loop",
         "_scheduled",
         "_until",
         "commits",
-        "latency",
         "timers",
         "watchers",
     )
@@ -293,12 +297,20 @@ class Turn:
         self._brief: deque[_Late] = deque()
         self._late: deque[_Late] = deque()
         self._catching_up = False
-        #: From the first read of a turn to its last write: what a message takes through the broker if a consumer waits.
-        self.latency = Histogram(TURN_BOUNDS)
+        self._latency = Histogram(TURN_BOUNDS)
+        #: Seconds that the latest turns took, not counted yet.
+        self._durations: list[float] = []
         self.timers = timers
         self.commits = commits
         #: Called at the end of each turn; for waiters on a state that any command may bring about.
         self.watchers: list[Callable[[], None]] = []
+
+    @property
+    def latency(self) -> Histogram:
+        """From the first read of a turn to its last write: what a message takes through the broker if a consumer
+        waits."""
+        self._count()
+        return self._latency
 
     @property
     def late(self) -> bool:
@@ -396,11 +408,19 @@ class Turn:
         for look in tuple(self.watchers):
             look()
         self._ended = now = time.monotonic()
-        self.latency.observe(now - began)
+        self._durations.append(now - began)
+        if len(self._durations) >= TURNS_AT_ONCE:
+            self._count()
         busy_poll = self._busy_poll
         if busy_poll is not None and busy_poll.worth and not self._looks:
             self._looks = True
             self._loop.call_soon(self._look)
+
+    def _count(self) -> None:
+        """Put the durations of the latest turns into the histogram."""
+        for seconds in self._durations:
+            self._latency.observe(seconds)
+        self._durations.clear()
 
     def _write(self, until: float) -> None:
         """Have links write, as many as there is time for: WRITE_SECONDS, and what is left until then. A write may lead
