@@ -1,11 +1,11 @@
-"""What decides whether a message may come in: limits, what is left below them, and the senders that wait for room.
+"""Limits, the room that is left below them, and blocked senders.
 
-At a limit whose rule says "block" a message is not taken before there is room for it. Senders that wait for a place are
-asked in the order in which they came, one message each; a sender that comes meanwhile stands behind them.
+At a limit with the rule "block" a message is accepted once there is room for it. Blocked senders queue for each place,
+first come, first served; each round admits one message per sender.
 
-A namespace's sum on each send would cost every send of every queue in it. So whatever adds up how much there is says
-how much more may come (:class:`Gate`). That is counted down here, and added up anew when it is used up. What goes
-meanwhile is not counted, so what is left is never more than there is room.
+Summing up a namespace on each send would slow down every send to every queue in it. So a sum also says how much more
+may arrive (:class:`Gate`). Arrivals are subtracted from that, and a new sum is computed when it is used up. Departures
+are not counted, so it is never more than the real room.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ __all__ = [
     "Waiter",
 ]
 
-#: What a message takes beside its packed bytes: an entry, an envelope, its places in a view. Measured: 160 to 380.
+#: Memory of a message beside its packed bytes: an entry, an envelope, its places in a view. Measured: 160 to 380.
 MESSAGE_BYTES: Final = 256
 
 UNLIMITED: Final = 2**62
 
-#: Full places that one look asks. More of them take turns, so that a turn stays short.
+#: The most full places that one pass tries; more take turns, so that a turn of the loop stays short.
 LOOK_AT = 64
 
-#: Senders that are considered in one pass.
+#: The most senders that one pass tries.
 GO_ON = 500
 
 
@@ -45,20 +45,20 @@ class Limited(Protocol):
 
     @property
     def has_room(self) -> bool:
-        """True if its senders may go on."""
+        """True if blocked senders may go on."""
 
     @property
     def limit_text(self) -> str:
-        """Which limit of which place this is, for people."""
+        """The limit and its place, as text for people."""
 
 
 class Overfull:
-    """A namespace, or the broker, that is at its limit, or a disk that is full, as long as it is.
+    """A limit that a namespace or the broker has reached, or a full disk.
 
     Attributes:
-        limit_text: which limit, for people.
+        limit_text: names the limit, for people.
         refuses: sends are refused; otherwise their senders wait.
-        has_room: it is not at its limit any more.
+        has_room: the limit is no longer reached.
     """
 
     __slots__ = ("has_room", "limit_text", "refuses")
@@ -69,19 +69,19 @@ class Overfull:
         self.has_room = False
 
     def end(self) -> None:
-        """It is not at its limit any more."""
+        """The limit is no longer reached."""
         self.has_room = True
 
 
 class Gate:
-    """What may still come in before the sum must be computed again.
+    """The room that is left before the sum must be computed again.
 
     Args:
-        look: adds up what is there, as so many messages and bytes want to come in; if there is room sets both anew for
-            what is left behind them, else answers what they are to wait for.
+        look: computes the sum, for an arrival of so many messages and bytes. If there is room it calls :meth:`allow`
+            with the rest; otherwise it returns the limit that they must wait for.
 
     Attributes:
-        messages, bytes: that may come; bytes with :data:`MESSAGE_BYTES` for each message.
+        messages, bytes: the room that is left; bytes with :data:`MESSAGE_BYTES` for each message.
     """
 
     __slots__ = ("_look", "bytes", "messages")
@@ -92,22 +92,22 @@ class Gate:
         self.bytes = 0
 
     def allow(self, messages: int, size: int) -> None:
-        """So much may come in from now on before it is added up anew."""
+        """Set the room that is left until the next sum."""
         self.messages = messages
         self.bytes = size
 
     def enter(self, messages: int, size: int) -> Overfull | None:
-        """Count what is about to come in.
+        """Count messages that are about to arrive.
 
         Args:
-            messages: how many, a topic's for each that gets them.
+            messages: how many; a topic's count once for each subscription.
             size: of all of them, with :data:`MESSAGE_BYTES` for each.
 
         Returns:
-            None; or what is at its limit: then nothing was counted.
+            None; or the limit that is reached: then nothing was counted.
 
         Raises:
-            RequestError: RESOURCE_ALLOCATION, it could never come in.
+            RequestError: RESOURCE_ALLOCATION, there could never be room.
         """
         if messages > self.messages or size > self.bytes:
             return self._look(messages, size)
@@ -116,17 +116,17 @@ class Gate:
         return None
 
     def count(self, messages: int, size: int) -> None:
-        """Count what comes in whether there is room or not, or only moves."""
+        """Count messages that arrive whether or not there is room, or only move."""
         self.messages -= messages
         self.bytes -= size
 
 
 class NoRoomError(RequestError):
-    """A message may not come in now; a sender that can wait says it again when there is room.
+    """A message cannot be accepted now. A sender that can wait tries again when there is room.
 
     Args:
         place: that has no room.
-        text: for who cannot wait.
+        text: for a sender that cannot wait.
         details: for programs.
     """
 
@@ -136,21 +136,21 @@ class NoRoomError(RequestError):
 
 
 class Waiter(Protocol):
-    """A sender that waits."""
+    """A blocked sender."""
 
     @property
     def load(self) -> tuple[int, int]:
-        """Messages that it has, and the memory they take as :class:`Gate` counts it."""
+        """Its messages, and their memory as :class:`Gate` counts it."""
 
     @property
     def kept(self) -> int:
-        """Bytes of its message that only the wait keeps (:meth:`Rooms.keep`)."""
+        """Bytes of its message that are kept only for the wait (:meth:`Rooms.keep`)."""
 
     def room(self, place: Limited, now: int) -> bool:
-        """`place` has room again, as far as is known: try once more.
+        """`place` probably has room again: try once more.
 
         Returns:
-            False if it has none for this one, who then waits on and is the next to be asked.
+            False if the room does not suffice. The sender waits on, and is the next to be tried.
         """
 
 
@@ -169,11 +169,11 @@ class Rooms:
         self.bytes = 0
 
     def wait(self, place: Limited, waiter: Waiter) -> None:
-        """Queue `waiter` for room in `place`, behind the senders that wait already."""
+        """Add a sender behind those that wait for the same place."""
         self.waiting.setdefault(place, {})[waiter] = None
 
     def leave(self, place: Limited, waiter: Waiter) -> None:
-        """`waiter` does not wait any longer."""
+        """A sender no longer waits."""
         waiters = self.waiting.get(place)
         if waiters is not None:
             waiters.pop(waiter, None)
@@ -181,19 +181,19 @@ class Rooms:
                 del self.waiting[place]
 
     def keep(self, size: int) -> None:
-        """A message of so many bytes waits outside its queue."""
+        """Count a message of so many bytes that waits outside its queue."""
         self.bytes += size
 
     def give_back(self, size: int) -> None:
-        """It waits no longer."""
+        """A message no longer waits outside its queue."""
         self.bytes -= size
 
     def waiters_at(self, place: Limited) -> int:
-        """How many senders wait for this place."""
+        """The number of senders that wait for this place."""
         return len(self.waiting.get(place, ()))
 
     def load_of_first(self, place: Limited) -> tuple[int, int]:
-        """The :attr:`Waiter.load` of the next blocked sender; nothing if none waits there."""
+        """The :attr:`Waiter.load` of the next blocked sender; zeros if there is none."""
         for waiter in self.waiting.get(place, ()):
             return waiter.load
         return 0, 0
@@ -203,7 +203,7 @@ class Rooms:
         return sum([waiter.kept for waiter in self.waiting.get(place, ())])
 
     def look(self, now: int) -> None:
-        """Ask those whose place has room, a few at a time: to take what they have is work."""
+        """Let blocked senders whose places have room try again, a few in each turn."""
         waiting = self.waiting
         many = len(waiting) > LOOK_AT
         asked = 0

@@ -32,26 +32,28 @@ __all__ = ["Backlog", "check_cursor", "check_part"]
 #: The cursor of the first page: before every key.
 BEGINNING = 0
 
-#: What one page may cost, in entries of two to four microseconds each, and in more for costly selectors and messages
-#: (condition.units): it may be short, or empty, but never holds a turn of the loop for more than some 5 ms.
+#: The most that one page may cost, in entries of two to four microseconds each; costly selectors and messages count for
+#: more (condition.units). A page may be short, or empty, but never takes a turn of the loop for more than about 5 ms.
 EXAMINED = 1_500
 
 #: Packed bytes after which a page ends.
 PAGE_BYTES = 1024 * 1024
 
-#: Entries of other parts that are passed over at the cost of one that is examined.
+#: The cost of skipping this many entries of other parts is that of examining one.
 PASSED_OVER = 4
 
-#: Packed bytes that decide to which part a message belongs: header fields, the message id first.
+#: Packed bytes that decide to which part a message belongs: header fields, with the message id first.
 ID_BYTES = 64
 
-#: The names with a lookup for every caller (D-17). By other names only consumers build one: it costs memory.
+#: The names that get a lookup for every caller (D-17). Lookups of other names are built only for consumers: they cost
+#: memory.
 _PROMISED = frozenset({"JMSMessageID", "JMSCorrelationID"})
 
-#: Entries examined before a new view is answered: a small backlog is complete at once, a large one is pending work.
+#: Entries examined for a new view before its consumer is answered. A small backlog is done by then; the rest of a large
+#: one is pending work.
 FIRST_SLICE = 1_000
 
-#: References looked at in one go when tombstones are dropped; more is pending work.
+#: References examined at once when tombstones are dropped; the rest is pending work.
 TIDY_AT_ONCE = 20_000
 
 
@@ -79,8 +81,8 @@ def check_part(part: int, parts: int) -> None:
 
 
 def _part_of(envelope: Envelope, parts: int) -> int:
-    """The part to which a message belongs. It depends on the message alone: a redelivery changes the place in the order
-    of delivery, and a restart the sequence, but neither brings the message into another part."""
+    """The part to which a message belongs. Only the message decides: a redelivery changes its place in the order, and a
+    restart its sequence, but the message stays in its part."""
     return crc32(envelope.packed[:ID_BYTES]) % parts
 
 
@@ -88,7 +90,7 @@ class Backlog:
     """The waiting messages of one queue.
 
     Args:
-        on_pending: called when there is something to do that may take longer than a turn should.
+        on_pending: called when there is pending work.
 
     Attributes:
         main: the view of everything.
@@ -97,11 +99,11 @@ class Backlog:
         lookups: entries by value, by the name of the header field or property.
         depth: messages that wait.
         bytes: their packed size.
-        arrivals: messages that selectors were asked about on arrival; only counted while there are selectors.
-        examined: messages that selectors of browsers and administrators were evaluated for.
-        scans: new selectors whose view is being filled; one after the other.
-        dead: tombstones in views and lookups, at most.
-        dead_limit: how many there may be before they are counted.
+        arrivals: messages on which selectors were evaluated as they arrived; counted only while there are selectors.
+        examined: messages on which selectors of browsers and administrators were evaluated.
+        scans: new selectors whose views are being filled, one after the other.
+        dead: an upper bound of the tombstones in views and lookups.
+        dead_limit: above this number the tombstones are counted.
     """
 
     __slots__ = (
@@ -125,7 +127,7 @@ class Backlog:
         self._on_pending: Callable[[], None] | None = on_pending
         self.main = View(None)
         self.views: dict[object, View] = {}
-        self._matched: dict[View, int] = {}  # arrivals that the selector of each view has matched
+        self._matched: dict[View, int] = {}  # how many arrivals the selector of each view has matched
         self.index: SelectorIndex[View] = SelectorIndex()
         self.lookups: dict[str, ValueIndex[Entry]] = {}
         self.depth = 0
@@ -148,11 +150,11 @@ class Backlog:
         return matched
 
     def matched(self, view: View) -> tuple[int, int]:
-        """How many messages the selector of a view has matched since it came into use, and of how many."""
+        """How many messages a view's selector has matched since the view was opened, and out of how many."""
         return view.matched + self._matched.get(view, 0), self.arrivals - view.since
 
     def place(self, entry: Entry, matched: list[View] | tuple[()]) -> None:
-        """Let an entry wait (READY or STRAY) in all views that show it."""
+        """Add an entry (READY or STRAY) to all views that show it."""
         envelope = entry.envelope
         if entry.state == READY:
             priority = envelope.priority
@@ -161,7 +163,7 @@ class Backlog:
                 if view.scanning < priority:
                     view.push(entry, priority)
         else:
-            priority = 10  # known to every scan: it goes to the heaps
+            priority = 10  # the heaps have it: every scan has passed it
             self.main.push_back(entry)
             for view in matched:
                 view.push_back(entry)
@@ -174,7 +176,7 @@ class Backlog:
         envelope.compact()
 
     def unplace(self, entry: Entry) -> None:
-        """An entry stops waiting. Its places in other views become tombstones."""
+        """Remove an entry. Its places in other views become tombstones."""
         self.depth -= 1
         self.bytes -= len(entry.envelope.packed)
         self.dead += entry.places + len(self.lookups)
@@ -183,7 +185,7 @@ class Backlog:
             self.tidy()
 
     def unplace_row(self, view: View, entries: list[Entry]) -> None:
-        """Entries that are next in a view (:meth:`View.row`) stop waiting."""
+        """Remove entries that come next in a view (:meth:`View.row`)."""
         view.take_row(entries[-1])
         self.depth -= len(entries)
         dead = len(entries) * (len(self.lookups) - 1)  # the view's own places are not tombstones
@@ -198,8 +200,8 @@ class Backlog:
             self.tidy()
 
     def oldest(self) -> Entry | None:
-        """What has waited longest among the lowest priority that waits; what has been delivered before only if nothing
-        else waits."""
+        """The entry that has waited longest among those of the lowest priority. Redelivered messages are chosen only if
+        nothing else waits."""
         main = self.main
         entry = main.oldest()
         if entry is None:
@@ -209,11 +211,12 @@ class Backlog:
         return entry
 
     def detach(self) -> None:
-        """Its queue is deleted, and nothing is done any more: without a cycle both go at once."""
+        """The queue is deleted, and nothing more happens here: break the reference cycle, so that both are freed at
+        once."""
         self._on_pending = None
 
     def clear(self) -> list[Entry]:
-        """Drop everything that waits, which is returned."""
+        """Remove everything that waits, and return it."""
         entries = self.main.waits(-1, self.depth)
         for view in (self.main, *self.views.values()):
             view.clear()
@@ -225,7 +228,7 @@ class Backlog:
     # -- views --------------------------------------------------------------------------------------------------------
 
     def open_view(self, condition: Condition) -> View:
-        """The view of a selector; a new one is filled from the backlog, perhaps as pending work."""
+        """The view of a selector. A new view is filled from the backlog, as pending work if that is long."""
         key = group_key(condition)
         view = self.views.get(key)
         if view is None:
@@ -237,7 +240,7 @@ class Backlog:
         return view
 
     def close_view(self, view: View) -> None:
-        """A view is not in use any more."""
+        """Close a view that no consumer uses any more."""
         assert view.condition is not None
         del self.views[group_key(view.condition)], self._matched[view]
         self.index.remove(view)
@@ -255,7 +258,7 @@ class Backlog:
             self._on_pending()
 
     def promise_lookup(self, condition: Condition, names: frozenset[str] = _PROMISED) -> None:
-        """Build the lookups that would answer a condition, for the next caller (D-17), as pending work.
+        """Build, as pending work, the lookups that the next caller with such a condition can use (D-17).
 
         Args:
             condition: a selector that compares something with single values.
@@ -263,7 +266,7 @@ class Backlog:
         """
         lookups = self._lookups_for(condition, names)
         if lookups:
-            view = View(condition)  # of no consumer: it is not filled
+            view = View(condition)  # no consumer uses it: it is not filled
             scan = Scan(self.main, self.lookups, view, lookups)
             scan.forget(view)
             self._begin_scan(scan, 0)
@@ -272,11 +275,11 @@ class Backlog:
 
     @property
     def pending(self) -> bool:
-        """True if there is something to do that may take longer than a turn should."""
+        """True if there is pending work."""
         return bool(self.scans or self._pieces)
 
     def scan(self, budget: int) -> tuple[View, bool, int] | None:
-        """Go on looking through the backlog for a new selector.
+        """Go on searching the backlog for a new selector.
 
         Returns:
             Its view, whether that is complete, and what it cost, about `budget` at most, in entries examined; None if
@@ -292,14 +295,14 @@ class Backlog:
         return scan.view, finished, scan.examined - before
 
     def drop_tombstones(self, budget: int) -> int:
-        """Go on dropping tombstones; what it cost, in entries examined."""
-        return self._drop_pieces(budget * 8) // 8  # a look at a tombstone is much cheaper than one at a message
+        """Go on dropping tombstones. Returns the cost, in entries examined."""
+        return self._drop_pieces(budget * 8) // 8  # skipping a tombstone costs much less than examining a message
 
     def tidy(self) -> None:
-        """Drop tombstones if half of all references are some, so each is paid for once: at once where there are few,
-        otherwise as pending work."""
+        """Drop tombstones once half of all references are tombstones, so that each costs a constant. Many of them
+        become pending work."""
         if self.depth < INDEX_FROM // 2 and not self.scans:
-            self.lookups.clear()  # so few are looked through as fast; half, so that it is not built again at once
+            self.lookups.clear()  # skipping so few costs no more; half, so that it is not rebuilt at once
         holders: list[View | ValueIndex[Entry]] = [self.main, *self.views.values(), *self.lookups.values()]
         total = sum(map(len, holders))
         self.dead_limit = max(1_024, total // 2)
@@ -325,12 +328,12 @@ class Backlog:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def matching(self, condition: Condition, entry: Entry) -> bool:
-        """True if the condition is TRUE for a waiting entry; False also where that cannot be found out (D-14)."""
+        """True if the condition is TRUE for a waiting entry. False also if it cannot be evaluated (D-14)."""
         self.examined += 1
         try:
             return is_true(condition, entry.envelope)
         except Exception:
-            return False  # reported when the message arrived
+            return False  # logged when the message arrived
         finally:
             entry.envelope.compact()
 
@@ -343,8 +346,8 @@ class Backlog:
         return self.main
 
     def few(self, condition: Condition | None, after: int = -1) -> list[Entry] | None:
-        """Entries that may match, from a lookup, in order of delivery; None if no lookup helps, or a view has matches
-        only.
+        """Entries that may match, from a lookup, in order of delivery. None if no lookup helps, or a view has nothing
+        but matches.
 
         Args:
             condition: the selector.
@@ -365,7 +368,7 @@ class Backlog:
         return None
 
     def walk(self, condition: Condition | None = None, after: int = -1) -> Walk | Few:
-        """Go through what may match a condition, in order of delivery, in slices.
+        """Iterate over the entries that may match a condition, in order of delivery, in slices.
 
         Args:
             condition: the selector, None for none.
@@ -384,11 +387,9 @@ class Backlog:
         part: int = 0,
         parts: int = 0,
     ) -> tuple[int | None, list[Entry]]:
-        """Up to `limit` waiting entries that match, in order of delivery, with the cursor for more or None at the end.
-
-        Not shown are messages in flight (BRW-07), delayed (BRW-06) or expired ones (BRW-09); nor those of other parts,
-        if there are several `parts`.
-        """
+        """Up to `limit` waiting entries that match, in order of delivery, and the cursor for the next page, or None at
+        the end. A page leaves out messages that are in flight (BRW-07), delayed (BRW-06) or expired (BRW-09), and those
+        of other parts if there are several `parts`."""
         if limit <= 0:
             return max(after, BEGINNING), []
         found: list[Entry] = []
@@ -412,7 +413,7 @@ class Backlog:
                 continue
             if condition is not None:
                 cost = units(condition, envelope)
-                if cost > left < examine:  # the first is examined whatever it costs
+                if cost > left < examine:  # the first one is examined at any cost
                     envelope.compact()
                     return after, found
                 left -= cost
@@ -427,11 +428,11 @@ class Backlog:
     def locate(
         self, ids: Iterable[int | str], scheduled: dict[int, Entry], held: Iterable[Entry], latest: int
     ) -> Steps[list[Entry]]:
-        """The entries with these ids, in order of delivery; what is not there is left out.
+        """The entries with these ids, in order of delivery.
 
-        A number is found at once unless the message has come back from a consumer. A JMSMessageID is found by the
-        lookup, once there is one, and until then looked for among all messages. It may name several: a copy keeps the
-        id of its original.
+        A number is found at once unless a consumer has returned the message. A JMSMessageID is found by its lookup;
+        until there is one, all messages are searched. It may name several messages: a copy keeps the id of its
+        original.
 
         Args:
             ids: sequences, and JMSMessageIDs.
@@ -476,7 +477,7 @@ class Backlog:
         return None
 
     def _rest(self, names: set[str], scheduled: dict[int, Entry], held: Iterable[Entry]) -> Iterator[Entry | None]:
-        """What a sequence does not lead to; None where a slice may end."""
+        """Search for the ids that no sequence leads to. Yields None where a slice may end."""
         named = self._with_ids(names) if names else []
         if named is None:
             walk = Walk(self.main)

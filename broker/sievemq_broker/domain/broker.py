@@ -29,7 +29,7 @@ __all__ = ["Broker"]
 
 
 class Broker:
-    """Namespaces by name, made at first use.
+    """Namespaces by name, created at first use.
 
     Args:
         settings: policies and limits.
@@ -39,34 +39,35 @@ class Broker:
     def __init__(self, settings: DomainSettings | None = None, *, observer: Observer | None = None) -> None:
         self.settings = settings or DomainSettings()
         self.observers: tuple[Observer, ...] = () if observer is None else (observer,)
-        #: Gathers what must survive this process; None if nothing has to.
+        #: The journal; None if nothing has to survive the process.
         self.journal: Journal | None = None
         self.deadlines = Deadlines()
         #: Senders that wait at a limit.
         self.rooms = Rooms()
-        #: There while all messages together are at the broker's limit.
+        #: The limit that all messages together have reached; None below it.
         self.over: Overfull | None = None
-        #: Counts what comes in while that is near the limit.
+        #: Counts arrivals while the broker is near its limit.
         self.gate: Gate | None = None
-        #: Makes the gate of a namespace; None where nobody adds up what is in them.
+        #: Creates the gate of a namespace; None if no namespace has limits.
         self.gate_of: Callable[[Namespace], Gate | None] | None = None
         self.namespaces: dict[str, Namespace] = {}
-        #: Told of each queue and topic before it is deleted, so that what it counted is not lost.
+        #: Called with each queue and topic before it is deleted, so that its counters are not lost.
         self.on_deleted: Callable[[Queue | Topic], None] | None = None
-        #: Taps that have observed something and do not know the time yet, or do not have what waited before them.
+        #: Taps whose records have no time yet, or that lack the messages that waited before them.
         self.stamping: deque[CopyTap] = deque()
         #: There while a journal waits for them.
         self._stamps: Overfull | None = None
         self._work: deque[Queue] = deque()
-        #: Large batches on their way, one of a namespace at most.
+        #: Large batches that are being published, at most one of each namespace.
         self._publishings: deque[Publishing] = deque()
-        #: The message that is being delivered in slices; one at a time, so that a journal is cut between two.
+        #: The message that is being delivered in slices. There is one at a time, so that a journal batch ends between
+        #: two.
         self.fan_out: FanOut | None = None
-        #: Connections that are over and have not given back all that they held.
+        #: Closed connections that have not returned all of their messages.
         self._leaving: dict[str, Steps[None]] = {}
 
     def namespace(self, name: str) -> Namespace:
-        """The namespace of that name; an empty name means ``default``.
+        """The namespace with that name; an empty name means ``default``.
 
         Raises:
             RequestError: RESOURCE_ALLOCATION if there are too many.
@@ -89,7 +90,7 @@ class Broker:
         return found
 
     def limit_namespaces(self, gate_of: Callable[[Namespace], Gate | None]) -> None:
-        """Count what comes into namespaces with limits from now on.
+        """Count arrivals in namespaces with limits from now on.
 
         Args:
             gate_of: makes the gate of a namespace; None for one without limits.
@@ -99,11 +100,11 @@ class Broker:
             space.set_gate(gate_of(space))
 
     def tell_deleted(self, on_deleted: Callable[[Queue | Topic], None]) -> None:
-        """Call back with each queue and topic before it is deleted, so that what it counted is not lost."""
+        """Call back with each queue and topic before it is deleted, so that its counters are not lost."""
         self.on_deleted = on_deleted
 
     def delete_namespace(self, name: str) -> bool:
-        """Delete a namespace with everything in it; its consumers are closed. False if there was none."""
+        """Delete a namespace with everything in it, and close its consumers. False if there was none."""
         found = self.namespaces.pop(name or "default", None)
         if found is None:
             return False
@@ -114,14 +115,12 @@ class Broker:
         return True
 
     def keep_in(self, journal: Journal) -> None:
-        """From now on what must survive this process is gathered there."""
+        """Write to this journal from now on."""
         self.journal = journal
 
     def refuse_persistent(self, reason: str | None) -> None:
-        """Take no PERSISTENT messages, since they cannot be kept; or, with None, take them again.
-
-        Their senders are refused or wait, as :attr:`DomainSettings.on_full_disk` says.
-        """
+        """Accept no PERSISTENT messages, since they cannot be stored; None: accept them again. Senders are refused or
+        wait, as :attr:`DomainSettings.on_full_disk` says."""
         journal = self.journal
         if journal is not None:
             journal.refuse(None if reason is None else Overfull(reason, self.settings.on_full_disk == FAIL))
@@ -129,7 +128,7 @@ class Broker:
                 namespace.forget_routes()
 
     def set_over(self, text: str | None) -> None:
-        """Senders wait from now on, wherever they send; or, with None, go on.
+        """Let senders wait from now on, to any destination; None: let them go on.
 
         Args:
             text: which limit is reached, for people.
@@ -143,14 +142,14 @@ class Broker:
             namespace.forget_routes()
 
     def set_gate(self, gate: Gate | None) -> None:
-        """Count what comes in from now on; or, with None, do not."""
+        """Count arrivals from now on; None: stop counting."""
         self.gate = gate
         if gate is not None:
             for namespace in self.namespaces.values():
                 namespace.forget_routes()
 
     def due(self, now: int) -> int | None:
-        """Let time pass: expire, end delays.
+        """Expire messages, and end delays.
 
         Args:
             now: ms epoch.
@@ -164,8 +163,8 @@ class Broker:
         return deadline
 
     def _stamp(self, now: int) -> None:
-        """Let taps keep what they have observed, or what waited when they were made, a slice of it. All of it is in one
-        batch of the journal."""
+        """Let taps store records, or messages that waited when they were created, a slice of them in one batch of the
+        journal."""
         stamping, budget = self.stamping, STAMPED
         while stamping and budget > 0:
             tap = stamping[0]
@@ -182,24 +181,24 @@ class Broker:
             self.journal.let_go()
 
     def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set, by so many ms. Expiry and delivery times go by the new time; redelivery delays
-        and leases last as long as they would have."""
+        """The machine's clock was set by so many ms. Expiry and delivery times follow the new time; redelivery delays
+        and leases keep their length."""
         self.deadlines.jumped(by)
         for namespace in self.namespaces.values():
             for tap in namespace.taps:
                 tap.clock_jumped(by)
 
     def add_work(self, queue: Queue) -> None:
-        """A queue has something to do that may take longer than a turn should."""
+        """A queue has pending work."""
         if queue not in self._work:
             self._work.append(queue)
 
     def add_publishing(self, publishing: Publishing) -> None:
-        """A batch is to be added in slices."""
+        """A batch is to be published in slices."""
         self._publishings.append(publishing)
 
     def finish_publishings(self, now: int) -> None:
-        """Carry to its end what has begun: nothing is done in slices any more."""
+        """Complete all batches at once: the broker stops."""
         while self.stamping:
             self._stamp(now)
         if self.fan_out is not None:
@@ -210,14 +209,14 @@ class Broker:
 
     @property
     def busy(self) -> Limited | None:
-        """What must end before another message is delivered in slices; None if that may begin."""
+        """The work that must complete before another message is delivered in slices; None if one may begin."""
         if self.fan_out is not None or self._stamps is not None:
             return self.fan_out or self._stamps
         held = self.journal is not None and self.journal.holds > 0
         return next((one for one in self._publishings if one.holding or (held and not one.added)), None)
 
     def begin_fan_out(self, fan_out: FanOut) -> None:
-        """A message is to be delivered in slices; no other one is."""
+        """Begin to deliver a message in slices. No other one is under way."""
         self.fan_out = fan_out
 
     def _end_fan_out(self) -> None:
@@ -228,8 +227,8 @@ class Broker:
             raise error
 
     def begin_leaving(self, connection_id: str, steps: Steps[None]) -> None:
-        """A connection, or a session of it, gives back what it has: the first slice at once, the others with
-        :meth:`work`; behind what the same connection has begun to give back before."""
+        """A connection, or one of its sessions, returns its messages: the first slice at once, the others with
+        :meth:`work`, after everything that the connection returned before."""
         before = self._leaving.get(connection_id)
         if before is not None:
             steps = _behind(before, steps)
@@ -238,11 +237,11 @@ class Broker:
             break
 
     def is_leaving(self, connection_id: str) -> bool:
-        """True while a connection gives back what it had."""
+        """True while a connection returns its messages."""
         return connection_id in self._leaving
 
     def finish_leaving(self, now: int, connection_id: str | None = None) -> None:
-        """What a connection, or any, has begun to give back is given back when this returns."""
+        """Complete at once what a connection, or any connection, is returning."""
         for name in tuple(self._leaving) if connection_id is None else (connection_id,):
             steps = self._leaving.pop(name, None)
             if steps is not None:
@@ -255,10 +254,10 @@ class Broker:
         steps = self._leaving.pop(connection_id)
         with suppress(StopIteration):
             steps.send(now)
-            self._leaving[connection_id] = steps  # behind the others
+            self._leaving[connection_id] = steps  # after the others
 
     def work(self, now: int, budget: int = 2_000) -> bool:
-        """Do pending work, such as looking through a backlog for a new selector; and let senders go on that have room.
+        """Do pending work, such as searching a backlog for a new selector, and let senders go on that have room.
 
         Args:
             now: ms epoch.
@@ -284,7 +283,7 @@ class Broker:
             if fan_out.work(min(budget, SLICE), now):
                 self._end_fan_out()
                 if self.rooms.waiting:
-                    self.rooms.look(now)  # a sender that has waited comes before those that begin now
+                    self.rooms.look(now)  # blocked senders come before those that begin now
             budget -= SLICE
         work = self._work
         while work and budget > 0:
@@ -300,7 +299,7 @@ class Broker:
 
 
 def _behind(before: Steps[None], steps: Steps[None]) -> Steps[None]:
-    """One after the other; the first has begun."""
+    """Run two generators one after the other; the first has begun."""
     now = yield
     with suppress(StopIteration):
         while True:

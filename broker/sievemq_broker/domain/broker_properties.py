@@ -1,5 +1,5 @@
-"""The properties that only the broker sets. A producer's values for them are dropped (HDR-13, JSX-11, PRP-12): a retry
-trusts the origin that a dead letter names."""
+"""The properties that only the broker sets. Values that producers set are dropped (HDR-13, JSX-11, PRP-12): a retry
+trusts the origin in a dead letter."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _suspicious: Final = re.compile(rb"JMS(?:_SieveMQ_|X(?!Group(?:ID|Seq)))").searc
 
 
 def set_by_broker(name: str) -> bool:
-    """True for a property that no producer sets."""
+    """True for a property that only the broker sets."""
     standard = JMSX.get(name)
     return name.startswith(_VENDOR_PREFIX) if standard is None else standard.set_by is not SetBy.CLIENT
 
 
 def may_set_broker_properties(packed: bytes) -> bool:
-    """True if packed properties may have one that only the broker sets; a value can look like a name. A caller need not
-    ask about bytes without b"JMS" in them."""
+    """False if packed properties cannot contain one that only the broker sets. A value may look like a name, so True is
+    not certain. Bytes without b"JMS" need no call."""
     return _suspicious(packed) is not None
 
 

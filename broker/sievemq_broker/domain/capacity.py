@@ -1,4 +1,5 @@
-"""A destination with limits: whether a message may come in, and what gives way for it by the rule of its policy."""
+"""A destination with limits: whether a message is accepted, and which messages it replaces, by the rules of its
+policy."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ __all__ = [
 ]
 
 Load: TypeAlias = "tuple[list[Queue], int, int, int]"
-"""Queues of one destination, with how many messages and bytes come into each, and the size of the largest."""
+"""Queues of one destination, with the number of messages and bytes for each, and the size of the largest."""
 
-#: Full subscriptions of a topic in which one sender waits: when these have room it looks for others.
+#: The most full subscriptions of a topic that a sender waits for; once these have room it tries again.
 _FULL: Final = 16
 
 
@@ -71,8 +72,8 @@ def send_within(
 
 
 def without_room(queues: list[Queue], messages: int, size: int) -> Iterator[Queue]:
-    """Those queues, all of one destination, where so many messages of so many bytes in all would pass a limit. They may
-    be very many: a subscription with room costs a fraction of a call."""
+    """The queues, all of one destination, where so many messages with so many bytes would exceed a limit. There may be
+    very many: a subscription with room costs a fraction of a call."""
     policy = queues[0].policy
     if policy.max_messages:
         most = policy.max_messages - messages
@@ -87,7 +88,8 @@ def without_room(queues: list[Queue], messages: int, size: int) -> Iterator[Queu
 
 
 def scarce(topic: Topic, messages: int, size: int, largest: int) -> list[Queue]:
-    """The subscriptions of a topic that may not have so many messages, with what its rule drops for them.
+    """The subscriptions of a topic that may lack room for so many messages, including those that drop messages for
+    them.
 
     Args:
         topic: has limits.
@@ -118,7 +120,7 @@ def move_within(destination: Queue | Topic, envelope: Envelope, now: int) -> Non
 
 
 def check(queue: Queue, messages: int, size: int) -> None:
-    """Raise unless so many messages of so many bytes in all may be added.
+    """Raise unless so many messages with so many bytes may be added.
 
     Raises:
         RequestError: RESOURCE_ALLOCATION, the policy's limit would be passed.
@@ -142,7 +144,7 @@ def check(queue: Queue, messages: int, size: int) -> None:
 
 
 def check_sent(queue: Queue, size: int) -> None:
-    """Raise unless a message of so many bytes may be sent here, whatever has to be done for that at the limit.
+    """Raise unless a message of so many bytes may be sent here, even by dropping others.
 
     Raises:
         RequestError: RESOURCE_ALLOCATION, as :func:`check`; or it is larger than the limit.
@@ -160,7 +162,7 @@ def check_sent(queue: Queue, size: int) -> None:
 
 
 def check_moved(queue: Queue, size: int) -> None:
-    """Raise unless a message of so many bytes may be moved here: it is not dropped, and nobody can wait.
+    """Raise unless a message of so many bytes may be moved here. It may not be dropped, and its sender cannot wait.
 
     Raises:
         RequestError: RESOURCE_ALLOCATION, as :func:`check`.
@@ -172,9 +174,8 @@ def check_moved(queue: Queue, size: int) -> None:
 
 
 def _must_wait(queues: list[Queue], messages: int, size: int, waiting: Collection[Limited]) -> list[Limited]:
-    """Where so many messages of so many bytes in all must wait for room, by the rule BLOCK; the first few of very many.
-
-    More than the limit in one transaction has room where nothing is.
+    """The queues where so many messages with so many bytes must wait for room, by the rule BLOCK; the first few if they
+    are very many. A transaction larger than the limit has room in an empty queue.
 
     Args:
         queues: one, or subscriptions of one topic.
@@ -197,7 +198,7 @@ def _has_some(queue: Queue) -> bool:
 
 
 def lacking(load: Iterable[Load], patient: bool, waiting: Collection[Limited]) -> list[Limited]:
-    """Where several messages, all or none, have to wait for room.
+    """The places where several messages, all or none, must wait for room.
 
     Args:
         load: what would come into which queues.
@@ -220,7 +221,7 @@ def lacking(load: Iterable[Load], patient: bool, waiting: Collection[Limited]) -
 
 
 def admit_to(destination: Queue | Topic, queues: list[Queue], envelope: Envelope, now: int) -> None:
-    """Add a message that may be sent to each of these queues of a destination."""
+    """Add a message that has been checked to each of these queues of a destination."""
     if isinstance(destination, Topic):
         destination.take(envelope, now)
         if destination.large:
@@ -231,7 +232,7 @@ def admit_to(destination: Queue | Topic, queues: list[Queue], envelope: Envelope
 
 
 def admit(queue: Queue, envelope: Envelope, now: int) -> None:
-    """Add a message to a queue with limits, once one of the checks has passed, and do what the rule says."""
+    """Add a message that has been checked to a queue with limits, and apply the rule of its policy."""
     at_limit = queue.policy.at_limit
     if at_limit == DROP_NEWEST and not fits(queue, 1, len(envelope.packed)):
         queue.drop_new(envelope)
@@ -243,7 +244,7 @@ def admit(queue: Queue, envelope: Envelope, now: int) -> None:
 
 
 def fits(queue: Queue, messages: int, size: int) -> bool:
-    """True if so many more messages of so many bytes in all do not pass a limit."""
+    """True if so many more messages with so many bytes do not exceed a limit."""
     policy = queue.policy
     return not (
         (policy.max_messages and queue.depth + len(queue.scheduled) + messages > policy.max_messages)

@@ -39,7 +39,8 @@ class ClientIds:
         self._ids[connection_id] = client_id
 
     def free(self, client_id: str, connection_id: str) -> None:
-        """A connection ends or takes its id back (CON-11). Without effect if another one holds the id."""
+        """Free the client id of a connection that ends or gives it back (CON-11). No effect if another connection has
+        it."""
         if self._connections.get(client_id) == connection_id:
             del self._connections[client_id]
             del self._ids[connection_id]

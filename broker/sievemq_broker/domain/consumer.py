@@ -21,21 +21,21 @@ from sievemq_core.limits import MAX_CREDIT
 __all__ = ["Consumer", "Held", "Outcome", "Source"]
 
 Held: TypeAlias = tuple[int, Entry, int]
-"""What a consumer held: tag, message, and its count once it has come back."""
+"""What a consumer held: tag, message, and the delivery count that it has after its return."""
 
 
 class Outcome(IntEnum):
-    """What becomes of a message that a client settles by itself."""
+    """The outcome of a message that a client settles individually."""
 
     ACKNOWLEDGED = 0
     FAILED = 1
-    """The attempt failed: it comes again, marked, or becomes a dead letter after too many attempts."""
+    """The attempt failed: the message is redelivered, marked, or becomes a dead letter after too many attempts."""
     REJECTED = 2
-    """It becomes a dead letter, whatever the attempts."""
+    """The message becomes a dead letter, however few attempts there were."""
 
 
 class Source(Protocol):
-    """Where the messages of a consumer come from and go back to: a queue."""
+    """The queue where a consumer's messages come from and return to."""
 
     place: Place
     policy: DestinationPolicy
@@ -46,7 +46,7 @@ class Source(Protocol):
         """Messages that wait."""
 
     def matched(self, view: View) -> tuple[int, int]:
-        """How many messages the selector of a view has matched since it came into use, and of how many."""
+        """How many messages a view's selector has matched since the view was opened, and out of how many."""
 
     @property
     def enqueued(self) -> int:
@@ -56,31 +56,31 @@ class Source(Protocol):
         """Deliver what waits: the consumer may have credit."""
 
     def resume(self, consumer: Consumer, now: int) -> None:
-        """The same where its port was not writable."""
+        """As :meth:`serve`, for a consumer whose port was not writable."""
 
     def want(self, consumer: Consumer, now: int, patient: bool, brief: bool) -> bool:
         """See :meth:`Consumer.want`."""
 
     def count_from(self, tag: int) -> None:
-        """The deliveries up to this tag were not made here."""
+        """A new consumer counts its deliveries from `tag` + 1: earlier ones were not made here."""
 
     def settle(self, consumer: Consumer, entries: list[Entry], now: int, granted: bool) -> None:
-        """The consumer has acknowledged these, and may have been granted credit with it."""
+        """Remove messages that the consumer has acknowledged; it may have been granted credit in the same command."""
 
     def take_back(
         self, unmarked: list[Entry], now: int, marked: list[Entry], suspects: int | None, reject: bool = False
     ) -> None:
-        """Messages come back: unseen, and perhaps seen."""
+        """Take messages back: some that no application has seen, and some that one may have seen."""
 
     def taken_back(self, consumer: Consumer, tags: Sequence[int] | None, now: int) -> None:
-        """The consumer has given back these, or everything."""
+        """The consumer has returned these messages, or everything."""
 
     @property
     def effort(self) -> int:
-        """What it takes to take a message back, in messages that no selector is asked about."""
+        """The cost of taking back a message, relative to a message on which no selector is evaluated."""
 
     def burial(self, entry: Entry, reject: bool) -> int:
-        """What it takes besides if the message comes back marked, since it becomes a dead letter then; 0 if not."""
+        """The extra cost if the message comes back marked and becomes a dead letter by that; 0 if it does not."""
 
     def hold(self) -> None:
         """Deliver nothing until :meth:`release`."""
@@ -89,20 +89,20 @@ class Source(Protocol):
         """Deliver again."""
 
     def unmark(self, entries: list[tuple[Entry, int]], now: int) -> None:
-        """Messages came back marked, and it turns out that no application has seen them (D-32)."""
+        """Undo the marks of messages that came back although no application had seen them (D-32)."""
 
     def settle_returned(self, entries: list[tuple[Entry, int]]) -> None:
-        """Messages came back, and it turns out that they had been acknowledged."""
+        """Remove messages that came back although they had been acknowledged."""
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """The consumer is served no more; what it holds stays with it."""
+        """Stop serving the consumer. It keeps the messages that it holds."""
 
     def part_with(self, consumer: Consumer, now: int) -> None:
-        """A removed consumer has given back what it had to."""
+        """A removed consumer has returned everything it had to return."""
 
 
 class Consumer:
-    """Gets messages of one queue or subscription, through the view that its selector shares.
+    """Gets messages of one queue or subscription, through the view of its selector.
 
     Args:
         consumer_id: chosen by the client, passed to the port.
@@ -113,11 +113,11 @@ class Consumer:
     Attributes:
         id, port, source, view: as above.
         credit: messages that may still be delivered to it.
-        tag: tag of the last delivery; so also how many there were.
-        base: everything up to this tag is settled; the window begins with the next.
-        window: what is delivered and not acknowledged, by tag; None where a message was given back.
-        handed: up to this tag the application is known to have the messages; not worth recalling.
-        waiting: it asked for a message (WANT) and has got none since: it goes before those that only prefetch.
+        tag: tag of the last delivery, which is also the number of deliveries.
+        base: everything up to this tag is settled; the window begins behind it.
+        window: messages that are delivered and not acknowledged, by tag; None for those that were returned.
+        handed: the application is known to have the messages up to this tag, so they are not recalled.
+        waiting: it has sent WANT and got no message since. It is served before consumers that only prefetch.
         open: False once closed; it may still hold messages for its session (MCO-09).
         newest: highest sequence of a message delivered to it.
         turn: deliveries of its queue up to its last one: the consumer served longest ago has the lowest.
@@ -164,13 +164,13 @@ class Consumer:
 
     @property
     def selector(self) -> str | None:
-        """Its selector as text, None for none."""
+        """The text of its selector; None if it has none."""
         condition = self.view.condition
         return None if condition is None else condition.text
 
     @property
     def unacknowledged(self) -> int:
-        """Messages delivered and neither acknowledged nor given back."""
+        """Messages that were delivered, and neither acknowledged nor returned."""
         return len(self.window) - self._holes
 
     def can_take(self) -> bool:
@@ -178,20 +178,20 @@ class Consumer:
         return self.credit > 0 and self.port.writable
 
     def go_on_behind(self, tag: int) -> None:
-        """Number deliveries from `tag` + 1 on: the client has a past with this consumer, on a connection that is gone,
-        and what it says of older tags means nothing any more. Before the first delivery."""
+        """Number deliveries from `tag` + 1 on, before the first one. The client has used this consumer on a connection
+        that was lost, and older tags mean nothing any more."""
         self.tag = self.base = self.handed = tag
         self.source.count_from(tag)
 
     def note_handed(self, tag: int) -> None:
-        """The application has what was delivered up to this tag."""
+        """The application has everything that was delivered up to this tag."""
         if tag > self.handed:
             self.handed = tag
 
     # -- delivering -----------------------------------------------------------------------------------------------
 
     def deliver(self, entries: list[Entry], turn: int) -> int:
-        """Deliver messages, as far as the port takes them. This is the only place where a delivery is written.
+        """Deliver messages, as many as the port takes. Nothing else writes deliveries.
 
         Args:
             entries: one at least, as many as there is credit at most; several only if none was delivered before.
@@ -230,20 +230,20 @@ class Consumer:
     # -- credit ---------------------------------------------------------------------------------------------------
 
     def grant(self, n: int, now: int) -> None:
-        """Allow `n` further deliveries; what waits is delivered at once."""
+        """Allow `n` further deliveries, and deliver what waits at once."""
         if self.open:
             credit = self.credit + n
             self.credit = credit if credit < MAX_CREDIT else MAX_CREDIT
             self.source.serve(self, now)
 
     def resume(self, now: int) -> None:
-        """The port is writable again (back-pressure has ended)."""
+        """The port is writable again: back-pressure has ended."""
         if self.open:
             self.source.resume(self, now)
 
     def halt(self) -> None:
-        """Take all credit away, without effect on what is delivered. To recover a session, halt all its consumers
-        first: otherwise what one gives back is delivered to the next."""
+        """Take all credit away; delivered messages stay. Before a session is recovered, all its consumers are halted:
+        otherwise a message that one returns would be delivered to another."""
         self.credit = 0
         self.waiting = False
 
@@ -252,18 +252,18 @@ class Consumer:
 
         Args:
             now: ms epoch.
-            patient: leave messages older than what it has got to consumers that are working on them (ORD-01).
-            brief: if there is nothing, it does not go on waiting (MCO-05): it goes before no later one, and gets
-                nothing that it has no credit for.
+            patient: do not recall messages that are older than its last one from consumers that work on them (ORD-01).
+            brief: it does not wait if there is no message (MCO-05): it keeps no place before later consumers, and gets
+                nothing without credit.
 
         Returns:
-            True if everything that can be done is done. False if the answer follows through ``port.settled``: a scan
-            of the backlog is not finished, or other consumers were asked for what they have buffered.
+            True if the answer is final. False if it follows through ``port.settled``: a scan of the backlog is not
+            finished, or other consumers were asked to return buffered messages.
         """
         return not self.open or self.source.want(self, now, patient, brief)
 
     def begin_waiting(self) -> bool:
-        """A WANT means one message at least. True if a credit had to be lent for it."""
+        """Begin to wait for at least one message. True if a credit had to be lent for that."""
         self.waiting = True
         if self.credit > 0:
             return False
@@ -271,7 +271,7 @@ class Consumer:
         return True
 
     def stop_waiting(self, lent: bool) -> None:
-        """There is nothing; with the credit that was lent, if it was."""
+        """Stop waiting, since there is no message, and take back the credit if one was lent."""
         self.waiting = False
         if lent and self.credit:
             self.credit -= 1
@@ -279,7 +279,7 @@ class Consumer:
     # -- settling -------------------------------------------------------------------------------------------------
 
     def acknowledge(self, tag: int, now: int, credit: int = 0) -> int:
-        """Acknowledge everything delivered up to `tag`; never delivered again (ACK-06).
+        """Acknowledge everything delivered up to `tag`; it is never delivered again (ACK-06).
 
         Args:
             tag: of the last one.
@@ -318,13 +318,13 @@ class Consumer:
         finish(self.releasing(tags, now, Meter(sys.maxsize)), now)
 
     def releasing(self, tags: Sequence[int], now: int, meter: Meter) -> Steps[int]:
-        """Give back messages that the application has not seen: unmarked, to their old place. Credit is not changed.
+        """Return messages that the application has not seen to their old places, unmarked. Credit does not change.
 
         Raises:
             RequestError: ILLEGAL_STATE, nothing with such a tag was delivered.
         """
         self._check(tags)
-        credit, self.credit = self.credit, 0  # others first: it is their asking that brought these back
+        credit, self.credit = self.credit, 0  # others first: these messages came back because others asked
         at = 0
 
         def give(count: int, now: int) -> None:
@@ -342,7 +342,7 @@ class Consumer:
         finish(self.settling(tags, outcome, now, Meter(sys.maxsize)), now)
 
     def settling(self, tags: Sequence[int], outcome: Outcome, now: int, meter: Meter) -> Steps[int]:
-        """Settle single messages, in any order. A tag that is settled already is passed over.
+        """Settle individual messages, in any order. Tags that are settled already are skipped.
 
         Args:
             tags: of the messages.
@@ -378,12 +378,12 @@ class Consumer:
         return now
 
     def give_back_oldest(self, count: int, now: int, suspects: int) -> None:
-        """Give back, marked, what it has held longest, and go on with the rest; it has no credit.
+        """Return the oldest messages, marked, and keep the rest. The consumer has no credit.
 
         Args:
             count: of tags.
             now: ms epoch.
-            suspects: how many of them may be dead-lettered now.
+            suspects: how many of them may become dead letters now.
         """
         count = min(count, len(self.window))
         self.base += count
@@ -394,8 +394,8 @@ class Consumer:
         finish(self.recovering(handed, now, Meter(sys.maxsize)), now)
 
     def recovering(self, handed: int, now: int, meter: Meter) -> Steps[int]:
-        """Give back everything unacknowledged: up to tag `handed` marked as redelivered (ACK-08), behind it unmarked
-        (ACK-14). The credit falls to zero. Right for a lone consumer and for closed ones; see :meth:`halt`.
+        """Return everything unacknowledged: messages up to tag `handed` marked as redelivered (ACK-08), later ones
+        unmarked (ACK-14). The credit falls to zero. For a session with several consumers see :meth:`halt`.
 
         Args:
             handed: see above.
@@ -416,8 +416,8 @@ class Consumer:
         finish(self.closing(handed, now, Meter(sys.maxsize)), now)
 
     def closing(self, handed: int, now: int, meter: Meter) -> Steps[int]:
-        """Close: what was only buffered (behind tag `handed`) goes back unmarked (MCO-10); what the application was
-        handed stays held until :meth:`acknowledge` or :meth:`recover` (MCO-09, ACK-19)."""
+        """Close. Messages behind tag `handed` were only buffered, and go back unmarked (MCO-10). Those that the
+        application has stay here until :meth:`acknowledge` or :meth:`recover` (MCO-09, ACK-19)."""
         if not self.open:
             return now
         self._end()
@@ -440,15 +440,15 @@ class Consumer:
         finish(self.abandoning(now, handed, Meter(sys.maxsize)), now)
 
     def abandoning(self, now: int, handed: int | None, meter: Meter, returned: list[Held] | None = None) -> Steps[int]:
-        """The connection is lost: everything goes back, marked, since it may have been handed out (ACK-18); unmarked
-        what is known not to have been, behind tag `handed` (D-32). Only the oldest message can run into the limit of
-        attempts by this: the others are hardly what made the client fail.
+        """The connection is lost: return everything, marked, since the application may have it (ACK-18). Messages that
+        it is known not to have, behind tag `handed`, go back unmarked (D-32). Only the oldest message can reach the
+        limit of attempts by this, since the others hardly made the client fail.
 
         Args:
             now: ms epoch.
             handed: see above.
             meter: says when a slice is full.
-            returned: gets what goes back; None if that is not of interest.
+            returned: a list to which the returned messages are added, or None.
 
         Returns:
             The time by now.
@@ -462,21 +462,21 @@ class Consumer:
         return now
 
     def stop(self, code: ErrorCode, text: str) -> None:
-        """Close it, since its destination is deleted; its client is informed."""
+        """Close, since the destination is deleted, and inform the client."""
         if self.open:
             self._end()
             self.port.closed(self.id, code, text)
 
     def expel(self, code: ErrorCode, text: str, now: int) -> None:
-        """Close it, and only it: for an administrator, or since its user may not consume there any more. What it was
-        delivered stays held, as its application may be working on it, until :meth:`acknowledge`, :meth:`recover` or the
-        end of the session."""
+        """Close only this consumer: an administrator did it, or its user may not consume there any more. Delivered
+        messages stay here, since the application may be working on them, until :meth:`acknowledge`, :meth:`recover` or
+        the end of the session."""
         if self.open:
             self.stop(code, text)
             self.source.part_with(self, now)
 
     def forget(self) -> None:
-        """What it holds is gone; the tags stay, so that they may still be acknowledged."""
+        """Drop the messages that it holds. Their tags stay valid, so that a later acknowledgement is accepted."""
         for index, entry in enumerate(self.window):
             if entry is not None:
                 self.window[index] = None
@@ -491,13 +491,13 @@ class Consumer:
         self.source.remove_consumer(self)
 
     def _check(self, tags: Sequence[int]) -> None:
-        """Raise unless these were delivered."""
+        """Raise unless messages with these tags were delivered."""
         for tag in tags:
             if tag > self.tag or tag < 1:
                 raise self._unknown(tag)
 
     def _take(self, tags: Sequence[int]) -> list[Entry]:
-        """Take what was delivered with these tags, and is not settled, out of the window."""
+        """Remove the messages with these tags from the window, except those that are settled."""
         entries: list[Entry] = []
         window = self.window
         for tag in tags:
@@ -514,7 +514,7 @@ class Consumer:
         return entries
 
     def _pop(self, count: int) -> list[Entry]:
-        """Take what was delivered first out of the window."""
+        """Remove the oldest messages from the window."""
         popleft = self.window.popleft
         entries = [entry for _ in range(count) if (entry := popleft()) is not None]
         self._holes -= count - len(entries)
@@ -557,13 +557,13 @@ class Consumer:
         now: int,
         meter: Meter,
     ) -> Steps[int]:
-        """Give messages back. If it takes several slices, the source delivers nothing from the first to the last of
-        them, so that their order is kept.
+        """Return messages. If that takes several slices, the source delivers nothing until the last one is done, so
+        that the order is kept.
 
         Args:
-            left: how many are still to be given back.
-            give: gives back the next so many, at a time.
-            burial: see :meth:`Source.burial`, of the message with this number among those; None if it is not asked.
+            left: returns the number of messages that are still to be returned.
+            give: returns the given number of messages, at a time in ms.
+            burial: :meth:`Source.burial` of the message with this number among those left; None if that costs nothing.
             now: ms epoch.
             meter: says when a slice is full.
 

@@ -1,4 +1,5 @@
-"""Messages that nobody could handle: they end in ``DLQ.<destination>``, with the reason as properties (D-22)."""
+"""Dead letters: messages that no consumer could process. They go to ``DLQ.<destination>``, with the reason as
+properties (D-22)."""
 
 from __future__ import annotations
 
@@ -45,45 +46,43 @@ __all__ = [
 PREFIX = "DLQ."
 
 REASON = "JMS_SieveMQ_DeadLetterReason"
-"""``attempts`` (it failed too often), ``expired``, or ``rejected`` (its consumer said that it never can process it)."""
+"""``attempts`` (too many failed deliveries), ``expired``, or ``rejected`` (its consumer can never process it)."""
 FAILED, EXPIRED, REJECTED = "attempts", "expired", "rejected"
 ORIGIN = "JMS_SieveMQ_DeadLetterOrigin"
 """Address of the destination."""
 SUBSCRIPTION = "JMS_SieveMQ_DeadLetterSubscription"
 CLIENT_ID = "JMS_SieveMQ_DeadLetterClientID"
-"""For a topic: the name of the subscription and its client id, where it has them."""
+"""For a topic: the subscription's name and client id, if it has them."""
 ATTEMPTS = "JMS_SieveMQ_DeadLetterAttempts"
-"""Deliveries that were made."""
+"""The number of deliveries."""
 FIRST_FAILURE = "JMS_SieveMQ_DeadLetterFirstFailure"
 LAST_FAILURE = "JMS_SieveMQ_DeadLetterLastFailure"
 """Ms epoch."""
 
 REFUSED_DELAY_MS = 1_000
 
-#: Messages that come back in the time that it takes to make a dead letter, without its properties.
+#: The cost of creating a dead letter without its properties, in messages that come back.
 _MAKING = 30
-"""Ms for which a message stays away at least whose dead-letter queue did not take it: it has failed too often already,
-and given at once to the next consumer it would go round as fast as both can."""
+"""The least time in ms before a message is delivered again if its dead-letter queue refused it. It has failed too often
+already, and without a delay it would go round as fast as consumers can fail."""
 
 
 class Burial(Enum):
-    """What became of an attempt to bury a message."""
+    """The result of an attempt to dead-letter a message."""
 
     DONE = auto()
     NOWHERE = auto()
-    """It is in a dead-letter queue itself."""
+    """The message is in a dead-letter queue already."""
     REFUSED = auto()
-    """Its dead-letter queue is full, or may not be made."""
+    """The dead-letter queue is full, or cannot be created."""
 
 
 _OWN = (REASON, ORIGIN, SUBSCRIPTION, CLIENT_ID, ATTEMPTS, FIRST_FAILURE, LAST_FAILURE)
 
 
 def dead_letter_address(origin: str) -> str | None:
-    """Where the dead letters of a destination go; None for a dead-letter queue itself.
-
-    All temporary destinations of a kind share one: their names end with a connection, a queue each would pile up.
-    """
+    """The address of the dead letters of a destination; None for a dead-letter queue itself. All temporary destinations
+    of a kind share one, since their names end with the connection and their queues would pile up."""
     address = parse_address(origin)
     if address.kind.is_temporary:
         return str(Address(Kind.QUEUE, PREFIX + address.kind.value))
@@ -93,7 +92,7 @@ def dead_letter_address(origin: str) -> str | None:
 
 
 def origins_of(address: Address) -> tuple[Address, ...]:
-    """The destinations whose dead letters go to a queue, if it is a dead-letter queue."""
+    """The destinations whose dead letters go to this queue, if it is a dead-letter queue."""
     if address.kind is not Kind.QUEUE or not address.name.startswith(PREFIX):
         return ()
     name = address.name.removeprefix(PREFIX)
@@ -101,7 +100,7 @@ def origins_of(address: Address) -> tuple[Address, ...]:
 
 
 def effort_of(entry: Entry) -> int:
-    """What it takes to make a dead letter of a message, in deadlines, or messages that come back: some 2 µs."""
+    """The cost of creating a dead letter, in deadlines, or messages that come back: some 2 µs each."""
     return _MAKING + (len(entry.envelope.packed) >> 7)
 
 
@@ -139,7 +138,7 @@ def _marked(entry: Entry, place: Place, reason: str, now: int) -> Envelope:
         notes[LAST_FAILURE] = Long(now)
     try:
         properties = {name: value for name, value in entry.envelope.properties.items() if name not in _OWN}
-    except ProtocolError:  # undecodable: kept as they are rather than lost
+    except ProtocolError:  # undecodable: kept as they are, not lost
         return Envelope(tuple(fields))
     try:
         fields[PROPERTIES], fields[PROPERTY_TYPES] = pack_properties({**properties, **notes})
@@ -166,8 +165,8 @@ def _packed_size(properties: dict[str, PropertyValue]) -> int:
 
 
 def risen(envelope: Envelope) -> tuple[str | None, Envelope]:
-    """A dead letter as it was before: the address it came from, None if it does not say, and the message without the
-    properties that :func:`bury` added."""
+    """A dead letter as it was before: the address of its origin (None if it does not name one), and the message without
+    the properties that :func:`bury` added."""
     try:
         properties = dict(envelope.properties)
     except ProtocolError:
@@ -183,7 +182,7 @@ def risen(envelope: Envelope) -> tuple[str | None, Envelope]:
 
 
 def origin_of(envelope: Envelope, name: str = ORIGIN) -> str | None:
-    """What a dead letter says about its origin: the address, or SUBSCRIPTION or CLIENT_ID; None if nothing."""
+    """What a dead letter says about its origin: the address, SUBSCRIPTION or CLIENT_ID; None if nothing."""
     try:
         value = envelope.properties.get(name)
     except ProtocolError:

@@ -1,8 +1,7 @@
-"""Moments at which something happens to a message: expiry, delivery time, end of a redelivery delay.
+"""Deadlines of messages: expiry, delivery time, end of a redelivery delay.
 
-There are two heaps of them. Times of the calendar stay where they are when the machine's clock is set; what is so long
-from a moment that has been (a delay, a lease) moves with it.
-"""
+There are two heaps. Deadlines that are times of the calendar stay when the machine's clock is set. Deadlines that end a
+length of time (a delay, a lease) move with it."""
 
 from __future__ import annotations
 
@@ -13,34 +12,34 @@ from sievemq_broker.domain.entry import DELAYED, READY, STRAY
 
 __all__ = ["Deadlines"]
 
-#: Deadlines handled in one call: bounds what a crowd of messages with the same expiry can take of a loop turn. Each may
-#: be in another queue.
+#: Deadlines handled in one call, so that many messages with the same expiry do not take a whole turn of the loop. Each
+#: may be in another queue.
 BATCH = 500
 
-#: Void deadlines that are worth dropping.
+#: Fewer void deadlines than this are not dropped.
 VOID = 1_024
 
-#: Deadlines that are looked at for each one that has lost its meaning, while such are dropped.
+#: Deadlines examined for each one that becomes void, while void ones are dropped.
 SWEPT = 4
 
 
 class Item(Protocol):
-    """What a deadline is about: a message that waits, or something that looks like one here."""
+    """The subject of a deadline: a message that waits, or an object with the same attributes."""
 
     @property
     def state(self) -> int:
-        """READY … GONE: the deadline is void unless it waits."""
+        """READY … GONE: the deadline is void unless the item waits."""
 
     @property
     def sequence(self) -> int:
-        """Decides between deadlines of the same millisecond."""
+        """Orders deadlines of the same millisecond."""
 
 
 class Target(Protocol):
-    """Called when a deadline has passed."""
+    """Is called when a deadline has passed."""
 
     def on_deadline(self, entry: Any, when: int, now: int) -> None:
-        """The moment has come.
+        """The deadline has passed.
 
         Args:
             entry: what the deadline is about.
@@ -55,22 +54,22 @@ class Target(Protocol):
 
 
 class Deadlines:
-    """Who must be looked at when. A deadline whose entry has moved on is void and dropped when its turn comes.
+    """The deadlines of a broker, in order.
 
-    Where very many are void they are dropped a few at a time: a heap without its last item is a heap, so what is in
-    force moves from the end of an old heap to a new one.
-    """
+    A deadline is void once its entry has moved on. A void deadline is dropped when its turn comes; if very many are
+    void, they are dropped a few at a time. A heap without its last item is still a heap, so valid deadlines move from
+    the end of the old heap to a new one."""
 
     __slots__ = ("_heap", "_left", "_old", "_old_spans", "_spans", "_void")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Target, Item]] = []
         self._spans: list[tuple[int, int, Target, Item]] = []
-        #: What void deadlines are being dropped from.
+        #: The old heap, from which void deadlines are being dropped.
         self._old: list[tuple[int, int, Target, Item]] = []
         self._old_spans: list[tuple[int, int, Target, Item]] = []
         self._void = 0
-        self._left = 0  # of the batch that is being handled
+        self._left = 0  # deadlines of the present call that are still to be handled
 
     def __len__(self) -> int:
         return len(self._heap) + len(self._spans) + len(self._old) + len(self._old_spans)
@@ -80,24 +79,24 @@ class Deadlines:
         heappush(self._heap, (when, entry.sequence, target, entry))
 
     def push_span(self, when: int, target: Target, entry: Item) -> None:
-        """The same for the end of a length of time that has begun."""
+        """As :meth:`push`, for the end of a length of time that has begun."""
         heappush(self._spans, (when, entry.sequence, target, entry))
 
     def jumped(self, by: int) -> None:
-        """The machine's clock was set, by so many ms: lengths of time last as long as they would have."""
+        """The machine's clock was set by so many ms: lengths of time stay as they are."""
         self._sweep(len(self._old_spans) + len(self._old))
-        # All are moved alike, so it stays a heap.
+        # All move by the same, so it stays a heap.
         self._spans = [(when + by, sequence, target, entry) for when, sequence, target, entry in self._spans]
         for _, _, target, entry in self._spans:
             if entry.state == DELAYED:
                 target.on_jump(entry, by)
 
     def spend(self, cost: int) -> None:
-        """What a deadline has led to took as long as so many others: fewer are handled in this turn."""
+        """Handling a deadline took as long as handling so many: handle fewer in this turn."""
         self._left -= cost
 
     def void(self) -> None:
-        """One deadline has lost its meaning. When many have, they are dropped; O(1)."""
+        """A deadline has become void. If many are, drop them; O(1)."""
         self._void += 1
         if self._old or self._old_spans:
             self._sweep(SWEPT)
@@ -107,7 +106,7 @@ class Deadlines:
             self._void = 0
 
     def _sweep(self, count: int) -> None:
-        """Look at so many old deadlines, and keep those that are in force."""
+        """Examine so many old deadlines, and keep those that are valid."""
         for _ in range(count):
             if self._old:
                 item = self._old.pop()
@@ -127,12 +126,12 @@ class Deadlines:
             heap = spans
         if self._old or self._old_spans:
             for old in (self._old, self._old_spans):
-                if old and (not heap or old[0][:2] < heap[0][:2]):  # at the same moment in order
+                if old and (not heap or old[0][:2] < heap[0][:2]):  # in order if both have the same time
                     heap = old
         return heap
 
     def due(self, now: int) -> int | None:
-        """Handle what is due.
+        """Handle the deadlines that have passed.
 
         Args:
             now: ms epoch.
@@ -143,7 +142,7 @@ class Deadlines:
         self._left = BATCH
         while self._left > 0:
             self._left -= 1
-            heap = self._next()  # each time: a callee may have swept them
+            heap = self._next()  # looked up each time: a callee may have moved deadlines
             if not heap or heap[0][0] > now:
                 return heap[0][0] if heap else None
             when, _sequence, target, entry = heappop(heap)

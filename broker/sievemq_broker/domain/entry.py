@@ -11,31 +11,32 @@ __all__ = ["DELAYED", "GONE", "HELD", "READY", "STRAY", "Entry", "key_of"]
 READY: Final = 0
 """Waits in the lanes, in the order of arrival."""
 STRAY: Final = 1
-"""Waits after it came back from a consumer; lives in the views' heaps, its places in the lanes are void for good."""
+"""Waits after it came back from a consumer. It is in the heaps of the views, and its old places in the lanes are
+void."""
 HELD: Final = 2
-"""Delivered to a consumer and not acknowledged, or on its way there."""
+"""Delivered to a consumer and not acknowledged, or about to be delivered."""
 DELAYED: Final = 3
 """Waits for its delivery time (EXP-07) or for the end of its redelivery delay (D-22)."""
 GONE: Final = 4
-"""Acknowledged, expired, moved or removed. What still refers to it is a tombstone."""
+"""Acknowledged, expired, moved or removed. References to it are tombstones."""
 
 
 class Entry:
-    """A message on a queue: who shares its bytes with other queues, and what is this queue's alone.
+    """A message on a queue: the bytes, shared with other queues, and the state that belongs to this queue.
 
     Attributes:
-        sequence: position of arrival in the queue; decides among equal priorities (D-34).
+        sequence: position of arrival in the queue; the order among equal priorities (D-34).
         envelope: the message; dropped when the entry is gone, so that a tombstone is small.
         state: READY … GONE. Authoritative: a reference in a view counts only if the state agrees.
         count: deliveries that count, that is, the message was or may have been handed to an application.
         places: references to this entry in views while it waits.
         failed: ms epoch of the first failed delivery; only there if count > 0.
         due: ms epoch at which it stops being DELAYED; only there while it is.
-        stored: its number in the journal, 0 if it is not kept; only there on a queue that has a journal.
+        stored: its number in the journal, 0 if it is not stored; only there on a queue that has a journal.
     """
 
     __slots__ = ("count", "due", "envelope", "failed", "places", "sequence", "state", "stored")
-    __deletable__ = ("envelope",)  # mypyc asks to be told
+    __deletable__ = ("envelope",)  # mypyc needs the declaration
 
     due: int
     envelope: Envelope
@@ -50,11 +51,11 @@ class Entry:
         self.places = 0
 
     def keep(self, stored: int) -> None:
-        """The journal keeps it under this number; 0 if it does not."""
+        """The journal has stored it under this number, or removed it (0)."""
         self.stored = stored
 
     def resume(self, stored: int, count: int, failed: int) -> None:
-        """Be as the journal has kept it.
+        """Restore the state that the journal has stored.
 
         Args:
             stored, count: its attributes.
@@ -65,7 +66,7 @@ class Entry:
             self.failed = failed
 
     def file(self) -> None:
-        """It waits in one more view."""
+        """One more view has it."""
         self.places += 1
 
     def unfile(self) -> None:
@@ -73,7 +74,7 @@ class Entry:
         self.places -= 1
 
     def hold(self) -> None:
-        """It is on its way to a consumer and waits nowhere: references to it are tombstones."""
+        """It is about to be delivered, and waits nowhere: references to it are tombstones."""
         self.state = HELD
         self.places = 0
 
@@ -82,7 +83,7 @@ class Entry:
         self.state = READY
 
     def arrive(self, sequence: int) -> None:
-        """It arrives behind what came before: after its delay, or after a restart."""
+        """It arrives behind all others: after its delay, or after a restart."""
         self.sequence = sequence
         self.state = READY
 
@@ -91,37 +92,37 @@ class Entry:
         self.state = STRAY
 
     def fail(self, now: int) -> None:
-        """A delivery has failed, and it comes back."""
+        """A delivery has failed, and the message comes back."""
         self.state = STRAY
         self.count += 1
         if self.count == 1:
             self.failed = now
 
     def unmark(self) -> None:
-        """The last delivery has not failed after all."""
+        """The last delivery did not fail after all."""
         self.count -= 1
 
     def delay(self, due: int) -> None:
-        """It waits for a moment (ms epoch)."""
+        """It is delayed until a time (ms epoch)."""
         self.state = DELAYED
         self.due = due
 
     def end_delay(self, state: int) -> None:
-        """It does not wait for a moment any longer, and is as it was before."""
+        """Its delay is over."""
         self.state = state
 
     def shift(self, by: int) -> None:
-        """The moment is so many ms later."""
+        """Move the end of its delay by so many ms."""
         self.due += by
 
     def end(self) -> None:
-        """It is gone: whatever still refers to it is a tombstone."""
+        """It is gone: all references to it are tombstones."""
         self.state = GONE
         del self.envelope
 
     @staticmethod
     def end_all(entries: list[Entry]) -> None:
-        """:meth:`end` of each."""
+        """:meth:`end` for each."""
         for entry in entries:
             entry.state = GONE
             del entry.envelope

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMINED", "Examining"]
 
-#: Units (condition.units) of selectors, or deliveries, between two checks of the time: less than a millisecond, if none
-#: of them takes longer.
+#: Units (condition.units) of selectors, or deliveries, between two checks of the time. Unless one of them is long, that
+#: is less than a millisecond.
 EXAMINED = 200
 
 #: Groups of subscriptions whose queues are gathered in one go, and in the time of a unit: each is somewhere else in
@@ -32,7 +32,7 @@ EXAMINED = 200
 GATHERED = 800
 GATHERED_PER_UNIT = 4
 
-#: Selectors that are weighed for a message, to know whether it takes long, in the time of a unit.
+#: Selectors of a message whose cost is estimated in the time of one unit.
 WEIGHED = 8
 
 

@@ -1,10 +1,11 @@
-"""One message on its way to very many subscriptions: delivered a slice at a time, in the order of its topic.
+"""Delivers one message to a very large number of subscriptions, a slice at a time, in the order of its topic.
 
     publish ─► subscriptions are chosen ─► slice ─► … ─► over: its sender is confirmed ─► released
 
-Nothing stops it once it has begun: whether the message may be sent was decided before. Until it is over the broker
-begins no other one, and nothing else is published to the topic: producers that can wait do so, what cannot wait has it
-finished first. A journal gathers all of it in one batch, so a broker that dies has kept all of it or nothing.
+Once begun, a delivery always completes: the decision to accept the message was made before. Until then the broker
+begins no other delivery in slices, and nothing else is published to the topic. Producers that can wait do so; otherwise
+the delivery is completed first. A journal writes all of it in one batch, so a broker that dies has kept all of it or
+nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGE", "Admit", "Deliverer", "FanOut"]
 
-#: Subscriptions of a topic beyond which a message is delivered in slices: one or two milliseconds, eight for those of
-#: STOMP clients.
+#: Above this number of subscriptions of a topic a message is delivered in slices. One or two milliseconds; eight if
+#: they are those of STOMP clients.
 LARGE: Final = 1_000
 
 Admit: TypeAlias = "Callable[[Queue, Envelope, int], None]"
@@ -31,13 +32,13 @@ class Gatherer(Protocol):
 
     @property
     def holds(self) -> int:
-        """Verbs that have not come to their end."""
+        """Verbs that are not complete."""
 
     def hold(self) -> None:
-        """A verb that takes more than a turn begins."""
+        """A verb begins that takes more than a turn."""
 
     def let_go(self) -> None:
-        """End such a verb."""
+        """Such a verb is complete."""
 
 
 class Deliverer(Protocol):
@@ -49,14 +50,14 @@ class Deliverer(Protocol):
 
     @property
     def busy(self) -> object:
-        """What must end before another message is delivered in slices; None if that may begin."""
+        """The work that must complete before another message may be delivered in slices; None if one may begin."""
 
     @property
     def journal(self) -> Gatherer | None:
-        """Gathers what must survive the process."""
+        """The journal."""
 
     def begin_fan_out(self, fan_out: FanOut) -> None:
-        """Deliver a message in slices; no other one is."""
+        """Begin to deliver a message in slices. No other one is under way."""
 
 
 class FanOut:
@@ -75,7 +76,7 @@ class FanOut:
 
     __slots__ = ("_admit", "_envelope", "_journal", "_left", "error", "over")
 
-    #: As of an Examining: it can always go on.
+    #: As in Examining: it can always go on.
     blocked: Final = False
 
     def __init__(self, queues: list[Queue], envelope: Envelope, admit: Admit, journal: Gatherer | None) -> None:
@@ -90,7 +91,7 @@ class FanOut:
             journal.hold()
 
     def work(self, budget: int, now: int) -> bool:
-        """Deliver to so many subscriptions more. Never raises: see :attr:`error`.
+        """Deliver to the next subscriptions. Never raises: see :attr:`error`.
 
         Args:
             budget: subscriptions.

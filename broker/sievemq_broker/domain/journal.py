@@ -1,15 +1,15 @@
-"""What must survive the process, gathered while the domain works: events in, batches out, no I/O.
+"""Collects what must survive the process: events in, batches out, no I/O.
 
     Queue, Namespace, … ── accepted, handed, acknowledged, … ──► Journal ── cut() ──► Batch ──► Store.write
                                                                                         (one per group commit)
 
-What has gathered more than BATCH_BYTES goes on in a further batch; they are cut, and written, together.
+After BATCH_BYTES a further batch begins; all of them are cut, and written, together.
 
-The domain's verbs are synchronous, and a batch is only cut between two of them: whatever one verb does (a commit, a
-move to the dead-letter queue) is in one batch, so it is on disk as a whole or not at all. One that takes several turns
-(a large batch that is published) holds the cut back.
+The domain's verbs are synchronous, and a batch is cut only between two of them. So everything that one verb does (a
+commit, a move to the dead-letter queue) is on disk as a whole or not at all. A verb that takes several turns, such as
+publishing a large batch, delays the cut.
 
-A message is known by a number: its batch and its place there. A topic's message is kept once, however many durable
+A message has a number: its batch and its place there. A topic's message is stored once, however many durable
 subscriptions got it.
 """
 
@@ -49,11 +49,11 @@ __all__ = [
     "Store",
 ]
 
-#: A message's number is ``batch << PLACE_BITS | place``; 0 is no number.
+#: The number of a message is ``batch << PLACE_BITS | place``; 0 is no number.
 PLACE_BITS: Final = 24
 PLACE_MASK: Final = (1 << PLACE_BITS) - 1
 
-#: A message's state is its count of failed deliveries, with a flag while it is with a consumer; or that it is gone.
+#: The state of a message is its count of failed deliveries, with a flag while a consumer has it; or GONE.
 HELD_FLAG: Final = 0x8000
 GONE_STATE: Final = 0xFFFF
 MAX_COUNT: Final = 0x7FFE
@@ -68,29 +68,29 @@ PUBLISHED: Final = "published"
 
 PERSISTENT: Final = 2
 
-#: Bytes of new messages after which a further batch begins, so much counted for each besides: no store need take rows
-#: of any size, and a place fits its bits. A turn has far fewer; a disk that is slow, or a large commit, may not.
+#: Bytes of new messages, with a surcharge for each, after which a further batch begins. Stores need not take rows of
+#: any size, and a place must fit its bits. One turn stays far below; a slow disk or a large commit may exceed it.
 BATCH_BYTES: Final = 256 * 1024 * 1024
 ENTRY_BYTES: Final = 64
 
 Key: TypeAlias = tuple[str | int | None, ...]
-"""What a definition is known by within its kind."""
+"""Identifies a definition within its kind."""
 
 
 class Batch:
-    """What one write keeps: everything since the last one.
+    """The contents of one write: everything since the last one.
 
     Attributes:
         id: 1, 2, 3, …
         accepted: new messages, by place: the queue's number, the message's packed envelope. The same bytes object
             several times in a row is one message of a topic.
-        held: numbers of messages that were handed out for the first time.
-        states: the last word about messages of which there is more to say, by number.
-        gone: numbers of messages that are gone; some may stand here twice.
-        failures: when a message failed first (ms epoch), by number, for those that failed.
-        definitions: by kind and key; None for one that is gone.
-        size: bytes of what is new in it.
-        before: batches that go before it into the same write.
+        held: numbers of messages that were delivered for the first time.
+        states: the latest states of other messages, by number.
+        gone: numbers of messages that are gone; a number may be there twice.
+        failures: time of the first failed delivery (ms epoch), by number.
+        definitions: by kind and key; None for a deleted one.
+        size: bytes of the new messages and definitions.
+        before: earlier batches of the same write.
     """
 
     __slots__ = ("accepted", "base", "before", "definitions", "failures", "gone", "held", "id", "size", "states")
@@ -108,7 +108,7 @@ class Batch:
         self.before = before
 
     def add(self, owner: int, packed: bytes) -> int:
-        """Keep a new message of the queue or tap with this number; the message's own number."""
+        """Add a new message of the queue or tap with this number. Returns the message's own number."""
         accepted = self.accepted
         number = self.base | len(accepted)
         accepted.append((owner, packed))
@@ -116,7 +116,7 @@ class Batch:
         return number
 
     def follow(self) -> Batch:
-        """One that goes on behind this, and is cut together with it."""
+        """A batch that continues this one, and is cut with it."""
         before, self.before = self.before, ()
         return Batch(self.id + 1, (*before, self))
 
@@ -125,11 +125,11 @@ class Batch:
 
     @property
     def parts(self) -> tuple[Batch, ...]:
-        """What one write keeps, in order."""
+        """The batches of one write, in order."""
         return (*self.before, self)
 
     def sort(self) -> None:
-        """Put the numbers of messages in order, each once."""
+        """Sort the numbers of messages, and drop duplicates."""
         self.held = _ascending(self.held)
         self.gone = _ascending(self.gone)
 
@@ -146,7 +146,7 @@ def _ascending(numbers: list[int]) -> list[int]:
 
 
 class SavedEntry(NamedTuple):
-    """A message as it was kept.
+    """A stored message.
 
     Attributes:
         number: of the message.
@@ -166,11 +166,11 @@ class SavedEntry(NamedTuple):
 
 
 class Saved(Protocol):
-    """What a store has kept, for :func:`~sievemq_broker.domain.restore.restore`."""
+    """What a store holds, for :func:`~sievemq_broker.domain.restore.restore`."""
 
     @property
     def next_batch(self) -> int:
-        """Id of the first batch to come."""
+        """The id of the next batch."""
 
     def definitions(self, kind: str) -> Mapping[Key, tuple[Any, ...]]:
         """All definitions of a kind."""
@@ -180,14 +180,15 @@ class Saved(Protocol):
 
 
 class Store(Saved, Protocol):
-    """Where batches go. One owner at a time: opening it raises the epoch, and what a former owner writes is refused."""
+    """Where batches are written. It has one owner at a time: opening it raises the epoch, and writes of former owners
+    are refused."""
 
     @property
     def epoch(self) -> int:
-        """How many owners there have been, this one included."""
+        """The number of owners so far, this one included."""
 
     def write(self, batch: Batch, now: int) -> None:
-        """Keep a batch and those before it, all of it or nothing; on stable storage when this returns.
+        """Write a batch and those before it, all or nothing. They are on stable storage when this returns.
 
         Args:
             batch: ids ascend.
@@ -200,11 +201,11 @@ class Store(Saved, Protocol):
         """
 
     def close(self) -> None:
-        """Give it up."""
+        """Close it."""
 
 
 class Ledger:
-    """What one queue says, into the journal: an :class:`~sievemq_broker.domain.ports.Observer` that costs a few
+    """Writes the events of one queue to the journal: an :class:`~sievemq_broker.domain.ports.Observer` that costs a few
     dictionary operations a message.
 
     Args:
@@ -219,7 +220,7 @@ class Ledger:
         self.number = number
 
     def accepted(self, queue: Observed, entry: Entry) -> None:
-        """A message entered the queue; only a PERSISTENT one is kept."""
+        """A message entered the queue. Only PERSISTENT ones are stored."""
         envelope = entry.envelope
         if envelope.fields[DELIVERY_MODE] != PERSISTENT:
             entry.keep(0)
@@ -227,7 +228,7 @@ class Ledger:
         entry.keep(self.journal.keep(self.number, envelope.packed))
 
     def handed(self, queue: Observed, entry: Entry) -> None:
-        """It is on its way to a consumer: from now on nobody can say that it was not seen."""
+        """It is being delivered to a consumer: from now on an application may have seen it."""
         stored = entry.stored
         if stored:
             batch = self.journal.batch
@@ -258,18 +259,18 @@ class Ledger:
     expired = removed = acknowledged
 
     def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
-        """It is gone from here; its new place was told before."""
+        """It is gone from here; its new place was stored before."""
         self.acknowledged(queue, entry)
 
     def refused(self, queue: Observed, envelope: Envelope) -> None:
-        """It was not kept."""
+        """It was never stored."""
 
     def unreadable(self, queue: Observed, entry: Entry, error: Exception) -> None:
         """It stays."""
 
 
 class Journal:
-    """Gathers what is to be kept, batch after batch.
+    """Collects what is to be stored, batch after batch.
 
     Args:
         next_batch: id of the first batch.
@@ -290,21 +291,22 @@ class Journal:
         self.refusing: Overfull | None = None
 
     def hold(self) -> None:
-        """A verb that takes more than a turn begins."""
+        """A verb begins that takes more than a turn."""
         self.holds += 1
 
     def let_go(self) -> None:
-        """End such a verb."""
+        """Such a verb is complete."""
         self.holds -= 1
 
     def cut(self) -> Batch:
-        """The batch gathered so far; a new one begins. Only between two verbs of the domain, never while it is held."""
+        """Return the present batch and begin a new one. Called only between two verbs of the domain, never while a verb
+        holds it."""
         batch = self.batch
         self.batch = Batch(batch.id + 1)
         return batch
 
     def keep(self, owner: int, packed: bytes) -> int:
-        """Keep a new message.
+        """Store a new message.
 
         Args:
             owner: number of the queue or tap.
@@ -316,17 +318,17 @@ class Journal:
         batch = self.batch
         number = batch.add(owner, packed)
         if batch.size > BATCH_BYTES:
-            self.batch = batch.follow()  # large enough: what comes next stands in another one
+            self.batch = batch.follow()  # large enough: the next message goes to another batch
         return number
 
     def refuse(self, full: Overfull | None) -> None:
-        """Take no PERSISTENT messages while something is full; or, with None, take them again."""
+        """Accept no PERSISTENT messages while the disk is full; None: accept them again."""
         if self.refusing is not None:
             self.refusing.end()
         self.refusing = full
 
     def define(self, kind: str, key: Key, value: tuple[Any, ...] | None) -> None:
-        """Keep a small state under a name; it is there again after a restart.
+        """Store a small value under a name, to be restored after a restart.
 
         Args:
             kind: what it is; :meth:`Saved.definitions` gives all of a kind back.
@@ -349,19 +351,19 @@ class Journal:
     # -- what exists --------------------------------------------------------------------------------------------
 
     def ledger(self, number: int) -> Ledger:
-        """Keeps the messages of a queue, under this number."""
+        """The observer that stores the messages of a queue, under this number."""
         return Ledger(self, number)
 
     def namespace_made(self, name: str) -> None:
-        """A namespace exists."""
+        """A namespace was created."""
         self.define(NAMESPACE, (name,), ())
 
     def namespace_deleted(self, name: str) -> None:
-        """A namespace is gone, after everything in it."""
+        """A namespace was deleted, after everything in it."""
         self.define(NAMESPACE, (name,), None)
 
     def destination_made(self, place: Place, number: int) -> None:
-        """A destination exists that is not temporary.
+        """A destination was created that is not temporary.
 
         Args:
             place: the destination.
@@ -370,7 +372,7 @@ class Journal:
         self.define(DESTINATION, (place.namespace, place.label), (number,))
 
     def destination_deleted(self, place: Place) -> None:
-        """A destination is gone, with its messages."""
+        """A destination was deleted with its messages."""
         self.define(DESTINATION, (place.namespace, place.label), None)
 
     def destination_paused(self, place: Place, paused: bool) -> None:
@@ -380,7 +382,7 @@ class Journal:
     def subscription_made(
         self, place: Place, number: int, condition: Condition | None, *, no_local: bool, shared: bool
     ) -> None:
-        """A durable subscription exists.
+        """A durable subscription was created.
 
         Args:
             place: of its queue.
@@ -394,7 +396,7 @@ class Journal:
         self.define(SUBSCRIPTION, key, (number, place.topic, text, dialect, no_local, shared))
 
     def subscription_ended(self, place: Place) -> None:
-        """A durable subscription is gone, with its messages."""
+        """A durable subscription was deleted with its messages."""
         self.define(SUBSCRIPTION, (place.namespace, place.client_id, place.subscription), None)
 
     def take_number(self) -> int:
@@ -404,5 +406,5 @@ class Journal:
         return number
 
     def numbers_from(self, number: int) -> None:
-        """Give no queue a number below this one."""
+        """Assign no number below this one from now on."""
         self._next_number = max(self._next_number, number)

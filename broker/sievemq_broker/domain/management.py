@@ -1,9 +1,8 @@
-"""What an administrator does to messages: remove, move, copy, retry, cancel, look one up.
+"""What an administrator does to messages: remove, move, copy, retry, cancel, find.
 
-Each verb is a generator that works in slices (steps.py), so that a queue of a million messages keeps nobody waiting.
-It goes through what was in the queue when it began: what comes in meanwhile is not touched, so it ends, even if a moved
-message finds its way back. Messages in flight belong to their consumers and are never touched.
-"""
+Each verb is a generator that works in slices (steps.py), so that a queue of a million messages blocks no client. It
+handles the messages that were in the queue when it began. It skips later arrivals, so it ends even if a moved message
+comes back. Messages in flight belong to their consumers and are never touched."""
 
 from __future__ import annotations
 
@@ -33,12 +32,12 @@ TOUCHED = 100
 PAGE_BYTES = 1024 * 1024
 
 Act = Callable[[Entry, int], Steps[bool]]
-"""Does something to an entry at a time; False if that cannot be done and the entry stays."""
+"""Handles one entry at a time; False if it cannot be handled and stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which messages.
+    """Selects messages.
 
     Attributes:
         condition: a selector; None for all.
@@ -55,7 +54,7 @@ class Choice:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of it.
+    """The result of a verb.
 
     Attributes:
         matched: messages that were chosen.
@@ -72,7 +71,7 @@ class Outcome:
     stopped: SieveError | None = None
 
     def match(self) -> None:
-        """Another message is chosen."""
+        """Count another selected message."""
         self.matched += 1
 
     def end(self) -> None:
@@ -80,12 +79,12 @@ class Outcome:
         self.more = True
 
     def note(self, done: bool) -> None:
-        """The message that was chosen last was handled; or could not be, and stays."""
+        """The last selected message was handled; or it could not be, and stays."""
         self.touched += done
         self.skipped += not done
 
     def stop(self, error: SieveError) -> None:
-        """The message that was chosen last ends it early."""
+        """The last selected message ends the verb early."""
         self.matched -= 1
         self.more = True
         self.stopped = error
@@ -144,8 +143,8 @@ def move(namespace: Namespace, queue: Queue, target: str, choice: Choice) -> Ste
 def retry(
     namespace: Namespace, queue: Queue, choice: Choice, allow: Callable[[str], None] = lambda origin: None
 ) -> Steps[Outcome]:
-    """Send dead letters back where they came from, without what was noted on them, attempts counted anew. One that does
-    not say where it came from, or whose subscription is gone, is skipped.
+    """Send dead letters back to their origin without the notes, their attempts counted from zero. A dead letter that
+    names no origin, or whose subscription is gone, is skipped.
 
     Args:
         namespace: where they go.
@@ -188,7 +187,7 @@ def _remover(queue: Queue) -> Act:
 
 
 def _transfer(namespace: Namespace, target: str, entry: Entry, envelope: Envelope, now: int) -> Steps[bool]:
-    """Send what an entry holds elsewhere, once costly selectors there have answered; False if it is gone by then."""
+    """Send a message elsewhere, once costly selectors there are evaluated. False if it is gone by then."""
     sends = [(target, envelope)]
     now = yield from namespace.examine(sends, now)
     destination = namespace.find(target)
@@ -201,7 +200,7 @@ def _transfer(namespace: Namespace, target: str, entry: Entry, envelope: Envelop
 
 
 def _check_target(namespace: Namespace, queue: Queue, target: str, choice: Choice) -> Queue | Topic | None:
-    """The target, if it exists; made if it does not, unless it is a dry run."""
+    """The target if it exists; otherwise it is created, unless this is a dry run."""
     found: Queue | Topic | None = namespace.find(target) if choice.dry_run else namespace.declare(target)
     if found is queue:
         raise RequestError(f"{target} is where the messages are", ErrorCode.INVALID_DESTINATION)
@@ -213,7 +212,7 @@ def _check_target(namespace: Namespace, queue: Queue, target: str, choice: Choic
 
 @dataclass(slots=True)
 class _Run:
-    """One verb at work: decides about one entry after the other."""
+    """One verb at work: decides about each entry in turn."""
 
     queue: Queue
     choice: Choice
@@ -224,14 +223,14 @@ class _Run:
     left: int = SLICE
 
     def ends_slice(self) -> bool:
-        """True if the slice has cost enough; the next one begins then."""
+        """True if the slice has cost enough, and the next one begins."""
         if self.left > 0:
             return False
         self.left = SLICE
         return True
 
     def handle(self, entry: Entry, now: int) -> Steps[bool]:
-        """Do to an entry what is to be done; False if no other follows."""
+        """Handle an entry. False if no other follows."""
         choice, outcome = self.choice, self.outcome
         envelope = entry.envelope
         if entry.sequence > self.latest or (envelope.expiration and envelope.expiration <= now):
@@ -263,7 +262,7 @@ def _each(queue: Queue, choice: Choice, act: Act, *, waits: bool = False, delaye
 
 
 def _chosen(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
-    """Those whose ids were given."""
+    """The entries with the given ids."""
     queue = run.queue
     assert run.choice.ids is not None
     entries = yield from queue.locate(run.choice.ids, held=False)
@@ -278,7 +277,7 @@ def _chosen(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
 
 
 def _all(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
-    """All of them, what waits in order of delivery."""
+    """All entries: those that wait, in order of delivery."""
     queue, outcome = run.queue, run.outcome
     now = yield
     if waits:
@@ -293,7 +292,7 @@ def _all(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
                 if run.ends_slice():
                     now = yield
             if outcome.touched > before:
-                queue.main.first()  # drops the tombstones that this has left at the front
+                queue.main.first()  # drops the tombstones at the front
             now = yield
     if delayed:
         entries = list(queue.scheduled.values())
@@ -311,7 +310,7 @@ def _all(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
 
 
 def waiting(queue: Queue, condition: Condition | None, after: int, limit: int) -> Steps[tuple[list[Entry], int | None]]:
-    """A page of what waits, in order of delivery, with the cursor for the next; None at the end.
+    """A page of waiting messages, in order of delivery, and the cursor for the next page, None at the end.
 
     Args:
         queue: whose.
@@ -361,7 +360,7 @@ def waiting(queue: Queue, condition: Condition | None, after: int, limit: int) -
 def scheduled(
     queue: Queue, condition: Condition | None, after: tuple[int, int], limit: int
 ) -> Steps[tuple[list[Entry], tuple[int, int] | None]]:
-    """A page of what waits for its moment, earliest first, with the cursor for the next; None at the end.
+    """A page of scheduled messages, earliest first, and the cursor for the next page, None at the end.
 
     Args:
         queue: whose.
@@ -377,7 +376,7 @@ def scheduled(
 def held(
     queue: Queue, condition: Condition | None, after: tuple[int, int], limit: int
 ) -> Steps[tuple[list[Entry], tuple[int, int] | None]]:
-    """A page of what consumers have and have not acknowledged, as :func:`scheduled`, in order of arrival."""
+    """A page of unacknowledged messages, as :func:`scheduled`, in order of arrival."""
     yield
     entries: list[Entry] = []
     for consumer in (*queue.consumers, *queue.holders):
@@ -396,7 +395,7 @@ def _smallest(
     after: tuple[int, int],
     limit: int,
 ) -> Steps[tuple[list[Entry], tuple[int, int] | None]]:
-    """The first of many entries in an order that nothing keeps, a slice at a time."""
+    """The first of many entries, in an order in which they are not stored, a slice at a time."""
     best: list[tuple[tuple[int, int], Entry]] = []
     chunk: list[tuple[tuple[int, int], Entry]] = []
     looked = 0
@@ -435,9 +434,9 @@ def _smallest(
 
 
 def _shown_bytes(entry: Entry) -> int:
-    """What showing it costs beside its headers."""
+    """The cost of showing an entry, beside its headers."""
     envelope = entry.envelope
     size = len(envelope.fields[PROPERTIES] or b"")
     if body_units(envelope):
-        envelope.compact()  # else a page would hold a copy of each body
+        envelope.compact()  # otherwise a page would hold a copy of each body
     return size

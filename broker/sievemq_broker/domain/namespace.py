@@ -45,7 +45,7 @@ Destination: TypeAlias = Queue | Topic
 
 
 class Above(Protocol):
-    """The broker: what its namespaces share."""
+    """What namespaces need from the broker."""
 
     @property
     def settings(self) -> DomainSettings:
@@ -53,15 +53,15 @@ class Above(Protocol):
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """Observers of the outcome of all messages."""
+        """The observers of the outcome of all messages."""
 
     @property
     def journal(self) -> Journal | None:
-        """Gathers what must survive the process."""
+        """The journal."""
 
     @property
     def deadlines(self) -> Deadlines:
-        """What happens at a moment."""
+        """The broker's deadlines."""
 
     @property
     def rooms(self) -> Rooms:
@@ -69,19 +69,19 @@ class Above(Protocol):
 
     @property
     def over(self) -> Overfull | None:
-        """There while all messages together are at the broker's limit."""
+        """The limit that the broker has reached with all messages together; None below it."""
 
     @property
     def gate(self) -> Gate | None:
-        """Counts what comes in while that is near."""
+        """Counts arrivals while the broker is near its limit."""
 
     @property
     def on_deleted(self) -> Callable[[Destination], None] | None:
-        """Told of each queue and topic before it is deleted."""
+        """Called with each queue and topic before it is deleted."""
 
     @property
     def stamping(self) -> deque[CopyTap]:
-        """Taps that have observed something and do not know the time yet."""
+        """Taps with records that have no time yet."""
 
     @property
     def fan_out(self) -> FanOut | None:
@@ -89,33 +89,34 @@ class Above(Protocol):
 
     @property
     def busy(self) -> Limited | None:
-        """What must end before another message is delivered in slices."""
+        """The work that must complete before another message is delivered in slices."""
 
     def begin_fan_out(self, fan_out: FanOut) -> None:
-        """Deliver a message in slices; no other one is."""
+        """Begin to deliver a message in slices. No other one is under way."""
 
     def add_publishing(self, publishing: Publishing) -> None:
-        """Add a batch in slices."""
+        """Begin to publish a batch in slices."""
 
     def add_work(self, queue: Queue) -> None:
-        """A queue has something to do that may take longer than a turn should."""
+        """A queue has pending work."""
 
 
 class Namespace:
-    """What one HELLO can name. Addresses are taken as :class:`Address` or as text; text is the faster form.
+    """A namespace: its destinations are separate from those of others. Addresses are :class:`Address` or text; text is
+    faster.
 
     Attributes:
         name: of the namespace.
         destinations: by address in canonical text.
-        temporaries: whose the temporary ones are.
-        client_ids: of the connections that are there.
-        subscriptions: those with a name.
-        taps: cursors that read what went through, see :mod:`sievemq_broker.domain.tap`.
+        temporaries: the owners of temporary destinations.
+        client_ids: of the open connections.
+        subscriptions: the named ones.
+        taps: see :mod:`sievemq_broker.domain.tap`.
         policy: its limits, None if it has none.
-        over: there while it is at one of them.
-        gate: counts what comes in; None if it has no limits.
+        over: the limit that it has reached; None below its limits.
+        gate: counts arrivals; None if it has no limits.
         stages: sends that wait to be published together, see :mod:`sievemq_broker.domain.stages`.
-        publishing: a large batch of them that is being published; None if there is none.
+        publishing: the large batch that is being published; None if there is none.
     """
 
     def __init__(self, name: str, broker: Above) -> None:
@@ -131,8 +132,8 @@ class Namespace:
         self.taps = Taps(self, broker.stamping)
         self.stages = Stages(self)
         self.publishing: Publishing | None = None
-        # By whatever form senders use, such as a bare name: all that were named, and those where a send need not be
-        # looked at on its way.
+        # Destinations by the names that senders use, such as a bare name: all of them, and those that may be sent to
+        # without further checks.
         self._known: dict[str | Address, Destination] = {}
         self._routes: dict[str | Address, Destination] = {}
 
@@ -141,12 +142,12 @@ class Namespace:
 
     @property
     def journal(self) -> Journal | None:
-        """Gathers what must survive the process."""
+        """The journal."""
         return self.broker.journal
 
     @property
     def deadlines(self) -> Deadlines:
-        """Of the broker."""
+        """The broker's deadlines."""
         return self.broker.deadlines
 
     # -- destinations -------------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ class Namespace:
         return self.destinations.get(str(address if isinstance(address, Address) else parse_address(address)))
 
     def declare(self, address: Address | str) -> Destination:
-        """The destination with this address; made if there is none.
+        """The destination with this address; created if there is none.
 
         Raises:
             AddressError: the text is no address.
@@ -189,11 +190,11 @@ class Namespace:
             and broker.over is None
             and broker.gate is None
         ):
-            self._routes[given] = destination  # else every send comes by here
+            self._routes[given] = destination  # otherwise every send takes this way
         return destination
 
     def _check_missing(self, address: Address) -> None:
-        """Raise unless a destination that is not there may be used all the same."""
+        """Raise unless a destination that is not there may be used: it can be created."""
         if address.kind.is_temporary:
             text = f"{address} does not exist; a temporary destination ends with the connection that made it"
         elif not self.broker.settings.auto_create:
@@ -203,7 +204,7 @@ class Namespace:
         raise RequestError(text, ErrorCode.INVALID_DESTINATION, {"destination": str(address)})
 
     def create(self, address: Address | str) -> Destination:
-        """Make a destination, or find it.
+        """Find or create a destination.
 
         Raises:
             RequestError: RESOURCE_ALLOCATION if there are too many.
@@ -241,7 +242,7 @@ class Namespace:
         return made
 
     def delete(self, address: Address | str, reason: str = "deleted by an administrator") -> bool:
-        """Delete a destination with its messages and subscriptions; consumers are closed through their port.
+        """Delete a destination with its messages and subscriptions. Consumers are closed with a notice to their ports.
 
         Returns:
             False if there was none.
@@ -275,12 +276,12 @@ class Namespace:
         return True
 
     def pause(self, destination: Destination) -> None:
-        """Stop deliveries from one of its destinations, after a restart too; sending goes on."""
+        """Stop deliveries from a destination, also after a restart. Producers can still send."""
         destination.pause()
         self._note_pause(destination)
 
     def unpause(self, destination: Destination, now: int) -> None:
-        """Deliver again."""
+        """Resume deliveries."""
         destination.unpause(now)
         self._note_pause(destination)
 
@@ -299,17 +300,18 @@ class Namespace:
         connection: str | None = None,
         waited: bool = False,
     ) -> list[Limited] | None:
-        """Send a message; a topic's subscriptions all get it or none does, but for those that drop it at their limit.
+        """Send a message. Either all subscriptions of a topic get it or none does, except those that drop it because of
+        their limits.
 
         Args:
-            address: where to; made if it does not exist.
+            address: the destination; created if it does not exist.
             envelope: the message.
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
             waited: the message has waited for room, and is the next.
 
         Returns:
-            None; or where it has to wait for room, see :attr:`Broker.rooms`: it was not taken then, anywhere.
+            None if the message was sent. Otherwise the places where it must wait for room (:attr:`Broker.rooms`).
 
         Raises:
             AddressError, RequestError: as :meth:`declare`; RESOURCE_ALLOCATION if a limit would be passed.
@@ -341,16 +343,17 @@ class Namespace:
             destination.accept([envelope], now)
         else:
             destination.publish(envelope, now, connection)
-        envelope.compact()  # where it goes is known: while it is in flight it is its packed bytes and little else
+        envelope.compact()  # the destination is known; in flight only the packed bytes are needed
         return None
 
     def _busy(self, destination: Destination) -> list[Limited]:
-        """What a message that has waited for room waits for next, where it would be delivered in slices and may not."""
+        """What a message that has waited for room must wait for next, if it would be delivered in slices and may not
+        yet."""
         busy = self.broker.busy if destination.large else None
         return [] if busy is None else [busy]
 
     def route(self, address: str) -> Destination | None:
-        """Where :meth:`send_row` may send; None where each message is to be looked at, with :meth:`send`."""
+        """The destination for :meth:`send_row`; None if :meth:`send` must examine each message."""
         destination = self._routes.get(address)
         return None if destination is None or destination.policy.special else destination
 
@@ -365,15 +368,16 @@ class Namespace:
         """:meth:`send` for several messages. Cannot fail.
 
         Args:
-            destination: as :meth:`route` has just said.
-            row: in order; none of them expires, or is for later. Where each goes its own way it is sent, and forgotten,
+            destination: the result of :meth:`route`.
+            row: in order; none of them expires or is delayed. Unless the destination takes rows, each message is sent
                 before the next one is requested.
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
-            spent: True if there is no more time; called after each message that goes its own way, and ends the row.
+            spent: returns True if there is no more time. Unless the destination takes rows, it is called after each
+                message, and ends the row.
 
         Returns:
-            How many that were.
+            How many were sent.
         """
         if destination.takes_rows:
             envelopes = list(row)
@@ -404,8 +408,8 @@ class Namespace:
         return sent
 
     def transfer(self, address: Address | str, envelope: Envelope, now: int) -> None:
-        """Send what has been in the broker before, or comes from somebody who cannot wait: it is refused where a
-        producer would have to wait or the message would be dropped.
+        """Send a message that was in the broker before, or whose sender cannot wait. It is refused if a producer would
+        have to wait, or if the message would be dropped.
 
         Raises:
             AddressError, RequestError: as :meth:`send`.
@@ -425,8 +429,7 @@ class Namespace:
             destination.publish(envelope, now, None)
 
     def weighing(self, sends: Sends, connection: str | None) -> dict[str, Weighing]:
-        """A :class:`Weighing` for each topic, by address, for which :meth:`begin` needs one; :meth:`examining` carries
-        them out.
+        """A :class:`Weighing` for each topic, by address, that :meth:`begin` needs. :meth:`examining` carries them out.
 
         Args:
             sends: address and message.
@@ -439,13 +442,13 @@ class Namespace:
     def examining(
         self, sends: list[tuple[str, Envelope]], weighed: Mapping[str, Weighing] | None = None
     ) -> Examining | None:
-        """What is to be done before these are sent, a piece at a time; None where selectors do not take
-        long, and subscriptions are not very many.
+        """The work that is needed before these messages are sent, in slices. None if no selectors are costly and there
+        are not very many subscriptions.
 
         Args:
-            sends: address and message; those that are replaced are to be sent.
-            weighed: if they are committed, what :meth:`weighing` has answered; None if each is sent by itself. A batch
-                finds its turn itself where subscriptions are very many.
+            sends: address and message; a message is replaced if rules of its destination change it.
+            weighed: for a COMMIT the result of :meth:`weighing`; None for single sends, which must wait here until the
+                broker may deliver in slices. A batch waits later.
         """
         together = weighed is not None
         costly: dict[str, Destination] | None = None
@@ -459,28 +462,29 @@ class Namespace:
         return None if costly is None else Examining(sends, costly, None if together else self.broker, weighed or {})
 
     def examine(self, sends: list[tuple[str, Envelope]], now: int) -> Steps[int]:
-        """:meth:`examining` to its end, in slices; returns the time."""
+        """:meth:`examining` to its end, in slices. Returns the time."""
         examining = self.examining(sends)
         while examining is not None and not examining.work(EXAMINED, now):
             now = yield
         return now
 
     def _find_text(self, address: str) -> Destination | None:
-        """The destination with this address, if there is one; an error in it is raised when it is used."""
+        """The destination with this address, if there is one. An invalid address raises when it is used."""
         try:
             return self.find(address)
         except SieveError:
             return None
 
     def set_over(self, over: Overfull | None) -> None:
-        """It is at a limit from now on, or with None below it."""
+        """The namespace has reached a limit; None: it is below its limits."""
         if self.over is not None:
             self.over.end()
         self.over = over
         self.forget_routes()
 
     def check_kept(self, sends: Iterable[tuple[Address | str, Envelope]]) -> None:
-        """Raise unless all of these messages can be kept, as :meth:`Journal.check`; looks at none while it can."""
+        """Raise unless all of these messages can be stored, as :meth:`Journal.check`. Examines none while storage is
+        possible."""
         journal = self.broker.journal
         if journal is not None and journal.refusing is not None:
             for address, envelope in sends:
@@ -502,12 +506,12 @@ class Namespace:
             sends: address and message.
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
-            patient: the sender can wait where that is the rule; otherwise it is refused there.
+            patient: the sender can wait for room; one that cannot is refused.
             waited: it has waited for room, and is the next.
-            acknowledges: messages go with it: see :meth:`enter_several`.
+            acknowledges: the transaction also acknowledges messages: see :meth:`enter_several`.
 
         Returns:
-            None; or, for a patient sender, what must have room before this can be done. Nothing has been sent then.
+            None if all were sent. Otherwise, for a patient sender, the places that need room; then nothing was sent.
 
         Raises:
             AddressError, RequestError: as :meth:`send`; nothing has been sent then.
@@ -549,7 +553,7 @@ class Namespace:
         return None
 
     def is_large(self, sends: Sends) -> bool:
-        """True if a batch is to be added in slices, with :meth:`begin`."""
+        """True if a batch must be added in slices, by :meth:`begin`."""
         return is_large(sends, self.destinations)
 
     def begin(
@@ -563,18 +567,18 @@ class Namespace:
         acknowledges: bool = False,
         weighed: Mapping[str, Weighing] | None = None,
     ) -> Publishing | list[Limited]:
-        """:meth:`commit`, but in slices; while nothing else is on its way here.
+        """:meth:`commit` in slices. No other batch may be under way in this namespace.
 
         Args:
-            sends: consumed if it begins.
-            weighed: what :meth:`weighing` has answered, examined since.
-            now, connection, patient, waited, acknowledges: as there.
+            sends: address and message; emptied if the batch begins.
+            weighed: the result of :meth:`weighing`, examined since.
+            now, connection, patient, waited, acknowledges: as for :meth:`commit`.
 
         Returns:
-            What is on its way then; or, for a patient sender, what must have room before this can be done.
+            The batch that has begun. Otherwise, for a patient sender, the places that need room.
 
         Raises:
-            AddressError, RequestError: as there. Nothing is sent then.
+            AddressError, RequestError: as :meth:`commit`. Nothing was sent then.
         """
         destinations = {address: self.declare(address) for address in dict.fromkeys([address for address, _ in sends])}
         try:
@@ -588,7 +592,7 @@ class Namespace:
         going = ((destinations[address], envelope) for address, envelope in sends)
         full = self.enter_several(going, connection, patient, acknowledges) if sends else []
         if waiting:
-            roomy.clear()  # senders that wait come first
+            roomy.clear()  # blocked senders come first
         going_to = ((queues, *of) for goal, of in load.items() if goal not in roomy and (queues := goal.queues))
         full += capacity.lacking(going_to, patient, waiting)
         if full:
@@ -620,7 +624,8 @@ class Namespace:
             self.commit(sends, now, connection)
 
     def _look_up(self, address: Address | str, envelope: Envelope) -> Destination:
-        """Where a message goes that is not known yet, or while not every message can be kept."""
+        """Find the destination of a message whose address is not in use yet, or while not every message can be
+        stored."""
         destination = self.declare(address)
         journal = self.broker.journal
         if journal is not None and journal.refusing is not None and _keeps(destination):
@@ -629,14 +634,14 @@ class Namespace:
         return destination
 
     def set_gate(self, gate: Gate | None) -> None:
-        """Count what comes in; None if there are no limits."""
+        """Count arrivals; None if there are no limits."""
         self.gate = gate
         self.forget_routes()
 
     # -- limits -------------------------------------------------------------------------------------------------
 
     def check_room(self, address: Address, envelope: Envelope) -> None:
-        """Raise unless a message may come in, as far as the namespace and the broker go: for who cannot wait.
+        """Raise unless the namespace and the broker have room for a message whose sender cannot wait.
 
         Raises:
             AddressError, RequestError: as :meth:`declare`; RESOURCE_ALLOCATION.
@@ -652,8 +657,8 @@ class Namespace:
         patient: bool,
         acknowledges: bool,
     ) -> list[Limited]:
-        """Count a batch that is about to come in. What acknowledges something makes room for others too, so it need
-        not wait for the broker, and comes in whether that is full or not.
+        """Count a batch that is about to arrive. A batch that acknowledges something makes room itself, so it need not
+        wait for the broker, and is accepted even if the broker is full.
 
         Returns:
             What is at its limit: the batch must not come in then.
@@ -673,7 +678,7 @@ class Namespace:
     def _enter(
         self, sends: Iterable[tuple[Destination, Envelope]], connection: str | None, *, whether_full: bool = True
     ) -> Overfull | None:
-        """Count sends that are about to come in.
+        """Count sends that are about to arrive.
 
         Args:
             sends: where to, and what.
@@ -698,18 +703,18 @@ class Namespace:
         return over
 
     def _count(self, sends: Iterable[tuple[Destination, Envelope]]) -> None:
-        """Count what comes in whether there is room or not."""
+        """Count arrivals whether or not there is room."""
         for gate in (self.gate, self.broker.gate):
             if gate is not None:
                 gate.count(*_load_of(sends, None))
 
     def _check_over(self) -> None:
-        """Raise RequestError RESOURCE_ALLOCATION if the namespace is at its limit: for who cannot wait."""
+        """Raise RequestError RESOURCE_ALLOCATION if the namespace is at its limit, for a sender that cannot wait."""
         if self.over is not None:
             raise RequestError(self.over.limit_text, ErrorCode.RESOURCE_ALLOCATION, {"namespace": self.name})
 
     def forget_routes(self) -> None:
-        """Look every destination up again: what is done on the way has changed."""
+        """Look every destination up again, since the checks for its senders have changed."""
         self._routes.clear()
 
     # -- receiving ----------------------------------------------------------------------------------------------
@@ -730,7 +735,7 @@ class Namespace:
         credit: int = 0,
         now: int,
     ) -> Consumer:
-        """Open a consumer; nothing is left behind if that is refused.
+        """Open a consumer. If that is refused, nothing is left behind.
 
         Args:
             port: where deliveries go.
@@ -794,7 +799,7 @@ class Namespace:
         return found.queue.open_consumer(port, consumer_id, None, credit, now)
 
     def unsubscribe(self, client_id: str | None, name: str) -> None:
-        """Delete a durable subscription and what it has collected.
+        """Delete a durable subscription and its messages.
 
         Raises:
             RequestError: INVALID_DESTINATION if there is none (SUB-24); SUBSCRIPTION_IN_USE if it has a consumer
@@ -814,8 +819,8 @@ class Namespace:
         part: int = 0,
         parts: int = 0,
     ) -> tuple[int | None, list[tuple[Any, ...]]]:
-        """A page of what waits in a queue, in the order in which it would be delivered (BRW-03); changes nothing. A
-        queue that is not there, but would be made on first use, is empty, and is not made for being looked at.
+        """A page of the messages that wait in a queue, in the order in which they would be delivered (BRW-03). Changes
+        nothing. A queue that does not exist but would be created on first use is shown as empty, and not created.
 
         Args:
             address: of a queue.
@@ -848,7 +853,7 @@ class Namespace:
         return following, [(entry.count + 1, entry.envelope) for entry in entries]
 
     def queue(self, address: Address | str) -> Queue:
-        """The queue with this address; made if there is none.
+        """The queue with this address; created if there is none.
 
         Raises:
             AddressError, RequestError: as :meth:`declare`; INVALID_DESTINATION for a topic.
@@ -873,15 +878,15 @@ class Namespace:
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """Of the broker."""
+        """The broker's observers."""
         return self.broker.observers
 
     def add_work(self, queue: Queue) -> None:
-        """A queue has something to do that may take longer than a turn should."""
+        """A queue has pending work."""
         self.broker.add_work(queue)
 
     def blocked_senders(self, queue: Queue) -> int:
-        """How many senders wait for room in a queue."""
+        """Count the senders that wait for room in a queue."""
         return self.broker.rooms.waiters_at(queue)
 
     def queue_deleted(self, queue: Queue) -> None:
@@ -891,14 +896,14 @@ class Namespace:
 
 
 def _keeps(destination: Destination) -> bool:
-    """True if PERSISTENT messages sent there go into the journal."""
+    """True if PERSISTENT messages sent there are written to the journal."""
     if isinstance(destination, Topic):
         return any(subscription.durable for subscription in destination.subscriptions)
     return not destination.label.startswith("temporary")
 
 
 def _load_of(sends: Iterable[tuple[Destination, Envelope]], connection: str | None) -> tuple[int, int]:
-    """Messages and bytes of what is about to be sent, for each queue in which it would be.
+    """Messages and bytes of a batch, for each queue that would get some.
 
     Args:
         sends: where to, and what.

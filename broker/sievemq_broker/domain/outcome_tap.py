@@ -1,10 +1,8 @@
-"""A tap that keeps what becomes of messages instead of the messages: acknowledged, expired, dead-lettered, dropped,
-removed.
+"""A tap that records outcomes of messages: acknowledged, expired, dead-lettered, dropped, removed.
 
-Each outcome is a record that looks like the message without its properties and body: the same id and headers, and in
-their place properties that say what became of it (:mod:`sievemq_core.message.outcomes`). So it is numbered, kept,
-fetched and acknowledged as what a copy tap holds. When that was is the time at which the tap saw it.
-"""
+A record looks like the message without its properties and body: it has the same id and headers, and properties that
+describe the outcome (:mod:`sievemq_core.message.outcomes`). So it is numbered, stored, fetched and acknowledged like a
+record of a copy tap. Its time is the time at which the tap observed the outcome."""
 
 from __future__ import annotations
 
@@ -23,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["STAMPED", "OutcomeTap"]
 
-#: Units (condition.units) that are spent in one turn on keeping what was observed: two or three milliseconds.
+#: Units (condition.units) spent in one turn on recording outcomes: two or three milliseconds.
 STAMPED: Final = 1_000
 
-#: Sets of properties that are kept packed: most records share a few.
+#: Packed sets of properties that are cached: most records share a few.
 _PACKED = 256
 
 #: The outcome of a message that was removed to make room for another one.
@@ -34,16 +32,14 @@ OLDEST = "oldest"
 
 
 class OutcomeTap(CopyTap):
-    """Observes its queue, or the queues of all subscriptions of its topic.
-
-    What is observed is stamped with the time at the end of the turn: an observer is not told it.
-    """
+    """Observes its queue, or the queues of all subscriptions of its topic. Observers are not given the time, so records
+    are stamped at the end of the turn."""
 
     __slots__ = ("_noted", "_packed", "_watch")
     mode: Mode = "outcomes"
 
     def _begin(self, now: int) -> None:
-        #: What was observed since the last stamp: the message, and its outcome.
+        #: Outcomes observed since the last stamp: the message, and its outcome.
         self._noted: deque[tuple[Envelope, tuple[str, str | None, str | None, str | None, int]]] = deque()
         self._packed: dict[object, tuple[bytes | None, str | None]] = {}
         self._watch = _Watch(self)
@@ -56,12 +52,12 @@ class OutcomeTap(CopyTap):
         self.destination.unobserve(self._watch)
 
     def hear(self, now: int) -> None:
-        """Its reader is there, and sees what has happened."""
+        """Its reader is there."""
         self.stamp(STAMPED, now)
         super().hear(now)
 
     def stamp(self, budget: int, now: int) -> int:
-        """Keep what was observed, as of now.
+        """Record the observed outcomes, with the time.
 
         Args:
             budget: units (condition.units) of its selector.
@@ -83,12 +79,12 @@ class OutcomeTap(CopyTap):
 
     @property
     def behind(self) -> bool:
-        """Something was observed and is not kept yet."""
+        """True if outcomes were observed and are not recorded yet."""
         return bool(self._noted)
 
     @property
     def held_bytes(self) -> int:
-        """What it holds, for the broker's memory."""
+        """Bytes that it holds, for the broker's memory limit."""
         return self.log.bytes + OVERHEAD_BYTES * len(self._noted)
 
     def _fill(self, after: int, messages: int, now: int) -> bool:
@@ -97,11 +93,11 @@ class OutcomeTap(CopyTap):
     def note(
         self, queue: Observed, envelope: Envelope, outcome: str, reason: str | None, selector: str | None, attempts: int
     ) -> None:
-        """Something became of a message."""
+        """A message has this outcome."""
         if not self._noted:
             self._keeper.stamp_soon(self)
         if outcome == outcomes.DEAD_LETTERED and self._noted and self._noted[-1][0] is envelope:
-            self._noted.pop()  # that it has expired is not the last word
+            self._noted.pop()  # its expiry is not the last outcome
         self._noted.append((envelope, (outcome, reason, selector, queue.place.subscription, attempts)))
 
     def _record(self, envelope: Envelope, said: tuple[str, str | None, str | None, str | None, int]) -> bytes:
@@ -124,7 +120,7 @@ class _Watch:
         self._tap = tap
 
     def accepted(self, queue: Observed, entry: Entry) -> None:
-        """Nothing became of it yet; nor with the next three."""
+        """No outcome yet; likewise the next three."""
 
     def handed(self, queue: Observed, entry: Entry) -> None: ...
 
@@ -137,19 +133,19 @@ class _Watch:
     def acknowledged(self, queue: Observed, entry: Entry, consumer: Taker | None) -> None:
         """Consumed."""
         selector = None if consumer is None else consumer.selector
-        attempts = entry.count + (consumer is not None)  # when it came back the last one was counted
+        attempts = entry.count + (consumer is not None)  # the last delivery was counted when it came back
         self._tap.note(queue, entry.envelope, outcomes.ACKNOWLEDGED, None, selector, attempts)
 
     def expired(self, queue: Observed, entry: Entry) -> None:
-        """Gone, unless a dead letter is made of it."""
+        """Gone, unless it becomes a dead letter."""
         self._tap.note(queue, entry.envelope, outcomes.EXPIRED, None, None, entry.count)
 
     def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
-        """The last word about one that has expired, too."""
+        """The final outcome, also of an expired message."""
         self._tap.note(queue, entry.envelope, outcomes.DEAD_LETTERED, reason, None, entry.count)
 
     def removed(self, queue: Observed, entry: Entry, reason: str) -> None:
-        """An administrator, or a limit."""
+        """By an administrator, or a limit."""
         outcome = outcomes.DROPPED if reason == OLDEST else outcomes.REMOVED
         self._tap.note(queue, entry.envelope, outcome, reason, None, entry.count)
 

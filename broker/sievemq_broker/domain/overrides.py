@@ -1,4 +1,4 @@
-"""What an administrator prescribes about messages, whatever their senders say (D-21)."""
+"""Rules of an administrator that override what senders set (D-21)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["overridden"]
 
 
 def overridden(policy: DestinationPolicy, envelope: Envelope, now: int) -> Envelope:
-    """The message with what the administrator prescribes (D-21); the headers show it."""
+    """The message as the administrator's rules change it (D-21); its headers show the new values."""
     if not policy.overrides:
         return envelope
     fields = list(envelope.fields)

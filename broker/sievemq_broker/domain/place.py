@@ -1,4 +1,4 @@
-"""The name of a destination or subscription, for what needs no more of it: observers, dead letters, logs."""
+"""The name of a destination or subscription, for code that needs only the name: observers, dead letters, logs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Place"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where messages are.
+    """The name of the place where messages are.
 
     Attributes:
         namespace: its name.

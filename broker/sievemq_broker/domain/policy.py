@@ -1,4 +1,4 @@
-"""What an administrator decides about destinations, as values."""
+"""What an administrator configures for destinations, as values."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = [
 FAIL = "fail"
 """A send that would pass a limit is refused with RESOURCE_ALLOCATION."""
 BLOCK = "block"
-"""It is not taken before there is room; who sent it waits."""
+"""It is not accepted before there is room; its sender waits."""
 DROP_OLDEST = "drop-oldest"
-"""It is taken, and the oldest of the lowest priority that wait make room for it."""
+"""It is accepted, and the oldest waiting messages of the lowest priority are dropped to make room."""
 DROP_NEWEST = "drop-newest"
-"""It is confirmed and forgotten."""
+"""It is confirmed and dropped."""
 
 WARN, CLOSE = "warn", "close"
-"""What is done about a slow consumer: it is counted, shown and logged; and its connection is closed, too."""
+"""What happens to a slow consumer: it is counted, shown and logged, or its connection is closed as well."""
 
 TEXT, INFER = "text", "infer"
 """Properties of STOMP clients whose headers name no type: text, or the number or boolean that the text shows."""
@@ -42,7 +42,7 @@ AT_LIMIT = (FAIL, BLOCK, DROP_OLDEST, DROP_NEWEST)
 
 
 def _check_whole(name: str, value: object) -> None:
-    """What counts messages, bytes and milliseconds does so in whole numbers, and compiled it takes no others."""
+    """Counts of messages, bytes and milliseconds must be integers; compiled code takes nothing else."""
     if type(value) is not int:
         raise ValueError(f"{name} must be a whole number, it is {value!r}")
     if value < 0:
@@ -113,7 +113,7 @@ class DestinationPolicy:
             raise ValueError(f"delivery_mode must be 1 or 2, it is {self.delivery_mode}")
         if self.priority is not None and (type(self.priority) is not int or not 0 <= self.priority <= 9):
             raise ValueError(f"priority must be 0 to 9, it is {self.priority}")
-        # Answered once: a send asks for them.
+        # Computed once: sends read them.
         overrides = not (self.delivery_mode is self.priority is self.time_to_live is self.delay is None)
         limited = self.max_messages > 0 or self.max_bytes > 0
         object.__setattr__(self, "overrides", overrides)
@@ -174,7 +174,7 @@ class NamespacePolicy:
 
 @dataclass(frozen=True, slots=True)
 class DomainSettings:
-    """Settings of the broker's body.
+    """Settings of the domain.
 
     Attributes:
         policies: pairs of a pattern over the destination's text (``queue:orders.*``) and its policy; the first that
@@ -198,7 +198,7 @@ class DomainSettings:
     on_full_disk: str = FAIL
 
     def policy_for_namespace(self, name: str) -> NamespacePolicy | None:
-        """The rules of the namespace of this name, None if there are none."""
+        """The rules of the namespace with this name; None if there are none."""
         return next((policy for pattern, policy in self.namespaces if fnmatchcase(name, pattern)), None)
 
     def policy_for(self, address: str) -> DestinationPolicy:

@@ -1,4 +1,4 @@
-"""What the domain needs from outside, as protocols: where deliveries go, who hears of events."""
+"""What the domain needs from outside, as protocols: where deliveries go, and observers of events."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class DeliveryPort(Protocol):
         """Ask for buffered messages back; answered by :meth:`Consumer.release`."""
 
     def closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
-        """The consumer is gone: its destination was deleted, or an administrator closed it."""
+        """The consumer was closed: its destination was deleted, or an administrator closed it."""
 
     def settled(self, consumer_id: int) -> None:
-        """An open WANT is answered: what could be delivered has been."""
+        """An open WANT is answered: everything that could be delivered has been."""
 
 
 def deliver_each(port: DeliveryPort, consumer_id: int, tag: int, row: list[bytes]) -> int:
-    """:meth:`DeliveryPort.deliver_row` for a port to which it is the same as so many deliveries."""
+    """:meth:`DeliveryPort.deliver_row` for a port without a faster way."""
     taken = 0
     for packed in row:
         port.deliver(consumer_id, tag + taken, 1, packed)
@@ -63,7 +63,7 @@ class Observed(Protocol):
 
     @property
     def place(self) -> Place:
-        """What it is called."""
+        """Its name."""
 
 
 class Taker(Protocol):
@@ -75,38 +75,36 @@ class Taker(Protocol):
 
 
 class Observer(Protocol):
-    """Hears what becomes of messages: a journal, a tap, a log. Costs nothing where there is none.
-
-    An entry is known by its queue and ``entry.sequence``; the envelope is still there when a method is called.
-    """
+    """Is told the outcome of messages: a journal, a tap, a log. Without one there is no cost. An entry is identified by
+    its queue and ``entry.sequence``; its envelope is still there when a method is called."""
 
     def accepted(self, queue: Observed, entry: Entry) -> None:
         """A message entered a queue; it may be scheduled for later (``entry.state``)."""
 
     def handed(self, queue: Observed, entry: Entry) -> None:
-        """It is on its way to a consumer."""
+        """It is being delivered to a consumer."""
 
     def released(self, queue: Observed, entry: Entry) -> None:
         """It came back unseen and unmarked."""
 
     def acknowledged(self, queue: Observed, entry: Entry, consumer: Taker | None) -> None:
-        """It was acknowledged and is gone; by this consumer, if that is still known."""
+        """It was acknowledged and is gone; the consumer is given if it is still known."""
 
     def returned(self, queue: Observed, entry: Entry) -> None:
-        """It came back, marked as redelivered; ``entry.count`` says how often it was handed out."""
+        """It came back, marked as redelivered; ``entry.count`` is the number of its failed deliveries."""
 
     def expired(self, queue: Observed, entry: Entry) -> None:
-        """It outlived its time and is gone (EXP-05)."""
+        """It expired and is gone (EXP-05)."""
 
     def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
         """It was moved to a dead-letter queue (D-22)."""
 
     def removed(self, queue: Observed, entry: Entry, reason: str) -> None:
-        """It gave way to another at a limit (``oldest``), an administrator removed it (``purged``, ``moved``,
-        ``retried``), or its queue was deleted (``deleted``)."""
+        """It was dropped at a limit (``oldest``), an administrator removed it (``purged``, ``moved``, ``retried``), or
+        its queue was deleted (``deleted``)."""
 
     def refused(self, queue: Observed, envelope: Envelope) -> None:
         """A message was dropped at a limit before it entered the queue."""
 
     def unreadable(self, queue: Observed, entry: Entry, error: Exception) -> None:
-        """Its properties cannot be decoded, so no selector was asked: it stays on the queue (D-14)."""
+        """Its properties cannot be decoded, so no selector was evaluated: it stays on the queue (D-14)."""

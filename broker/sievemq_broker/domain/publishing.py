@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AT_ONCE", "Load", "Publishing", "Sends", "Told", "Weighing", "is_large", "load_of", "to_weigh"]
 
-#: Messages that are added within one turn without further ado, each counted for every subscription that it goes to, or
-#: every selector that it is matched with if these are more: two or three milliseconds.
+#: Messages that are added within one turn: each counts once for every subscription that it goes to, or for every
+#: selector that is evaluated if these are more. Two or three milliseconds.
 AT_ONCE = 1_000
 
 Sends: TypeAlias = list[tuple[str, Envelope]]
@@ -66,7 +66,7 @@ class Weighing:
     counts with the room of the subscriptions when the batch begins.
 
     Args:
-        topic: has selectors, and limits.
+        topic: a topic with selectors and limits.
         connection: id of the sender's connection, for no_local.
     """
 
@@ -76,7 +76,7 @@ class Weighing:
         self._topic = topic
         self._connection = connection
         self._load: Load = {}
-        #: What has been weighed, and the number of the next subscription that was made then.
+        #: The counted messages, each with the number of the topic's next subscription at that time.
         self._weighed: list[tuple[Envelope, int]] = []
         self._next: Envelope | None = None
         self._left: list[Queue] = []
@@ -108,7 +108,7 @@ class Weighing:
         return len(part)
 
     def result(self) -> Load:
-        """What each subscription gets. Subscriptions that were made meanwhile are counted now."""
+        """The load of each subscription. Subscriptions created meanwhile are counted now."""
         topic, load = self._topic, self._load
         for place, (envelope, number) in enumerate(self._weighed):
             if number < topic.next_number:
@@ -208,15 +208,15 @@ def _add(load: dict[_Goal, tuple[int, int, int]], goal: _Goal, size: int) -> Non
 
 
 class Publishing:
-    """One batch on its way. At most one of a namespace: the next one waits until it is over.
+    """Publishes one batch. There is at most one in a namespace: the next one waits until it is done.
 
     Args:
         sends: address and message, in order; consumed.
         destinations: where each address leads.
-        promised: messages and bytes that are kept free for it below limits, by queue; by topic for each subscription.
+        promised: messages and bytes reserved for it below limits, by queue; by topic for each subscription.
         connection: id of the sender's connection, for no_local.
         deliverer: the broker; it adds no message to a topic with very many subscriptions while it delivers another.
-        over: called when it is over, before all others.
+        over: called when it is done, before all others.
 
     Attributes:
         error: a fault of the broker that ended it early.
@@ -252,18 +252,18 @@ class Publishing:
         self._deliverer = deliverer
         self._over = over
         sends.reverse()
-        self._left = sends  # the next one last: taken from there they are freed one by one, not in one long turn
+        self._left = sends  # the next one last: entries taken from the end are freed one by one, not all in one turn
         self._destinations = destinations
         self._connection = connection
         self._told: list[Told] = []
         self.error: Exception | None = None
-        #: Where it goes, as long as nothing of it is delivered there: who subscribes from now on gets nothing of it.
+        #: Its queues, while they deliver nothing of it. Later subscriptions get nothing of the batch.
         self._held: dict[Queue, None] = {}
         self._completed = False
-        #: Messages and bytes that are kept free, by queue, as far as they have not come.
+        #: Messages and bytes that are still reserved, by queue.
         self._promised: dict[Queue, tuple[int, int]] = {}
-        #: Queues that are not held yet, the next one last, with what is kept free in each as it is held. Very many are
-        #: held in slices, before the first message.
+        #: Queues that are not held yet, the next one last, with what is reserved in each as it is held. If there are
+        #: very many, they are held in slices before the first message.
         self._unheld: list[tuple[list[Queue], tuple[int, int] | None]] = []
         for destination in dict.fromkeys(destinations.values()):
             queues = destination.queues
@@ -277,7 +277,8 @@ class Publishing:
         self._unreleased: list[Queue] = []
         if not self.holding:
             self._hold(AT_ONCE)
-        #: The message that is being added, whether there are limits, and where it still goes, the next one last.
+        #: The message that is being added, whether there are limits, and the queues it still goes to, the next one
+        #: last.
         self._envelope: Envelope | None = None
         self._limited = False
         self._queues: list[Queue] = []
@@ -287,12 +288,12 @@ class Publishing:
 
     @property
     def added(self) -> bool:
-        """True once all of it is there for everybody, and who can take it has it."""
+        """True once the whole batch is visible, and delivered to consumers that can take it."""
         return self._completed and not self._unreleased
 
     @property
     def holding(self) -> bool:
-        """True until room is kept free in all of very many subscriptions: nothing else is sent to them before."""
+        """True until room is reserved in all of very many subscriptions. Until then nothing else is sent to them."""
         return any(promise is not None for _, promise in self._unheld)
 
     @property
@@ -306,11 +307,11 @@ class Publishing:
         return "a large batch is being published"
 
     def then(self, told: Told) -> None:
-        """Call this when it is over; in the order in which it was asked for."""
+        """Call this when it is done, after callbacks registered before."""
         self._told.append(told)
 
     def work(self, budget: int, now: int) -> int:
-        """Add so many messages; then let consumers have them, as many.
+        """Add messages; then deliver them to consumers.
 
         Args:
             budget: messages, each counted once for every queue that it goes to, and once more when it is delivered.
@@ -331,7 +332,7 @@ class Publishing:
                     break
         except Exception as error:
             self.error = error
-            left.clear()  # the queues must be served all the same
+            left.clear()  # the queues must be served even so
             self._queues = []
             self._complete()
             raise
@@ -345,7 +346,7 @@ class Publishing:
         return done
 
     def _hold(self, budget: int) -> int:
-        """Hold so many queues more; how many that were."""
+        """Hold up to `budget` further queues. Returns how many were held."""
         done = 0
         while self._unheld and done < budget:
             queues, promise = self._unheld[-1]
@@ -366,7 +367,8 @@ class Publishing:
         queue.promise(*promise)
 
     def _take_next(self, budget: int, now: int) -> int:
-        """Decide where the next message goes, once its topic delivers no other one in slices; what was done."""
+        """Choose the queues of the next message, once its topic delivers no other message in slices. Returns the
+        cost."""
         address, envelope = self._left[-1]
         destination = self._destinations[address]
         if destination.large:
@@ -384,13 +386,13 @@ class Publishing:
             return 0
         destination.take(envelope, now)
         self._queues = destination.matching(envelope, self._connection)[::-1]
-        envelope.remember(None)  # it is asked no more who gets it
+        envelope.remember(None)  # the receivers are known: selectors are not evaluated again
         if not self._queues:
             envelope.compact()
         return max(1, destination.index.most) + destination.asked_by_taps
 
     def _add(self, budget: int, now: int) -> int:
-        """Add the message to so many of its queues; how many that were."""
+        """Add the message to up to `budget` of its queues. Returns how many that were."""
         queues, held, envelope, limited, added = self._queues, self._held, self._envelope, self._limited, 0
         assert envelope is not None
         while queues and added < budget:
@@ -408,20 +410,20 @@ class Publishing:
         return added
 
     def tell(self, now: int) -> None:
-        """It is over. In a turn of its own: what comes next may be another batch, and a journal must be written in
-        between."""
+        """Call the callbacks: it is done. They run in a turn of their own, since another batch may begin in them and
+        the journal must be written in between."""
         self._over()
         for told in self._told:
             told(now)
 
     def finish(self, now: int) -> None:
-        """Carry it to its end at once: the broker ends."""
+        """Complete it at once: the broker stops."""
         while not self.added:
             self.work(SLICE, now)
         self.tell(now)
 
     def _redeem(self, queue: Queue, size: int) -> None:
-        """A message comes into the room that was kept free for it."""
+        """A message uses the room that was reserved for it."""
         left = self._promised.get(queue)
         if left is not None:
             messages, total = left
@@ -440,7 +442,7 @@ class Publishing:
         if journal is not None:
             journal.let_go()
         for queue, (messages, size) in self._promised.items():
-            queue.promise(-messages, -size)  # what was for a subscription that has ended, or after a fault
+            queue.promise(-messages, -size)  # reserved for subscriptions that have ended, or after a fault
         self._unreleased = list(self._held)
         self._unreleased.reverse()
         self._held = {}

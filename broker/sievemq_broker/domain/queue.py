@@ -35,85 +35,84 @@ from sievemq_core.message.envelope import DELIVERY_TIME, Envelope
 
 __all__ = ["Copier", "Host", "Queue"]
 
-#: Waiting messages looked at in one go: the list of them is made before it is known how many the consumer's port takes.
+#: Waiting messages that are offered to a consumer's port together: the port may take only some of them.
 ROW: Final = 512
 
-#: Messages that are delivered in one go; more is pending work. Three milliseconds where each is looked at on its own;
-#: ROW_SHARE of a row take as long as one of those.
+#: Messages that are delivered in one turn; the rest is pending work. That takes three milliseconds if each message is
+#: examined; ROW_SHARE messages of a row take as long as one of those.
 SERVED: Final = 1_000
 ROW_SHARE: Final = 8
 
-#: What an observer costs beside the place of a message.
+#: The cost of an observer, in units of the cost of placing a message.
 OBSERVER: Final = 2
 
 
 class Host(Protocol):
-    """What a queue needs from its broker."""
+    """What a queue needs from the broker."""
 
     @property
     def deadlines(self) -> Deadlines:
-        """Where what waits for a moment is known."""
+        """The broker's deadlines: queues schedule delays and expiry here."""
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """Observers of the outcome of messages in each queue."""
+        """The observers of the outcome of each message."""
 
     def blocked_senders(self, queue: Queue) -> int:
-        """How many senders wait for room in the queue."""
+        """Count the senders that wait for room in the queue."""
 
     def bury(self, place: Place, entry: Entry, reason: str, now: int) -> Burial:
         """Move a message to its dead-letter queue, if that is possible."""
 
     def add_work(self, queue: Queue) -> None:
-        """The queue has something to do that may take longer than a turn should: :meth:`Queue.work`."""
+        """Schedule pending work of the queue: :meth:`Queue.work`, a slice in each turn."""
 
     def queue_deleted(self, queue: Queue) -> None:
         """The queue is about to be deleted."""
 
 
 class Copier(Protocol):
-    """Keeps a copy of what arrives."""
+    """Gets a copy of each message that arrives."""
 
     @property
     def effort(self) -> int:
-        """Units (condition.units) that it takes to ask its selector about a message, at most."""
+        """The most that evaluating its selector on a message can cost, in units (condition.units)."""
 
     def copy(self, envelope: Envelope, now: int) -> None:
-        """A message has arrived."""
+        """Record a copy of a message that has arrived."""
 
 
 class Queue:
     """Messages in order, and the consumers that get them.
 
     Args:
-        place: what it is called.
+        place: its name.
         policy: limits, redelivery, overrides.
         host: its broker.
         on_left: called when a consumer has closed; None for nothing.
 
     Attributes:
         place, policy: as above.
-        label: how it is named in logs and errors, such as ``queue:orders``.
+        label: its name in logs and errors, such as ``queue:orders``.
         backlog: what waits.
         main, index: its view of everything, and its selectors.
         consumers: those that are open.
         holders: closed consumers whose session still holds messages (MCO-09).
-        scheduled, scheduled_bytes: messages that wait for a moment, by sequence; their packed size.
+        scheduled, scheduled_bytes: messages that are delivered later, by sequence; their packed size.
         paused: an administrator stopped deliveries; sending goes on.
-        held: verbs in several turns, such as batches that are being published here; until they are over nothing is
-            delivered.
+        held: how many verbs are being carried out in several turns, such as publishing a batch; nothing is delivered
+            until they are done.
         deleted: it is gone.
-        takes_rows: several messages may be accepted together: no selector looks at one before the next comes.
-        acknowledged, redelivered, expired, dead_lettered, removed, unreadable: what became of messages, as counts;
-            dead_expired: dead letters that were too old, not tried too often; dead_refused: what should have become
-            one, and its dead-letter queue did not take it.
-        dropped_oldest, dropped_newest: dropped at a limit, by rule; the latter never entered the queue.
-        promised_messages, promised_bytes: kept free below the limits for batches that are being published.
+        takes_rows: several messages may be accepted together.
+        acknowledged, redelivered, expired, dead_lettered, removed, unreadable: counts of messages by outcome.
+        dead_expired: dead letters that had expired. dead_refused: messages that their dead-letter queue refused.
+        dropped_oldest, dropped_newest: messages dropped at a limit; the latter never entered the queue.
+        promised_messages, promised_bytes: reserved below the limits for batches that are being published.
         sequence: of the latest arrival.
         turn: deliveries made so far.
-        observers: called with what becomes of messages, in this order.
+        observers: are told the outcome of each message, in this order.
         taps: each keeps a copy of what arrives.
-        fan_out: what it takes to accept a message: one place, the observers, and what taps ask about it.
+        fan_out: the cost of accepting a message: one place, the observers, the selectors of taps.
     """
 
     __slots__ = (
@@ -188,22 +187,22 @@ class Queue:
         self._recall = Recall(self.consumers, self._turns, self._deadlines, self._add_work)
         self.scheduled: dict[int, Entry] = {}
         self.scheduled_bytes = 0
-        #: Messages, scheduled as well, about which costly selectors are still to be asked, each with its state before;
-        #: and what the first one's have answered.
+        #: Messages, scheduled ones included, for which costly selectors are not evaluated yet, each with its earlier
+        #: state; and the results for the first of them.
         self._unmatched: deque[tuple[Entry, int]] = deque()
         self._asking: Answers[View] | None = None
         self.paused = False
         self.held = 0
-        self._hidden = 0  # batches among these that are being published
-        self._before = 0  # the sequence before the first of those
-        self._unserved = False  # there was no time to deliver all that consumers can take
+        self._hidden = 0  # how many of these are batches that are being published
+        self._before = 0  # the sequence before the first such message
+        self._unserved = False  # the last turn had no time for all that consumers can take
         self._shut = False  # paused or held: nothing is delivered
         self.deleted = False
         self.promised_messages = self.promised_bytes = 0
         self.sequence = 0
-        self._resequenced = 0  # sequences given a second time, to messages that were scheduled
+        self._resequenced = 0  # sequences that were assigned again, to messages that had been scheduled
         self.turn = 0
-        self._closed_deliveries = 0  # made by consumers that have closed
+        self._closed_deliveries = 0  # deliveries to consumers that have closed
         self.acknowledged = 0
         self.redelivered = 0
         self.expired = 0
@@ -215,14 +214,14 @@ class Queue:
         self.dropped_newest = 0
         self.unreadable = 0
         self.takes_rows = True
-        #: The only consumer, where that gets everything in order of arrival: most subscriptions have one.
+        #: The only consumer, if it gets everything in order of arrival, as the consumer of most subscriptions does.
         self._sole: Consumer | None = None
 
     def __lt__(self, other: Queue) -> bool:
         return self.label < other.label  # two deadlines in the same millisecond: any order will do
 
     def __hash__(self) -> int:
-        return id(self) >> 4  # as without this method; compiled, what can be compared is not hashed otherwise
+        return id(self) >> 4  # the default; a compiled class with an order has no hash otherwise
 
     def __repr__(self) -> str:
         return f"<Queue {self.label} depth={self.depth} in_flight={self.in_flight} consumers={len(self.consumers)}>"
@@ -231,7 +230,7 @@ class Queue:
 
     @property
     def depth(self) -> int:
-        """Messages that wait; not those in flight, not scheduled ones."""
+        """Messages that wait; those in flight or scheduled are not counted."""
         return self.backlog.depth
 
     @property
@@ -241,19 +240,19 @@ class Queue:
 
     @property
     def examined(self) -> int:
-        """Messages that selectors were asked about on arrival; only counted while there are some."""
+        """Messages on which selectors were evaluated as they arrived; counted only while there are selectors."""
         return self.backlog.arrivals
 
     def gathering(self, answers: object) -> None:
-        """As of a topic: there is nothing to gather."""
+        """Always false: a queue collects no results of selectors. Topics have the same property."""
 
     def matched(self, view: View) -> tuple[int, int]:
-        """How many messages the selector of a view has matched since it came into use, and of how many."""
+        """How many messages a view's selector has matched since the view was opened, and out of how many."""
         return self.backlog.matched(view)
 
     @property
     def queues(self) -> list[Queue]:
-        """As of a topic: where its messages are kept."""
+        """The queues that hold its messages: itself. Topics have the same property."""
         return [self]
 
     @property
@@ -263,7 +262,7 @@ class Queue:
 
     @property
     def delivered(self) -> int:
-        """Deliveries made so far, repeated ones included."""
+        """Deliveries so far, redeliveries included."""
         return self._closed_deliveries + sum(consumer.tag for consumer in self.consumers)
 
     @property
@@ -274,7 +273,8 @@ class Queue:
 
     @property
     def complete(self) -> int:
-        """Sequence of the last message that may be looked at: of all, or before a batch that is being published."""
+        """Sequence of the last message that may be delivered: the newest, or the last one before a batch that is being
+        published."""
         return self._before if self._hidden else self.sequence
 
     # -- limits ---------------------------------------------------------------------------------------------------
@@ -285,7 +285,8 @@ class Queue:
 
     @property
     def has_room(self) -> bool:
-        """True if senders that wait may go on: a sixteenth below the limits, not to stop again at once."""
+        """True if blocked senders may go on. The mark is a sixteenth below the limits, so that they do not block again
+        at once."""
         policy = self.policy
         messages, size = policy.max_messages, policy.max_bytes
         return self.deleted or not (
@@ -295,7 +296,7 @@ class Queue:
 
     @property
     def at_limit(self) -> bool:
-        """True if a limit of its policy leaves no room for a message."""
+        """True if a limit of the policy leaves no room for another message."""
         policy = self.policy
         messages, size = policy.max_messages, policy.max_bytes
         return bool(
@@ -305,7 +306,7 @@ class Queue:
 
     @property
     def limit_text(self) -> str:
-        """Its limits, for people."""
+        """The limits as text for people."""
         policy = self.policy
         limits = [counted(n, what) for n, what in ((policy.max_messages, "message"), (policy.max_bytes, "byte")) if n]
         return f"{self.label} is full; it may hold {' and '.join(limits)}"
@@ -316,18 +317,19 @@ class Queue:
         return self._host.blocked_senders(self)
 
     def promise(self, messages: int, size: int) -> None:
-        """Keep so much free below the limits for a batch that is being published; less where negative."""
+        """Reserve room below the limits for a batch that is being published; negative numbers release it."""
         self.promised_messages += messages
         self.promised_bytes += size
 
     def drop_new(self, envelope: Envelope) -> None:
-        """Drop a message at a limit, before it enters."""
+        """Drop a new message because of a limit."""
         self.dropped_newest += 1
         for observer in self.observers:
             observer.refused(self, envelope)
 
     def drop_oldest(self) -> None:
-        """Drop at a limit what has waited longest among the lowest priority, or else what is scheduled."""
+        """Make room by dropping the message that has waited longest among those of the lowest priority; if none waits,
+        one that is scheduled."""
         entry = self.backlog.oldest() or next(iter(self.scheduled.values()))
         self.take_out(entry)
         self.dropped_oldest += 1
@@ -347,11 +349,11 @@ class Queue:
         sole, count, before = self._sole, len(envelopes), self.sequence
         state = READY
         if sole is not None and sole.credit > 0 and not self.backlog.depth and sole.port.writable:
-            state = HELD  # the only consumer gets it; with a depth, what waits goes first
+            state = HELD  # the only consumer gets it, unless older messages wait
         self.sequence = before + count
         if count == 1:
             envelope = envelopes[0]
-            fields = envelope._fields  # as a rule it has just arrived: not by a property
+            fields = envelope._fields  # it has usually just arrived; no property is called
             if (fields[DELIVERY_TIME] if type(fields) is tuple else envelope.delivery_time) > now:
                 state = DELAYED
             entries = [Entry(before + 1, envelope, state)]
@@ -387,7 +389,7 @@ class Queue:
             self._arrive(entry)
 
     def restore(self, entry: Entry, now: int) -> None:
-        """A message is there again after a restart, behind those before; no consumer is."""
+        """Add a message that was stored, behind those before it. There are no consumers yet."""
         envelope = entry.envelope
         self.sequence += 1
         entry.arrive(self.sequence)
@@ -419,7 +421,7 @@ class Queue:
             main = turns[self.main]
             best = main.next_for(entry) if main.ready or main.waiting else None
             for view in matched:
-                # First those that wait, longest waiting first, then the one served longest ago.
+                # First consumers that wait in receive(), longest first; then the one served longest ago.
                 other = turns[view].next_for(entry)
                 if other is not None and (best is None or (other.waiting, -other.turn) > (best.waiting, -best.turn)):
                     best = other
@@ -430,15 +432,15 @@ class Queue:
         self._wait(entry, matched)
 
     def _arrive_among_many(self, entry: Entry) -> None:
-        """:meth:`_arrive` for one of perhaps many in one turn: costly selectors are evaluated later in any case."""
+        """:meth:`_arrive` where a turn may have many arrivals: costly selectors are always evaluated later."""
         if self.index.costly and self.backlog.views and not self.index.has_asked(entry.envelope):
             self._put_off(entry)
         else:
             self._arrive(entry)
 
     def _put_off(self, entry: Entry) -> None:
-        """Let an entry arrive once costly selectors have been asked about it, as pending work; what arrives meanwhile
-        does so behind it. Until then nothing is delivered, so that the order is kept."""
+        """Evaluate costly selectors on an entry as pending work, and let it arrive after that. The queue delivers
+        nothing in the meantime, and later messages arrive behind it, so the order is kept."""
         if not self._unmatched:
             self.hold()
             self._add_work()
@@ -451,7 +453,7 @@ class Queue:
             self._deadlines.push(envelope.expiration, self, entry)
 
     def _ask(self, budget: int, now: int) -> int:
-        """Go on asking selectors about what was put off; what it cost, in units (condition.units)."""
+        """Go on evaluating selectors on postponed arrivals. Returns the cost, in units (condition.units)."""
         unmatched, index, done = self._unmatched, self.index, 0
         while unmatched and done < budget:
             entry, state = unmatched[0]
@@ -473,7 +475,7 @@ class Queue:
         return done
 
     def _wait(self, entry: Entry, matched: list[View] | tuple[()]) -> None:
-        """Let an entry wait in all views that show it."""
+        """Add an entry to all views that show it."""
         self.backlog.place(entry, matched)
         if entry.envelope.expiration:
             self._deadlines.push(entry.envelope.expiration, self, entry)
@@ -485,7 +487,7 @@ class Queue:
             observer.unreadable(self, entry, error)
 
     def _unplace(self, entry: Entry) -> None:
-        """An entry stops waiting."""
+        """Remove an entry from the views."""
         self.backlog.unplace(entry)
         if entry.envelope.expiration:
             self._deadlines.void()
@@ -493,7 +495,7 @@ class Queue:
     # -- out ------------------------------------------------------------------------------------------------------
 
     def _delivered(self, consumer: Consumer, entries: list[Entry], waited: bool) -> None:
-        """These were delivered to a consumer, which may have waited for one."""
+        """Update the state of the queue after a delivery to a consumer, which may have waited for one."""
         for observer in self.observers:
             for entry in entries:
                 observer.handed(self, entry)
@@ -503,7 +505,7 @@ class Queue:
                 self._recall.answer_with_message(consumer)
 
     def _hand(self, consumer: Consumer, entry: Entry) -> None:
-        """Deliver an entry that is in no view any more to a consumer whose turn it is."""
+        """Deliver an entry that is in no view any more to the consumer whose turn it is."""
         waited, row = consumer.waiting, [entry]
         self.turn += consumer.deliver(row, self.turn)
         if waited or self.observers:
@@ -513,7 +515,7 @@ class Queue:
             turns.served(consumer, entry)
 
     def _hand_waiting(self, consumer: Consumer, entry: Entry, now: int) -> None:
-        """Deliver what waited, unless it has expired unnoticed (EXP-05: the timer may not have reached it yet)."""
+        """Deliver an entry that waited, unless it has expired; the timer may not have reached it yet (EXP-05)."""
         self._unplace(entry)
         if 0 < entry.envelope.expiration <= now:
             self.expire(entry, now)
@@ -521,8 +523,8 @@ class Queue:
             self._hand(consumer, entry)
 
     def _serve(self, turns: Turns, now: int, budget: int = SERVED) -> int:
-        """Deliver what waits in a view, as far as its consumers can take it; very much of that as pending work, and
-        until then nothing else, so that nothing is overtaken.
+        """Deliver what waits in a view, as far as its consumers can take it. Beyond the budget this becomes pending
+        work; the queue delivers nothing else until that is done, so the order is kept.
 
         Args:
             turns: of the view.
@@ -594,8 +596,8 @@ class Queue:
         self.backlog.unplace_row(view, row)
 
     def _arrive_again(self, entries: list[Entry]) -> None:
-        """Waiting entries that were put aside for a consumer may now go to any. Their view is to be served, so that
-        they do not overtake what waits there."""
+        """Let waiting entries that were set aside for one consumer go to any. Their view must be served next, so that
+        they do not overtake older messages."""
         for entry in entries:
             self._unplace(entry)
             entry.come_back()
@@ -606,8 +608,8 @@ class Queue:
     # -- moments --------------------------------------------------------------------------------------------------
 
     def _schedule(self, entry: Entry, when: int, *, span: bool = False) -> None:
-        """Let an entry wait for a moment: its delivery time (EXP-07), or the end of its redelivery delay (D-22). It
-        expires before if it must (EXP-10).
+        """Schedule an entry for its delivery time (EXP-07) or for the end of its redelivery delay (D-22). It may expire
+        earlier (EXP-10).
 
         Args:
             entry: in no view.
@@ -629,11 +631,12 @@ class Queue:
             deadlines.push(min(when, expiration) if expiration else when, self, entry)
 
     def on_jump(self, entry: Entry, by: int) -> None:
-        """The clock was set while an entry waits for the end of its redelivery delay."""
+        """The machine's clock was set while an entry waits for the end of its redelivery delay: move the deadline with
+        it."""
         entry.shift(by)
 
     def on_deadline(self, entry: Entry, when: int, now: int) -> None:
-        """The moment of an entry has come: it expires, or stops being delayed."""
+        """The deadline of an entry has come: it expires, or its delay is over."""
         expiration = entry.envelope.expiration
         if entry.state == DELAYED:
             if self.scheduled.pop(entry.sequence, None) is None:
@@ -645,7 +648,7 @@ class Queue:
             if entry.count:
                 entry.come_back()  # end of a redelivery delay: to the front (ORD-07)
             else:
-                # It arrives now: behind what came in the meantime (ORD-05).
+                # It arrives now, behind earlier arrivals (ORD-05).
                 self._resequenced += 1
                 self.sequence += 1
                 entry.arrive(self.sequence)
@@ -655,7 +658,7 @@ class Queue:
             self.expire(entry, now)
 
     def expire(self, entry: Entry, now: int) -> None:
-        """EXP-05. The entry is in no view any more, or a tombstone there."""
+        """Expire an entry that is in no view any more, or a tombstone there (EXP-05)."""
         self.expired += 1
         for observer in self.observers:
             observer.expired(self, entry)
@@ -666,7 +669,7 @@ class Queue:
     # -- settlement -----------------------------------------------------------------------------------------------
 
     def settle(self, consumer: Consumer, entries: list[Entry], now: int, granted: bool) -> None:
-        """A consumer has acknowledged these: they are gone. It may have been granted credit with it."""
+        """Remove messages that a consumer has acknowledged; it may have been granted credit in the same command."""
         for observer in self.observers:
             for entry in entries:
                 observer.acknowledged(self, entry, consumer)
@@ -679,25 +682,25 @@ class Queue:
         if granted and consumer not in turns.listed:
             turns.list_ready(consumer)
         if self.backlog.depth and (granted or turns.groups is not None):
-            self._serve(turns, now)  # others can go on with a message group that it has done with
+            self._serve(turns, now)  # other consumers may go on with its message groups
 
     @property
     def recalling(self) -> bool:
-        """True while a consumer that was asked for buffered messages has not answered."""
+        """True while a consumer has not answered a request to return buffered messages."""
         return self._recall.is_open
 
     @property
     def effort(self) -> int:
-        """What it takes to take a message back, in messages that no selector is asked about."""
+        """The cost of taking back a message, relative to a message on which no selector is evaluated."""
         return 1 + self.index.most if self.backlog.views and not self.index.costly else 1
 
     def burial(self, entry: Entry, reject: bool) -> int:
-        """What it takes besides if a message comes back marked, since it becomes a dead letter then; 0 if not."""
+        """The extra cost if a message comes back marked and becomes a dead letter by that; 0 if it does not."""
         most = self.policy.max_attempts
         return effort_of(entry) if reject or 0 < most <= entry.count + 1 else 0
 
     def taken_back(self, consumer: Consumer, tags: Sequence[int] | None, now: int) -> None:
-        """A consumer has given back what it had to: perhaps since it was recalled.
+        """A consumer has returned messages, perhaps because they were recalled.
 
         Args:
             consumer: the one.
@@ -747,7 +750,7 @@ class Queue:
                 self._arrive_among_many(entry)
 
     def _mark(self, entry: Entry, now: int, suspect: bool, reject: bool) -> bool:
-        """Count a failed delivery; False if the entry does not come back now."""
+        """Count a failed delivery. False if the entry does not return to the queue now."""
         entry.fail(now)
         self.redelivered += 1
         if self.deleted:
@@ -781,8 +784,8 @@ class Queue:
         return burial
 
     def unmark(self, entries: list[tuple[Entry, int]], now: int) -> None:
-        """Messages came back marked, and it turns out that no application has seen them: those that still wait are as
-        before (D-32).
+        """Undo the marks of messages that came back although no application had seen them (D-32). Messages that have
+        not been delivered since get their earlier delivery count back.
 
         Args:
             entries: each with its count as it came back; one that was delivered since then stays marked.
@@ -797,7 +800,7 @@ class Queue:
         self.take_back(back, now)
 
     def settle_returned(self, entries: list[tuple[Entry, int]]) -> None:
-        """Messages came back, and it turns out that they had been acknowledged: those that still wait are gone.
+        """Remove messages that came back although they had been acknowledged, if they still wait.
 
         Args:
             entries: each with its count as it came back.
@@ -814,7 +817,7 @@ class Queue:
     def open_consumer(
         self, port: DeliveryPort, consumer_id: int, condition: Condition | None, credit: int, now: int
     ) -> Consumer:
-        """Add a consumer; what waits for it is delivered at once, up to `credit` messages."""
+        """Add a consumer, and deliver what waits for it at once, up to `credit` messages."""
         view = self.main if condition is None else self.backlog.open_view(condition)
         consumer = Consumer(consumer_id, port, self, view)
         turns = self._turns.get(view)
@@ -824,7 +827,7 @@ class Queue:
         self.consumers.append(consumer)
         self._set_paths()
         groups = turns.groups
-        if groups is not None and not groups.learnt and not self._shut:  # a queue that is shut learns when it opens
+        if groups is not None and not groups.learnt and not self._shut:  # served when the queue delivers again
             groups.learn(SERVED)
             if not groups.learnt:
                 self._serve_later()
@@ -833,7 +836,7 @@ class Queue:
         return consumer
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """A closed consumer stops being served. What it holds stays with it."""
+        """Stop serving a closed consumer. It keeps the messages that it holds."""
         self._closed_deliveries += consumer.tag
         self.consumers.remove(consumer)
         self.holders.add(consumer)
@@ -846,7 +849,8 @@ class Queue:
         self._set_paths()
 
     def part_with(self, consumer: Consumer, now: int) -> None:
-        """A removed consumer has given back what it had to: its groups are free, and no answer of it is awaited."""
+        """A removed consumer has returned everything it had to return: release its groups, and expect no more answers
+        from it."""
         self._forget_if_done(consumer)
         turns = self._turns.get(consumer.view)
         if turns is not None and turns.groups is not None:
@@ -858,12 +862,12 @@ class Queue:
             self._on_left()
 
     def _forget_if_done(self, consumer: Consumer) -> None:
-        """Forget a closed consumer that holds nothing any more."""
+        """Forget a closed consumer once it holds no messages."""
         if not consumer.window:
             self.holders.discard(consumer)
 
     def count_from(self, tag: int) -> None:
-        """A consumer of this queue begins to count behind `tag`: those were not delivered by it."""
+        """A new consumer counts its deliveries from `tag` + 1; earlier ones were not made by it."""
         self._closed_deliveries -= tag
 
     def serve(self, consumer: Consumer, now: int) -> None:
@@ -875,7 +879,7 @@ class Queue:
             self._serve(turns, now)
 
     def resume(self, consumer: Consumer, now: int) -> None:
-        """The same where its port was not writable."""
+        """As :meth:`serve`, for a consumer whose port was not writable."""
         turns = self._turns[consumer.view]
         if consumer.waiting and consumer not in turns.waiting:
             turns.wait(consumer)
@@ -893,22 +897,22 @@ class Queue:
         return recall.want(consumer, now)
 
     def add_tap(self, tap: Copier) -> None:
-        """From now on it gets a copy of what arrives."""
+        """Let a tap get copies of arrivals from now on."""
         self.taps = (*self.taps, tap)
         self._set_paths()
 
     def remove_tap(self, tap: Copier) -> None:
-        """It gets nothing any more."""
+        """Let a tap get no more copies."""
         self.taps = tuple(each for each in self.taps if each is not tap)
         self._set_paths()
 
     def observe(self, observer: Observer) -> None:
-        """From now on it observes the outcome of messages, after the present observers."""
+        """Add an observer of the outcome of messages, behind the present ones."""
         self.observers = (*self.observers, observer)
         self._set_paths()
 
     def unobserve(self, observer: Observer) -> None:
-        """It observes no further outcomes."""
+        """Remove an observer."""
         self.observers = tuple(each for each in self.observers if each is not observer)
         self._set_paths()
 
@@ -921,7 +925,7 @@ class Queue:
     # -- looking --------------------------------------------------------------------------------------------------
 
     def locate(self, ids: Iterable[int | str], *, held: bool) -> Steps[list[Entry]]:
-        """The entries with these sequences and JMSMessageIDs, in order of delivery; what is not there is left out.
+        """The entries with these sequences or JMSMessageIDs that are here, in order of delivery.
 
         Args:
             ids: see :meth:`Backlog.locate`.
@@ -936,7 +940,7 @@ class Queue:
     # -- administration -------------------------------------------------------------------------------------------
 
     def work(self, budget: int, now: int) -> int:
-        """Carry on with what may take longer than a turn should: looking through the backlog, dropping tombstones.
+        """Do a slice of pending work: searching the backlog, delivering, dropping tombstones.
 
         Returns:
             What it cost, about `budget` at most, in entries examined.
@@ -962,16 +966,16 @@ class Queue:
 
     @property
     def pending(self) -> bool:
-        """True if there is something to do that may take longer than a turn should: :meth:`work`."""
+        """True if there is pending work for :meth:`work`."""
         return bool(self._unmatched) or self._unserved or self._recall.searching or self.backlog.pending
 
     def pause(self) -> None:
-        """Stop deliveries; what is delivered stays delivered, sending goes on."""
+        """Stop deliveries. Messages in flight stay with their consumers, and producers can still send."""
         self.paused = True
         self._set_paths()
 
     def unpause(self, now: int) -> None:
-        """Deliver again."""
+        """Resume deliveries."""
         self.paused = False
         self._set_paths()
         budget = SERVED
@@ -979,25 +983,25 @@ class Queue:
             budget = self._serve(turns, now, budget)
 
     def hide(self) -> None:
-        """A batch is being published: what comes from now on is not looked at before it is complete."""
+        """A batch is being published: deliver nothing that arrives from now on until it is complete."""
         if not self._hidden:
             self._before = self.sequence
         self._hidden += 1
         self.hold()
 
     def show(self, now: int) -> None:
-        """The batch is complete: all of it can be delivered."""
+        """The batch is complete: deliver it."""
         self._hidden -= 1
         self.release(now)
 
     def hold(self) -> None:
-        """Deliver nothing while a verb takes several turns, and let a WANT wait for the answer."""
+        """Deliver nothing while a verb takes several turns; a WANT waits for the answer meanwhile."""
         self.held += 1
         self._recall.hold()
         self._set_paths()
 
     def release(self, now: int) -> None:
-        """The verb is over: deliver what waits."""
+        """The verb is done: deliver what waits."""
         self.held -= 1
         self._set_paths()
         if not self.held:
@@ -1010,7 +1014,7 @@ class Queue:
                 self._recall.scanned(turns, now)
 
     def take_out(self, entry: Entry) -> bool:
-        """Take a waiting or scheduled entry out of its place; False if it is in none."""
+        """Remove a waiting or scheduled entry from its place. False if it is not there."""
         if entry.state == DELAYED:
             del self.scheduled[entry.sequence]
             self.scheduled_bytes -= len(entry.envelope.packed)
@@ -1022,7 +1026,7 @@ class Queue:
         return True
 
     def remove(self, entry: Entry, reason: str = "purged") -> None:
-        """Take one waiting or scheduled entry out for good; the reason is for observers."""
+        """Remove one waiting or scheduled entry for good. Observers get the reason."""
         self.take_out(entry)
         self.removed += 1
         for observer in self.observers:
@@ -1030,7 +1034,7 @@ class Queue:
         entry.end()
 
     def clear(self, reason: str = "purged") -> int:
-        """Drop everything that waits or is scheduled; what is in flight stays.
+        """Remove all waiting and scheduled messages; messages in flight stay.
 
         Args:
             reason: for observers.
@@ -1051,14 +1055,14 @@ class Queue:
         return len(entries)
 
     def delete(self, code: ErrorCode, text: str) -> None:
-        """Drop all messages and close all consumers, telling their ports."""
+        """Remove all messages, and close all consumers with a notice to their ports."""
         if not self.deleted:
             self._host.queue_deleted(self)
         for consumer in list(self.consumers):
             consumer.stop(code, text)
         self.clear("deleted")
         self.deleted = True
-        # Without a cycle it goes at once, and waits for no garbage collector.
+        # Without a reference cycle it is freed at once, not by the garbage collector.
         self.backlog.detach()
         self._recall.clear()
         self._on_left = None

@@ -3,13 +3,13 @@
 consumer.want ── served from the queue ───────────────────────────────► answered at once
       └── others hold matching messages that they may not have handed to their application
              └── RECALL to them; each answers RELEASE, with what was still in its buffer
-                    ├── something came back: it goes to the one that waits, and answers its WANT
-                    └── all answered and still nothing: ask for what lies behind, or answer
+                    ├── a message came back: it goes to the waiting consumer, and answers its WANT
+                    └── all answered and there is none: ask for later messages, or answer
 
-**Order** (ORD-01). A consumer that only waits, as listeners and `receive` do, should not get messages older than what
-it has got already while another works its way through them. So its WANT is patient: what is younger is recalled at
-once; what is older only from a consumer that makes no progress for IDLE_MS. A WANT that asks for an answer
-(`receive_no_wait`, MCO-05) is not patient.
+**Order** (ORD-01). A consumer that waits, as listeners and `receive` do, should not get messages older than its last
+one while another consumer works on these. So its WANT is patient: younger messages are recalled at once, older ones
+only from a consumer that makes no progress for IDLE_MS. A WANT that needs an answer at once (`receive_no_wait`, MCO-05)
+is not patient.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from sievemq_broker.matching.condition import units
 
 __all__ = ["IDLE_MS", "Recall"]
 
-#: A consumer that has neither acknowledged anything nor been granted credit for so long makes no progress: long for a
-#: handler of messages that come by the thousand, short for one waiting person.
+#: A consumer that has neither acknowledged anything nor been granted credit for this many ms makes no progress. That is
+#: long for a handler of thousands of messages, and short for a person who waits.
 IDLE_MS: Final = 50
 
-#: Units (condition.units) that searching buffers takes at once: a millisecond or two. More is pending work.
+#: Units (condition.units) spent at once on searching buffers: a millisecond or two. More is pending work.
 SEARCHED: Final = 500
 
 #: Messages that are recalled from a consumer at a time.
@@ -43,11 +43,11 @@ YOUNGER: Final = 8_000
 
 
 class _Search:
-    """Which messages of a buffer a view may have, as far as it has been looked through.
+    """The messages of a buffer that a view may have, as far as the buffer has been searched.
 
     Attributes:
-        upto: the last tag that was looked at.
-        found: what matches, by tag, oldest first; what is gone meanwhile may still be there.
+        upto: the last tag that was searched.
+        found: the matching messages by tag, oldest first; some may be gone meanwhile.
     """
 
     __slots__ = ("found", "upto")
@@ -57,7 +57,7 @@ class _Search:
         self.found: dict[int, Entry] = {}
 
     def reach(self, tag: int) -> None:
-        """Everything up to this tag has been looked at."""
+        """The buffer has been searched up to this tag."""
         self.upto = tag
 
     def find(self, tag: int, entry: Entry) -> None:
@@ -65,20 +65,20 @@ class _Search:
         self.found[tag] = entry
 
     def drop(self, tags: list[int]) -> None:
-        """These are gone."""
+        """These messages are gone."""
         for tag in tags:
             del self.found[tag]
 
 
 class _Claim:
-    """What a consumer asks of others, and others of it.
+    """The requests of one consumer to others, and of others to it.
 
     Attributes:
-        brief: it does not go on waiting when its WANT is answered.
-        lent: the WANT was worth a credit that was not granted.
+        brief: it stops waiting when its WANT is answered.
+        lent: its WANT arrived without credit, so one credit was lent.
         patient: older messages are left to consumers that work on them.
-        pending: recalls sent to others on its behalf and not answered yet.
-        recalled: recalls on their way to it: tags, and the consumer that waits for them; answered in this order.
+        pending: unanswered recalls from others on its behalf.
+        recalled: unanswered recalls from it: tags, and the consumer that waits for them; answered in this order.
     """
 
     __slots__ = (
@@ -96,7 +96,7 @@ class _Claim:
         "watchers",
     )
 
-    #: As the heap of deadlines wants its items: never void, before the messages of the same millisecond.
+    #: What :class:`Deadlines` needs of an item: never void, and before the messages of the same millisecond.
     state: Final = DELAYED
     sequence: Final = 0
 
@@ -107,27 +107,27 @@ class _Claim:
         self.brief = self.lent = self.patient = False
         self.pending = 0
         self.recalled: deque[tuple[list[int], _Claim]] = deque()
-        #: Per view that does not get all that this one gets, and whether groups stay with their owners.
+        #: By view that does not get everything this one gets, and whether groups stay with their owners.
         self._searches: dict[tuple[View, bool], _Search] = {}
-        #: A deadline to look again at what others hold is on its way; one at most.
+        #: True while a deadline is set to search again in the buffers of others; there is one at most.
         self._looking = False
-        #: Per other consumer: since when (ms epoch) it has been seen at this point of its work.
+        #: By other consumer: the time (ms epoch) since which it has made no progress.
         self.watched: dict[_Claim, tuple[int, tuple[int, int]]] = {}
-        #: The other way round.
+        #: The reverse.
         self.watchers: set[_Claim] = set()
 
     def __lt__(self, other: object) -> bool:
         return False
 
     def __hash__(self) -> int:
-        return id(self) >> 4  # as without __lt__; compiled, what can be compared is not hashed otherwise
+        return id(self) >> 4  # the default; a compiled class with an order has no hash otherwise
 
     # -- one that waits -------------------------------------------------------------------------------------------
 
     def begin(self, patient: bool, brief: bool) -> bool:
-        """Its consumer wants a message; False if an answer is on its way already."""
+        """Its consumer wants a message. False if an answer is under way already."""
         self.brief = brief
-        # Its buffer was empty when it said so; what was delivered since may be on its way and is not handed out yet.
+        # Its buffer was empty when it sent the request; later deliveries may be on their way and not handed out yet.
         if self.consumer in self._recall.awaiting:
             self.patient = self.patient and patient
             return False
@@ -141,18 +141,19 @@ class _Claim:
         return True
 
     def give_up(self) -> None:
-        """The answer is nothing, and the application does not go on waiting: nothing shall come later, unasked."""
+        """There is no message, and the application does not wait any longer: nothing may be delivered later,
+        unasked."""
         if self.brief and self.consumer.waiting:
             self.consumer.stop_waiting(self.lent)
             self.turns.stop_waiting(self.consumer)
 
     def has_answer(self) -> bool:
-        """One of those that were asked has answered. True if the others have, too."""
+        """Another consumer has answered. True if all have."""
         self.pending -= 1
         return not self.pending
 
     def leave(self) -> None:
-        """The consumer was closed."""
+        """Its consumer was closed."""
         for holder in self.watched:
             holder.watchers.discard(self)
         self.watched.clear()
@@ -161,21 +162,22 @@ class _Claim:
         self.watchers.clear()
 
     def stop_watching(self, holder: _Claim) -> None:
-        """The other one was closed."""
+        """Another consumer was closed."""
         self.watched.pop(holder, None)
 
     def on_jump(self, entry: object, by: int) -> None:
-        """It does not know when that is."""
+        """Nothing to do: it does not store when that is."""
 
     def on_deadline(self, entry: object, when: int, now: int) -> None:
-        """Has what others hold back been worked on? Look again, if the consumer still waits."""
+        """Search again in the buffers of consumers that work, if this consumer still waits."""
         self._looking = False
         if self.consumer.open and self.consumer.waiting and self.consumer not in self._recall.awaiting:
             self._recall.ask(self, now)
 
     def ask(self, others: Sequence[Consumer], now: int, budget: int) -> tuple[bool, int]:
         """Recall up to as many messages as there is credit, oldest first, at most half of what each other consumer may
-        have buffered: so one that works shares with the one that waits, and one that sleeps is emptied in a few rounds.
+        have buffered. So a consumer that works shares with the one that waits, and one that hangs is emptied in a few
+        rounds.
 
         Args:
             others: all consumers.
@@ -183,8 +185,8 @@ class _Claim:
             budget: units for which buffers may be searched.
 
         Returns:
-            True if answers follow, and what is left of the budget; nothing is if it is to be asked again, since not all
-            has been searched.
+            True if answers follow, and what is left of the budget. If nothing is left, call again: not all has been
+            searched.
         """
         waiter = self.consumer
         wanted = waiter.credit
@@ -216,7 +218,7 @@ class _Claim:
         return self.pending > 0, budget
 
     def _is_idle(self, claim: _Claim, now: int) -> bool:
-        """True if the holder made no progress since this began to watch it, IDLE_MS ago or more."""
+        """True if the holder has made no progress for IDLE_MS or more."""
         holder = claim.consumer
         progress = (holder.acknowledged, holder.credit + holder.tag)  # the latter: all credit it was ever granted
         watched = self.watched.get(claim)
@@ -229,8 +231,8 @@ class _Claim:
     # -- one that holds messages ----------------------------------------------------------------------------------
 
     def search(self, view: View, budget: int) -> int:
-        """Find out which messages in the buffer a view may have: a group stays with its owner, and each message is
-        tested once per distinct selector, however often a consumer waits.
+        """Find the messages in the buffer that a view may have. A group stays with its owner. Each message is tested
+        once per distinct selector, however often a consumer waits.
 
         Args:
             view: of a consumer that waits.
@@ -264,7 +266,7 @@ class _Claim:
         return max(1, budget)
 
     def _search_for(self, view: View) -> _Search | None:
-        """What is known of a view; None if it gets everything."""
+        """The search for a view; None if the view gets everything."""
         grouped = self.turns.groups is not None
         if not grouped and (view is self.consumer.view or view.condition is None):
             return None
@@ -274,7 +276,7 @@ class _Claim:
         return search
 
     def _buffered(self, view: View, young: bool) -> Generator[tuple[int, Entry], None, None]:
-        """What is in the buffer and a view may have; from the young end, or from the old one."""
+        """Tags of messages in the buffer that a view may have, from the young end or the old one."""
         holder = self.consumer
         base, window = holder.base, holder.window
         start, end = max(holder.handed, base), base + len(window)
@@ -298,10 +300,9 @@ class _Claim:
             search.drop(gone)
 
     def younger(self, waiter: Consumer, limit: int) -> tuple[list[int], bool]:
-        """As :meth:`matching`, of messages younger than all that the waiter got; and whether there may be older ones.
-
-        Looks from the young end and stops at the first older message: a window has them mostly in the order of
-        arrival."""
+        """As :meth:`matching`, for messages younger than all that the waiting consumer got; and whether there may be
+        older ones. Searches from the young end and stops at the first older message, since a window is mostly in the
+        order of arrival."""
         newest = waiter.newest
         found: list[int] = []
         older = False
@@ -315,7 +316,7 @@ class _Claim:
         return found[::-1][:limit], older
 
     def matching(self, waiter: Consumer, limit: int) -> list[int]:
-        """Tags of up to `limit` messages in the buffer that the waiter may have, oldest first."""
+        """Tags of up to `limit` messages in the buffer that the waiting consumer may have, oldest first."""
         buffered = self._buffered(waiter.view, False)
         found = [tag for tag, _ in islice(buffered, limit)]
         buffered.close()
@@ -327,16 +328,16 @@ class _Claim:
 
 
 class Recall:
-    """What the consumers of one queue that wait ask of the others.
+    """The requests between the consumers of one queue.
 
     Args:
         consumers: all of them.
-        turns: theirs, by view.
-        deadlines: where to be called again.
-        on_pending: called when there is something to do that may take longer than a turn should.
+        turns: of the consumers, by view.
+        deadlines: of the broker.
+        on_pending: called when there is pending work.
 
     Attributes:
-        awaiting: consumers whose WANT is not answered yet, though it will be.
+        awaiting: consumers whose WANT will be answered later.
     """
 
     __slots__ = ("_claims", "_consumers", "_deadlines", "_held", "_on_pending", "_turns", "_unfinished", "awaiting")
@@ -353,29 +354,30 @@ class Recall:
         self._deadlines = deadlines
         self._claims: dict[Consumer, _Claim] = {}
         self._on_pending: Callable[[], None] | None = on_pending
-        #: Those that wait for more searching in the buffers of others.
+        #: Consumers that wait until more of the others' buffers is searched.
         self._unfinished: dict[_Claim, None] = {}
         self._held = False
         self.awaiting: set[Consumer] = set()
 
     @property
     def is_open(self) -> bool:
-        """True while a consumer that was asked for messages has not answered."""
+        """True while a consumer has not answered a recall."""
         return any(claim.recalled for claim in self._claims.values())
 
     def claim_of(self, consumer: Consumer) -> _Claim:
-        """A consumer's requests, and the requests to it."""
+        """The requests of a consumer, and the requests to it."""
         claim = self._claims.get(consumer)
         if claim is None:
             claim = self._claims[consumer] = _Claim(self, consumer, self._turns[consumer.view])
         return claim
 
     def begin(self, consumer: Consumer, patient: bool, brief: bool) -> bool:
-        """A consumer wants a message, and goes before others from now on; False if an answer is on its way already."""
+        """A consumer wants a message, and is served before others from now on. False if an answer is under way
+        already."""
         return self.claim_of(consumer).begin(patient, brief)
 
     def want(self, consumer: Consumer, now: int) -> bool:
-        """Nothing waits for a consumer that wants a message.
+        """No message waits in the queue for a consumer that wants one.
 
         Returns:
             False if the answer follows; True if there is none.
@@ -390,7 +392,7 @@ class Recall:
         return True
 
     def ask(self, claim: _Claim, now: int) -> bool:
-        """Ask others for what one waits for. True if answers follow."""
+        """Recall messages from other consumers for one that waits. True if answers follow."""
         return self._ask(claim, now, SEARCHED)[0]
 
     def _ask(self, claim: _Claim, now: int, budget: int) -> tuple[bool, int]:
@@ -406,11 +408,11 @@ class Recall:
 
     @property
     def searching(self) -> bool:
-        """True if there is something to do that may take longer than a turn should: :meth:`work`."""
+        """True if there is pending work for :meth:`work`."""
         return bool(self._unfinished)
 
     def work(self, budget: int, now: int) -> int:
-        """Go on searching the buffers of consumers; what it cost, in units."""
+        """Go on searching the buffers of consumers. Returns the cost, in units."""
         left = budget = min(budget, SEARCHED)
         while self._unfinished and left > 0:
             claim = next(iter(self._unfinished))
@@ -421,16 +423,16 @@ class Recall:
         return budget - left
 
     def look_again(self, claim: _Claim, now: int) -> None:
-        """Ask once more when others have had time to make progress."""
+        """Ask again, since other consumers have had time to make progress."""
         self._deadlines.push_span(now + IDLE_MS, claim, claim)
 
     def answer_with_message(self, consumer: Consumer) -> None:
-        """A consumer whose WANT is not answered yet was delivered a message."""
+        """A message was delivered to a consumer whose WANT was not answered yet."""
         self.awaiting.remove(consumer)
         consumer.port.settled(consumer.id)
 
     def answer(self, holder: Consumer, tags: Sequence[int] | None, now: int) -> None:
-        """A consumer gave messages back, which may be its answer to a recall.
+        """A consumer returned messages, which may be its answer to a recall.
 
         Args:
             holder: the consumer.
@@ -447,9 +449,9 @@ class Recall:
             asked, waiter = recalled[0]
             if tags is not None:
                 if tags and not set(asked).intersection(tags):
-                    return  # given back for another reason; the answer is still to come
+                    return  # returned for another reason; the answer is still to come
                 kept = set(asked).difference(tags)
-                if kept:  # not in its buffer any more: handed to the application, and so is all before
+                if kept:  # no longer in its buffer: the application has it, and all before it
                     holder.note_handed(max(kept))
             recalled.popleft()
             if waiter.has_answer() and waiter.consumer in self.awaiting and waiter.consumer.open:
@@ -458,7 +460,7 @@ class Recall:
                 return
 
     def leave(self, consumer: Consumer, now: int) -> None:
-        """A consumer was closed: what waits for its answer waits no longer."""
+        """A consumer was closed: others no longer wait for its answer."""
         consumer.halt()
         self.awaiting.discard(consumer)
         claim = self._claims.get(consumer)
@@ -468,14 +470,14 @@ class Recall:
             del self._claims[consumer]
 
     def scanned(self, turns: Turns, now: int) -> None:
-        """A view knows the whole backlog: consumers that still wait there can be answered."""
+        """A view has everything from the backlog: consumers that still wait there can be answered."""
         for consumer in [one for one in turns.consumers if one in self.awaiting] if self.awaiting else ():
             claim = self._claims.get(consumer)
             if claim is not None and not claim.pending:
                 self._ask_on(claim, now)
 
     def clear(self) -> None:
-        """The queue is deleted: there are no further requests and answers."""
+        """The queue is deleted: drop all requests and answers."""
         self._claims.clear()
         self._unfinished.clear()
         self._on_pending = None
@@ -490,7 +492,7 @@ class Recall:
         self._held = False
 
     def _ask_on(self, claim: _Claim, now: int, budget: int = SEARCHED) -> int:
-        """Ask again for one that waits, or answer it; what is left of the budget."""
+        """Ask again for a consumer that waits, or answer it. Returns what is left of the budget."""
         if claim.turns.view.scanning != ALL_SCANNED or self._held:
             return budget
         follows, budget = self._ask(claim, now, budget)

@@ -1,8 +1,7 @@
-"""A broker as it was: what a store has kept, back into an empty one.
+"""Restores what a store holds into an empty broker.
 
-Messages come back in their order. One that was with a consumer when the process ended may have been seen, so it comes
-back marked as redelivered; its attempt is counted, since the truth is unknown. Unmarked comes only what never left.
-"""
+Messages come back in their order. A message that a consumer had when the process ended may have been seen, so it comes
+back marked as redelivered, and the attempt is counted. Only messages that were never delivered come back unmarked."""
 
 from __future__ import annotations
 
@@ -36,11 +35,11 @@ __all__ = ["RestoreError", "restore"]
 
 
 class RestoreError(Exception):
-    """What was kept does not fit this broker; the text says what and why."""
+    """Stored state does not fit this broker; the text says what and why."""
 
 
 def restore(broker: Broker, saved: Saved, now: int) -> int:
-    """Fill an empty broker with what was kept, and give it a journal that goes on from there.
+    """Fill an empty broker with stored state, and give it a journal that continues it.
 
     Args:
         broker: without namespaces.
@@ -80,7 +79,7 @@ def restore(broker: Broker, saved: Saved, now: int) -> int:
 
 
 def _definitions(broker: Broker, saved: Saved, journal: Journal) -> dict[int, Queue]:
-    """Namespaces, destinations, durable subscriptions; the queues by number."""
+    """Restore namespaces, destinations and durable subscriptions. Returns the queues by number."""
     queues: dict[int, Queue] = {}
     for (name,) in saved.definitions(NAMESPACE):
         broker.namespace(str(name))
@@ -114,7 +113,7 @@ def _definitions(broker: Broker, saved: Saved, journal: Journal) -> dict[int, Qu
 
 
 def _taps(broker: Broker, saved: Saved, journal: Journal, now: int) -> dict[int, CopyTap]:
-    """Taps and published batches, before the messages are there; the copy taps by number, without their messages."""
+    """Restore taps and published batches, before the messages. Returns the copy taps by number, still empty."""
     for (name, owner, key), (batch, *_) in saved.definitions(PUBLISHED).items():
         broker.namespace(str(name)).stages.remember(None if owner is None else str(owner), str(key), batch)
     copies: dict[int, CopyTap] = {}
@@ -133,7 +132,7 @@ def _taps(broker: Broker, saved: Saved, journal: Journal, now: int) -> dict[int,
 
 
 def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> None:
-    """Give a queue its messages. Those that were scheduled and whose moment has passed stand where they would have
+    """Restore the messages of a queue. Scheduled messages whose time has passed take the place where they would have
     arrived (ORD-05)."""
     arrivals: list[tuple[int, int, SavedEntry, Envelope]] = []
     late = False

@@ -1,8 +1,7 @@
-"""Looking through a backlog for a selector that is new on a queue, a slice at a time.
+"""Searches a backlog for a selector that is new on a queue, a slice at a time.
 
-Order is kept while it runs: the view shows only what no later find can overtake. The scan goes through the lanes from
-the highest priority down, each to its end; an arrival whose lane has not been finished is left for it to find.
-"""
+Order is kept meanwhile: the view shows only messages that no later find can overtake. The scan goes through the lanes
+from the highest priority down, each to its end. An arrival whose lane is not finished is left for the scan to find."""
 
 from __future__ import annotations
 
@@ -19,27 +18,27 @@ from sievemq_core.selector import bucket_key
 
 __all__ = ["FEW", "INDEX_FROM", "Scan", "fill_from_index", "lookups_for"]
 
-#: Header fields of so few values that an index over them would find a large part of the backlog.
+#: Header fields with so few values that an index of them would lead to a large part of the backlog.
 COARSE = frozenset({"JMSDeliveryMode", "JMSPriority"})
 
-#: Indexes a queue may have: each costs some 150 bytes a message, and a look at each that arrives.
+#: The most indexes of a queue: each costs some 150 bytes a message, and work for each arrival.
 MAX_LOOKUPS = 4
 
-#: Messages that are examined at once where an index leads to them; more are looked for by a scan, in slices. An index
-#: whose values have more than these on average is of no use and is dropped again.
+#: Messages that are examined at once if an index leads to them; more are searched by a scan, in slices. An index whose
+#: values have more messages than this on average is dropped.
 FEW = 1_000
 
-#: Messages looked at for the cost of one, where only the correlation id is to be read, which is at hand.
+#: Messages examined for the cost of one, if only the correlation id is read.
 CHEAPER = 8
 
 _CORRELATION_ID = "JMSCorrelationID"
 
-#: A backlog below this is looked through faster than an index is kept.
+#: A smaller backlog is searched faster than an index is kept.
 INDEX_FROM = 1_000
 
 
 class Scan:
-    """Fills a new view, and on the way new lookups, from what waits.
+    """Fills a new view, and new lookups, from the waiting messages.
 
     Args:
         main: the view of everything.
@@ -78,28 +77,28 @@ class Scan:
         self._priority = 9
         self._view_gone = False
         assert view.condition is not None
-        #: Correlation ids one of which a message must have; None if any may do.
+        #: The correlation ids that a message may have; None if any.
         self._wanted = dict(indexable(view.condition)).get(_CORRELATION_ID)
         self._cheap = self._wanted is not None and made.keys() <= {_CORRELATION_ID}
         self._sequence = -1
         view.begin_scan()
 
     def forget(self, view: View) -> bool:
-        """The view is not in use any more. True if the scan is not needed either (it may still build an index)."""
+        """The view is no longer in use. True if the scan is not needed either; it may still build an index."""
         if view is not self.view:
             return False
         self._view_gone = True
         return not self._made
 
     def step(self, limit: int) -> bool:
-        """Look at entries, at most as many as `limit` says that it may cost.
+        """Examine entries, up to a cost of `limit`.
 
         Returns:
             True if the backlog has been looked through.
         """
         view = self.view
         if self.examined == 0 and not self._made and fill_from_index(self._lookups, view):
-            return True  # an index came to be while this scan waited for its turn
+            return True  # an index was built while this scan waited for its turn
         each = CHEAPER if self._cheap else 1
         left = limit * each
         strays = self._strays
@@ -140,8 +139,8 @@ class Scan:
         return True
 
     def _examine_ids(self, entries: list[Entry]) -> None:
-        """As :meth:`_examine` with each, where the correlation id alone selects the candidates. One loop, for what an
-        entry refers to is in no cache as a rule: the first to ask for an id waits until all have been looked at."""
+        """:meth:`_examine` for each entry, if the correlation id alone selects the candidates. One loop: the entries
+        are usually not in the processor's cache, and the first consumer of an id waits until all are examined."""
         wanted, view = self._wanted, self.view
         assert wanted is not None
         if self._view_gone:
@@ -164,7 +163,7 @@ class Scan:
                 entry.envelope.compact()
 
     def _examine(self, entry: Entry, stray: bool = False) -> int:
-        """Look at one entry; returns what that cost."""
+        """Examine one entry. Returns the cost."""
         state = entry.state
         if state > STRAY:
             return 1
@@ -182,9 +181,9 @@ class Scan:
 def lookups_for(
     lookups: dict[str, ValueIndex[Entry]], condition: Condition, names: frozenset[str] | None = None
 ) -> dict[str, ValueIndex[Entry]]:
-    """New lookups to be built by the scan that fills the view of a condition: by the header fields and properties that
-    it compares with single values, where there is none yet. So the next consumer with another value of one finds it at
-    once, however deep the queue is (D-17).
+    """The new lookups that the scan for a condition shall build: for the header fields and properties that the
+    condition compares with single values, unless they exist. So the next consumer with another value finds its message
+    at once in a deep queue (D-17).
 
     Args:
         lookups: all of the backlog; the new ones are added.
@@ -201,13 +200,13 @@ def lookups_for(
 
 
 def fill_from_index(lookups: dict[str, ValueIndex[Entry]], view: View) -> bool:
-    """Fill a new view from a lookup that is complete; False if there is none."""
+    """Fill a new view from a complete lookup. False if there is none."""
     assert view.condition is not None
     for name, values in indexable(view.condition):
         lookup = lookups.get(name)
         if lookup is None or lookup.scanning != ALL_SCANNED or (filed := lookup.find(values, FEW)) is None:
             continue
-        # Where the selector is a lookup, what it says of a message has been answered: nothing need be decoded.
+        # If the selector is a lookup, every message there matches: nothing need be decoded.
         view.fill([entry for entry in filed if entry.state <= STRAY], view.condition.is_lookup)
         return True
     return False
@@ -218,7 +217,7 @@ def _waits(entry: Entry) -> bool:
 
 
 def _reader(name: str) -> Callable[[Entry], Any]:
-    """Reads the key (``bucket_key``) of what a selector sees under a name; None for NULL."""
+    """Returns a function that reads the key (``bucket_key``) of a name for selectors; None for NULL."""
     position = HEADERS.get(name)
 
     def of_correlation_id(entry: Entry) -> Any:
@@ -234,7 +233,7 @@ def _reader(name: str) -> Callable[[Entry], Any]:
         try:
             return bucket_key(entry.envelope.properties.get(name))
         except SieveError:
-            return None  # reported when the message arrived (D-14)
+            return None  # logged when the message arrived (D-14)
 
     if name == _CORRELATION_ID:
         return of_correlation_id

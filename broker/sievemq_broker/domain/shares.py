@@ -1,4 +1,4 @@
-"""Tables that all users share: which entry goes first when one is full."""
+"""Tables that all users share, and which entry is evicted first when one is full."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Shares(Generic[Key]):
-    """The keys of a table by user, the oldest first, each with a weight.
-
-    The user with the largest share loses its oldest entry, so that a user with few entries loses none to one with many.
+    """The keys of a table by user, the oldest first, each with a weight. The user with the largest share loses its
+    oldest entry, so that one with many entries does not evict those of others.
 
     Attributes:
         total: weight of all keys.
@@ -28,7 +27,7 @@ class Shares(Generic[Key]):
         self.total = 0
 
     def add(self, user: str | None, key: Key, weight: int = 1) -> None:
-        """A key is the newest of its user."""
+        """Add a key as its user's newest."""
         self.discard(user, key)
         self._keys.setdefault(user, OrderedDict())[key] = weight
         self._sums[user] = self._sums.get(user, 0) + weight

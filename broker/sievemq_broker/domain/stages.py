@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_KEYS", "MAX_STAGED_BYTES", "Stages"]
 
-#: Keys of one namespace whose last batch is remembered. Beyond it the user with the most keys loses the one that was
+#: Keys of one namespace whose last batch is remembered. Above that number, the user with the most keys loses the key
 #: used longest ago.
 MAX_KEYS: Final = 10_000
 
-#: Bytes that all stages of one namespace may hold, :data:`OVERHEAD_BYTES` for each message included.
+#: Bytes that all stages of one namespace may hold, with :data:`OVERHEAD_BYTES` for each message.
 MAX_STAGED_BYTES: Final = 1024 * 1024 * 1024
 
 OVERHEAD_BYTES: Final = 160
@@ -60,12 +60,12 @@ class _Stage:
         self.sends = sends
         self.addresses = dict.fromkeys([address for address, _ in sends])
         self.bytes = sum([len(envelope.packed) for _, envelope in sends]) + OVERHEAD_BYTES * len(sends)
-        # As the heap of deadlines wants its items, see Deadlines.
+        # what :class:`Deadlines` needs of an item
         self.state = DELAYED
         self.sequence = sequence
 
     def end(self) -> None:
-        """It is published, discarded, or its lease is over: its deadline is void."""
+        """It is published or discarded, or its lease has ended: its deadline is void."""
         self.state = GONE
 
 
@@ -78,11 +78,11 @@ class Publisher(Protocol):
 
     @property
     def journal(self) -> Journal | None:
-        """Keeps what was published over a restart."""
+        """The journal that keeps published batches across restarts."""
 
     @property
     def deadlines(self) -> Deadlines:
-        """Of the broker."""
+        """The broker's deadlines."""
 
     def publish(
         self,
@@ -91,18 +91,18 @@ class Publisher(Protocol):
         connection: str | None,
         weighed: Mapping[str, Weighing] | None = None,
     ) -> None:
-        """Send all of these, or none; a large batch in slices."""
+        """Send all of these messages, or none; a large batch in slices."""
 
 
 class Stages:
-    """Those of one namespace.
+    """The stages of one namespace.
 
     Args:
         namespace: where they are published.
 
     Attributes:
-        bytes: what they hold.
-        published: last batch by user and key.
+        bytes: the size of all staged messages.
+        published: the last batch by user and key.
     """
 
     __slots__ = ("_keys", "_made", "_namespace", "_stages", "bytes", "published")
@@ -132,19 +132,19 @@ class Stages:
         lease: int,
         now: int,
     ) -> str:
-        """Keep sends for :meth:`publish`.
+        """Keep messages for :meth:`publish`.
 
         Args:
-            maker: begins the stage's name; with a number behind it nothing else ever has it.
-            key: who publishes, 1 to 255 characters.
-            batch: of the key.
+            maker: the beginning of the stage's name; a number is appended.
+            key: identifies the publisher, 1 to 255 characters.
+            batch: number of the batch.
             sends: address and message, checked.
-            owner: the user; only the same may publish them.
-            lease: ms after which they are forgotten.
+            owner: the user; no other may publish them.
+            lease: ms after which they are discarded.
             now: ms epoch.
 
         Returns:
-            Its name; no other stage ever has it.
+            The name of the stage. It is never used again.
 
         Raises:
             RequestError: ILLEGAL_STATE for a key or lease that cannot be; RESOURCE_ALLOCATION, no room.
@@ -187,7 +187,7 @@ class Stages:
         sends: list[tuple[str, Envelope]] | None = None,
         weighed: Mapping[str, Weighing] | None = None,
     ) -> int | None:
-        """Send what is staged, in the order of `ids`; everything else of the same batch is forgotten.
+        """Send what is staged, in the order of `ids`, and discard other stages of the same batch.
 
         Args:
             key, batch: of the stages.
@@ -195,14 +195,14 @@ class Stages:
             owner: the user.
             now: ms epoch.
             connection: id of the publisher's connection, for no_local.
-            allow: called with each address that is sent to, and raises if that is not allowed (any more).
-            sends: what :meth:`staged` has answered, examined since; None if it was not.
-            weighed: what the namespace knows of them since then.
+            allow: called with each address, and raises if the user may not send there (any more).
+            sends: the result of :meth:`staged`, examined since; None if that was not called.
+            weighed: the loads that the namespace has counted for them.
 
         Returns:
             How many messages were sent; None if this batch, or a later one, was published before: then nothing is sent.
-            A large batch is on its way then: it is there when the namespace's ``publishing`` has come to its end. While
-            another one is on its way nothing may be published.
+            A large batch is visible when the namespace's ``publishing`` has completed. Nothing else may be published
+            until then.
 
         Raises:
             RequestError: NOT_FOUND, one of the stages is not there (any more); otherwise as :meth:`Namespace.commit`
@@ -220,14 +220,14 @@ class Stages:
                 allow(address)
         count = len(sends)
         self._namespace.publish(sends, now, connection, weighed)
-        if count:  # to publish nothing once more does no harm
-            self._define((owner, key), batch)  # in one batch with the messages: both are kept, or none
+        if count:  # publishing nothing a second time does no harm
+            self._define((owner, key), batch)  # in one journal batch with the messages: both are stored, or none
             self.remember(owner, key, batch)
         self.discard(key, batch, owner=owner)
         return count
 
     def staged(self, key: str, batch: int, ids: Sequence[str], *, owner: str | None) -> list[tuple[str, Envelope]]:
-        """What :meth:`publish` would send; nothing if that was done before.
+        """The messages that :meth:`publish` would send; empty if the batch was published before.
 
         Raises:
             RequestError: NOT_FOUND, one of the stages is not there (any more).
@@ -251,7 +251,7 @@ class Stages:
         return chosen
 
     def remember(self, owner: str | None, key: str, batch: int) -> None:
-        """A batch is the last one that a user has published under a key."""
+        """Remember the last batch that a user has published under a key."""
         self.published[owner, key] = batch
         self._keys.add(owner, key)
         if self._keys.total > MAX_KEYS:
@@ -261,13 +261,13 @@ class Stages:
             self._define(oldest, None)
 
     def _define(self, key: tuple[str | None, str], batch: int | None) -> None:
-        """Keep the last batch that a user has published under a key; with None forget the key."""
+        """Store the last batch that a user has published under a key; None removes the key."""
         journal = self._namespace.journal
         if journal is not None:
             journal.define(PUBLISHED, (self._namespace.name, *key), None if batch is None else (batch,))
 
     def discard(self, key: str, batch: int, *, owner: str | None) -> int:
-        """Forget what is staged for a batch and was not published.
+        """Discard the stages of a batch that were not published.
 
         Returns:
             How many messages that was.
@@ -281,10 +281,10 @@ class Stages:
         return sum(len(stage.sends) for stage in found)
 
     def on_jump(self, entry: _Stage, by: int) -> None:
-        """A stage does not know when its lease ends."""
+        """Nothing to do: a stage does not store when its lease ends."""
 
     def on_deadline(self, entry: _Stage, when: int, now: int) -> None:
-        """The lease of a stage is over."""
+        """The lease of a stage has ended."""
         self._forget(entry)
 
     def _forget(self, stage: _Stage) -> None:

@@ -1,8 +1,7 @@
-"""Verbs that take longer than a turn of the loop should: generators that stop after each slice.
+"""Verbs that take several turns of the loop: generators that pause after each slice.
 
-``yield`` ends a slice; whoever drives sends the time (ms epoch) with which the next begins. What a verb looks at may
-have changed in between: it holds on to entries and asks them how they stand, never to places in a list.
-"""
+``yield`` ends a slice; the driver sends the time (ms epoch) at which the next one begins. State may have changed in
+between: a verb keeps entries and examines their state again, and never keeps positions in a list."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ T = TypeVar("T")
 Steps: TypeAlias = Generator[None, int, T]
 """Yields between slices, is sent `now`, returns the result."""
 
-#: Messages looked at in one slice: at two to four microseconds each, one or two milliseconds.
+#: Messages examined in one slice: at two to four microseconds each, one or two milliseconds.
 SLICE = 500
 
 
 class Meter:
-    """How much fits into a slice of a verb that takes several.
+    """Measures how much fits into a slice of a verb.
 
     Args:
         most: messages that fit into one.
@@ -33,7 +32,7 @@ class Meter:
         self._left = self._most = most
 
     def room(self) -> int:
-        """How much still fits; 0 if the slice is full: it ends, and the next one begins."""
+        """How much still fits; 0 if the slice is full and the verb must yield."""
         left = self._left
         if left <= 0:
             self._left = self._most
@@ -41,12 +40,12 @@ class Meter:
         return left
 
     def spend(self, cost: int) -> None:
-        """So much is done in this slice."""
+        """So much was done in this slice."""
         self._left -= cost
 
 
 def finish(steps: Steps[T], now: int) -> T:
-    """Carry a verb to its end at once; for small queues and tests.
+    """Run a verb to its end at once, for small queues and tests.
 
     Args:
         steps: the verb.

@@ -1,4 +1,4 @@
-"""The subscriptions with a name: which may be made, resumed, changed and deleted when (section 29)."""
+"""Named subscriptions: when they may be created, resumed, changed and deleted (section 29)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Home(Protocol):
 
     @property
     def journal(self) -> Journal | None:
-        """Keeps durable subscriptions over a restart."""
+        """The journal that keeps durable subscriptions across restarts."""
 
 
 class Subscriptions:
-    """Those of one namespace, by client id (or None, for shared ones) and name (SUB-18).
+    """The named subscriptions of one namespace, by client id (None for shared ones) and name (SUB-18).
 
     Args:
         namespace: whose.
@@ -65,7 +65,7 @@ class Subscriptions:
         connection: str,
         temporary: bool,
     ) -> Subscription:
-        """The durable or shared subscription of that name, resumed or made.
+        """Resume or create the durable or shared subscription of that name.
 
         Args:
             temporary: the topic is a temporary one.
@@ -90,7 +90,7 @@ class Subscriptions:
                 {"destination": topic.label},
             )
         if shared:
-            no_local = False  # no such argument exists for shared subscriptions (SES-23)
+            no_local = False  # shared subscriptions have no such argument (SES-23)
         known = self.durable if durable else self.shared
         key = (client_id, name)
         found = known.get(key)
@@ -149,7 +149,7 @@ class Subscriptions:
         no_local: bool,
         connection: str | None,
     ) -> Subscription:
-        """A new subscription; it gets what is published from now on."""
+        """Create a subscription; it gets what is published from now on."""
         made = Subscription(
             topic,
             name,
@@ -165,7 +165,7 @@ class Subscriptions:
         return made
 
     def keep(self, subscription: Subscription) -> None:
-        """Know a durable subscription that was there before a restart."""
+        """Add a durable subscription that existed before a restart."""
         assert subscription.name is not None
         self.durable[subscription.client_id, subscription.name] = subscription
 
@@ -185,7 +185,7 @@ class Subscriptions:
         self.drop(found)
 
     def drop(self, subscription: Subscription) -> None:
-        """A subscription ends, with what it has collected. Not for callers that must follow section 29."""
+        """End a subscription and remove its messages, without the checks of section 29."""
         subscription.topic.remove(subscription)
         subscription.queue.delete(ErrorCode.INVALID_DESTINATION, f"{subscription.queue.label} has ended")
         if subscription.name is not None:

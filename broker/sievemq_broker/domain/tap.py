@@ -1,14 +1,13 @@
 """A tap: a named cursor on a destination, read in ranges that can be read again until they are acknowledged.
 
-    copy    what arrives is kept here as well; the queue or topic goes on as if there were none. When more is kept than
-            may be, the oldest goes, and its reader learns of the loss.
-    outcomes what becomes of messages is kept here, see outcome_tap.py; otherwise as copy.
-    drain   what waits in a queue is taken out of its consumers' reach; acknowledged is gone. When more is taken than
-            may be, no more is taken. A reader that is not heard of for the lease loses what it has taken: it goes
-            back to the queue, marked as redelivered.
+    copy      keeps a copy of each arrival; the queue or topic is not affected. At its limit the oldest copies are
+              dropped, and the reader is informed of the loss.
+    outcomes  keeps the outcomes of messages, see outcome_tap.py; otherwise as copy.
+    drain     takes messages out of a queue; acknowledged messages are gone. At its limit it takes no more. If its
+              reader is silent for the lease, its messages return to the queue, marked as redelivered.
 
-Readers name what they have read by sequence, and the tap by its id, which no other tap ever has: so one that was made
-anew, because its broker forgot it, is not taken for the old one.
+Readers acknowledge by sequence and name the tap by its id. An id is never used again, so a tap that was created anew is
+not mistaken for the old one.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ __all__ = ["STEP", "CopyTap", "DrainTap", "Keeper", "Mode", "Tap", "TapTerms"]
 
 Mode: TypeAlias = Literal["copy", "outcomes", "drain"]
 
-#: Messages that one request makes a tap take or look at: some milliseconds of a loop turn.
+#: Messages that a tap takes or examines for one request: some milliseconds of a turn.
 STEP: Final = 5_000
 
 
-#: Messages of its backlog that a copy tap looks at when another one arrives.
+#: Messages of its backlog that a copy tap examines whenever another one arrives.
 _CATCH_UP: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class TapTerms:
-    """What a tap may hold, and how long.
+    """The limits of a tap.
 
     Attributes:
         messages: that it may hold.
@@ -67,46 +66,46 @@ class TapTerms:
 
 
 class Keeper(Protocol):
-    """What a tap needs of its namespace."""
+    """What a tap needs from its namespace."""
 
     @property
     def journal(self) -> Journal | None:
-        """Keeps taps over a restart."""
+        """The journal that keeps taps across restarts."""
 
     @property
     def deadlines(self) -> Deadlines:
-        """Ends leases, and what is too old."""
+        """The broker's deadlines, for leases and for the age of messages."""
 
     def drop(self, tap: Tap, now: int) -> None:
-        """The lease of a tap is over: it ends."""
+        """The lease of a tap has ended: delete the tap."""
 
     def stamp_soon(self, tap: Tap) -> None:
-        """A tap is behind: it goes on at the end of the turn, and of those that follow."""
+        """A tap has unrecorded messages: call its `stamp` at the end of this turn, and of later ones."""
 
 
 class Tap:
-    """What both kinds are.
+    """The common part of all kinds.
 
     Args:
-        keeper: has it.
-        tap_id: unique for ever.
+        keeper: its namespace.
+        tap_id: never used again.
         name: the reader's name for it.
-        destination: what it is on.
-        condition: only what matches; None for everything.
-        terms: see there.
+        destination: its queue or topic.
+        condition: selects messages; None for all.
+        terms: its limits.
         now: ms epoch.
 
     Attributes:
-        log: what the reader has not acknowledged.
-        acknowledged: up to this sequence the reader is done.
-        lost: up to this sequence messages went before the reader was done with them: no room, too old (copy), or given
-            back to the queue (drain).
-        missed: how many messages that was.
-        owner: the user who made it; None for anonymous.
-        number: under which the journal keeps a copy tap's messages; 0 without one.
-        heard: when its reader was last heard of, ms epoch.
-        reader: the connection that was; None before the first.
-        claim: name of the reader that alone may read, and its connection; None if any may.
+        log: messages that the reader has not acknowledged.
+        acknowledged: the reader has processed everything up to this sequence.
+        lost: up to this sequence messages were dropped before the reader had processed them: no room, too old (copy),
+            or returned to the queue (drain).
+        missed: the number of these messages.
+        owner: the user that created it; None for anonymous.
+        number: the journal stores a copy tap's messages under it; 0 without one.
+        heard: time of the reader's last request, ms epoch.
+        reader: the connection of that request; None before the first.
+        claim: the name of the only reader that may read, and its connection; None if any may.
         ended: why it takes nothing more; None while it does.
         open: False once it is gone.
     """
@@ -134,7 +133,7 @@ class Tap:
         "terms",
     )
 
-    #: As the heap of deadlines wants its items, see :class:`sievemq_broker.domain.deadlines.Item`.
+    #: What :class:`Deadlines` needs of an item, see :class:`sievemq_broker.domain.deadlines.Item`.
     state: Final = DELAYED
     sequence: Final = 0
 
@@ -176,12 +175,12 @@ class Tap:
 
     @property
     def effort(self) -> int:
-        """Units (condition.units) that it takes to ask its selector about a message, at most."""
+        """The most that evaluating its selector on a message can cost, in units (condition.units)."""
         return 0 if self.condition is None else units_of(self.condition.effort, MAX_PROPERTY_CHARS)
 
     @property
     def lag(self) -> int:
-        """Messages that its reader is not done with, as far as the tap has them."""
+        """Messages that its reader has not acknowledged, as far as the tap has them."""
         return len(self.log)
 
     # -- the reader's verbs -------------------------------------------------------------------------------------
@@ -191,7 +190,7 @@ class Tap:
         self.reader = connection
 
     def take_claim(self, reader: str, connection: str, connected: Container[str]) -> None:
-        """A reader wants to be the only one, for as long as its connection is there.
+        """Make a reader the only one, while its connection is open.
 
         Args:
             reader: its name; under the same one it may come over another connection.
@@ -211,12 +210,13 @@ class Tap:
         self.claim = reader, connection
 
     def hear(self, now: int) -> None:
-        """Its reader is there."""
+        """Its reader is there: the lease begins anew."""
         self.heard = now
         self._arm()
 
     def look(self, after: int, messages: int, size: int, now: int) -> tuple[int, bool]:
-        """How far a reader that has read up to `after` may read now. Takes from a queue what is needed for that.
+        """The sequence up to which a reader that has read up to `after` may read now. A drain tap takes what is needed
+        from its queue.
 
         Args:
             after: the sequence that it has read up to.
@@ -231,7 +231,7 @@ class Tap:
         return self.log.reach(after, messages, size), more
 
     def fetch(self, tap_id: str, after: int, upto: int, limit: int, size: int, now: int) -> list[Tapped]:
-        """Messages behind `after` up to `upto`; the first may be a later one if older ones are lost.
+        """Messages behind `after` up to `upto`. If older ones are lost, the first is a later one.
 
         Raises:
             RequestError: NOT_FOUND, this is not the tap that the reader means.
@@ -241,7 +241,7 @@ class Tap:
         return self.log.slice(after, upto, limit, size)
 
     def acknowledge(self, tap_id: str, upto: int, now: int) -> int:
-        """The reader is done with everything up to a sequence. Once more is harmless.
+        """The reader has processed everything up to a sequence. Repeating this is harmless.
 
         Returns:
             How many messages that was.
@@ -277,31 +277,31 @@ class Tap:
     # -- what the kinds do differently --------------------------------------------------------------------------
 
     def _begin(self, now: int) -> None:
-        """Take up its work, once what both kinds have is set."""
+        """Begin its work, once the common part is initialised."""
         raise NotImplementedError
 
     def _fill(self, after: int, messages: int, now: int) -> bool:
         raise NotImplementedError
 
     def _settle(self, upto: int, now: int) -> None:
-        """Acknowledged: what is to be done beside dropping."""
+        """Messages were acknowledged: what the kind does besides dropping them."""
 
     def _lapse(self, now: int) -> None:
-        """The lease is over."""
+        """The lease has ended."""
         raise NotImplementedError
 
     def empty(self) -> Steps[int]:
-        """Let go of what it holds, a slice at a time, but for what can go at once when it closes. Returns the time."""
+        """Release in slices what it holds, except what can be released at once when it closes. Returns the time."""
         raise NotImplementedError
 
     def close(self, now: int) -> None:
-        """The tap ends; what a drain tap holds goes back."""
+        """Close the tap; a drain tap returns what it holds."""
         raise NotImplementedError
 
     # -- time ---------------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
-        """See that :meth:`on_deadline` is called when there is something to do."""
+        """Set the next deadline."""
         if self._armed or not self.open:
             return
         moments = []
@@ -318,7 +318,7 @@ class Tap:
         return True
 
     def on_deadline(self, entry: object, when: int, now: int) -> None:
-        """A moment has come, perhaps one that has been put off since."""
+        """A deadline has passed; it may have been moved since."""
         self._armed = False
         if not self.open:
             return
@@ -329,16 +329,17 @@ class Tap:
         self._arm()
 
     def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set, by so many ms: the lease is as long as it would have been."""
+        """The machine's clock was set by so many ms: the lease keeps its length."""
         self.heard += by
-        self._armed = False  # for another moment than that which comes now; one call too many does nothing
+        self._armed = False  # for another time than the deadline's; a call too many does nothing
         self._arm()
 
     def on_jump(self, entry: object, by: int) -> None:
-        """Its moments are not in that heap: one of them may be of the calendar."""
+        """Nothing to do: its deadlines are set anew by :meth:`clock_jumped`, since one of them may be a time of the
+        calendar."""
 
     def _lose(self, upto: int) -> None:
-        """Drop what the reader is not done with, and remember that."""
+        """Drop messages that the reader has not acknowledged, and count them."""
         if upto >= self.log.first:
             self.missed += self.log.drop(upto, self._gone())
             self.lost = upto
@@ -347,12 +348,10 @@ class Tap:
     # -- the journal --------------------------------------------------------------------------------------------
 
     def record(self) -> None:
-        """Let the journal, if there is one, know how it stands.
+        """Store the state of the tap in the journal, if there is one.
 
-        A copy tap is there again as it was after a restart, its messages included: they are kept under its number, and
-        it counts on from the first of them. A drain tap is there again, but what it had taken is on its queue, marked:
-        it counts as lost, and comes again under new sequences.
-        """
+        After a restart a copy tap is as it was, with its messages: they are stored under its number. A drain tap is
+        restored too, but its messages are on their queue again, marked: they count as lost, and get new sequences."""
         journal = self._keeper.journal
         if journal is None:
             return
@@ -372,7 +371,7 @@ class Tap:
         return place.namespace, place.label, self.name
 
     def resume(self, number: int, behind: int, acknowledged: int, lost: int, missed: int, owner: str | None) -> None:
-        """Be as :meth:`record` has kept it; without its messages.
+        """Restore the state that :meth:`record` has stored, without the messages.
 
         Args:
             number: under which the journal keeps its messages.
@@ -383,17 +382,17 @@ class Tap:
         self.acknowledged, self.lost, self.missed, self.owner = acknowledged, lost, missed, owner
 
     def take_over(self, owner: str | None, terms: TapTerms) -> None:
-        """Belong to a user, with these terms from now on."""
+        """Give the tap to a user, with these terms from now on."""
         self.owner, self.terms = owner, terms
         self.record()
 
     def _gone(self) -> list[int] | None:
-        """Where the numbers of messages go that it does not hold any more."""
+        """Removes messages from the journal by number, once the tap no longer holds them."""
         journal = self._keeper.journal
         return journal.batch.gone if journal is not None and self.number else None
 
     def forget(self) -> None:
-        """It is gone for good: the journal forgets it, and what it held."""
+        """Remove the tap and its messages from the journal."""
         journal = self._keeper.journal
         if journal is not None:
             self.log.drop(self.log.last, self._gone())
@@ -401,13 +400,14 @@ class Tap:
 
 
 class CopyTap(Tap):
-    """Keeps what arrives, as the destination's list of taps tells it."""
+    """Keeps copies of arrivals, for a destination that calls it."""
 
     __slots__ = ("_waiting",)
     mode: Mode = "copy"
 
     def _begin(self, now: int) -> None:
-        #: What waited in the queue when the tap was made, and what came while that was looked at: still to be judged.
+        #: Messages that waited in the queue when the tap was created, and arrivals since; their selector is not
+        #: evaluated yet.
         self._waiting: deque[Envelope] = deque()
         journal = self._keeper.journal
         if journal is not None:
@@ -422,10 +422,10 @@ class CopyTap(Tap):
         self.destination.remove_tap(self)
 
     def take_backlog(self, envelopes: list[Envelope], now: int) -> None:
-        """Begin with what waits already."""
+        """Begin with the messages that wait already."""
         self._waiting.extend(envelopes)
         if self.number and envelopes:
-            self._keeper.stamp_soon(self)  # in slices, but so that it is in one batch of the journal with the tap
+            self._keeper.stamp_soon(self)  # in slices, but in one batch of the journal with the tap
 
     @property
     def lag(self) -> int:
@@ -433,7 +433,7 @@ class CopyTap(Tap):
 
     @property
     def held_bytes(self) -> int:
-        """What it holds, for the broker's memory."""
+        """Bytes that it holds, for the broker's memory limit."""
         return self.log.bytes + OVERHEAD_BYTES * len(self._waiting)
 
     def empty(self) -> Steps[int]:
@@ -449,8 +449,8 @@ class CopyTap(Tap):
         """A message has arrived. Cannot fail."""
         waiting = self._waiting
         if waiting:
-            waiting.append(envelope)  # it has its turn behind what was there before
-            for _ in range(min(_CATCH_UP, len(waiting))):  # so that they grow fewer even without requests
+            waiting.append(envelope)  # it comes after those that were there before
+            for _ in range(min(_CATCH_UP, len(waiting))):  # so that they become fewer even without requests
                 self._judge(waiting.popleft(), now)
         else:
             self._judge(envelope, now)
@@ -461,7 +461,7 @@ class CopyTap(Tap):
         try:
             return is_true(self.condition, envelope)
         except Exception:
-            return False  # D-14: counted as unreadable where it arrived
+            return False  # D-14: counted as unreadable at its destination
 
     def _judge(self, envelope: Envelope, now: int) -> None:
         if self.condition is None or self._wants(envelope):
@@ -470,9 +470,9 @@ class CopyTap(Tap):
     def _append(self, packed: bytes, count: int, now: int) -> None:
         log, terms = self.log, self.terms
         stored = 0
-        if self.number:  # NON_PERSISTENT ones too: a sequence without holes is worth more than a little room
+        if self.number:  # NON_PERSISTENT ones too: sequences without holes are worth the room
             journal = self._keeper.journal
-            assert journal is not None  # else no number
+            assert journal is not None  # otherwise no number
             stored = journal.keep(self.number, packed)
         log.append(packed, count, now, stored)
         if len(log) > terms.messages or log.bytes > terms.bytes:
@@ -486,11 +486,11 @@ class CopyTap(Tap):
 
     @property
     def behind(self) -> bool:
-        """There are messages that it has not judged, or kept, yet."""
+        """True if there are messages that it has not examined or recorded yet."""
         return bool(self._waiting)
 
     def stamp(self, budget: int, now: int) -> int:
-        """Judge what waited when the tap was made.
+        """Examine messages that waited when the tap was created.
 
         Args:
             budget: messages, and units (condition.units) of the selector.
@@ -519,7 +519,7 @@ class CopyTap(Tap):
 
 
 class DrainTap(Tap):
-    """Takes what waits in a queue, as a consumer does: it is one, and its port is the tap."""
+    """Takes messages from a queue: it is the port of a consumer of its own."""
 
     __slots__ = ("_behind", "_consumer", "_giving", "_now")
     mode: Mode = "drain"
@@ -528,12 +528,12 @@ class DrainTap(Tap):
     def _begin(self, now: int) -> None:
         self._now = now
         self._behind = 0  # sequence before tag 1 of the consumer
-        self._giving = False  # a part of what it held has gone back, and the rest will
+        self._giving = False  # some of its messages have gone back, and the rest will
         self._consumer: Consumer = self.destination.open_consumer(self, 0, self.condition, 0, now)
 
     @property
     def held_bytes(self) -> int:
-        """What it holds, for the broker's memory."""
+        """Bytes that it holds, for the broker's memory limit."""
         return self.log.bytes
 
     def _fill(self, after: int, messages: int, now: int) -> bool:
@@ -560,14 +560,14 @@ class DrainTap(Tap):
 
     def _settle(self, upto: int, now: int) -> None:
         tag = upto - self._behind
-        if tag > 0:  # else it was given back: it is in the queue again, and comes again
+        if tag > 0:  # otherwise it is in the queue again, and will be delivered again
             self._consumer.acknowledge(tag, now)
 
     def _leased(self) -> bool:
         return self._consumer.unacknowledged > 0
 
     def resume(self, number: int, behind: int, acknowledged: int, lost: int, missed: int, owner: str | None) -> None:
-        """Begin behind `behind`: what lies before was taken by a broker that is gone; it is on the queue again."""
+        """Begin behind `behind`: earlier messages were taken before the broker ended, and are on the queue again."""
         done = max(acknowledged, lost)
         if behind > done:
             lost, missed = behind, missed + behind - done
@@ -601,15 +601,15 @@ class DrainTap(Tap):
             self._abandon(now)
 
     def _give_back(self, now: int) -> None:
-        """A slice, the oldest first."""
+        """Return a slice, the oldest first."""
         consumer = self._consumer
-        # Only the oldest of all can be what made the reader fail: see Consumer.abandon.
+        # Only the oldest of all can have made the reader fail: see Consumer.abandon.
         consumer.give_back_oldest(SLICE, now, 0 if self._giving else 1)
         self._giving = True
         self._lose(self._behind + consumer.base)
 
     def _abandon(self, now: int) -> None:
-        """All the rest goes back."""
+        """Return all the rest."""
         if self._giving:
             self._giving = False
             self._consumer.give_back_oldest(len(self._consumer.window), now, 0)
@@ -623,20 +623,20 @@ class DrainTap(Tap):
         return self.log.bytes < self.terms.bytes
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
-        """A message; for good, so it is never recalled."""
+        """Take a message for good: it is never recalled."""
         self.log.append(packed, count, self._now)
         self._consumer.note_handed(tag)
 
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
-        """Several of them."""
+        """Take several messages."""
         return deliver_each(self, consumer_id, tag, row)
 
     def recall(self, consumer_id: int, tags: list[int]) -> None:
-        """Does not happen: what it has, it has handed out."""
+        """Never called: it has handed out everything."""
 
     def closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         """Its queue was deleted, and the tap will be; or an administrator closed it."""
         self.ended = text
 
     def settled(self, consumer_id: int) -> None:
-        """Does not happen: it never waits."""
+        """Never called: it never waits."""

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 __all__ = ["OVERHEAD_BYTES", "TapLog", "Tapped"]
 
-#: What a message takes here beside its packed bytes: the tuple and its numbers.
+#: Memory of a message here beside its packed bytes: the tuple and its numbers.
 OVERHEAD_BYTES: Final = 160
 
-#: Places before the head after which they are given back.
+#: Places before the head after which they are freed.
 _TRIM: Final = 1_024
 
 
@@ -68,17 +68,17 @@ class TapLog:
 
     @property
     def first(self) -> int:
-        """Sequence of the oldest message that is there; one more than :attr:`last` if there is none."""
+        """Sequence of the oldest message that is here; one more than :attr:`last` if there is none."""
         return self._base + self._head + 1
 
     @property
     def last(self) -> int:
-        """Sequence of the latest message that there ever was."""
+        """Sequence of the latest message that was ever added."""
         return self._base + len(self._items)
 
     @property
     def oldest(self) -> int | None:
-        """When the oldest message was seen (ms epoch); None if there is none."""
+        """The time at which the oldest message was added (ms epoch); None if there is none."""
         return self._items[self._head].time if self._head < len(self._items) else None
 
     def append(self, packed: bytes, count: int, now: int, stored: int = 0) -> None:
@@ -96,7 +96,7 @@ class TapLog:
         self._items.append(Tapped(now, count, self._end, packed, stored))
 
     def drop(self, upto: int, gone: list[int] | None = None) -> int:
-        """Forget messages up to a sequence.
+        """Remove messages up to a sequence.
 
         Args:
             upto: the sequence.
@@ -117,7 +117,7 @@ class TapLog:
         if head == len(items):
             items.clear()
         elif head < _TRIM or 2 * head < len(items):
-            items[head - dropped : head] = [_GONE] * dropped  # the bytes go now, the places later
+            items[head - dropped : head] = [_GONE] * dropped  # the bytes are freed now, the places later
             return dropped
         else:
             del items[:head]
@@ -126,18 +126,19 @@ class TapLog:
         return dropped
 
     def over(self, messages: int, size: int) -> int:
-        """Up to which sequence messages must go so that no more than so many of so many bytes remain."""
+        """The sequence up to which messages must be removed so that no more than so many, of so many bytes, remain."""
         upto = self._base + max(self._head, len(self._items) - messages)
         if self.bytes > size:
             upto = max(upto, self._base + bisect_left(self._items, self._end - size, lo=self._head, key=_end) + 1)
         return min(upto, self.last)
 
     def before(self, time: int) -> int:
-        """Sequence of the last message that was seen before a time (ms epoch)."""
+        """Sequence of the last message that was added before a time (ms epoch)."""
         return self._base + bisect_left(self._items, time, lo=self._head, key=_time)
 
     def reach(self, after: int, messages: int, size: int) -> int:
-        """The last sequence of so many messages of so many bytes behind `after`, at least one if there is one.
+        """The last sequence of so many messages with so many bytes behind `after`; at least one message if there is
+        one.
 
         Args:
             after: a sequence.
@@ -153,7 +154,7 @@ class TapLog:
         return self._base + stop
 
     def slice(self, after: int, upto: int, limit: int, size: int) -> list[Tapped]:
-        """Messages behind `after` up to `upto`, as many as are there, `limit` of about `size` bytes at most."""
+        """Messages behind `after` up to `upto` that are here, at most `limit` with about `size` bytes."""
         start = min(max(after - self._base, self._head), len(self._items))
         stop = min(self.reach(after, limit, size), upto) - self._base
         return self._items[start : max(stop, start)]

@@ -1,4 +1,4 @@
-"""The taps of a namespace: made, found, counted, dropped."""
+"""The taps of a namespace: created, found, counted, dropped."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_EFFORT", "MAX_TAPS", "Taps", "terms_of"]
 
-#: Taps of one namespace: each costs every message of its destination a look.
+#: The most taps of one namespace: each message of a destination costs work for each of its taps.
 MAX_TAPS: Final = 1_000
 
-#: Units (condition.units) that the selectors of all taps of one destination may take together for one message: some
-#: milliseconds. They are all asked when it arrives, or when it is acknowledged.
+#: Units (condition.units) that the selectors of all taps of one destination may take for one message: some
+#: milliseconds. All are evaluated when it arrives, or when it is acknowledged.
 MAX_EFFORT: Final = 2_000
 
 _MIB: Final = 1024 * 1024
@@ -44,7 +44,7 @@ _SHORTEST_LEASE: Final = 1_000
 
 
 def terms_of(mode: str, options: dict[str, Any]) -> TapTerms:
-    """What a tap may hold, from the options of a request; unknown ones are passed over, as everywhere.
+    """The limits of a tap, from the options of a request. Unknown options are ignored.
 
     Raises:
         RequestError: ILLEGAL_STATE, a value that cannot be.
@@ -71,21 +71,21 @@ class Home(Protocol):
 
     @property
     def journal(self) -> Journal | None:
-        """Keeps taps over a restart."""
+        """The journal that keeps taps across restarts."""
 
     @property
     def deadlines(self) -> Deadlines:
-        """Of the broker."""
+        """The broker's deadlines."""
 
     def find(self, address: str | Address) -> Queue | Topic | None:
         """The destination with this address, or None."""
 
     def declare(self, address: str) -> Queue | Topic:
-        """The destination with this address; made if there is none."""
+        """The destination with this address; created if there is none."""
 
 
 class Taps:
-    """By destination and name.
+    """The taps by destination and name.
 
     Args:
         namespace: whose.
@@ -113,8 +113,8 @@ class Taps:
 
     @property
     def held_bytes(self) -> int:
-        """What all of them hold. Messages that wait in a queue as well are counted twice: the bytes are shared, but
-        each holder alone keeps them."""
+        """Bytes that all taps hold. Messages that also wait in a queue are counted twice: the bytes are shared, but
+        each holder alone would keep them."""
         return sum(tap.held_bytes for tap in self._taps.values())
 
     @property
@@ -169,7 +169,7 @@ class Taps:
         now: int,
         owner: str | None = None,
     ) -> CopyTap | DrainTap:
-        """The tap with this name on this destination, with these terms from now on; made if there is none.
+        """The tap with this name on this destination, with these terms from now on; created if there is none.
 
         Args:
             maker: begins the id of a new tap; with a number behind it nothing else ever has it.
@@ -249,7 +249,7 @@ class Taps:
         return made
 
     def _check_effort(self, destination: Queue | Topic, condition: Condition) -> None:
-        """Raise unless one more selector may be asked about each message of a destination."""
+        """Raise unless one more selector may be evaluated on each message of a destination."""
         effort = sum([tap.effort for tap in self._taps.values() if tap.destination is destination])
         if effort + units_of(condition.effort, MAX_PROPERTY_CHARS) > MAX_EFFORT:
             raise RequestError(
@@ -279,7 +279,7 @@ class Taps:
         terms: TapTerms,
         now: int,
     ) -> CopyTap | DrainTap:
-        """A new tap, or one that was kept."""
+        """Create a tap, or restore a stored one."""
         made: CopyTap | DrainTap
         if mode == "drain":
             assert isinstance(destination, Queue)

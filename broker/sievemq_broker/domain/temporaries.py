@@ -13,15 +13,15 @@ from sievemq_core.message.destination import Address, Kind, parse_address
 
 __all__ = ["Temporaries"]
 
-#: Destinations that are deleted in one slice, at 10 to 20 microseconds each.
+#: Destinations deleted in one slice, at 10 to 20 microseconds each.
 AT_ONCE = 200
 
 
 class Destinations(Protocol):
-    """Those of a namespace."""
+    """The destinations of a namespace."""
 
     def create(self, address: Address) -> Queue | Topic:
-        """Make a destination, or find it."""
+        """Find or create a destination."""
 
     def find(self, address: Address | str) -> Queue | Topic | None:
         """The destination with this address, or None."""
@@ -31,7 +31,7 @@ class Destinations(Protocol):
 
 
 class Temporaries:
-    """Whose they are. The destinations themselves are among those of the namespace.
+    """The owners of temporary destinations. The destinations themselves are in the namespace.
 
     Args:
         namespace: where they are.
@@ -42,11 +42,11 @@ class Temporaries:
     def __init__(self, namespace: Destinations) -> None:
         self._namespace = namespace
         self._owners: dict[str, str] = {}  # address -> connection id
-        self._owned: dict[str, dict[str, None]] = {}  # the other way round
+        self._owned: dict[str, dict[str, None]] = {}  # the reverse
         self._number = 0
 
     def create(self, connection_id: str, topic: bool, again: str | None = None) -> Address:
-        """Make one (TMP-01, TMP-05).
+        """Create one (TMP-01, TMP-05).
 
         Args:
             connection_id: whose.
@@ -105,7 +105,7 @@ class Temporaries:
         self._namespace.delete(address, "deleted")
 
     def delete_all(self, connection_id: str) -> Steps[None]:
-        """Delete what a connection leaves behind when it ends (TMP-06), in slices."""
+        """Delete the temporary destinations of a connection that ends (TMP-06), in slices."""
         for number, text in enumerate(tuple(self._owned.get(connection_id, ())), 1):
             self._namespace.delete(text, "deleted with the connection that made it")
             if not number % AT_ONCE:
@@ -113,11 +113,11 @@ class Temporaries:
         self._owned.pop(connection_id, None)
 
     def count(self, connection_id: str) -> int:
-        """How many a connection has."""
+        """The number of a connection's temporary destinations."""
         return len(self._owned.get(connection_id, ()))
 
     def owner_of(self, label: str) -> str | None:
-        """The connection that a destination belongs to; None if it is not a temporary one."""
+        """The connection that owns a destination; None if it is not a temporary one."""
         return self._owners.get(label)
 
     def forget(self, label: str) -> None:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_LIMITED", "Subscription", "Topic"]
 
-#: Subscriptions of a topic that has limits: a message, or all of a transaction, goes to all that match or to none, so
-#: the limits of all are checked in one turn. It takes a millisecond; where each gets something else of a transaction
-#: and may lack room for it, six.
+#: The most subscriptions of a topic with limits. A message, or a whole transaction, goes to all matching subscriptions
+#: or to none, so one turn checks the limits of all. That takes a millisecond, or six if each gets other messages of the
+#: transaction and may lack room.
 MOST_LIMITED: Final = 2_000
 
 
@@ -38,18 +38,19 @@ class Subscription:
         yes      yes      SUB-04: many consumers, lives until unsubscribe
 
     Attributes:
-        topic: to what.
+        topic: its topic.
         name: None for an unshared non-durable one.
         client_id: with the name, its identity (SUB-18); may be None for shared ones.
         condition: its selector, None for none. Applied at publication (SUB-23).
-        no_local: not what `connection` publishes; for a durable one, what any connection with its client id publishes.
+        no_local: excludes messages that `connection` publishes; for a durable one, messages of any connection with its
+            client id.
         connection: of the consumer, for no_local of a non-durable one.
-        queue: what it has collected, and its consumers.
-        number: in the order in which the topic's were made.
-        since: messages that had been published before it was made.
+        queue: its messages and consumers.
+        number: its place in the order in which the topic's subscriptions were created.
+        since: messages that had been published before it was created.
 
     Args:
-        drop: ends it, in its namespace.
+        drop: removes it from its namespace.
     """
 
     __slots__ = (
@@ -97,7 +98,7 @@ class Subscription:
 
     @property
     def active(self) -> bool:
-        """True while it has a consumer."""
+        """True if it was created with these arguments, so that a consumer may resume it (SUB-12, SUB-14, SUB-19)."""
         return bool(self.queue.consumers)
 
     def is_for(self, topic: Topic, condition: Condition | None, no_local: bool) -> bool:
@@ -105,11 +106,11 @@ class Subscription:
         return self.topic is topic and group_key(self.condition) == group_key(condition) and self.no_local == no_local
 
     def follow(self, connection: str) -> None:
-        """Its consumer is on another connection now: no_local goes by that one (SUB-21)."""
+        """Its consumer has another connection now, which no_local applies to (SUB-21)."""
         self.connection = connection
 
     def blocks(self, connection: str, client_id: str | None) -> bool:
-        """True if no_local keeps out what this connection publishes (SUB-20, SUB-21)."""
+        """True if no_local excludes messages that this connection publishes (SUB-20, SUB-21)."""
         if not self.no_local:
             return False
         return connection == self.connection or (self.durable and client_id is not None and client_id == self.client_id)
@@ -130,7 +131,7 @@ class Group:
 
 
 class Gathering:
-    """The queues of the subscriptions that get a message, gathered from groups in slices.
+    """Collects the queues of the subscriptions that get a message, from groups, in slices.
 
     Args:
         groups: those whose selector matches.
@@ -149,11 +150,11 @@ class Gathering:
         self.number = number
 
     def reach(self, number: int) -> None:
-        """Those that were made before the one with this number are there."""
+        """Include subscriptions up to this number."""
         self.number = number
 
     def work(self, budget: int) -> int:
-        """Go on, for so many groups; how many that were. None is left when that is less."""
+        """Go on for at most `budget` groups. Returns how many were done; all are done if that is less."""
         left, queues = self._left, self.queues
         start = max(0, len(left) - budget)
         part = left[start:]
@@ -167,22 +168,22 @@ class Topic:
     """Fans messages out to subscriptions.
 
     Args:
-        place: what it is called.
+        place: its name.
         policy: for each subscription's queue.
-        make_queue: makes the queue of a subscription; it calls the third when a consumer has closed.
+        make_queue: creates the queue of a subscription; the third argument is called when a consumer has closed.
         client_ids: of the connections that publish, for no_local.
-        deliverer: delivers a message for very many subscriptions in slices.
+        deliverer: delivers messages in slices to a large number of subscriptions.
 
     Attributes:
-        place: what it is called.
-        label: how it is named in logs and errors, such as ``topic:prices``.
+        place: its name.
+        label: its name in logs and errors, such as ``topic:prices``.
         policy: for each subscription's queue.
         subscriptions: all of them.
-        next_number: of the next one.
-        large: they are so many that a message may be delivered in slices.
+        next_number: the number of the next subscription.
+        large: it has so many subscriptions that a message may be delivered in slices.
         paused: an administrator stopped deliveries.
         published: messages accepted.
-        asked_by_taps: units (condition.units) that it takes to ask the selectors of taps about a message, at most.
+        asked_by_taps: the most that evaluating the selectors of taps on a message can cost, in units (condition.units).
         unreadable: messages whose properties could not be decoded (D-14); only subscriptions without selector got them.
     """
 
@@ -233,15 +234,15 @@ class Topic:
         self._subscription_of: dict[Queue, Subscription] = {}
         self._groups: dict[object, Group] = {}
         self.paused = False
-        #: Those that keep a copy of what is published.
+        #: The taps that copy what is published.
         self.taps: tuple[Copier, ...] = ()
         self.asked_by_taps = 0
-        #: Observers of the outcome of messages in the subscriptions.
+        #: The observers of the outcome of messages in the subscriptions.
         self.observers: tuple[Observer, ...] = ()
-        self._local = 0  # subscriptions with no_local: while there are none, the publisher does not matter
+        self._local = 0  # subscriptions with no_local; without any, the publisher does not matter
 
     def configure(self, policy: DestinationPolicy) -> None:
-        """Apply another policy from now on, to its subscriptions too."""
+        """Apply another policy from now on, to the subscriptions as well."""
         self.policy = policy
         for subscription in self.subscriptions:
             subscription.queue.configure(policy)
@@ -250,7 +251,7 @@ class Topic:
         return f"<Topic {self.label} subscriptions={len(self.subscriptions)}>"
 
     def refuse_if_full(self) -> None:
-        """Raise unless one more subscription may be made.
+        """Raise unless there may be one subscription more.
 
         Raises:
             RequestError: RESOURCE_ALLOCATION, it has limits and very many subscriptions.
@@ -264,7 +265,7 @@ class Topic:
             )
 
     def add(self, subscription: Subscription) -> None:
-        """From now on it gets what is published (SUB-35)."""
+        """Add a subscription. It gets what is published from now on (SUB-35)."""
         self.subscriptions[subscription] = None
         self.next_number += 1
         self._weigh()
@@ -286,7 +287,7 @@ class Topic:
         group.queues.append(subscription.queue)
 
     def remove(self, subscription: Subscription) -> None:
-        """It gets nothing any more."""
+        """Remove a subscription."""
         del self.subscriptions[subscription]
         self._weigh()
         del self._subscription_of[subscription.queue]
@@ -303,49 +304,49 @@ class Topic:
             self.index.remove(group)
 
     def _weigh(self) -> None:
-        if not self.large or self._deliverer.fan_out is None:  # else what is sent now might overtake that
+        if not self.large or self._deliverer.fan_out is None:  # otherwise messages sent now might overtake that one
             self.large = len(self.subscriptions) > LARGE
 
     def subscription_of(self, queue: object) -> Subscription | None:
-        """The subscription that a queue belongs to, None for one of another topic."""
+        """The subscription that owns a queue; None if it is one of another topic."""
         return self._subscription_of.get(queue) if isinstance(queue, Queue) else None
 
     def add_tap(self, tap: Copier) -> None:
-        """Let a tap keep a copy of what is published from now on."""
+        """Let a tap copy what is published from now on."""
         self.taps = (*self.taps, tap)
         self.asked_by_taps += tap.effort
 
     def remove_tap(self, tap: Copier) -> None:
-        """End that."""
+        """Let a tap copy nothing more."""
         self.taps = tuple(each for each in self.taps if each is not tap)
         self.asked_by_taps = sum([each.effort for each in self.taps])
 
     def observe(self, observer: Observer) -> None:
-        """From now on it observes the outcome of messages in each subscription, later ones included."""
+        """Add an observer of the outcome of messages, for all present and later subscriptions."""
         self.observers = (*self.observers, observer)
         for subscription in self.subscriptions:
             subscription.queue.observe(observer)
 
     def unobserve(self, observer: Observer) -> None:
-        """It observes no further outcomes."""
+        """Remove an observer."""
         self.observers = tuple(each for each in self.observers if each is not observer)
         for subscription in self.subscriptions:
             subscription.queue.unobserve(observer)
 
     def pause(self) -> None:
-        """Stop deliveries to all consumers, those to come included; publishing goes on."""
+        """Stop deliveries to all present and later consumers. Publishing continues."""
         self.paused = True
         for subscription in self.subscriptions:
             subscription.queue.pause()
 
     def unpause(self, now: int) -> None:
-        """Deliver again."""
+        """Resume deliveries."""
         self.paused = False
         for subscription in list(self.subscriptions):
             subscription.queue.unpause(now)
 
     def matching(self, envelope: Envelope, connection: str | None, counted: bool = True) -> list[Queue]:
-        """The queues of the subscriptions that get a message (SUB-05); selector and no_local decide now (SUB-22).
+        """The queues of the subscriptions that get a message (SUB-05), according to selector and no_local now (SUB-22).
 
         Args:
             envelope: the message.
@@ -374,18 +375,18 @@ class Topic:
         return queues
 
     def matching_since(self, number: int, envelope: Envelope, connection: str | None) -> list[Queue]:
-        """:meth:`matching`, of the subscriptions that have come since :attr:`next_number` had that value; uncounted."""
+        """:meth:`matching` for subscriptions added since :attr:`next_number` had that value. Nothing is counted."""
         queues, _ = self._matching_since(number, envelope)
         return queues if connection is None else self._not_blocked(queues, connection)
 
     def _not_blocked(self, queues: list[Queue], connection: str) -> list[Queue]:
-        """Those of the subscriptions that no_local does not keep a message from."""
+        """Leave out the subscriptions whose no_local excludes the message."""
         client_id = self._client_ids.of(connection)
         there = self._subscription_of
         return [queue for queue in queues if queue in there and not there[queue].blocks(connection, client_id)]
 
     def _matching_since(self, number: int, envelope: Envelope) -> tuple[list[Queue], Exception | None]:
-        """The youngest first; and what was wrong with one of the selectors (D-14)."""
+        """The matching subscriptions, youngest first, and the error of a selector if there was one (D-14)."""
         queues, wrong = [], None
         for subscription in reversed(self.subscriptions):
             if subscription.number < number:
@@ -394,12 +395,12 @@ class Topic:
             try:
                 if condition is None or is_true(condition, envelope):
                     queues.append(subscription.queue)
-            except Exception as error:  # it concerns this message alone (D-14)
+            except Exception as error:  # only this message is concerned (D-14)
                 wrong = error
         return queues, wrong
 
     def gathering(self, answers: Answers[Group]) -> Gathering | None:
-        """Begin to gather who gets a message, once all selectors have been asked about it; None if those are few."""
+        """Begin to collect the receivers of a message whose selectors are evaluated. None if there are few."""
         if not self.large:
             return None
         gathering = Gathering(answers.found, self._plain.copy(), self.next_number)
@@ -407,7 +408,7 @@ class Topic:
         return gathering
 
     def _gathered(self, answers: Answers[Group], envelope: Envelope, counted: bool) -> list[Queue]:
-        """What was gathered, without those that have gone since and with those that have come."""
+        """The collected queues, without those removed since and with those added since."""
         gathering = answers.gathered
         assert isinstance(gathering, Gathering)
         queues = gathering.queues
@@ -424,18 +425,18 @@ class Topic:
         return queues
 
     def copies(self, envelope: Envelope, connection: str | None) -> int:
-        """How many subscriptions get a message; that it was looked at is counted nowhere."""
+        """How many subscriptions get a message. Nothing is counted."""
         return len(self.matching(envelope, connection, counted=False))
 
     def take(self, envelope: Envelope, now: int) -> None:
-        """Count a message, and let taps have it."""
+        """Count a message, and give it to the taps."""
         self.published += 1
         for tap in self.taps:
             tap.copy(envelope, now)
 
     def publish(self, envelope: Envelope, now: int, connection: str | None) -> None:
-        """Give a message to the subscriptions that match. Cannot fail. A delayed message goes to those that exist now
-        (EXP-08): it waits in their queues."""
+        """Give a message to the matching subscriptions. Cannot fail. A delayed message goes to the subscriptions that
+        exist now (EXP-08), and waits in their queues."""
         self.published += 1
         if self.taps:
             for tap in self.taps:
@@ -449,8 +450,8 @@ class Topic:
             queue.accept(row, now)
 
     def spread(self, queues: list[Queue], envelope: Envelope, now: int, admit: Admit) -> None:
-        """Give a message to very many subscriptions: in slices if that is possible, and behind what is delivered in
-        slices already.
+        """Deliver a message to a large number of subscriptions: in slices if that is possible, and after earlier
+        messages that are being delivered in slices.
 
         Args:
             queues: of the subscriptions; some may have gone.
@@ -460,7 +461,7 @@ class Topic:
         """
         broker = self._deliverer
         journal = broker.journal
-        envelope.remember(None)  # it is asked no more who gets it
+        envelope.remember(None)  # the receivers are known: selectors are not evaluated again
         before = broker.fan_out
         if before is not None:
             before.finish(now)  # this sender cannot wait
@@ -473,26 +474,27 @@ class Topic:
 
     @property
     def fan_out(self) -> int:
-        """To how many subscriptions a message goes, where all have the same selector or none; and what taps ask."""
+        """The cost of a message: the number of subscriptions it goes to if selectors do not differ, and the selectors
+        of taps."""
         return len(self.subscriptions) - max(0, len(self._groups) - 1) + self.asked_by_taps
 
     @property
     def queues(self) -> list[Queue]:
-        """Those of all subscriptions."""
+        """The queues of all subscriptions."""
         return list(self._subscription_of)
 
     @property
     def takes_all(self) -> bool:
-        """All subscriptions get all messages."""
+        """True if all subscriptions get all messages."""
         return not (self._groups or self._local)
 
     @property
     def takes_rows(self) -> bool:
-        """All subscriptions get all messages, and no tap does."""
+        """True if all subscriptions get all messages, and no tap copies them."""
         return not (self._groups or self._local or self.taps)
 
     def publish_row(self, envelopes: list[Envelope], now: int) -> None:
-        """:meth:`publish` for several messages, while :attr:`takes_rows`.
+        """:meth:`publish` for several messages, if :attr:`takes_rows`.
 
         Args:
             envelopes: at least one; none of them expires, or is for later.

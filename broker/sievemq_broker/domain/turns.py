@@ -1,10 +1,10 @@
 """Whose turn it is among the consumers that share a selector.
 
 Message groups: messages with one JMSXGroupID go to one consumer at a time, in order. A group belongs to the consumer
-that got its first message, and stays with it while it can take more or still holds some; otherwise the next consumer
-may have it. When a consumer goes, its groups are free. What a consumer must have but cannot take now is put aside for
-it, so that the messages behind are not held up. Groups matter only where there are several consumers: with one,
-everything goes to it anyway. There, a message without a group costs one search for the property's name in its bytes.
+that got its first message, and stays with it while that consumer can take more or still holds some of its messages.
+Otherwise the next consumer may become its owner. When a consumer leaves, its groups are free. A message whose owner
+cannot take it now is set aside, so that later messages are not held up. Groups are kept only while there are several
+consumers. A message without a group costs one search for the property's name in its bytes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from sievemq_core.message.envelope import Envelope
 __all__ = ["Turns", "group_of"]
 
 _NAME = b"JMSXGroupID"
-_WITHIN = MAX_PROPERTIES_BYTES + 256 * 1024  # the properties stand before the body, the headers before them
+_WITHIN = MAX_PROPERTIES_BYTES + 256 * 1024  # headers come before the properties, the body after them
 
-#: Groups remembered before those of which no consumer holds anything are forgotten.
+#: Above this number of groups, those without a message in flight are forgotten.
 MANY = 10_000
 
 
 def group_of(envelope: Envelope) -> str | None:
-    """The group of a message, or None (JSX-02). What cannot be decoded has none; a number is as good as its text."""
+    """The group of a message, or None (JSX-02). A number counts as its text; a message that cannot be decoded has no
+    group."""
     if envelope.packed.find(_NAME, 0, _WITHIN) < 0:
         return None
     try:
@@ -47,17 +48,17 @@ class Turns:
     """The consumers of one view.
 
     Args:
-        view: what they see.
+        view: the view of their selector.
 
     Attributes:
         view: as above.
         consumers: all of them.
-        ready: those that may have credit, next one first. One without is dropped when its turn comes.
-        waiting: those that wait to be served at once (WANT), next one first.
-        listed: those in `ready`.
-        groups: message groups; only there while there are several consumers.
-        freed: waiting messages that were put aside for a consumer and may go to any: to be placed anew before anything
-            is delivered.
+        ready: consumers that may have credit, the next one first. One without credit is dropped when its turn comes.
+        waiting: consumers that wait in receive() (WANT), the next one first.
+        listed: the consumers in `ready`.
+        groups: message groups; None unless there are several consumers.
+        freed: messages that were set aside and may go to any consumer now. They are placed again before anything is
+            delivered.
     """
 
     __slots__ = ("consumers", "freed", "groups", "listed", "ready", "view", "waiting")
@@ -72,13 +73,13 @@ class Turns:
         self.freed: list[Entry] = []
 
     def add(self, consumer: Consumer) -> None:
-        """A consumer comes."""
+        """Add a consumer."""
         self.consumers.append(consumer)
         if len(self.consumers) == 2:
             self.groups = Groups(self)
 
     def remove(self, consumer: Consumer) -> None:
-        """A consumer goes."""
+        """Remove a consumer."""
         self.consumers.remove(consumer)
         if consumer in self.listed:
             self.listed.remove(consumer)
@@ -86,8 +87,8 @@ class Turns:
         self.stop_waiting(consumer)
 
     def leave(self, consumer: Consumer) -> None:
-        """A removed consumer has given back what it had to: its groups are free. With one consumer left there are no
-        groups any more."""
+        """A removed consumer has returned its messages: its groups are free. If one consumer is left, groups are no
+        longer kept."""
         groups = self.groups
         if groups is None:
             return
@@ -97,12 +98,12 @@ class Turns:
             self.freed += groups.leave(set(self.consumers))
 
     def free_idle(self) -> None:
-        """Free what is put aside for consumers that neither hold anything nor can take anything."""
+        """Free the messages set aside for consumers that hold nothing and can take nothing."""
         if self.groups is not None:
             self.freed += self.groups.free_idle()
 
     def take_freed(self, limit: int) -> list[Entry]:
-        """Up to `limit` messages of :attr:`freed`; those that do not wait any longer are left out."""
+        """Up to `limit` messages of :attr:`freed`, without those that no longer wait."""
         freed = self.freed
         taken = [entry for entry in freed[-limit:] if entry.state <= STRAY]
         del freed[-limit:]
@@ -115,12 +116,12 @@ class Turns:
             self.ready.append(consumer)
 
     def wait(self, consumer: Consumer) -> None:
-        """A consumer goes before those that only prefetch."""
+        """A consumer waits in receive(): it is served before those that only prefetch."""
         self.waiting.append(consumer)
         self.list_ready(consumer)
 
     def stop_waiting(self, consumer: Consumer) -> None:
-        """It does not any more."""
+        """A consumer no longer waits."""
         waiting = self.waiting
         if waiting and waiting[0] is consumer:
             waiting.popleft()
@@ -128,13 +129,13 @@ class Turns:
             waiting.remove(consumer)
 
     def next(self) -> Consumer | None:
-        """Whose turn it is, if any consumer can take a message now."""
+        """The consumer whose turn it is, among those that can take a message now."""
         waiting = self.waiting
         while waiting:
             consumer = waiting[0]
             if consumer.waiting and consumer.credit > 0 and consumer.port.writable:
                 return consumer
-            waiting.popleft()  # resume() brings one back whose port was not writable
+            waiting.popleft()  # resume() adds a consumer again when its port is writable
         ready = self.ready
         while ready:
             consumer = ready[0]
@@ -145,12 +146,11 @@ class Turns:
         return None
 
     def next_for(self, entry: Entry) -> Consumer | None:
-        """Whose turn it is to get an arrival; None where it has to wait behind something, or for a consumer.
-
-        A consumer that can take something has nothing waiting that it could be served, so nothing is overtaken.
-        """
+        """The consumer that gets an arrival. None if the message must wait behind others, or for the owner of its
+        group. A consumer that can take a message has nothing waiting that it could be served, so nothing is
+        overtaken."""
         view = self.view
-        if view.scanning != ALL_SCANNED:  # what the scan has still to find goes before it, or is it
+        if view.scanning != ALL_SCANNED:  # Messages that the scan has still to find come before it.
             if entry.state == READY:
                 if entry.envelope.priority <= view.scanning:
                     return None
@@ -167,7 +167,7 @@ class Turns:
         return len(self.ready) == 1 and not self.waiting and self.groups is None
 
     def take(self, consumer: Consumer, budget: int) -> Entry | None:
-        """The next message for a consumer whose turn it is, no longer in the view; None if there is none, or `budget`
+        """Take the next message for a consumer whose turn it is out of the view. None if there is none, or if `budget`
         messages belong to others: see :attr:`Groups.passed`."""
         if self.groups is not None:
             return self.groups.take(consumer, budget)
@@ -177,7 +177,7 @@ class Turns:
         return entry
 
     def served(self, consumer: Consumer, entry: Entry) -> None:
-        """A consumer was delivered a message."""
+        """A message was delivered to a consumer."""
         if self.groups is not None:
             self.groups.delivered(consumer, entry)
         ready = self.ready
@@ -186,12 +186,12 @@ class Turns:
 
 
 class Groups:
-    """Which group belongs to whom.
+    """The owners of message groups.
 
     Attributes:
-        owners: group -> consumer, and the tag of the last message of the group that it was delivered.
-        aside: what is put aside per consumer, as a heap by key.
-        passed: messages that the last :meth:`take` put aside.
+        owners: group -> its owner, and the tag of the group's last message delivered to it.
+        aside: the messages set aside for each consumer, as a heap by key.
+        passed: messages that the last :meth:`take` set aside.
     """
 
     __slots__ = ("_learnt", "_many", "_number", "_turns", "_unlearnt", "aside", "owners", "passed")
@@ -203,19 +203,20 @@ class Groups:
         self.passed = 0
         self.owners: dict[str, tuple[Consumer, int]] = {}
         self.aside: dict[Consumer, list[tuple[int, int, Entry]]] = {}
-        #: Consumers that hold what was delivered while there was only one; and the tag, of the last of them, up to
-        #: which the groups of that are known.
+        #: Consumers that hold messages from the time when there was only one; and the tag up to which the groups of
+        #: those messages are known.
         self._unlearnt = [consumer for consumer in turns.consumers if consumer.window]
         self._learnt = 0
 
     @property
     def learnt(self) -> bool:
-        """The groups of what was delivered while there was only one consumer are known. Nothing may be delivered
-        before."""
+        """True if the groups of messages from the time with one consumer are known. Before that nothing may be
+        delivered."""
         return not self._unlearnt
 
     def learn(self, budget: int) -> int:
-        """Look at so many messages that were delivered while there was only one consumer; how many that were."""
+        """Look up the groups of up to `budget` messages that were delivered while there was only one consumer. Returns
+        how many were looked up."""
         done = 0
         while self._unlearnt and done < budget:
             consumer = self._unlearnt[-1]
@@ -242,11 +243,11 @@ class Groups:
             del self.owners[group]
             return None
         if consumer.base >= tag and not consumer.can_take() and not self.aside.get(consumer):
-            return None  # it has done with the group and cannot go on: no reason to wait for it
+            return None  # it holds none of the group and can take none: do not wait for it
         return consumer
 
     def next_for(self, consumer: Consumer, entry: Entry) -> Consumer | None:
-        """As :meth:`Turns.next_for`, where it would be a consumer's turn."""
+        """As :meth:`Turns.next_for`, when it is the turn of the given consumer."""
         group = group_of(entry.envelope)
         owner = None if group is None else self.owner(group)
         if owner is None:
@@ -254,7 +255,7 @@ class Groups:
         return owner if owner.can_take() else None
 
     def delivered(self, consumer: Consumer, entry: Entry) -> None:
-        """A message was delivered, with the consumer's latest tag."""
+        """A message was delivered, with this tag of the consumer."""
         group = group_of(entry.envelope)
         if group is None:
             return
@@ -266,17 +267,17 @@ class Groups:
             self._many = max(MANY, 2 * len(self.owners))
 
     def leave(self, consumers: set[Consumer]) -> list[Entry]:
-        """Consumers leave: their groups are free. What was put aside for them is to be placed anew."""
+        """Consumers leave: their groups are free. Returns the messages set aside for them, to be placed again."""
         self.owners = {group: known for group, known in self.owners.items() if known[0] not in consumers}
         return [entry for owner in consumers for _, _, entry in self.aside.pop(owner, ())]
 
     def free_idle(self) -> list[Entry]:
-        """What is put aside for consumers that neither hold anything nor can take anything, to be placed anew."""
+        """Messages set aside for consumers that hold nothing and can take nothing, to be placed again."""
         idle = {owner for owner in self.aside if not owner.unacknowledged and not owner.can_take()}
         return self.leave(idle) if idle else []
 
     def take(self, consumer: Consumer, budget: int) -> Entry | None:
-        """As :meth:`Turns.take`. What belongs to other consumers is put aside on the way."""
+        """As :meth:`Turns.take`. Messages that belong to other consumers are set aside."""
         view = self._turns.view
         self.passed = 0
         while True:
@@ -297,13 +298,13 @@ class Groups:
             self.passed += 1
 
     def take_aside(self) -> Iterator[tuple[Consumer, Entry]]:
-        """What is put aside for consumers that can take it, no longer in the view, each to be delivered at once."""
+        """Take messages set aside for consumers that can take them out of the view, each to be delivered at once."""
         for owner in list(self.aside):
             while owner.can_take() and self._first_aside(owner) is not None:
                 yield owner, self._pop_aside(owner)
 
     def _put_aside(self, entry: Entry, consumer: Consumer) -> None:
-        """Keep an entry for its owner. It goes on waiting: to all others it looks as before."""
+        """Set an entry aside for its owner. It stays in the views."""
         self._number += 1
         heappush(self.aside.setdefault(consumer, []), (key_of(entry), self._number, entry))
 
@@ -313,7 +314,7 @@ class Groups:
         return entry
 
     def _first_aside(self, consumer: Consumer) -> Entry | None:
-        """What is put aside for a consumer, next one first; what has gone another way meanwhile is dropped."""
+        """The next message set aside for a consumer. Messages that have gone meanwhile are dropped."""
         aside = self.aside.get(consumer)
         while aside:
             key, _, entry = aside[0]

@@ -1,11 +1,11 @@
 """A queue's waiting messages as one selector sees them, in order.
 
 Every queue has one view of everything and one per distinct selector in use. A view holds references; the state of an
-entry says whether a reference still counts. A reference that does not is a tombstone and skipped when its turn comes:
-so taking a message through one view costs nothing in the others, however many hold it.
+entry says whether a reference is still valid. An invalid one is a tombstone, skipped when its turn comes. So taking a
+message through one view costs nothing in the others.
 
-    lanes    per priority, entries in order of arrival (READY)
-    heap     entries that came back (STRAY), by key: few, compared with the lanes
+    lanes     per priority, entries in order of arrival (READY)
+    heap      entries that came back (STRAY), by key: few, compared with the lanes
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from sievemq_broker.matching.condition import Condition, is_true
 __all__ = ["ALL_SCANNED", "Few", "Lane", "View", "Walk"]
 
 ALL_SCANNED = -1
-"""Value of :attr:`View.scanning` when nothing is left to scan."""
+"""Value of :attr:`View.scanning` when the scan is done."""
 
-#: References that one step of compaction looks at.
+#: References that one step of compaction examines.
 PIECE = 8_192
 
-#: References to messages that came back, looked at in one go when a walk begins.
+#: References to messages that came back, examined at once when a walk begins.
 GATHERED = 10_000
 
 _sequence = attrgetter("sequence")
@@ -50,7 +50,7 @@ class Lane:
         return bisect_right(self.items, sequence, lo=self.head, key=_sequence)
 
     def first(self) -> Entry | None:
-        """What arrived first and still waits; tombstones before it are dropped."""
+        """The oldest entry that still waits; tombstones before it are dropped."""
         items, head = self.items, self.head
         end = len(items)
         while head < end and items[head].state:
@@ -63,17 +63,17 @@ class Lane:
         return entry
 
     def skip(self, last: Entry) -> None:
-        """Drop what arrived up to `last`."""
+        """Drop the entries up to `last`."""
         self.head = head = self.items.index(last, self.head) + 1
-        if head > PIECE:  # a queue that is never drained, whose consumer never asks for more than waits: as first()
+        if head > PIECE:  # as in first(), for a queue that is never quite empty
             self.trim()
 
     def take(self) -> None:
-        """Drop what :meth:`first` has just returned."""
+        """Drop the entry that :meth:`first` has just returned."""
         self.head += 1
 
     def reach(self, head: int) -> None:
-        """Drop what lies before `head`, all of it tombstones."""
+        """Drop the places before `head`, all of them tombstones."""
         self.head = head
         if head > 256 and (head + head > len(self.items) or head > PIECE):
             self.trim()
@@ -84,26 +84,26 @@ class Lane:
         self.head = 0
 
     def trim(self) -> None:
-        """Give back what lies before the head."""
+        """Free the places before the head."""
         del self.items[: self.head]
         self.head = 0
 
 
 class View:
-    """What consumers with the same selector see of a queue.
+    """The messages of a queue that consumers with the same selector see.
 
     Args:
         condition: their selector, None for none.
-        since: what the queue's `examined` was when the view was made, less the backlog that it is to look through.
+        since: the queue's `examined` when the view was created, less the backlog that it is to search.
 
     Attributes:
         condition, since: as above.
-        scanning: the highest priority whose backlog has not been looked through to its end; ALL_SCANNED if none. An
+        scanning: the highest priority whose backlog is not searched to its end; ALL_SCANNED if there is none. An
             arrival of at most this priority is left for the scan to find, so that order is kept.
-        scanned: key up to which the backlog has been looked through.
+        scanned: key up to which the backlog has been searched.
         matched: messages in the backlog that the selector matched.
-        evaluations: messages in the backlog that the selector was evaluated for.
-        passed: entries that wait, but were passed over for the owner of their group: in no lane or heap here any more.
+        evaluations: messages in the backlog on which the selector was evaluated.
+        passed: entries that wait for the owner of their group: they are in no lane or heap here any more.
     """
 
     __slots__ = (
@@ -144,7 +144,7 @@ class View:
         entry.file()
 
     def push_back(self, entry: Entry) -> None:
-        """Take in an entry that came back (STRAY). One that is in the heap already, at the same place, stays there."""
+        """Add an entry that came back (STRAY), unless the heap has it at the same place."""
         key = key_of(entry)
         if self.strays.get(entry) != key:
             self.strays[entry] = key
@@ -153,17 +153,17 @@ class View:
         entry.file()
 
     def begin_scan(self) -> None:
-        """The backlog is to be looked through for the selector, from the highest priority down."""
+        """Begin to search the backlog for the selector, from the highest priority down."""
         self.scanning = 9
         self.scanned = 0
 
     def scanned_to(self, key: int, scanning: int) -> None:
-        """The backlog has been looked through up to a key; `scanning` is the priority that is next, or goes on."""
+        """The backlog has been searched up to a key; `scanning` is the priority that is next."""
         self.scanned = key
         self.scanning = scanning
 
     def fill(self, entries: list[Entry], known: bool) -> None:
-        """Show all that the selector matches among these; nothing else is left to scan.
+        """Show all matching entries among these. The scan is done then.
 
         Args:
             entries: that wait.
@@ -182,14 +182,14 @@ class View:
             entry.envelope.compact()
 
     def show(self, entry: Entry, stray: bool) -> None:
-        """Show an entry that waits and matches; `stray` if it has come back from a consumer since that was known."""
+        """Show an entry that waits and matches; `stray` if a consumer has returned it since that was found out."""
         if entry.state == READY and not stray:
             self.push(entry, entry.envelope.priority)
         else:
             self.push_back(entry)
 
     def matches(self, entry: Entry) -> bool:
-        """True if the selector of this view is TRUE for an entry; False also where that cannot be found out (D-14)."""
+        """True if the selector of this view is TRUE for an entry; False also if it cannot be evaluated (D-14)."""
         if self.condition is None:
             return True
         answers: Answers[View] | None = entry.envelope.answers
@@ -201,15 +201,15 @@ class View:
             if not is_true(self.condition, entry.envelope):
                 return False
         except Exception:
-            return False  # reported when the message arrived
+            return False  # logged when the message arrived
         self.matched += 1
         return True
 
     # -- looking ------------------------------------------------------------------------------------------------
 
     def first(self) -> Entry | None:
-        """The next entry in order, or None. Tombstones before it are dropped. A view that is still scanning shows only
-        what cannot be overtaken by something not yet found."""
+        """The next entry in order, or None. Tombstones before it are dropped. During a scan a view shows only entries
+        that no later find can overtake."""
         heap = self.heap
         while heap:
             key, entry = heap[0]
@@ -240,15 +240,16 @@ class View:
         return self._if_scanned(heap[0][1]) if heap else None
 
     def oldest(self) -> Entry | None:
-        """What has waited longest among the lowest priority that waits; None if nothing does but what came back."""
+        """The entry that has waited longest among those of the lowest priority; None if there are only returned
+        ones."""
         for lane in self.lanes:
             if lane is not None and (entry := lane.first()) is not None:
                 return entry
         return None
 
     def heads(self) -> Iterator[Entry]:
-        """What has waited longest of each priority, and what is next of what came back: one of them has waited longest
-        of all, unless that came back behind another of a higher priority."""
+        """The oldest entry of each priority, and the next of the returned ones. The entry that has waited longest of
+        all is among them, unless it is a returned one behind another of a higher priority."""
         if self.mask:
             for lane in self.lanes:
                 if lane is not None and (entry := lane.first()) is not None:
@@ -266,8 +267,8 @@ class View:
         return None if self.scanning != ALL_SCANNED and self.heap[0][0] > self.scanned else stray
 
     def row(self, limit: int, now: int) -> list[Entry]:
-        """What is next, up to `limit`, where that can be delivered together: arrivals of one priority that were never
-        delivered and have not expired. Empty where each is to be looked at on its own. Nothing is changed."""
+        """The next entries, up to `limit`, if they can be delivered together: arrivals of one priority that were never
+        delivered and have not expired. Empty if the next one must be examined. Changes nothing."""
         row: list[Entry] = []
         if self.heap or not self.mask:
             return row
@@ -275,20 +276,20 @@ class View:
         assert lane is not None
         head = lane.head
         for entry in lane.items[head : head + limit]:
-            if not entry.state:  # else a tombstone
+            if not entry.state:  # otherwise a tombstone
                 if entry.count or 0 < entry.envelope.expiration <= now:
                     break
                 row.append(entry)
         return row
 
     def take_row(self, last: Entry) -> None:
-        """Drop the references to what :meth:`row` has just returned, up to `last`."""
+        """Drop the references up to `last`, which :meth:`row` has just returned."""
         lane = self.lanes[last.envelope.priority]
         assert lane is not None
         lane.skip(last)
 
     def take(self, entry: Entry) -> None:
-        """Drop the reference to what :meth:`first` has just returned."""
+        """Drop the reference that :meth:`first` has just returned."""
         if entry.state == STRAY or entry in self.strays:
             heappop(self.heap)
             del self.strays[entry]
@@ -299,19 +300,17 @@ class View:
         entry.unfile()
 
     def pass_over(self, entry: Entry) -> None:
-        """Drop the reference to what :meth:`first` has just returned, though it goes on waiting."""
+        """Drop the reference that :meth:`first` has just returned, although the entry still waits."""
         self.take(entry)
         self.passed[entry] = None
 
     def forget_passed(self, entry: Entry) -> None:
-        """What was passed over does not wait any longer."""
+        """Entries that were passed over no longer wait."""
         self.passed.pop(entry, None)
 
     def waits(self, after: int, limit: int) -> list[Entry]:
-        """Up to `limit` waiting entries with a key above `after`, in order; nothing is changed.
-
-        Cost: logarithmic in the depth, plus what is returned, plus tombstones between, plus the heap.
-        """
+        """Up to `limit` waiting entries with a key above `after`, in order. Changes nothing. The cost is logarithmic in
+        the depth, plus the result, the tombstones between, and the heap."""
         strays = [
             (key, entry)
             for key, entry in self.heap
@@ -334,7 +333,7 @@ class View:
 
     def arrivals(self, after: int, limit: int) -> tuple[list[Entry], int | None]:
         """Up to `limit` entries (READY only) with a key above `after`, in order, and the key up to which there are no
-        others; None for the last. Bounded however many tombstones lie between: it may be fewer, or none."""
+        others; None at the end. It may be fewer, or none: the work is bounded however many tombstones lie between."""
         found: list[Entry] = []
         looked = PIECE
         for items, start, first_key in self._lanes_after(after):
@@ -354,7 +353,8 @@ class View:
                     yield items[index]
 
     def _lanes_after(self, after: int) -> Iterator[tuple[list[Entry], int, int]]:
-        """In order, of each lane with keys above `after`: its entries, where those begin, the key before its first."""
+        """The lanes with keys above `after`, in order: the entries, the index where these begin, the key before the
+        first."""
         for priority in range(9, -1, -1):
             lane = self.lanes[priority]
             first_key = ((9 - priority) << 1 | 1) << 48
@@ -362,7 +362,7 @@ class View:
                 yield lane.items, lane.after(after - first_key) if after > first_key else lane.head, first_key
 
     def clear(self) -> None:
-        """Drop everything. A scan under way finds nothing more."""
+        """Drop everything. A scan finds nothing more."""
         self.lanes = [None] * 10
         self.mask = 0
         self.heap = []
@@ -372,11 +372,11 @@ class View:
     # -- upkeep -------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """References held, tombstones included."""
+        """References, tombstones included."""
         return len(self.heap) + sum(len(lane) for lane in self.lanes if lane is not None)
 
     def compaction(self) -> Iterator[int]:
-        """Drop all tombstones, a piece at a time; yields how many references each piece had."""
+        """Drop all tombstones, piece by piece. Yields the number of references of each piece."""
         for lane in self.lanes:
             done = -1
             while lane is not None:
@@ -395,10 +395,10 @@ class View:
 
 
 class Walk:
-    """A position in the order of delivery, while everything else goes on.
+    """A position in the order of delivery of a queue that changes meanwhile.
 
-    A walk stands between two messages of the queue as it was when it began. What is taken away meanwhile is passed
-    over; what comes back from a consumer meanwhile may be passed over as well, since it was not waiting then.
+    A walk stands between two messages of the queue as it was when it began. It skips messages that are taken away
+    meanwhile. It may also skip messages that consumers return meanwhile, since these did not wait when it began.
 
     Args:
         view: the queue's view of everything.
@@ -406,7 +406,7 @@ class Walk:
 
     Attributes:
         after: key of the last entry that was taken, or of a tombstone behind it.
-        done: nothing follows.
+        done: True at the end.
     """
 
     __slots__ = ("_strays", "_view", "after", "done")
@@ -418,7 +418,7 @@ class Walk:
         self.done = False
 
     def gather(self) -> Iterator[None]:
-        """Note what has come back from consumers, in pieces. To be gone through before the first :meth:`take`."""
+        """Collect the entries that consumers have returned, in pieces; must be done before the first :meth:`take`."""
         view, after, found = self._view, self.after, self._strays
         heap = view.heap.copy()
         for start in range(0, len(heap), GATHERED):
@@ -436,7 +436,7 @@ class Walk:
         heapify(found)
 
     def take(self, limit: int) -> list[Entry]:
-        """The next waiting entries, `limit` at most. Fewer, even none, do not mean the end: see :attr:`done`."""
+        """The next waiting entries, at most `limit`. There may be fewer, or none, before the end: see :attr:`done`."""
         strays = self._strays
         arrivals, reached = self._view.arrivals(self.after, limit)
         found: list[Entry] = []
@@ -466,7 +466,7 @@ class Walk:
 
 
 class Few:
-    """A walk, as :class:`Walk`, through a few entries that are known.
+    """As :class:`Walk`, through a few known entries.
 
     Attributes:
         after: key of the last entry that was taken.
@@ -481,7 +481,7 @@ class Few:
         self.done = not entries
 
     def gather(self) -> Iterator[None]:
-        """There is nothing to prepare."""
+        """Nothing to prepare."""
         return iter(())
 
     def take(self, limit: int) -> list[Entry]:
