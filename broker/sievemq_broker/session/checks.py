@@ -1,4 +1,4 @@
-"""Checks of what a command says, beyond its form: ids, pairs, limits, selectors, times."""
+"""Checks of the fields of commands, beyond their form: ids, pairs, limits, selectors, times."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ __all__ = [
     "unknown",
 ]
 
-#: Bytes of answers that may wait to be written to a connection before more are refused.
+#: Bytes that may wait to be written to a connection before further requests for large answers are refused.
 UNREAD_BYTES = 64 * 1024 * 1024
 
-#: Rights with which a destination is made on first use.
+#: Any of these rights lets a destination be created on first use.
 _USES: Final = (Verb.SEND, Verb.CONSUME, Verb.MANAGE)
 
 
 def unknown(what: str, number: int) -> ProtocolError:
-    """An id that this connection never opened: the client has lost count."""
+    """The error for an id that this connection never opened."""
     return ProtocolError(f"{what} {number} was never opened on this connection", ErrorCode.UNEXPECTED_COMMAND)
 
 
@@ -59,14 +59,14 @@ def pairs(handed: tuple[int, ...]) -> dict[int, int]:
 
 
 def undelivered(consumer_id: int, tag: int, last: int) -> ProtocolError:
-    """A tag beyond the last one."""
+    """The error for a tag beyond the last one."""
     return ProtocolError(
         f"consumer {consumer_id} was delivered messages up to tag {last}, not {tag}", ErrorCode.UNEXPECTED_COMMAND
     )
 
 
 def too_much_credit(consumer_id: int, credit: int) -> ProtocolError:
-    """A grant past MAX_CREDIT."""
+    """The error for a grant of more than MAX_CREDIT."""
     return ProtocolError(
         f"consumer {consumer_id} was granted a credit of {credit}; at most {MAX_CREDIT} can be used",
         ErrorCode.RESOURCE_ALLOCATION,
@@ -74,7 +74,7 @@ def too_much_credit(consumer_id: int, credit: int) -> ProtocolError:
 
 
 def the_selector(text: str | None, dialect: str | None, default: str) -> CompiledSelector | None:
-    """Verify a selector; None where there is no condition (SES-22, D-12).
+    """Verify a selector; None if there is no condition (SES-22, D-12).
 
     Args:
         text: the selector.
@@ -93,8 +93,8 @@ def the_selector(text: str | None, dialect: str | None, default: str) -> Compile
 
 
 def check_unread(waiting: int, doing: str) -> None:
-    """Go on only if a client reads what it asks for. A few bytes of BROWSE ask for half a MiB: thousands of them in one
-    read must not be answered from memory all at once.
+    """Raise unless the client reads what it requests. A few bytes of BROWSE request half a MiB: thousands of them in
+    one read must not all be answered in memory.
 
     Args:
         waiting: bytes that wait to be written to it.
@@ -111,7 +111,7 @@ def check_unread(waiting: int, doing: str) -> None:
 
 
 def check_identifier(what: str, text: str) -> None:
-    """A namespace, client id or subscription name.
+    """Check a namespace, client id or subscription name.
 
     Raises:
         RequestError: empty, too long, or not printable.
@@ -124,7 +124,7 @@ def check_identifier(what: str, text: str) -> None:
 
 
 def check_message(fields: tuple[Any, ...], body_bytes: int) -> None:
-    """Check what is too long in a message, or of an unknown kind; short ones need not come here.
+    """Check a message that is long, or of an unknown kind; short ones need no call.
 
     Raises:
         RequestError: MESSAGE_TOO_LARGE or MESSAGE_FORMAT.
@@ -141,14 +141,14 @@ def check_message(fields: tuple[Any, ...], body_bytes: int) -> None:
     wrong = check_headers(fields)
     packed = fields[PROPERTIES]
     if wrong is None and packed is not None and len(packed) > MAX_PROPERTY_CHARS:
-        with suppress(ProtocolError):  # what cannot be decoded is read by no selector (D-14)
+        with suppress(ProtocolError):  # properties that cannot be decoded are read by no selector (D-14)
             wrong = too_long(unpack_properties(fields))
     if wrong is not None:
         raise RequestError(wrong, ErrorCode.MESSAGE_FORMAT)
 
 
 def shift_times(fields: tuple[Any, ...], lag: int) -> tuple[Any, ...]:
-    """The envelope with times of an older clock offset brought up to date; 0 means no time and stays."""
+    """The envelope with its times moved from an older clock offset to the present one; 0 means no time and stays."""
     shifted = list(fields)
     for position in (TIMESTAMP, EXPIRATION, DELIVERY_TIME):
         if shifted[position]:
@@ -157,7 +157,7 @@ def shift_times(fields: tuple[Any, ...], lag: int) -> tuple[Any, ...]:
 
 
 def require_there(identity: Identity, namespace: Namespace, text: str) -> None:
-    """Go on only if a destination is there, or may be made by this user: who may only look does not have it made.
+    """Raise unless a destination exists, or this user may create it. A user who may only view it may not.
 
     Raises:
         RequestError: SECURITY.

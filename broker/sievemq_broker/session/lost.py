@@ -1,12 +1,11 @@
-"""Connections that were lost and may come back: what the broker remembers of them, and for how long.
+"""Lost connections that may come back: what the broker remembers of them, and for how long.
 
-A client that comes back names the connection it has lost. It learns, session by session, which of its sends had
-arrived and which commit had been carried out, so that it says again what was lost and nothing twice; and it tells what
-its application has not seen of what it had been delivered, so that this loses its mark again (D-32).
+A client that reconnects names the connection it has lost. The broker answers, for each session, which of its sends had
+arrived and which commit was carried out, so that the client repeats what was lost and nothing else. The client reports
+which messages its application has not seen, so that these lose their mark again (D-32).
 
-What is remembered is plain data (:meth:`Memory.to_mapping`), so that a store can keep it over a restart:
-docs/decisions/0009 says how.
-"""
+The memory is plain data (:meth:`Memory.to_mapping`), so that a store can keep it across restarts, see
+docs/decisions/0009."""
 
 from __future__ import annotations
 
@@ -21,13 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_LOST", "MAX_REFUSED", "MAX_RETURNED", "LostConnections", "Memory", "Refusal", "Returned"]
 
-#: Connections remembered at a time; of the user with the most of them the one lost first is forgotten first. Some
-#: hundred bytes each.
+#: The most connections remembered. The user with most of them loses the oldest. Some hundred bytes each.
 MAX_LOST: Final = 10_000
-#: Messages remembered for losing their mark again, over all connections. A reference each; of the user with the most of
-#: them those of the connection that was lost first are forgotten first, and stay marked.
+#: The most messages remembered to lose their mark again, over all connections, a reference each. The user with most of
+#: them loses those of its oldest connection first; they stay marked.
 MAX_RETURNED: Final = 200_000
-#: Refused sends remembered of one connection: as many as a client may have unconfirmed in a session.
+#: The most refused sends remembered of one connection: as many as a client may have unconfirmed in a session.
 MAX_REFUSED: Final = 10_000
 
 Refusal = tuple[int, int, int, str]
@@ -35,8 +33,8 @@ Refusal = tuple[int, int, int, str]
 
 
 class Returned(NamedTuple):
-    """What a consumer held when its connection was lost: where that goes back to; what has gone back; whether it was
-    taken in a transaction; and how many messages that is in all."""
+    """What a consumer held when its connection was lost: its queue; the messages that have gone back; whether they were
+    received in a transaction; and the number of all."""
 
     source: Source
     held: list[Held]
@@ -45,7 +43,7 @@ class Returned(NamedTuple):
 
 
 class Memory:
-    """What is remembered of one lost connection.
+    """The memory of one lost connection.
 
     Args:
         connection: its id.
@@ -85,7 +83,7 @@ class Memory:
     # -- as plain data, for a store -------------------------------------------------------------------------------
 
     def to_mapping(self) -> dict[str, Any]:
-        """As plain data: what must survive a restart."""
+        """The state that must survive a restart, as plain data."""
         return {
             "connection": self.connection,
             "user": self.user,
@@ -96,7 +94,7 @@ class Memory:
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Memory:
-        """The way back from :meth:`to_mapping`: what a store has kept over a restart."""
+        """The reverse of :meth:`to_mapping`."""
         return cls(
             data["connection"],
             data["user"],
@@ -109,7 +107,7 @@ class Memory:
     # -- for the client -------------------------------------------------------------------------------------------
 
     def as_feature(self) -> dict[str, object]:
-        """What WELCOME says under `resumed`."""
+        """The field `resumed` of WELCOME."""
         return {
             "sessions": tuple((number, *progress) for number, progress in self.sessions.items()),
             "refused": self.refused,
@@ -117,7 +115,7 @@ class Memory:
         }
 
     def settle(self, handed: Mapping[int, int], done: Mapping[int, int], now: int) -> None:
-        """The client has come back and says what became of what it was delivered.
+        """The client has come back, and reports on the messages that were delivered to it.
 
         Args:
             handed: consumer -> the last tag that the application may have seen; what lies behind loses its mark.
@@ -133,25 +131,25 @@ class Memory:
         self.forget_returned()
 
     def forget_returned(self) -> None:
-        """What it was delivered stays as it is."""
+        """Messages that were delivered to it keep their marks."""
         self.returned = {}
 
     # -- for how long ---------------------------------------------------------------------------------------------
 
     def keep_until(self, until: int) -> None:
-        """Set when it is forgotten."""
+        """Set the time at which it is forgotten."""
         self.until = until
 
 
 class LostConnections:
-    """All that are remembered."""
+    """All remembered connections."""
 
     __slots__ = ("_by_id", "_lost", "_returned")
 
     def __init__(self) -> None:
         self._by_id: dict[str, Memory] = {}
         self._lost: Shares[str] = Shares()
-        self._returned: Shares[str] = Shares()  # those with messages, which weigh
+        self._returned: Shares[str] = Shares()  # connections with messages, by their number
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -160,11 +158,11 @@ class LostConnections:
         return connection_id in self._by_id
 
     def get(self, connection_id: str) -> Memory | None:
-        """What is remembered of a lost connection, which goes on being; None if nothing is."""
+        """The memory of a lost connection; None if there is none. It is kept."""
         return self._by_id.get(connection_id)
 
     def remember(self, memory: Memory, until: int, broker: Broker) -> None:
-        """A connection was lost.
+        """Remember a lost connection.
 
         Args:
             memory: of it.
@@ -185,7 +183,7 @@ class LostConnections:
             self._forget(self._lost.first_to_go()[1], broker)
 
     def restore(self, records: Iterable[Mapping[str, Any]], until: int, broker: Broker) -> None:
-        """Remember what a store has kept over a restart.
+        """Restore what a store has kept across a restart.
 
         Args:
             records: of :meth:`Memory.to_mapping`.
@@ -196,8 +194,8 @@ class LostConnections:
             self.remember(Memory.from_mapping(record), until, broker)
 
     def take(self, connection_id: str, user: str | None, namespace: str) -> Memory | None:
-        """A client comes back: take what is remembered of it. None if nothing is, or only of another user or
-        in another namespace."""
+        """Take the memory of a client that comes back. None if there is none, or only of another user or in another
+        namespace."""
         memory = self._by_id.get(connection_id)
         if memory is None or memory.user != user or memory.namespace != namespace:
             return None
@@ -205,7 +203,7 @@ class LostConnections:
         return memory
 
     def expire(self, broker: Broker, real: int) -> None:
-        """Forget those whose time is over, and delete their temporary destinations (TMP-06).
+        """Forget connections whose time is over, and delete their temporary destinations (TMP-06).
 
         Args:
             broker: the domain.
@@ -215,7 +213,8 @@ class LostConnections:
             self._forget(connection_id, broker)
 
     def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set, by so many ms: each is remembered for as long as it would have been."""
+        """The machine's clock was set by so many ms: the times for which connections are remembered keep their
+        length."""
         for memory in self._by_id.values():
             memory.keep_until(memory.until + by)
 

@@ -1,10 +1,10 @@
-"""One connected client, whatever protocol it speaks: what it has open, what it holds, and what it may be answered.
+"""One connected client, whatever protocol it speaks: its sessions and consumers, what it holds, and its answers.
 
-protocol ── carry_out(commands, now) ──> Peer ──> table ──> handlers ──> domain
-protocol <── ClientPort ──────────────── Peer <── answers ──┘   domain ── deliveries ──> ClientPort
+    protocol ── carry_out(commands, now) ──> Peer ──> table ──> handlers ──> domain
+    protocol <── ClientPort ──────────────── Peer <── answers ──┘      domain ── deliveries ──> ClientPort
 
-A protocol turns its frames into commands (a verb of the table, then its fields) and writes out what its
-:class:`ClientPort` is given. No I/O, no clock, no bytes of any protocol.
+A protocol turns its frames into commands (a verb of the table, then its fields) and encodes what is passed to its
+:class:`ClientPort`. No I/O, no clock, no bytes of any protocol.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ __all__ = [
 
 _SEND: Final = int(Command.SEND)
 
-# Commands that are answered: their first field is the request.
+# Commands with an answer: their first field is the request.
 _REQUESTS = frozenset(n for n, spec in COMMANDS.items() if spec.fields and spec.fields[0].name == "request")
 
-#: Sends of small NON_PERSISTENT messages that may wait for their confirm: far below the window of any client.
+#: Sends of small NON_PERSISTENT messages whose confirm may wait: far below the window of any client.
 LAZY_CONFIRMS: Final = 64
 
-#: Destinations remembered as allowed, per client.
+#: Destinations remembered as allowed, for each client.
 _MAX_ALLOWED: Final = 4_096
 
 _MAX_ID_CHARS: Final = 64
@@ -58,13 +58,13 @@ _ID_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 
 
 class PortOwner(Protocol):
-    """What the domain calls on a client besides deliveries."""
+    """Calls of the domain to a client, besides deliveries."""
 
     def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
-        """The domain closed a consumer."""
+        """The domain has closed a consumer."""
 
     def want_settled(self, consumer_id: int) -> None:
-        """The domain has sent what a waiting consumer could get."""
+        """The domain has delivered what a waiting consumer can get."""
 
 
 class ClientPort(DeliveryPort, Protocol):
@@ -72,7 +72,7 @@ class ClientPort(DeliveryPort, Protocol):
 
     @property
     def protocol(self) -> str:
-        """What the client speaks, as the setting `protocols` calls it."""
+        """The client's protocol, as in the setting `protocols`."""
 
     @property
     def open(self) -> bool:
@@ -84,10 +84,10 @@ class ClientPort(DeliveryPort, Protocol):
 
     @property
     def congested(self) -> bool:
-        """True while the transport holds more than it likes."""
+        """True while the transport holds more output than its high-water mark."""
 
     def attach(self, owner: PortOwner) -> None:
-        """From now on this is the port of `owner`."""
+        """Become the port of `owner`."""
 
     def shut(self) -> None:
         """The client is gone, or about to be: drop later output of the domain, and input that was not decoded."""
@@ -101,7 +101,7 @@ class ClientPort(DeliveryPort, Protocol):
         self, connection: str, version: int, heartbeat: int, options: dict[str, Any], limits: dict[str, Any],
         features: dict[str, Any], now: int,
     ) -> None:  # fmt: skip
-        """The handshake is done."""
+        """The handshake is complete."""
 
     def answer(self, request: int, result: object = None) -> None:
         """A request was carried out."""
@@ -121,7 +121,7 @@ class ClientPort(DeliveryPort, Protocol):
     def flow(
         self, blocked: bool, text: str, session: int = 0, sequence: int = 0, destination: str | None = None
     ) -> None:
-        """Senders are to wait, or to go on; of one session, from one of its sends, if one is named."""
+        """Senders must wait, or may go on; those of one session, from one of its sends on, if one is given."""
 
     def consumer_gone(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         """The broker has closed a consumer."""
@@ -130,7 +130,7 @@ class ClientPort(DeliveryPort, Protocol):
         """The clock was moved (test clocks only)."""
 
     def shutdown(self, grace: int, text: str) -> None:
-        """The broker ends in `grace` milliseconds."""
+        """The broker stops in `grace` milliseconds."""
 
     def fail(self, error: SieveError) -> None:
         """Send the error that ends the connection."""
@@ -140,7 +140,7 @@ class Watcher(Protocol):
     """Observes what a client does; for the test kit's journal."""
 
     def sending(self, peer: Peer, address: str, envelope: Envelope, transacted: bool) -> None:
-        """A message has come, and is about to be accepted or staged."""
+        """A message has arrived, and is about to be accepted or staged."""
 
     def sent(self, peer: Peer, address: str, envelopes: Sequence[Envelope], now: int) -> None:
         """Messages were accepted."""
@@ -152,27 +152,27 @@ class Watcher(Protocol):
         """A transaction was committed; with an error, its commit was refused and it was rolled back."""
 
     def ending(self, peer: Peer, lost: bool) -> None:
-        """A client is about to be gone."""
+        """A client is about to end."""
 
 
 def _never() -> bool:
-    """There is time for everything."""
+    """There is always time."""
     return False
 
 
 class SignIn(Protocol):
-    """A sign-in in which the client proves that it knows the password: two messages of the client."""
+    """A sign-in in which the client proves that it knows the password, by two messages."""
 
     def first(self, message: bytes, user_of: Callable[[str], str]) -> bytes:
-        """The answer to the first; `user_of` is the user that a name in it stands for."""
+        """The answer to the first message; `user_of` maps a name in it to the user."""
 
     def last(self, message: bytes) -> tuple[Identity, bytes]:
-        """Who it is, and the answer to the last. Both raise AuthenticationError."""
+        """The user, and the answer to the last message. Both methods raise AuthenticationError."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Services(ABC):
-    """What clients need from the rim around them; one per broker. A test implements it in a few lines.
+    """What clients need from the I/O layer; one per broker. A test implements it in a few lines.
 
     Args:
         settings: what every client is announced, and what is enforced.
@@ -180,19 +180,19 @@ class Services(ABC):
 
     def __init__(self, settings: SessionSettings | None = None) -> None:
         self.settings = settings or SessionSettings()
-        #: Clients past their handshake, by id. They keep it; rims and management read it.
+        #: Clients past their handshake, by id. They maintain it; the I/O layer and the management API read it.
         self.connections: dict[str, Peer] = {}
-        #: Those that were lost and may come back.
+        #: Lost clients that may come back.
         self.lost = LostConnections()
-        #: Milliseconds by which a test moved the clock; part of every `now`. Change it with :meth:`move_clock`.
+        #: Milliseconds by which a test moved the clock; part of every `now`. Changed by :meth:`move_clock`.
         self.clock_offset = 0
-        #: When that was, on the machine's clock: milliseconds since 1970 without the offset.
+        #: The time of that on the machine's clock: milliseconds since 1970 without the offset.
         self.moved_at = 0
-        #: Which limit keeps the broker from taking sends; None while there is none. Change it with :meth:`flow`.
+        #: The limit because of which the broker accepts no sends; None if there is none. Changed by :meth:`flow`.
         self.blocked: str | None = None
-        #: Where senders wait then; set by the code that creates both.
+        #: Where blocked senders wait; set by the code that creates both.
         self.broker: Broker | None = None
-        #: By protocol what its connections share of the messages that they convert.
+        #: By protocol, what its connections share of converted messages.
         self.converted: dict[str, Any] = {}
         #: Called after each command of a batch: True if the client has used its time and the rest must wait
         #: (:attr:`Peer.behind`). The I/O layer may set it.
@@ -200,7 +200,7 @@ class Services(ABC):
 
     @abstractmethod
     def connection_id(self) -> str:
-        """A new id, unique over all incarnations of the broker, without ``.`` and ``:`` (it is part of addresses)."""
+        """A new id, unique over all starts of the broker, without ``.`` and ``:`` (it is part of addresses)."""
 
     @abstractmethod
     def authenticate(
@@ -226,7 +226,7 @@ class Services(ABC):
         """
 
     def scram(self, peer: Peer) -> SignIn | None:
-        """A sign-in by SCRAM-SHA-256; None if that cannot be offered."""
+        """A sign-in by SCRAM-SHA-256; None if that is not available."""
         return None
 
     @abstractmethod
@@ -235,7 +235,7 @@ class Services(ABC):
 
     @abstractmethod
     def report(self, peer: Peer, doing: str, error: BaseException) -> None:
-        """An error that is the broker's own fault ended a connection. Log it with its traceback.
+        """An error of the broker itself ended a connection. Log it with its traceback.
 
         Args:
             peer: the one that ends; all others go on.
@@ -244,7 +244,7 @@ class Services(ABC):
         """
 
     def advise(self, peer: Peer, destination: str, selector: CompiledSelector) -> None:  # noqa: B027  # may do nothing
-        """A consumer was opened whose selector is legal and hardly meant. A rim may log that.
+        """A consumer was opened whose selector is legal and probably not intended. It may be logged.
 
         Args:
             peer: whose consumer it is.
@@ -254,18 +254,19 @@ class Services(ABC):
 
     @property
     def standing(self) -> bool:
-        """True while time stands still (test clocks only): no deadline comes by itself."""
+        """True while time stands still (test clocks only): no deadline is reached."""
         return False
 
     def move_clock(self, offset: int, now: int) -> None:
-        """Tell every client that the clock now shows `now` and runs `offset` milliseconds ahead (test clocks only)."""
+        """Inform every client that the clock now shows `now` and runs `offset` milliseconds ahead (test clocks
+        only)."""
         self.clock_offset = offset
         self.moved_at = now - offset
         for peer in tuple(self.connections.values()):
             peer.clock_moved()
 
     def flow(self, blocked: str | None) -> None:
-        """Take no sends anywhere, or go on.
+        """Accept no sends to any destination, or accept them again.
 
         Args:
             blocked: for people, which limit is reached; None to go on.
@@ -280,18 +281,18 @@ class Services(ABC):
 
 
 class Work(Protocol):
-    """What may take several turns."""
+    """Work that may take several turns."""
 
     @property
     def blocked(self) -> bool:
         """True if it cannot go on before the broker's pending work has gone on."""
 
     def work(self, budget: int, now: int) -> bool:
-        """Go on; True if it is over."""
+        """Go on. True if it is done."""
 
 
 class _Returning:
-    """Messages come back in slices, as pending work of the broker.
+    """Messages that come back in slices, as pending work of the broker.
 
     Attributes:
         over: all have.
@@ -325,7 +326,7 @@ def _none(now: int) -> Steps[int]:
 
 
 def _nothing(now: int) -> None:
-    """What a command has led to was done with the last slice."""
+    """Nothing is left to do after the last slice."""
 
 
 class Pending:
@@ -438,49 +439,50 @@ class Peer:
         self.address = address
         self.watcher = watcher
         self._table = table
-        #: What is done for SEND, and for the other verbs; with checks in front if the user is limited.
+        #: The handlers of SEND and of the other verbs, with checks in front if the user is limited.
         self._send: SendHandler = table.free.send
         self._handlers: Mapping[int, Handler] = table.free.others
-        #: Destinations where a limited user may send to, as far as it has.
+        #: Destinations that a limited user may send to, as far as it has.
         self.allowed: set[str] = set()
         #: Identity and namespace; set by the handshake.
         self.id = ""
         self.agent = ""
         self.identity = Identity()
         self.client_id: str | None = None
-        #: Milliseconds for which it is remembered once it is lost; 0 for not at all.
+        #: Milliseconds for which it is remembered after a loss of the connection; 0 if it is not.
         self.keep = 0
-        #: It takes the place of a lost one; what is remembered of that.
+        #: The memory of a lost connection that it continues.
         self._resumed = False
         self._memory: Memory | None = None
-        #: Consumer -> last tag that the application may have seen, if the client has reported it on a new connection.
+        #: Consumer -> last tag that the application may have seen, as the client has reported on a new connection.
         self._handed_elsewhere: Mapping[int, int] = {}
         self.sessions: dict[int, Session] = {}
-        #: Memory of all their transactions.
+        #: Memory of all its transactions.
         self.staged = StagedBytes(self.settings.staged_bytes)
-        #: Consumers of all sessions by id, and the session of each. `retired` are closed but still hold messages of
-        #: their session (ACK-19).
+        #: Consumers of all sessions by id, and the session of each. `retired` ones are closed but still hold messages
+        #: of their session (ACK-19).
         self.consumers: dict[int, Consumer] = {}
         self.owners: dict[int, Session] = {}
         self.retired: set[int] = set()
-        #: Requests of WANTs that the domain has not settled, by consumer.
+        #: Requests of unanswered WANTs, by consumer.
         self._wants: dict[int, list[int]] = {}
-        #: Sessions with sends to confirm at the end of the turn; and the client waits for one of the confirms, or may.
+        #: Sessions with sends to confirm at the end of the turn; and whether the client may wait for one of the
+        #: confirms.
         self.unconfirmed: dict[Session, None] = {}
         self._urgent = False
-        #: How many sends there are to confirm.
+        #: The number of sends to confirm.
         self._lazy = 0
         self.highest_session = self.highest_consumer = 0
-        #: Offset of the clock that the client's times include, and how far that is behind the broker's.
+        #: Offset of the clock that the client's times include, and by how much that is behind the broker's.
         self.clock_seen = self.clock_lag = 0
-        #: True once the transport is to be closed after writing.
+        #: True once the transport must be closed after writing.
         self.closing = False
-        #: Nothing more is carried out for it.
+        #: True once no more commands are carried out.
         self.gone = False
-        #: Commands that wait for their turn, and how many bytes they were.
+        #: Commands that wait for their turn, and their size in bytes.
         self._late: list[CommandTuple] = []
         self._late_bytes = 0
-        #: The one before them that has begun.
+        #: The command before them that has begun.
         self._pending: Pending | None = None
         self._turn = 0
         out.attach(self)
@@ -488,8 +490,8 @@ class Peer:
     # -- what a protocol calls --------------------------------------------------------------------------------------
 
     def carry_out(self, commands: list[CommandTuple], size: int, now: int) -> None:
-        """Carry out commands of the client, in their order, as far as there is time (:attr:`Services.spent`, decision
-        0026). Never raises: an error ends this client's connection at most.
+        """Carry out commands of the client in order, as far as there is time (:attr:`Services.spent`, decision 0026).
+        Never raises: an error ends at most this client's connection.
 
         Args:
             commands: each a verb of the table and its fields. Nothing must be :attr:`behind`.
@@ -497,7 +499,7 @@ class Peer:
             now: milliseconds since 1970.
         """
         begun = self._pending  # (mypyc would take the attribute for None from here on)
-        if begun is not None:  # it began behind the last of them, as what another command had put off
+        if begun is not None:  # it began behind the last of them, when another command was put off
             self._late += commands
             return
         self._late_bytes = size
@@ -517,7 +519,7 @@ class Peer:
             except SieveError as error:
                 if not self.refuse(command, error, now):
                     break
-            except Exception as error:  # the broker's own fault: it must not take other connections along
+            except Exception as error:  # the broker's own fault: other connections must go on
                 self.crash(command, error, now)
                 break
             if self._pending is not None or (at < count and self.services.spent()):
@@ -529,11 +531,11 @@ class Peer:
 
     @property
     def behind(self) -> bool:
-        """True if there was no time for all that came: :meth:`catch_up` is to be called."""
+        """True if there was no time for all commands: :meth:`catch_up` must be called."""
         return bool(self._late) or self._pending is not None
 
     def catch_up(self, now: int) -> None:
-        """Carry out what is left, as far as there is time. Never raises.
+        """Carry out the remaining commands, as far as there is time. Never raises.
 
         Args:
             now: milliseconds since 1970.
@@ -543,9 +545,9 @@ class Peer:
         if pending is not None:
             try:
                 self.go_on_with(pending, now)
-            except Exception as error:  # the broker's own fault: it must not take other connections along
+            except Exception as error:  # the broker's own fault: other connections must go on
                 self.crash(pending.command, error, now)
-            if self._pending is not None:  # it is not over, or another one begins behind it
+            if self._pending is not None:  # it is not done, or another one begins behind it
                 self._late = commands
                 return
         self.carry_out(commands, self._late_bytes, now)
@@ -555,32 +557,32 @@ class Peer:
         return pending
 
     def put_off(self, command: CommandTuple) -> None:
-        """A command is to be carried out behind those that wait for their turn."""
+        """Carry out a command later, behind those that wait for their turn."""
         self._late.append(command)
 
     def take_late(self) -> list[CommandTuple]:
-        """Take away what waits for its turn."""
+        """Remove and return the commands that wait for their turn."""
         late, self._late = self._late, []
         return late
 
     def cut(self) -> None:
-        """The transport has failed: nothing more is carried out, or written."""
+        """The transport has failed: carry out and write nothing more."""
         self.closing = True
 
     @property
     def unpublished(self) -> int:
-        """Bytes that came and are no messages yet: of commands that are not carried out, and of open transactions."""
+        """Bytes that arrived and are no messages yet: of waiting commands, and of open transactions."""
         late = (self._late_bytes if self._late else 0) + (0 if self._pending is None else self._pending.size)
         return self.staged.used + late
 
     def lost(self, now: int) -> None:
-        """The transport is gone: everything comes back (ACK-18, TXN-05, CON-11). Idempotent."""
+        """The connection is lost: all messages come back (ACK-18, TXN-05, CON-11). Idempotent."""
         self.closing = True
         self.end(now, None)
 
     def resume_consumers(self, now: int) -> None:
-        """The port is writable again. Begins where the last round stopped: a consumer with a long backlog must not keep
-        the others waiting."""
+        """The port is writable again. Continues where the last round stopped, so that a consumer with a long backlog
+        does not hold up the others."""
         out = self.out
         consumers = tuple(self.consumers.values())
         for turn in range(self._turn, self._turn + len(consumers)):
@@ -598,7 +600,7 @@ class Peer:
             self.out.touch()
 
     def entitle(self, identity: Identity) -> None:
-        """From now on the user may do what this identity's rights say. Consumers without one are closed.
+        """Give the user these rights from now on. Consumers without a right are closed.
 
         Args:
             identity: the same user; its rights may be others than before.
@@ -615,24 +617,24 @@ class Peer:
                     consumer.expel(ErrorCode.SECURITY, refusal.text, self.services.now())
 
     def clock_moved(self) -> None:
-        """The clock's offset changed: inform the client; until it has seen that, its times are shifted here."""
+        """The clock's offset changed: inform the client. Its times are shifted here until it knows the new offset."""
         offset = self.services.clock_offset
         self.clock_lag = offset - self.clock_seen
         self.out.clock(offset)
 
     def clock_drifted(self, milliseconds: int) -> None:
-        """The broker's clock stands, and the client's runs on: its times are shifted by so much more."""
+        """The broker's clock stands still while the client's runs on: shift the client's times by so much more."""
         self.clock_lag += milliseconds
 
     def flow_changed(self) -> None:
-        """The broker is at its limit from now on, or not any more."""
+        """The broker has reached a limit, or is below it again."""
         blocked = self.services.blocked
         self.out.flow(blocked is not None, blocked or "")
         self.flush_confirms()
 
     @property
     def is_busy(self) -> bool:
-        """True while messages are with the client, or a transaction is open."""
+        """True while the client holds messages, or a transaction is open."""
         return any(consumer.unacknowledged for consumer in self.consumers.values()) or any(
             session.committing or (session.transaction is not None and session.transaction.staged)
             for session in self.sessions.values()
@@ -640,12 +642,12 @@ class Peer:
 
     @property
     def stalls(self) -> list[Stall]:
-        """What sessions wait with for room."""
+        """The sends and COMMITs that wait for room."""
         return [session.stall for session in self.sessions.values() if session.stall is not None]
 
     @property
     def temporaries(self) -> int:
-        """How many temporary destinations it has."""
+        """The number of its temporary destinations."""
         return self.namespace.temporaries.count(self.id)
 
     # -- called by the domain, through the port -----------------------------------------------------------------------
@@ -656,7 +658,7 @@ class Peer:
             self.answer(request)
 
     def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
-        """The domain closed a consumer under us."""
+        """The domain has closed a consumer."""
         self.want_settled(consumer_id)
         consumer = self.consumers.get(consumer_id)
         if consumer is None:
@@ -667,7 +669,7 @@ class Peer:
     # -- the handshake ------------------------------------------------------------------------------------------------
 
     def enter(self, identity: Identity, namespace: str, agent: str, keep: int) -> None:
-        """The handshake has found the identity and the namespace.
+        """The handshake has found identity and namespace.
 
         Args:
             identity: the user.
@@ -690,16 +692,16 @@ class Peer:
         self.keep = min(keep, self.settings.keep_ms)
 
     def begin(self) -> None:
-        """It is a client of its own."""
+        """Begin as a new client."""
         self.id = self.services.connection_id()
 
     def take_place(
         self, resume: str, handed: Mapping[int, int], done: Mapping[int, int], ids: tuple[int, int], now: int
     ) -> Memory | None:
-        """Go on where another connection was lost: with its id, and with what is remembered of it.
+        """Continue a lost connection, with its id and with what is remembered of it.
 
-        If the broker still believes that one alive, it is ended first, so that its client id and its messages are free.
-        Only for the same user in the same namespace; anybody else's wish is passed over.
+        If the broker still considers that one alive, it is ended first, so that its client id and its messages are
+        free. Allowed only for the same user in the same namespace; otherwise the request is ignored.
 
         Args:
             resume: id of the lost one.
@@ -718,7 +720,7 @@ class Peer:
         memory = services.lost.take(resume, user, namespace.name)
         self.id = resume if memory is not None or self._may_keep(resume) else services.connection_id()
         self._resumed = True
-        # Commands for what it had there may still be on their way here: they are passed over.
+        # Late commands for its old sessions and consumers may still arrive: they are skipped.
         self.highest_session, self.highest_consumer = ids
         if memory is not None:
             memory.settle(handed, done, now)
@@ -726,7 +728,7 @@ class Peer:
         return memory
 
     def end_lost(self, resume: str, handed: Mapping[int, int], done: Mapping[int, int], now: int) -> None:
-        """End another connection of the same client, if the broker still believes it alive.
+        """End another connection of the same client, if the broker still considers it alive.
 
         Args:
             resume, handed, done, now: as :meth:`take_place`.
@@ -736,7 +738,7 @@ class Peer:
             lost.give_way(handed, done, now)
 
     def give_way(self, handed: Mapping[int, int], done: Mapping[int, int], now: int) -> None:
-        """Its client has come back on another connection (D-32).
+        """The client has come back on another connection (D-32).
 
         Args:
             handed: consumer -> the last tag that the application may have seen.
@@ -752,12 +754,11 @@ class Peer:
         self.close(ErrorCode.HEARTBEAT_MISSED, "its client has come back on another connection", now)
 
     def _may_keep(self, resume: str) -> bool:
-        """True if a connection that this broker does not remember may keep its id: it was given by another incarnation,
-        so no other client can have it, and messages and temporary destinations carry it.
+        """True if a connection that this broker does not remember may keep its id. Another start of the broker assigned
+        the id, so no other client can have it, and messages and temporary destinations carry it.
 
-        Not for a limited user: ids are no secret, every message carries one, and with the id of another user it
-        would receive the replies to that user's requests.
-        """
+        A limited user may not: ids are no secret, since every message carries one. With the id of another user it would
+        receive the replies to that user's requests."""
         services = self.services
         return (
             self.identity.rights.unlimited
@@ -769,7 +770,7 @@ class Peer:
         )
 
     def claim_client_id(self, client_id: str) -> None:
-        """Take a client id, or raise RequestError INVALID_CLIENT_ID."""
+        """Take a client id; raises RequestError INVALID_CLIENT_ID."""
         try:
             check_identifier("a client id", client_id)
         except RequestError as error:
@@ -781,13 +782,13 @@ class Peer:
         self.client_id = client_id
 
     def welcomed(self) -> None:
-        """The handshake is done."""
+        """The handshake is complete."""
         self.clock_seen = self.services.clock_offset
         if self.services.blocked is not None:
             self.flow_changed()
 
     def remembers(self) -> Memory:
-        """How far it has come: what survives a restart of the broker, in :class:`Memory`."""
+        """The state that survives a restart of the broker, as :class:`Memory`."""
         memory = self._memory
         sessions = {} if memory is None else dict(memory.sessions)
         refused = [] if memory is None else list(memory.refused)
@@ -797,7 +798,7 @@ class Peer:
         return Memory(self.id, self.identity.user, self.namespace.name, sessions, tuple(refused[-MAX_REFUSED:]))
 
     def progress(self) -> tuple[object, ...]:
-        """The same in short: it differs whenever :meth:`remembers` would."""
+        """A short form of that state: it differs whenever :meth:`remembers` would."""
         before = () if self._memory is None else tuple(self._memory.sessions.items())
         sessions = self.sessions.values()
         return (before, *[(s.id, s.sent, s.settled, s.refused and len(s.refused)) for s in sessions])
@@ -810,9 +811,8 @@ class Peer:
         self.clock_lag = self.services.clock_offset - offset
 
     def sent_after_move(self, timestamp: int) -> bool:
-        """True if a client that has not seen the clock move sent a message after it moved: its times are to be shifted.
-
-        A message that was in transit when the clock moved keeps its time.
+        """True if a client sent a message after the clock had moved, without knowing that: its times must be shifted. A
+        message that was in transit when the clock moved keeps its time.
 
         Args:
             timestamp: JMSTimestamp of the message, ms; 0 where the producer sets none, which decides nothing.
@@ -820,10 +820,10 @@ class Peer:
         return not timestamp or timestamp - self.clock_seen > self.services.moved_at
 
     def lag_of(self, timestamp: int) -> int:
-        """By how much the times of such a message are shifted: to where the clock stands, if it does.
+        """By how much the times of such a message are shifted.
 
         Args:
-            timestamp: as above. Without one, the time that the message took to come here is taken off as well.
+            timestamp: as for :meth:`sent_after_move`; 0 if the message has none.
         """
         if timestamp and self.services.standing:
             return self.services.now() - timestamp
@@ -832,11 +832,11 @@ class Peer:
     # -- rights -------------------------------------------------------------------------------------------------------
 
     def is_own(self, address: str) -> bool:
-        """True for a temporary destination of this client: it may do anything with that."""
+        """True for a temporary destination of this client, with which it may do anything."""
         return parse_address(address).owner == self.id
 
     def allow(self, address: str) -> None:
-        """Remember that a limited user may send there."""
+        """Remember that a limited user may send to this destination."""
         if len(self.allowed) >= _MAX_ALLOWED:
             self.allowed.clear()
         self.allowed.add(address)
@@ -876,15 +876,15 @@ class Peer:
                 f"a connection may have {limit} sessions; close those that are done", ErrorCode.RESOURCE_ALLOCATION
             )
         session = self.sessions[session_id] = Session(session_id, SessionMode(mode), self.staged)
-        if self._resumed:  # it may have had a life on the connection that was lost
+        if self._resumed:  # it may continue a session of the connection that was lost
             known, settled = (0, 0) if self._memory is None else self._memory.sessions.pop(session_id, (0, 0))
             session.go_on_from(max(sent, known), settled)
             if session.sent:
                 self.unconfirmed[session] = None
 
     def close_session(self, session: Session, handed: Mapping[int, int], command: CommandTuple, now: int) -> None:
-        """Close a session and its consumers; an open transaction is rolled back (TXN-05). What it holds comes back a
-        little at once, very much in slices, a turn of the loop each; the command is answered then.
+        """Close a session and its consumers; an open transaction is rolled back (TXN-05). Its messages come back at
+        once, or in slices, a turn each, if they are many. The command is answered then.
 
         Args:
             session: the one.
@@ -909,8 +909,8 @@ class Peer:
         return self._giving_back(steps, command, lambda now: self.answer(command[1]), now, returning)
 
     def give_back(self, steps: Steps[int], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
-        """Have messages come back, a little at once, very much in slices, a turn of the loop each; later commands of
-        this client wait then. If the connection is lost meanwhile, all of them come back all the same.
+        """Let messages come back: at once, or in slices, a turn each, if they are many. Later commands of this client
+        wait. All of them come back even if the connection is lost meanwhile.
 
         Args:
             steps: gives them back; returns the time.
@@ -925,7 +925,7 @@ class Peer:
             self.go_on_with(Pending(returning, command, _nothing, 0), now)
 
     def when_returned(self, connection_id: str, command: CommandTuple, act: Callable[[int], None], now: int) -> None:
-        """Go on with a command when another connection has given back what it had. Later commands wait.
+        """Go on with a command when another connection has returned its messages. Later commands wait.
 
         Args:
             connection_id: of the other one, which is leaving.
@@ -976,12 +976,13 @@ class Peer:
         self.owners[consumer.id] = session
 
     def check_once_open(self, consumer_id: int) -> None:
-        """Pass over a command for a consumer that was closed meanwhile; refuse one for an id that never was."""
+        """Skip a command for a consumer that was closed meanwhile; raise for an id that was never opened."""
         if consumer_id > self.highest_consumer:
             raise unknown("consumer", consumer_id)
 
     def close_consumer(self, consumer: Consumer, handed: int, command: CommandTuple, now: int) -> None:
-        """Close a consumer. What the application has seen stays the session's (MCO-09), the rest goes back (MCO-10).
+        """Close a consumer. Messages that the application has stay with the session (MCO-09), the others go back
+        (MCO-10).
 
         Args:
             consumer: the one.
@@ -998,11 +999,11 @@ class Peer:
             self.answer(command[1])
 
     def wants(self, consumer_id: int) -> int:
-        """How many WANTs of a consumer are not answered yet."""
+        """The number of a consumer's unanswered WANTs."""
         return len(self._wants.get(consumer_id, ()))
 
     def await_settled(self, consumer_id: int, request: int) -> None:
-        """A WANT is answered when the domain has settled it."""
+        """Answer a WANT when the domain has settled it."""
         self._wants.setdefault(consumer_id, []).append(request)
 
     def _retire(self, consumer: Consumer) -> None:
@@ -1012,7 +1013,7 @@ class Peer:
             self.forget_consumers((consumer.id,))
 
     def forget_consumers(self, ids: Iterable[int]) -> None:
-        """Drop consumers that are closed and hold nothing any more."""
+        """Drop closed consumers that hold no messages any more."""
         for consumer_id in ids:
             self.want_settled(consumer_id)
             self.consumers.pop(consumer_id, None)
@@ -1029,9 +1030,8 @@ class Peer:
             )
 
     def handed_to(self, session: Session, handed: tuple[int, ...]) -> dict[int, int]:
-        """The pairs of `handed` that concern consumers of this session which still hold something.
-
-        Consumers that are gone are passed over: the broker may have closed one while the command was on its way.
+        """The pairs of `handed` for consumers of this session that still hold messages. Consumers that are gone are
+        skipped: the broker may have closed one while the command was on its way.
 
         Raises:
             ProtocolError: a consumer of another session or of none, or a tag that was never delivered.
@@ -1054,11 +1054,11 @@ class Peer:
 
     @property
     def resumed(self) -> bool:
-        """True if it takes the place of a lost connection."""
+        """True if it continues a lost connection."""
         return self._resumed
 
     def took(self, session: Session, count: int, urgent: bool) -> None:
-        """Sends were taken; they are confirmed at the end of the turn.
+        """Sends were accepted; they are confirmed at the end of the turn.
 
         Args:
             session: whose.
@@ -1090,7 +1090,7 @@ class Peer:
             self.out.confirm(session.id, sequence)
 
     def refuse_send(self, session: Session, sequence: int, error: SieveError) -> None:
-        """One send failed: earlier ones are confirmed first."""
+        """Refuse a send; earlier ones are confirmed first."""
         if self.watcher is not None:
             self.watcher.refused(self, session, sequence, error)
         self.confirm(session, sequence - 1)
@@ -1098,7 +1098,7 @@ class Peer:
         self.out.refuse_send(session.id, sequence, error)
 
     def go_on_with(self, pending: Pending, now: int) -> None:
-        """Go on with a command, as far as there is time; what follows it waits until it is over."""
+        """Go on with a command, as far as there is time. Later commands wait until it is done."""
         if pending.go_on(self.services.spent, now):
             pending.act(now)
         else:
@@ -1107,7 +1107,7 @@ class Peer:
     # -- waiting for room ---------------------------------------------------------------------------------------------
 
     def stall_send(self, session: Session, full: list[Limited], address: str, envelope: Envelope) -> None:
-        """The send that comes after the session's last one waits for room.
+        """The session's next send waits for room.
 
         Args:
             session: that has sent it.
@@ -1121,7 +1121,7 @@ class Peer:
         self.out.flow(True, stall.text, session.id, session.sent + 1, address)
 
     def stall_commit(self, session: Session, full: list[Limited], command: CommandTuple, handler: Handler) -> None:
-        """The session's COMMIT waits for room, or goes on waiting; with it all that it has staged.
+        """The session's COMMIT, with all staged messages, waits for room.
 
         Args:
             session: the transacted one.
@@ -1149,7 +1149,7 @@ class Peer:
             full = self.namespace.send(address, envelope, now, self.id, waited=True)
         except SieveError as error:
             self.refuse_stalled_send(session, error)
-        except Exception as error:  # the broker's own fault: it must not take other connections along
+        except Exception as error:  # the broker's own fault: other connections must go on
             self.crash((_SEND,), error, now)
             self.out.touch()
         else:
@@ -1160,8 +1160,8 @@ class Peer:
                 session.expect_again()
                 self._stalled_send_taken(session, address, envelope, now)
             else:
-                self.flush_confirms()  # of those before it
-                session.expect_again()  # from here on it happens, whatever becomes of the connection
+                self.flush_confirms()  # of earlier sends
+                session.expect_again()  # from here on it is sent, even if the connection is lost
                 stall.deliver(fan_out, partial(self._stalled_send_delivered, session, address, envelope, fan_out))
 
     def _stalled_send_delivered(
@@ -1181,7 +1181,8 @@ class Peer:
             self.watcher.sent(self, address, [envelope], now)
 
     def wait_for_delivery(self, sessions: Iterable[Session], command: CommandTuple, handler: Handler, now: int) -> bool:
-        """True if a send that has waited for room is being delivered in slices: the command is carried out behind it.
+        """True if a send that has waited for room is being delivered in slices: then the command is carried out after
+        it.
 
         Args:
             sessions: whose sends are meant.
@@ -1201,14 +1202,15 @@ class Peer:
     def _carry_out_behind(
         self, session: Session, stall: Stall, command: CommandTuple, handler: Handler, now: int
     ) -> None:
-        """A send has been delivered: confirm it, if that is not done, and carry out what waits for that."""
+        """A send has been delivered: confirm it, unless that is done, and carry out the command that waits for it."""
         if session.stall is stall:
             stall.end_delivery(now)
         if not self.closing:
             self.carry_out_late(command, handler, now)
 
     def refuse_stalled_send(self, session: Session, error: SieveError) -> None:
-        """The send that waited is refused, or was withdrawn: inform the client, and from where to go on.
+        """Refuse the send that waited, or end its wait as its client has withdrawn it; inform the client from where to
+        continue.
 
         Args:
             session: that has waited.
@@ -1220,18 +1222,18 @@ class Peer:
         self._resume_sends(session)
 
     def _resume_sends(self, session: Session) -> None:
-        """Ask the client for what it has sent behind the send that waited."""
+        """Ask the client for the messages behind the send that waited."""
         self.out.flow(False, "", session.id, session.again)
         self.out.touch()
 
     def end_stalled_commit(self, session: Session) -> None:
-        """The COMMIT that waited has been carried out, or refused: its answer tells the client."""
+        """The COMMIT that waited was carried out, or refused: its answer informs the client."""
         session.end_wait()
         self.out.flow(False, "", session.id)
         self.out.touch()
 
     def end_stall(self, session: Session) -> None:
-        """The session is about to be closed or rolled back: what waits is not carried out."""
+        """The session is about to be closed or rolled back: drop what waits."""
         stall = session.stall
         if stall is None:
             return
@@ -1248,7 +1250,7 @@ class Peer:
         self.out.answer(request, result)
 
     def carry_out_late(self, command: CommandTuple, handler: Handler, now: int) -> None:
-        """Carry out a command that had to wait; its rights were checked when it arrived. Never raises.
+        """Carry out a command that had to wait; its rights were checked on arrival. Never raises.
 
         Args:
             command: the command.
@@ -1259,12 +1261,13 @@ class Peer:
             handler(self, command, now)
         except SieveError as error:
             self.refuse(command, error, now)
-        except Exception as error:  # the broker's own fault: it must not take other connections along
+        except Exception as error:  # the broker's own fault: other connections must go on
             self.crash(command, error, now)
         self.out.touch()
 
     def wait_for_publishing(self, command: CommandTuple, handler: Handler) -> bool:
-        """True if a large batch is being published, which no client may see in part: the command runs after it."""
+        """True if a large batch is being published, which no client may see in part: the command is carried out after
+        that."""
         publishing = self.namespace.publishing
         if publishing is None:
             return False
@@ -1272,7 +1275,7 @@ class Peer:
         return True
 
     def refuse(self, command: CommandTuple, error: SieveError, now: int) -> bool:
-        """Answer an error to a request; True if the connection goes on."""
+        """Answer a request with an error. True if the connection goes on."""
         request = command[1] if command[0] in _REQUESTS else 0
         if not request or error.code.fatal:
             self.fail(error, now)
@@ -1281,7 +1284,7 @@ class Peer:
         return True
 
     def crash(self, command: CommandTuple, error: Exception, now: int) -> None:
-        """A fault of the broker: inform this client and end it; all others go on."""
+        """A fault of the broker: inform this client and end its connection. All others go on."""
         name = COMMANDS[command[0]].name
         self.services.report(self, f"carrying out {name}", error)
         self.fail(SieveError(f"an internal error of the broker while carrying out {name}; it was logged there"), now)
@@ -1289,7 +1292,7 @@ class Peer:
     def fail(self, error: SieveError, now: int) -> None:
         """Send the error, then end the connection."""
         if self.out.open:
-            self.flush_confirms()  # what was accepted is accepted
+            self.flush_confirms()  # accepted sends stay accepted
         if not error.code.repairable:
             self.keep = 0  # it would send the same again, or an operator closed it
         self.closing = True
@@ -1299,11 +1302,10 @@ class Peer:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def end(self, now: int, handed: Mapping[int, int] | None, request: int | None = None) -> None:
-        """Give everything back that this client holds, in slices if that is much. Idempotent.
+        """Return all messages that this client holds, in slices if they are many. Idempotent.
 
-        Until all of it is returned, the client id stays taken and the request unanswered. A connection that cannot
-        wait (of the same client, or of another with the same client id) completes it:
-        :meth:`Broker.finish_leaving`.
+        Until all are returned, the client id stays taken and the request unanswered. A connection that cannot wait (of
+        the same client, or of another with the same client id) completes this: :meth:`Broker.finish_leaving`.
 
         Args:
             now: milliseconds since 1970.
@@ -1320,8 +1322,8 @@ class Peer:
         if handed is not None:
             for consumer_id in tuple(self._wants):
                 self.want_settled(consumer_id)
-        # Nothing is delivered to this client any more; otherwise what one consumer gives back would go to its sisters,
-        # and be counted as delivered once more.
+        # Deliver nothing more to this client: messages that one consumer returns would go to another, and count as
+        # delivered once more.
         self.out.shut()
         if not self.id:
             return
@@ -1361,7 +1363,7 @@ class Peer:
         memory: Memory | None,
         request: int | None,
     ) -> Steps[None]:
-        """Give back what it holds.
+        """Return the messages in slices.
 
         Args:
             sessions: that it had.
@@ -1396,22 +1398,22 @@ class Peer:
 
 Handler: TypeAlias = Callable[[Peer, CommandTuple, int], None]
 """Carries out a command. ``ProtocolError``: the client broke the protocol, and its connection ends. Any other
-``SieveError``: this request is refused, nothing was changed, the connection goes on. Anything else is a fault of the
-broker's own: reported, answered INTERNAL, and only this connection ends."""
+``SieveError``: this request is refused, nothing was changed, the connection goes on. Any other exception is a fault of
+the broker: it is logged and answered with INTERNAL, and only this connection ends."""
 
 SendHandler: TypeAlias = Callable[[Peer, list[CommandTuple], int, int], int]
-"""The same for the sends with which `commands` go on at a place; returns how many it has carried out, one at least."""
+"""The same for consecutive sends in `commands` from a position on. Returns how many were carried out, at least one."""
 
 
 class Verbs(NamedTuple):
-    """What is done for SEND, and for each other verb."""
+    """The handlers of SEND and of each other verb."""
 
     send: SendHandler
     others: Mapping[int, Handler]
 
 
 class Table(NamedTuple):
-    """The handler of each verb: for a user who may do anything, and for a limited one."""
+    """The handlers for a user without limits, and for a limited one."""
 
     free: Verbs
     limited: Verbs

@@ -23,10 +23,10 @@ from sievemq_core.message.destination import Kind, parse_address
 
 __all__ = ["ALL_RIGHTS", "EVERYTHING", "Grant", "Identity", "Rights", "Verb", "forbidden"]
 
-#: As the destination or namespace of a check: all of them.
+#: In the place of a destination or namespace: all of them.
 EVERYTHING = "*"
 
-_WITH = {"send": "send to", "consume": "consume from"}  # how people say it
+_WITH = {"send": "send to", "consume": "consume from"}  # as people write it
 _KINDS = tuple(f"{kind.value}:" for kind in Kind)
 _TEMPORARY = tuple(f"{kind.value}:" for kind in Kind if kind.is_temporary)
 
@@ -43,7 +43,7 @@ class Verb(StrEnum):
     MANAGE = "manage"
     """Create, delete, pause it; move, copy, purge, retry, cancel its messages; close its consumers."""
     VIEW = "view"
-    """See that it is there, its figures and consumers; not its messages."""
+    """See that it exists, with its figures and consumers, but not its messages."""
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,16 @@ class Grant:
         return _compile(self.namespace)
 
     def covers_namespace(self, namespace: str) -> bool:
-        """True if it says something about this namespace."""
+        """True if it applies to this namespace."""
         return self._namespaces.fullmatch(namespace) is not None
 
     def covers(self, namespace: str, address: str) -> bool:
-        """True if it says something about this destination (canonical text)."""
+        """True if it applies to this destination (canonical text)."""
         return self.covers_namespace(namespace) and self._destinations.fullmatch(address) is not None
 
 
 class Rights:
-    """Everything one user may do.
+    """All rights of one user.
 
     Args:
         grants: any of them is enough.
@@ -112,7 +112,7 @@ class Rights:
 
     @property
     def unlimited(self) -> bool:
-        """True if there is nothing to check."""
+        """True if there are no limits to check."""
         return any(
             set(Verb) <= grant.may and grant.destination == EVERYTHING == grant.namespace for grant in self.grants
         )
@@ -142,13 +142,13 @@ class Rights:
         return any(grant.covers_namespace(namespace or "default") for grant in self.grants)
 
 
-#: Of everybody where security is off, and of users that are not limited.
+#: The rights of every user if security is off, and of users without limits.
 ALL_RIGHTS = Rights([Grant(frozenset(Verb), EVERYTHING, EVERYTHING)])
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The user at the other end, as :meth:`Services.authenticate` found, and their rights.
+    """The user of a connection, as found by :meth:`Services.authenticate`, and their rights.
 
     Args:
         user: the user name; None for anonymous.
@@ -163,7 +163,7 @@ class Identity:
         return self.rights.may(Verb(verb), namespace, address)
 
     def require(self, verb: Verb | str, namespace: str, address: str) -> None:
-        """Go on only if this user may do it.
+        """Raise unless this user may do it.
 
         Raises:
             RequestError: SECURITY, with who, what and where. The client raises JMSSecurityException.
@@ -174,7 +174,7 @@ class Identity:
 
 
 def forbidden(identity: Identity, verb: Verb, namespace: str, address: str) -> RequestError:
-    """The error of a right that is missing."""
+    """The error for a missing right."""
     namespace = namespace or "default"
     where = "all destinations" if address == EVERYTHING else address
     in_which = "in any namespace" if namespace == EVERYTHING else f"in namespace {namespace!r}"
@@ -190,7 +190,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
     first, *rest = map(re.escape, re.split(r"\*+", pattern))
     if not rest:
         return re.compile(first)
-    # Atomic groups: each part is looked for once, from left to right. Without them a name chosen by somebody else
-    # could make a pattern with many stars backtrack for hours.
+    # Atomic groups: each part is searched once, from left to right. Without them a name that another user chose could
+    # make a pattern with many stars backtrack for hours.
     middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
     return re.compile(f"{first}{middle}.*{rest[-1]}", re.DOTALL)

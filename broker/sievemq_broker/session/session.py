@@ -15,7 +15,7 @@ from sievemq_core.errors import SieveError
 
 __all__ = ["Session", "SessionMode"]
 
-#: What closing a consumer takes, in messages that come back: 10 to 20 microseconds.
+#: The cost of closing a consumer, in messages that come back: 10 to 20 microseconds.
 _CLOSING: Final = 5
 
 
@@ -29,7 +29,7 @@ class SessionMode(IntEnum):
 
 
 class Session:
-    """State of one session. Everything is decided in :mod:`sievemq_broker.session.handlers`.
+    """The state of one session. The handlers in :mod:`sievemq_broker.session.handlers` decide everything.
 
     Args:
         session_id: the client's number for it.
@@ -47,14 +47,14 @@ class Session:
         self.mode = mode
         #: Consumers by id, closed ones included while they hold messages of the session (ACK-19).
         self.consumers: dict[int, Consumer] = {}
-        #: Sequence of the last SEND that arrived; and of the last one that was settled by CONFIRM or SEND_FAILED.
+        #: Sequence of the last SEND that arrived; and of the last one settled by CONFIRM or SEND_FAILED.
         self.sent = self.confirmed = 0
         #: For a client that loses the answers: the last COMMIT or ACKNOWLEDGE_ALL that was carried out, and the last
-        #: sends that were refused (sequence, code, text).
+        #: refused sends (sequence, code, text).
         self.settled = 0
         self.refused: deque[tuple[int, int, str]] | None = None
-        #: There while it waits for room where it has sent to; and the send from which its client was told to say again
-        #: what was passed over in the meantime, 0 if it never was.
+        #: Set while it waits for room; and the send from which its client must repeat what was skipped meanwhile, 0 if
+        #: it never had to.
         self.stall: Stall | None = None
         self.again = 0
         #: True from a large COMMIT to its answer, while it is published in slices or waits until another one is.
@@ -64,7 +64,7 @@ class Session:
     # -- sends ------------------------------------------------------------------------------------------------------
 
     def go_on_from(self, sent: int, settled: int) -> None:
-        """It had a life on a connection that was lost.
+        """It continues a session of a connection that was lost.
 
         Args:
             sent: sequence of the last SEND that arrived there.
@@ -74,11 +74,11 @@ class Session:
         self.settled = settled
 
     def took(self, count: int) -> None:
-        """So many sends were taken, or refused."""
+        """So many sends were accepted or refused."""
         self.sent += count
 
     def confirm(self, sequence: int) -> bool:
-        """Settle the sends up to `sequence`; True if the client is to be told."""
+        """Settle the sends up to `sequence`. True if the client must be informed."""
         if sequence <= self.confirmed:
             return False
         self.confirmed = sequence
@@ -105,19 +105,19 @@ class Session:
         self.stall = stall
 
     def end_wait(self) -> None:
-        """It waits no longer."""
+        """It no longer waits."""
         if self.stall is not None:
             self.stall.finish()
             self.stall = None
 
     def expect_again(self) -> None:
-        """The send that waited is done with: the client repeats those behind it."""
+        """The send that waited is settled: the client repeats those behind it."""
         self.sent += 1
         self.again = self.sent + 1
 
     def passes_over(self, sequence: int) -> bool:
-        """True if a send is not looked at: it is the one that waits for room or comes behind it; or it comes out of
-        turn in a session that has waited, whose client says some of them twice."""
+        """True if a send must be skipped: it waits for room or comes behind one that does. Or it is out of order in a
+        session that has waited, since the client repeats some sends twice."""
         if self.stall is not None and self.stall.envelope is not None:
             return True
         return self.again > 0 and sequence != self.sent + 1
@@ -125,11 +125,11 @@ class Session:
     # -- transactions -----------------------------------------------------------------------------------------------
 
     def begin_commit(self) -> None:
-        """A large COMMIT is published in slices, or waits until another one is."""
+        """A large COMMIT begins to be published in slices, or waits until another one is done."""
         self.committing = True
 
     def end_commit(self) -> None:
-        """The COMMIT has been carried out, or can be."""
+        """The COMMIT is done, or can begin."""
         self.committing = False
 
     def settle(self, request: int) -> None:
@@ -139,7 +139,7 @@ class Session:
     # -- deliveries -------------------------------------------------------------------------------------------------
 
     def acknowledge(self, handed: Mapping[int, int], now: int) -> None:
-        """Everything the application has seen of every consumer is consumed (ACK-05)."""
+        """Acknowledge everything that the application has seen of every consumer (ACK-05)."""
         consumers = self.consumers
         for consumer_id, tag in handed.items():
             consumer = consumers.get(consumer_id)
@@ -147,10 +147,10 @@ class Session:
                 consumer.acknowledge(tag, now)
 
     def recover(self, handed: Mapping[int, int], now: int) -> Steps[int]:
-        """What was handed and is unacknowledged goes back marked, what was only buffered unmarked (ACK-08, ACK-14), in
-        slices. Returns the time by now."""
-        # All stand still first: what one consumer gives back must not be delivered to its sister, whose own recovery
-        # would give it back once more.
+        """Return unacknowledged messages in slices: marked if they were handed out, unmarked if they were only buffered
+        (ACK-08, ACK-14). Returns the time by now."""
+        # Halt all consumers first: a message that one returns must not be delivered to another, which would return it
+        # again.
         self.halt()
         meter = Meter()
         for consumer_id, consumer in tuple(self.consumers.items()):
@@ -192,7 +192,7 @@ class Session:
                 now = yield from consumer.abandoning(now, known.get(consumer_id), meter, returned.get(consumer_id))
             else:
                 tag = handed.get(consumer_id, 0)
-                # In this order: all goes back at once, so that the next consumer gets it in its old order.
+                # In this order all goes back at once, so that the next consumer gets it in its old order.
                 now = yield from consumer.recovering(tag, now, meter)
                 consumer.close(tag, now)
             self.consumers.pop(consumer_id, None)
@@ -201,6 +201,6 @@ class Session:
         return now
 
     def halt(self) -> None:
-        """Take the credit of all consumers."""
+        """Take the credit of all consumers away."""
         for consumer in self.consumers.values():
             consumer.halt()

@@ -1,9 +1,7 @@
-"""What is done for each verb, and which right it takes.
+"""The handler of each verb, and the right that it needs.
 
-A client that may do everything (all of them, where security is off) has the plain handlers and pays nothing. That of a
-limited user has them with a check in front; a SEND then costs one look-up in a set of the destinations that were
-allowed before.
-"""
+A client without limits (every client, if security is off) has the plain handlers, at no cost. A limited user's have a
+check in front. A SEND then costs one look-up in the set of destinations that were allowed before."""
 
 from __future__ import annotations
 
@@ -66,7 +64,7 @@ __all__ = ["CHECKS", "HANDLERS", "OPEN", "TABLE", "make_table"]
 Check = Callable[[Peer, CommandTuple], None]
 
 _C = Command
-#: All verbs but SEND, which is :func:`on_send`.
+#: All verbs except SEND, which is :func:`on_send`.
 HANDLERS: dict[int, Handler] = {
     _C.HEARTBEAT: on_heartbeat,
     _C.HELLO: on_hello,
@@ -104,11 +102,11 @@ HANDLERS: dict[int, Handler] = {
     _C.DISCARD: on_discard,
 }
 
-#: Verbs that need no right: they concern the connection itself, or what it was allowed to open or made itself.
+#: Verbs that need no right: they concern the connection itself, or what it was allowed to open or has created.
 OPEN = frozenset(
     {
         Command.HEARTBEAT,
-        Command.HELLO,  # decides on the user, and on any right in the namespace
+        Command.HELLO,  # checks the user, and for any right in the namespace
         Command.SET_CLIENT_ID,
         Command.GOODBYE,
         Command.PING,
@@ -116,7 +114,7 @@ OPEN = frozenset(
         Command.CLOSE_SESSION,
         Command.CLOSE_CONSUMER,
         Command.CREATE_TEMPORARY,  # belongs to the connection, and ends with it (TMP-05)
-        Command.DELETE_TEMPORARY,  # the domain lets only its owner
+        Command.DELETE_TEMPORARY,  # the domain allows only its owner
         Command.ACKNOWLEDGE,
         Command.ACKNOWLEDGE_ALL,
         Command.ACKNOWLEDGE_SEVERAL,
@@ -124,26 +122,26 @@ OPEN = frozenset(
         Command.WANT,
         Command.RELEASE,
         Command.RECOVER,
-        Command.COMMIT,  # what is staged was checked when it was sent
+        Command.COMMIT,  # staged sends were checked when they were sent
         Command.ROLLBACK,
         Command.CLOCK_SEEN,
         Command.WITHDRAW,
         Command.SETTLE,
-        # Which right a tap needs depends on its mode: handlers/taps.py asks.
+        # The right that a tap needs depends on its mode: handlers/taps.py checks it.
         Command.OPEN_TAP,
         Command.LOOK_TAP,
         Command.FETCH_TAP,
         Command.ACKNOWLEDGE_TAP,
         Command.DELETE_TAP,
-        Command.STAGE,  # what is staged was checked when it was sent
-        Command.PUBLISH,  # and is checked again there
+        Command.STAGE,  # staged sends were checked when they were sent
+        Command.PUBLISH,  # and are checked there again
         Command.DISCARD,
     }
 )
 
 
 def _require(peer: Peer, verb: Verb, text: str) -> None:
-    """Raise unless the client's user may do it there. What names no destination is the handler's to refuse."""
+    """Raise unless the client's user may do it there. The handler refuses names that are no destination."""
     try:
         own = peer.is_own(text)
     except AddressError:
@@ -153,12 +151,12 @@ def _require(peer: Peer, verb: Verb, text: str) -> None:
 
 
 def _declare(peer: Peer, command: CommandTuple) -> None:
-    # A look at whether it is there; it is also how a client asks where it may send. Any right on it will do, except
-    # that who may only look does not have it made.
+    # DECLARE checks whether it exists, and clients use it to ask where they may send. Any right will do, but a user who
+    # may only view it may not create it.
     text = command[2]
     try:
         _require(peer, Verb.VIEW, text)
-    except RequestError:  # said as what the client was about to do
+    except RequestError:  # worded as what the client was about to do
         raise forbidden(peer.identity, Verb.SEND, peer.namespace.name, text) from None
     require_there(peer.identity, peer.namespace, text)
 
@@ -166,7 +164,7 @@ def _declare(peer: Peer, command: CommandTuple) -> None:
 def _open_consumer(peer: Peer, command: CommandTuple) -> None:
     _require(peer, Verb.CONSUME, command[4])
     if command[8] is not None:
-        # Opening a subscription on another topic ends the one it was (SUB-22): that takes the right on both.
+        # Opening a subscription on another topic ends the old one (SUB-22): that needs the right on both.
         _subscription(peer, command[8])
 
 
@@ -185,7 +183,7 @@ def _browse(peer: Peer, command: CommandTuple) -> None:
     _require(peer, Verb.BROWSE, command[2])
 
 
-#: What is checked before a command is carried out. SEND is not here: its refusal is an answer of its own.
+#: The check before each command. SEND is not here: its refusal is an answer of its own.
 CHECKS: Mapping[int, Check] = {
     Command.OPEN_CONSUMER: _open_consumer,
     Command.DECLARE: _declare,
@@ -195,7 +193,7 @@ CHECKS: Mapping[int, Check] = {
 
 
 def make_table(send: SendHandler, others: Mapping[int, Handler]) -> Table:
-    """The table of these handlers.
+    """Make a table of these handlers.
 
     Args:
         send: for SEND.
@@ -227,7 +225,7 @@ def _send_behind(handler: SendHandler) -> SendHandler:
                     session.took(1)
                     peer.refuse_send(session, sequence, error)
                     return 1
-                # a closed session, or a send out of turn: the handler says so
+                # a closed session, or a send out of order: the handler refuses it
             else:
                 peer.allow(text)
         return handler(peer, commands, at, now)
@@ -236,4 +234,4 @@ def _send_behind(handler: SendHandler) -> SendHandler:
 
 
 TABLE = make_table(on_send, HANDLERS)
-"""What each verb does, for whatever protocol."""
+"""The handlers of all verbs, for every protocol."""

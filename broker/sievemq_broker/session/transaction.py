@@ -1,4 +1,4 @@
-"""What a transacted session has sent since its last commit (section 25 of the API map)."""
+"""Messages that a transacted session has sent since its last commit (section 25 of the API map)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["StagedBytes", "Transaction"]
 
 
 class StagedBytes:
-    """Packed bytes that all open transactions of one connection hold, and may hold."""
+    """Packed bytes of all open transactions of one connection, and their limit."""
 
     __slots__ = ("limit", "used")
 
@@ -37,10 +37,10 @@ class StagedBytes:
 
 
 class Transaction:
-    """Staged sends of one session; invisible to everybody until they are published (TXN-02).
+    """The staged sends of one session, invisible to all consumers until they are published (TXN-02).
 
-    A send that cannot be staged dooms the transaction: the next commit answers as a rollback (TXN-09). A rollback, or
-    the failed commit itself, begins a fresh one (TXN-01).
+    A send that cannot be staged dooms the transaction: the next commit is answered as a rollback (TXN-09). A rollback,
+    or the failed commit itself, begins a new one (TXN-01).
 
     Args:
         memory: what the connection's transactions share.
@@ -54,11 +54,11 @@ class Transaction:
         self.bytes = 0
         #: Why the transaction cannot be committed any more.
         self.doom: SieveError | None = None
-        #: How much of it the subscriptions of topics get, by address, where its COMMIT has found that out.
+        #: How much of it the subscriptions of topics get, by address, once its COMMIT has counted that.
         self.weighed: dict[str, Weighing] = {}
 
     def stage(self, address: str, envelope: Envelope) -> None:
-        """Keep a send until commit.
+        """Stage a send until the commit.
 
         Raises:
             RequestError: RESOURCE_ALLOCATION, the staged messages would pass the limit.
@@ -69,16 +69,16 @@ class Transaction:
         self.staged.append((address, envelope))
 
     def weigh(self, weighed: dict[str, Weighing]) -> None:
-        """Its COMMIT has come, and finds out how much of it subscriptions get."""
+        """Its COMMIT has begun to count how much of it subscriptions get."""
         self.weighed = weighed
 
     def fail(self, error: SieveError) -> None:
-        """A send of this transaction failed: it can only be rolled back now. Frees what was staged."""
+        """A send of this transaction failed: it can only be rolled back now. Staged messages are freed."""
         self.clear()
         self.doom = error
 
     def clear(self) -> None:
-        """Forget everything: a new transaction begins."""
+        """Begin a new transaction."""
         self._memory.give_back(self.bytes)
         self.staged = []
         self.weighed = {}

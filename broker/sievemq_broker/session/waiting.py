@@ -1,10 +1,10 @@
-"""A session that waits for room: its next send, or its COMMIT, is kept here and not carried out before there is some.
+"""A session that waits for room: its next send, or its COMMIT, is kept here until there is room.
 
-What the session sends behind a message that waits is passed over: its client has kept it, and repeats it when the
-broker asks for it (FLOW). So a limit is never passed, and all that waits in the broker is one message a session.
+The broker skips what the session sends behind a message that waits. Its client keeps these messages, and repeats them
+when the broker asks for them (FLOW). So a limit is never exceeded, and the broker keeps one waiting message per
+session.
 
-Only this session waits. Others of its connection, those that consume included, go on: the room may come from them.
-"""
+Only this session waits. Other sessions of its connection go on, since their consumers may make room."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Stall"]
 
 
 class Stall:
-    """What a session waits with, and for what.
+    """The send or COMMIT of a session that waits for room.
 
     Args:
         rooms: where senders wait.
@@ -58,12 +58,12 @@ class Stall:
 
     @property
     def places(self) -> tuple[Limited, ...]:
-        """Where there is no room for it."""
+        """The places without room for it."""
         return tuple(self._places)
 
     @property
     def text(self) -> str:
-        """Which limit it waits at, for people."""
+        """The limit it waits at, for people."""
         return next(iter(self._places)).limit_text
 
     @property
@@ -82,7 +82,7 @@ class Stall:
 
     def room(self, place: Limited, now: int) -> bool:
         """One of the places has room again: see :class:`~sievemq_broker.domain.admission.Waiter`. It needs room in all
-        of them, so it is not tried before."""
+        of them, and is not tried before."""
         if len(self._places) > 1 and place in self._places:
             del self._places[place]
             self._rooms.leave(place, self)
@@ -91,7 +91,7 @@ class Stall:
         return place not in self._places
 
     def wait_in(self, full: list[Limited]) -> None:
-        """Wait in these places and no others; where it waits already it keeps its turn."""
+        """Wait in exactly these places. It keeps its turn in those where it waits already."""
         rooms = self._rooms
         for place in tuple(self._places):
             if place not in full:
@@ -104,11 +104,11 @@ class Stall:
 
     @property
     def delivery(self) -> FanOut | None:
-        """What delivers the message in slices, once it was taken."""
+        """The delivery in slices of the message, once it was accepted."""
         return self._fan_out
 
     def deliver(self, fan_out: FanOut, delivered: Callable[[int], None]) -> None:
-        """The message was taken, and is being delivered in slices: the session waits until that is over.
+        """The message was accepted, and is being delivered in slices: the session waits until that is done.
 
         Args:
             fan_out: delivers it.
@@ -123,7 +123,7 @@ class Stall:
         self._retry(now)
 
     def finish(self) -> None:
-        """The session waits no longer."""
+        """The session no longer waits."""
         self.wait_in([])
         if self.envelope is not None:
             self._rooms.give_back(self.kept)

@@ -1,1 +1,1 @@
-"""What is done for each verb: `def on_verb(peer, command, now)`; the table is :mod:`sievemq_broker.session.table`."""
+"""The handler of each verb: `def on_verb(peer, command, now)`. The table is :mod:`sievemq_broker.session.table`."""

@@ -1,4 +1,4 @@
-"""What the broker does for the verbs about consumers."""
+"""The handlers of the verbs about consumers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sievemq_core.wire.codec import CommandTuple
 
 __all__ = ["on_close_consumer", "on_credit", "on_open_consumer", "on_release", "on_want"]
 
-_MAX_CONSUMER_ID = 2**32 - 1  # as wide as the head of a DELIVER is
+_MAX_CONSUMER_ID = 2**32 - 1  # the width of a DELIVER's head
 _LAST_FIRST_TAG = 2**62  # leaves more than can ever be delivered
 _MAX_WANTS = 100  # a client waits once per consumer and thread; more are an error
 
 
 def on_open_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Open a consumer: everything is verified before anything is made (SES-20, SES-34)."""
+    """Open a consumer. Everything is verified before anything is created (SES-20, SES-34)."""
     (_, request, session_id, consumer_id, destination, selector, dialect, no_local, subscription, durable, shared,
      credit, tag) = command  # fmt: skip
     if consumer_id > _MAX_CONSUMER_ID:
@@ -66,13 +66,14 @@ def on_open_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
     peer.answer(request)
     if compiled is not None:
         peer.services.advise(peer, destination, compiled)
-    # After the answer, so that no client meets a delivery for a consumer it does not know to exist.
+    # After the answer, so that no client gets a delivery for a consumer that it does not know.
     if credit:
         consumer.grant(credit, now)
 
 
 def on_close_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Close a consumer. What the application has seen stays the session's (MCO-09), the rest goes back (MCO-10)."""
+    """Close a consumer. Messages that the application has stay with the session (MCO-09), the others go back
+    (MCO-10)."""
     _, request, consumer_id, handed = command
     consumer = peer.consumers.get(consumer_id)
     if consumer is None or consumer_id in peer.retired:
@@ -102,19 +103,19 @@ def on_credit(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def on_want(peer: Peer, command: CommandTuple, now: int) -> None:
-    """A caller waits at an empty buffer (D-23). Answered now, or when the domain says settled."""
+    """A caller waits at an empty buffer (D-23). The answer is sent now, or when the domain calls `settled`."""
     _, request, consumer_id = command
     consumer = peer.consumers.get(consumer_id)
     if consumer is None or consumer_id in peer.retired:
         peer.check_once_open(consumer_id)
         if request:
-            peer.answer(request)  # nothing will come: the same answer as from an empty queue
+            peer.answer(request)  # nothing will arrive: the answer of an empty queue
         return
     if peer.wants(consumer_id) >= _MAX_WANTS:
         raise RequestError(
             f"consumer {consumer_id} has {_MAX_WANTS} WANTs that are not answered yet", ErrorCode.RESOURCE_ALLOCATION
         )
-    # Without an answer to wait for it may be patient; not while time stands still, which patience is measured by.
+    # It may be patient if there is no answer to wait for, unless time stands still, since patience is a length of time.
     patient = not request and not peer.services.standing
     settled = consumer.want(now, patient, brief=request != 0)
     if request:
@@ -125,7 +126,7 @@ def on_want(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def on_release(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Buffered messages come back to their old place, unmarked; also the answer to a RECALL."""
+    """Return buffered messages to their old places, unmarked; also the answer to a RECALL."""
     _, consumer_id, tags = command
     consumer = peer.consumers.get(consumer_id)
     if consumer is None:

@@ -1,4 +1,4 @@
-"""What the broker does for the verbs about destinations."""
+"""The handlers of the verbs about destinations."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["on_browse", "on_create_temporary", "on_declare", "on_delete_temporar
 
 _QUEUE: Final = f"{Kind.QUEUE.value}:"
 
-#: Of the destinations of a namespace, those whose length is compared, those whose name is compared, and by how many
-#: characters a name may be longer or shorter: some 2 ms.
+#: Limits of the search for similar names: destinations whose length is compared, destinations whose name is compared,
+#: and the difference in length that is allowed; some 2 ms.
 _LOOKED_AT: Final = 5_000
 _COMPARED: Final = 100
 _LENGTHS: Final = 2
 
 
 def on_declare(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Can this be sent to? (SES-18)"""
+    """Check whether a destination can be sent to (SES-18)."""
     _, request, destination = command
     peer.namespace.declare(destination)
     peer.answer(request)
 
 
 def on_create_temporary(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Make a temporary destination of this connection (TMP-01, TMP-05)."""
+    """Create a temporary destination of this connection (TMP-01, TMP-05)."""
     _, request, topic, again = command
     limit = peer.settings.max_temporaries
     if peer.temporaries >= limit:
@@ -59,7 +59,7 @@ def on_unsubscribe(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def on_browse(peer: Peer, command: CommandTuple, now: int) -> None:
-    """A page of a queue (BRW-03); with a limit of 0 only queue and selector are verified, and the depth is given if
+    """A page of a queue (BRW-03). With a limit of 0 only queue and selector are verified; the answer has the depth if
     the queue is to be browsed in parts."""
     _, request, destination, selector, dialect, cursor, limit, part, parts = command
     if peer.wait_for_publishing(command, on_browse):
@@ -78,7 +78,7 @@ def on_browse(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def similar_queues(peer: Peer, address: str) -> list[str]:
-    """Queues whose names resemble that of one that is not there, and that this user may browse: a bounded search."""
+    """Queues with names similar to one that does not exist, if this user may browse them. The search is bounded."""
     wanted = str(parse_address(address))
     namespace, identity = peer.namespace, peer.identity
     near = [

@@ -1,5 +1,4 @@
-"""What the broker does for the verbs about the connection itself: user, version, namespace; the clock,
-and the end."""
+"""The handlers of the verbs about the connection itself: user, version, namespace; the clock, and the end."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ OLDEST_VERSION = 1
 
 
 def on_hello(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Find out who it is; WELCOME follows at once, or when the rim knows.
+    """Authenticate the client. WELCOME follows at once, or when the I/O layer has the result.
 
     Raises:
         ProtocolError: the connection is refused; the code says why.
@@ -38,7 +37,7 @@ def on_hello(peer: Peer, command: CommandTuple, now: int) -> None:
             f"protocol version {version} is not spoken here; versions {OLDEST_VERSION} to {PROTOCOL_VERSION} are",
             ErrorCode.UNSUPPORTED_VERSION,
         )
-    hello = (*command[:4], None, *command[5:])  # the password is needed no more
+    hello = (*command[:4], None, *command[5:])  # the password is not needed any more
 
     def later(found: Identity | AuthenticationError, now: int) -> None:
         if not peer.closing:
@@ -50,14 +49,15 @@ def on_hello(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def _identified(peer: Peer, found: Identity | AuthenticationError, hello: CommandTuple, now: int) -> None:
-    """Who it is, some time after its HELLO. Never raises: nothing of the client's is being carried out."""
+    """The result of an authentication that took a while. Never raises: no command of the client is being carried
+    out."""
     try:
         if isinstance(found, AuthenticationError):
             raise found
         _welcome(peer, found, hello, now)
     except SieveError as error:
         peer.fail(error, now)
-    except Exception as error:  # the broker's own fault: it must not take other connections along
+    except Exception as error:  # the broker's own fault: other connections must go on
         peer.crash(hello, error, now)
     peer.out.touch()
 
@@ -79,7 +79,7 @@ def _welcome(peer: Peer, identity: Identity, hello: CommandTuple, now: int) -> N
 
 
 def _begin(peer: Peer, hello: CommandTuple, now: int) -> None:
-    """The rest of it, once the connections whose id and client id it takes have given back what they had."""
+    """Complete the handshake, once the connections whose id and client id it takes have returned their messages."""
     _, version, _, _, _, client_id, heartbeat, _, resume, options = hello
     services, settings = peer.services, peer.settings
     holder = None if client_id is None else peer.namespace.client_ids.holder(client_id)
@@ -127,7 +127,7 @@ def _begin(peer: Peer, hello: CommandTuple, now: int) -> None:
 
 @contextmanager
 def _fatal() -> Iterator[None]:
-    """There is no request to refuse: whatever is wrong with a HELLO ends the connection."""
+    """Make an error fatal: any error of a HELLO ends the connection, since there is no request to refuse."""
     try:
         yield
     except AuthenticationError:
@@ -137,7 +137,7 @@ def _fatal() -> Iterator[None]:
 
 
 def on_heartbeat(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Hearing it was all it was for."""
+    """Nothing to do: its arrival is all that matters."""
 
 
 def on_set_client_id(peer: Peer, command: CommandTuple, now: int) -> None:
@@ -155,7 +155,7 @@ def on_goodbye(peer: Peer, command: CommandTuple, now: int) -> None:
     """Close everything in order, answer, end (CLO-02)."""
     _, request, handed = command
     if any(session.committing for session in peer.sessions.values()):
-        peer.wait_for_publishing(command, on_goodbye)  # what was said before is answered before
+        peer.wait_for_publishing(command, on_goodbye)  # earlier commands are answered first
     elif not peer.wait_for_delivery(peer.sessions.values(), command, on_goodbye, now):
         peer.end(now, pairs(handed), request)
 
@@ -179,7 +179,7 @@ def _number(value: object) -> int:
 
 
 def _pairs(flat: Any) -> dict[int, int]:
-    """consumer -> tag, from what a HELLO says; nothing if that is no list of pairs."""
+    """Pairs of consumer and tag from a HELLO; empty if it has no list of pairs."""
     if type(flat) is not tuple or len(flat) % 2 or any(type(number) is not int for number in flat):
         return {}
     return pairs(flat)

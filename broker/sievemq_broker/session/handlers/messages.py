@@ -1,4 +1,4 @@
-"""What a session sends and settles: SEND and WITHDRAW, acknowledgement, recovery, transactions."""
+"""The handlers of the verbs about messages: SEND and WITHDRAW, acknowledgement, recovery, transactions."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _SEND: Final = int(Command.SEND)
 _LAST_KIND: Final = int(max(BodyKind))
 _OUTCOMES: Final = frozenset(map(int, Outcome))
 
-#: Deliveries, at most, of messages that are taken together: a millisecond or two. They may all be of one message.
+#: The most deliveries of messages that are sent together: a millisecond or two. They may all be of one message.
 _DELIVERIES: Final = 3_000
 
-#: Messages, at most, that go on in one call where each goes its own way; the time is checked after each.
+#: The most messages sent in one call if each is sent individually; the time is checked after each.
 _ONE_BY_ONE: Final = 64
 
 
@@ -60,8 +60,8 @@ def on_open_session(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def on_close_session(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Close a session and its consumers; an open transaction is rolled back (TXN-05). Answered when all that it held
-    has come back, which takes some turns where that is very much."""
+    """Close a session and its consumers; an open transaction is rolled back (TXN-05). Answered when all of its messages
+    have come back, which takes several turns if they are very many."""
     _, _, session_id, handed = command
     session = peer.session(session_id)
     if session.committing and peer.wait_for_publishing(command, on_close_session):
@@ -75,10 +75,10 @@ def on_close_session(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
-    """Take messages: on to their destination, or staged in a transaction (TXN-02).
+    """Send messages to their destination, or stage them in a transaction (TXN-02).
 
-    Consecutive messages of one session to one destination are a batch, and go on together until one needs a check of
-    its own; a single message is a batch of one.
+    Consecutive messages of one session to one destination form a batch, up to one that needs a check of its own. A
+    single message is a batch of one.
 
     Args:
         peer: the client.
@@ -96,7 +96,7 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
         return 1
     if sequence != session.sent + 1 or session.stall is not None:
         if peer.resumed and sequence <= session.sent:
-            return 1  # a repeat, of the lost connection or of this one: it was carried out
+            return 1  # a repeat of a send that was carried out, on the lost connection or this one
         if session.passes_over(sequence):
             return 1  # its client repeats it
         if sequence != session.sent + 1:
@@ -135,7 +135,7 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
             if properties is not None and b"JMS" in properties:
                 fields = without_broker_properties(fields)
             envelope = Envelope(fields)
-            # Otherwise nothing is too long, and its kind is known.
+            # Short ones need no check, and their kind is known.
             if len(envelope.packed) > MAX_HEADER_CHARS or not 0 <= fields[BODY_KIND] <= _LAST_KIND:
                 urgent = True  # few of these fill a window of bytes
                 check_message(fields, peer.settings.body_bytes)
@@ -164,7 +164,7 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
         try:
             taken = peer.namespace.send_row(destination, row, now, peer.id, peer.services.spent)
         except Exception:  # the broker's own fault
-            if not destination.takes_rows:  # those before the one that failed are there
+            if not destination.takes_rows:  # the messages before the one that failed are sent
                 peer.took(session, taken - length_hint(row) - 1, urgent)
             raise
     else:
@@ -187,7 +187,7 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
         if full is not None:
             _wait(peer, session, text, batch[0], full)
             return 1
-    peer.took(session, taken, urgent)  # not before: after a fault of the broker what was accepted is confirmed
+    peer.took(session, taken, urgent)  # not before: after a fault of the broker the accepted ones are confirmed
     if peer.watcher is not None:
         peer.watcher.sent(peer, text, batch, now)
     return taken
@@ -203,9 +203,9 @@ def _send_examined(
 ) -> None:
     """Carry out a send whose selectors are evaluated, or that may go to very many subscriptions."""
     text, envelope = sends[0]
-    peer.flush_confirms()  # of those before it: this one may take some turns
+    peer.flush_confirms()  # of earlier sends: this one may take some turns
     before = peer.broker.fan_out
-    session.took(1)  # from here on it happens, whatever becomes of the connection
+    session.took(1)  # from here on it is sent, even if the connection is lost
     try:
         full = peer.namespace.send(text, envelope, now, peer.id)
     except SieveError as error:
@@ -232,7 +232,7 @@ def _delivered(
 
 
 def _wait(peer: Peer, session: Session, text: str, envelope: Envelope, full: list[Limited]) -> None:
-    """There is no room for a message."""
+    """There is no room for a message: the session waits."""
     peer.confirm(session, session.sent)
     peer.stall_send(session, full, text, envelope)
 
@@ -250,7 +250,7 @@ def _stage(peer: Peer, session: Session, transaction: Transaction, text: str, en
 
 
 def _refuse(peer: Peer, session: Session, text: str, envelope: Envelope, error: SieveError) -> None:
-    """A message is not what it must be."""
+    """Refuse a message that is not valid."""
     if peer.watcher is not None:
         peer.watcher.sending(peer, text, envelope, session.transaction is not None)
     session.took(1)
@@ -258,14 +258,14 @@ def _refuse(peer: Peer, session: Session, text: str, envelope: Envelope, error: 
 
 
 def _taken(peer: Peer, session: Session, text: str, envelope: Envelope, urgent: bool, now: int) -> None:
-    """A message was accepted that counts as sent already."""
+    """Confirm a message that is counted as sent already."""
     peer.took(session, 0, urgent)
     if peer.watcher is not None:
         peer.watcher.sent(peer, text, [envelope], now)
 
 
 def _refuse_closed(peer: Peer, session_id: int, sequence: int) -> None:
-    """A send for a session that is not open."""
+    """Refuse a send for a session that is not open."""
     if session_id > peer.highest_session:
         raise unknown("session", session_id)
     error = RequestError(f"session {session_id} is closed", ErrorCode.ILLEGAL_STATE)
@@ -273,8 +273,8 @@ def _refuse_closed(peer: Peer, session_id: int, sequence: int) -> None:
 
 
 def on_withdraw(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Take back what waits for room. Answered when it is known: a send has been confirmed by then, or is not taken any
-    more, whenever it is repeated."""
+    """Withdraw a send or COMMIT that waits for room. The answer is final: the send has been confirmed by then, or is
+    never accepted, even if it is repeated."""
     _, request, session_id, sequence = command
     session = peer.sessions.get(session_id)
     if session is not None and peer.wait_for_delivery((session,), command, on_withdraw, now):
@@ -302,7 +302,7 @@ def on_withdraw(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def _withdraw_commit(peer: Peer, session: Session, now: int) -> None:
-    """The client does not want to wait any longer with its COMMIT, if it does: that ends as a rollback."""
+    """End a COMMIT that waits for room, if one does: it is rolled back."""
     stall = session.stall
     if stall is None or stall.envelope is not None:
         return
@@ -315,7 +315,7 @@ def _withdraw_commit(peer: Peer, session: Session, now: int) -> None:
 
 
 def on_acknowledge(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Everything up to a tag is consumed (ACK-01, ACK-03), and credit comes with it."""
+    """Acknowledge everything up to a tag (ACK-01, ACK-03), and grant credit."""
     _, consumer_id, tag, credit = command
     consumer = peer.consumers.get(consumer_id)
     if consumer is None:
@@ -330,7 +330,7 @@ def on_acknowledge(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def on_acknowledge_several(peer: Peer, command: CommandTuple, now: int) -> None:
-    """The same for several consumers, without credit: a topic's subscribers may be many, with a message each."""
+    """The same for several consumers, without credit: a topic may have many subscribers with a message each."""
     numbers = command[1]
     if len(numbers) & 1:
         raise ProtocolError(f"ACKNOWLEDGE_SEVERAL lists pairs of consumer and tag, not {len(numbers)} numbers")
@@ -359,7 +359,7 @@ def _acknowledge(peer: Peer, consumer: Consumer, tag: int, credit: int, now: int
 
 
 def on_settle(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Single messages are acknowledged, have failed, or are rejected."""
+    """Settle individual messages: acknowledged, failed, or rejected."""
     _, consumer_id, tags, outcome, credit = command
     consumer = peer.consumers.get(consumer_id)
     if consumer is None:
@@ -383,7 +383,7 @@ def on_settle(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def _settled(peer: Peer, consumer: Consumer, credit: int, now: int) -> None:
-    """What becomes of a consumer's messages is done; credit comes with it."""
+    """Individual messages are settled: grant the credit of the same command."""
     if consumer.id in peer.retired:
         if not consumer.unacknowledged:
             peer.forget_consumers((consumer.id,))
@@ -392,7 +392,7 @@ def _settled(peer: Peer, consumer: Consumer, credit: int, now: int) -> None:
 
 
 def on_acknowledge_all(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Everything that the session's consumers were handed is consumed (ACK-05)."""
+    """Acknowledge everything that the session's consumers were handed (ACK-05)."""
     _, request, session_id, handed = command
     session = peer.session(session_id)
     if session.transaction is not None:
@@ -404,7 +404,7 @@ def on_acknowledge_all(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def on_recover(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Redeliver what was handed out and not acknowledged (ACK-08)."""
+    """Redeliver messages that were handed out and not acknowledged (ACK-08)."""
     _, request, session_id, handed = command
     session = peer.session(session_id)
     if session.transaction is not None:
@@ -414,14 +414,14 @@ def on_recover(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def _recovered(peer: Peer, session: Session, request: int, now: int) -> None:
-    """All that the session held has come back."""
+    """All messages of the session have come back."""
     peer.forget_settled(session)
     peer.answer(request)
 
 
 def on_commit(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Publish and acknowledge, all or nothing (TXN-10). A large one takes some turns; whether it can be done is decided
-    in the first of them, and the answer comes when all can see it."""
+    """Publish and acknowledge, all or nothing (TXN-10). The first turn decides whether it can be done. A large COMMIT
+    takes several turns, and is answered when it is visible."""
     session = peer.session(command[2])
     transaction = session.transaction
     if transaction is None:
@@ -438,14 +438,14 @@ def on_commit(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
-    """The rest of a COMMIT: the selectors for its messages are evaluated."""
+    """The rest of a COMMIT, once the selectors for its messages are evaluated."""
     _, request, session_id, handed = command
     session = peer.session(session_id)
     transaction = session.transaction
     assert transaction is not None
     large = peer.namespace.is_large(transaction.staged)
     if (large or session.committing) and peer.namespace.publishing is not None:
-        if session.stall is None:  # else it is tried again as long as it waits for room
+        if session.stall is None:  # otherwise it is tried again as long as it waits for room
             session.begin_commit()
             peer.wait_for_publishing(command, on_commit)
         return
@@ -478,7 +478,7 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
         # The effect of a failed commit is a rollback (TXN-09).
         peer.give_back(session.recover(seen, now), command, partial(_rolled_back, peer, session, doom), now)
         return
-    # Nothing can stop it from here on, so it is settled, whatever becomes of the peer.
+    # Nothing can stop it from here on: it is settled even if the connection is lost.
     session.acknowledge(seen, now)
     session.settle(request)
     peer.forget_settled(session)
@@ -490,7 +490,7 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def _rolled_back(peer: Peer, session: Session, doom: SieveError, now: int) -> None:
-    """All that the session held has come back, since its commit was refused."""
+    """All messages of the session have come back, since its COMMIT was refused."""
     peer.forget_settled(session)
     raise RequestError(
         f"the transaction was rolled back: {doom.text}",
@@ -500,7 +500,7 @@ def _rolled_back(peer: Peer, session: Session, doom: SieveError, now: int) -> No
 
 
 def _committed(peer: Peer, session: Session, command: CommandTuple, publishing: Publishing, now: int) -> None:
-    """All can see what a large COMMIT has published."""
+    """A large COMMIT has been published."""
     session.end_commit()
     if peer.closing:
         return
@@ -512,7 +512,7 @@ def _committed(peer: Peer, session: Session, command: CommandTuple, publishing: 
 
 
 def on_rollback(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Drop what was sent; redeliver what was handed out, with JMSRedelivered set (TXN-04)."""
+    """Drop staged messages, and redeliver the others with JMSRedelivered set (TXN-04)."""
     _, request, session_id, handed = command
     session = peer.session(session_id)
     if session.transaction is None:

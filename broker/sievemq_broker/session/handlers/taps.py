@@ -41,13 +41,13 @@ __all__ = [
     "on_stage",
 ]
 
-#: Messages and bytes of one FETCH_TAP: a few milliseconds of a loop turn.
+#: Messages and bytes of one FETCH_TAP: a few milliseconds of a turn.
 FETCH_MESSAGES = 2_000
 FETCH_BYTES = 1024 * 1024
 
 
 def on_open_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
-    """Make a tap, or find it; selector and rights are verified before anything is made."""
+    """Open or create a tap. Selector and rights are verified before anything is created."""
     _, request, name, destination, mode, selector, dialect, options = command
     identity, namespace = peer.identity, peer.namespace
     allow_open(identity, namespace, name, destination, mode)
@@ -63,7 +63,7 @@ def on_open_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
 
 
 def on_look_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
-    """How far may be read; a drain takes what is needed for that."""
+    """The sequence up to which the reader may read; a drain tap takes what is needed from its queue."""
     _, request, name, destination, after, messages, size = command
     if peer.wait_for_publishing(command, on_look_tap):
         return
@@ -73,7 +73,7 @@ def on_look_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
 
 
 def on_fetch_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
-    """Messages, as columns: a reader of thousands needs them so."""
+    """A page of messages, as columns: readers of thousands of messages need them so."""
     _, request, name, destination, tap_id, after, upto, limit = command
     if peer.wait_for_publishing(command, on_fetch_tap):
         return
@@ -88,7 +88,7 @@ def on_fetch_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
 
 
 def on_acknowledge_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
-    """The reader is done with everything up to a sequence."""
+    """The reader has processed everything up to a sequence."""
     _, request, name, destination, tap_id, upto = command
     tap = _the_tap(peer, name, destination)
     tap.acknowledge(tap_id, upto, now)
@@ -96,7 +96,7 @@ def on_acknowledge_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
 
 
 def on_delete_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
-    """End a tap."""
+    """Delete a tap."""
     _, request, name, destination = command
     try:
         tap = _the_tap(peer, name, destination)
@@ -113,7 +113,7 @@ def on_delete_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
 
 
 def _deleting(peer: Peer, tap: CopyTap | DrainTap, command: tuple[Any, ...]) -> Steps[None]:
-    """End a tap that holds much, in slices, and answer then."""
+    """Delete a tap with many messages in slices, and answer then."""
     try:
         now = yield from tap.empty()
         if tap.open:
@@ -127,7 +127,7 @@ def _deleting(peer: Peer, tap: CopyTap | DrainTap, command: tuple[Any, ...]) -> 
 
 
 def on_stage(peer: Peer, command: tuple[Any, ...], now: int) -> None:
-    """What a session has sent waits for whoever publishes it, on whatever connection."""
+    """Stage a session's sends until a publisher, on any connection, publishes them."""
     _, request, session_id, key, batch, lease = command
     session = peer.session(session_id)
     transaction = session.transaction
@@ -152,7 +152,8 @@ def on_stage(peer: Peer, command: tuple[Any, ...], now: int) -> None:
 
 
 def on_publish(peer: Peer, command: tuple[Any, ...], now: int) -> None:
-    """All that is staged for a batch, once. A large one takes some turns; the answer comes when all can see it."""
+    """Publish all that is staged for a batch, once. A large batch takes several turns, and is answered when it is
+    visible."""
     _, _request, key, batch, names = command
     if peer.wait_for_publishing(command, on_publish):
         return
@@ -176,7 +177,7 @@ def _publish(
     sends: list[tuple[str, Envelope]],
     weighed: Mapping[str, Weighing],
 ) -> None:
-    """The rest of a PUBLISH: selectors have been asked about its messages."""
+    """The rest of a PUBLISH, once the selectors for its messages are evaluated."""
     _, request, key, batch, names = command
     if peer.wait_for_publishing(command, on_publish):
         return
@@ -214,19 +215,19 @@ def _publish(
 
 
 def on_discard(peer: Peer, command: tuple[Any, ...], now: int) -> None:
-    """Forget what was staged for a batch."""
+    """Discard what was staged for a batch."""
     _, request, key, batch = command
     peer.answer(request, peer.namespace.stages.discard(key, batch, owner=peer.identity.user))
 
 
 def maker_of(settings: SessionSettings, now: int) -> str:
-    """Begins names that no broker ever gives twice. A connection's id would not do: a client that comes back brings it
-    along, also to a broker that was started anew."""
+    """The beginning of names that no broker assigns twice. A connection's id would not do: a reconnecting client keeps
+    its id, even with a broker that was started anew."""
     return f"{settings.incarnation or 'tap'}-{now:x}"
 
 
 def allow_open(identity: Identity, namespace: Namespace, name: str, destination: str, mode: str) -> None:
-    """Go on only if a user may make this tap, or take it up.
+    """Raise unless a user may create this tap, or open it.
 
     Raises:
         AddressError: the destination is none.
@@ -240,7 +241,7 @@ def allow_open(identity: Identity, namespace: Namespace, name: str, destination:
 
 
 def allow(identity: Identity, tap: CopyTap | DrainTap) -> None:
-    """Go on only if a user may read, acknowledge and delete a tap.
+    """Raise unless a user may read, acknowledge and delete a tap.
 
     Raises:
         RequestError: SECURITY.
