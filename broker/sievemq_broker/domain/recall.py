@@ -14,7 +14,7 @@ is not patient.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import islice
 from typing import Final
@@ -46,15 +46,23 @@ class _Search:
     """The messages of a buffer that a view may have, as far as the buffer has been searched.
 
     Attributes:
+        low: the search begins behind this tag.
+        newest: a consumer whose latest message has a lower sequence needs a search of all messages.
         upto: the last tag that was searched.
         found: the matching messages by tag, oldest first; some may be gone meanwhile.
     """
 
-    __slots__ = ("found", "upto")
+    __slots__ = ("found", "low", "newest", "upto")
 
     def __init__(self) -> None:
-        self.upto = 0
+        self.low = self.newest = self.upto = 0
         self.found: dict[int, Entry] = {}
+
+    def begin_behind(self, tag: int, newest: int) -> None:
+        """Messages up to this tag need not be searched for a consumer that has received the one with this sequence."""
+        self.low = self.upto = tag
+        self.newest = newest
+        self.found.clear()
 
     def reach(self, tag: int) -> None:
         """The buffer has been searched up to this tag."""
@@ -85,6 +93,7 @@ class _Claim:
         "_looking",
         "_recall",
         "_searches",
+        "_young",
         "brief",
         "consumer",
         "lent",
@@ -107,8 +116,10 @@ class _Claim:
         self.brief = self.lent = self.patient = False
         self.pending = 0
         self.recalled: deque[tuple[list[int], _Claim]] = deque()
-        #: By view that does not get everything this one gets, and whether groups stay with their owners.
-        self._searches: dict[tuple[View, bool], _Search] = {}
+        #: By view that does not get everything this one gets, and whether groups stay with their owners: searches of
+        #: all messages, and of those younger than what the waiting consumer got.
+        self._searches: defaultdict[tuple[View, bool], _Search] = defaultdict(_Search)
+        self._young: defaultdict[tuple[View, bool], _Search] = defaultdict(_Search)
         #: True while a deadline is set to search again in the buffers of others; there is one at most.
         self._looking = False
         #: By other consumer: the time (ms epoch) since which it has made no progress.
@@ -199,14 +210,15 @@ class _Claim:
             half = (holder.tag - max(holder.handed, holder.base) + 1) >> 1
             limit = min(wanted, half, RECALLED)
             claim = self._recall.claim_of(holder)
-            budget = claim.search(waiter.view, budget)
+            newest = waiter.newest if self.patient and not self._is_idle(claim, now) else None
+            search, budget = claim.search(waiter.view, newest, budget)
             if budget <= 0:
                 break
-            if self.patient and not self._is_idle(claim, now):
-                tags, older = claim.younger(waiter, limit)
-                look = look or older
+            if newest is None:
+                tags = claim.matching(search, limit)
             else:
-                tags = claim.matching(waiter, limit)
+                tags, older = claim.younger(search, newest, limit)
+                look = look or older
             if tags:
                 wanted -= len(tags)
                 self.pending += 1
@@ -230,29 +242,31 @@ class _Claim:
 
     # -- one that holds messages ----------------------------------------------------------------------------------
 
-    def search(self, view: View, budget: int) -> int:
+    def search(self, view: View, newest: int | None, budget: int) -> tuple[_Search | None, int]:
         """Find the messages in the buffer that a view may have. A group stays with its owner. Each message is tested
-        once per distinct selector, however often a consumer waits.
+        at most twice per distinct selector, however often a consumer waits.
 
         Args:
             view: of a consumer that waits.
+            newest: only messages with a higher sequence are needed; None for all.
             budget: units to spend.
 
         Returns:
-            What is left of them; 0 or less if not all has been looked at.
+            The search, None if the view gets everything; and what is left of the budget, 0 or less if not all has been
+            searched.
         """
         holder = self.consumer
-        search = self._search_for(view)
-        if search is None:
-            return budget
         grouped, condition = self.turns.groups is not None, view.condition
         own = view is holder.view or condition is None
+        if own and not grouped:
+            return None, budget
+        search = self._search_of(view, grouped, newest)
         start = max(holder.handed, holder.base, search.upto)
         if start >= holder.tag:
-            return budget
+            return search, budget
         for tag, entry in enumerate(islice(holder.window, start - holder.base, None), start + 1):
             if budget <= 0:
-                return budget
+                return search, budget
             search.reach(tag)
             budget -= 1
             if entry is None:
@@ -263,25 +277,29 @@ class _Claim:
             if (not grouped or group_of(envelope) is None) and (own or view.matches(entry)):
                 search.find(tag, entry)
             envelope.compact()
-        return max(1, budget)
+        return search, max(1, budget)
 
-    def _search_for(self, view: View) -> _Search | None:
-        """The search for a view; None if the view gets everything."""
-        grouped = self.turns.groups is not None
-        if not grouped and (view is self.consumer.view or view.condition is None):
-            return None
-        search = self._searches.get((view, grouped))
-        if search is None:
-            search = self._searches[view, grouped] = _Search()
-        return search
+    def _search_of(self, view: View, grouped: bool, newest: int | None) -> _Search:
+        """The search for a view. If only messages younger than `newest` are needed, it begins behind the last older
+        one, since a window is mostly in the order of arrival."""
+        if newest:
+            young = self._young[view, grouped]
+            if newest >= young.newest:
+                holder = self.consumer
+                start = max(holder.handed, holder.base, young.upto)
+                for tag, entry in zip(range(holder.tag, start, -1), reversed(holder.window), strict=False):
+                    if entry is not None and entry.sequence <= newest:
+                        young.begin_behind(tag, newest)
+                        break
+                return young
+        return self._searches[view, grouped]
 
-    def _buffered(self, view: View, young: bool) -> Generator[tuple[int, Entry], None, None]:
-        """Tags of messages in the buffer that a view may have, from the young end or the old one."""
+    def _buffered(self, search: _Search | None, young: bool) -> Generator[tuple[int, Entry], None, None]:
+        """Tags of messages in the buffer that a search has found, from the young end or the old one."""
         holder = self.consumer
         base, window = holder.base, holder.window
         start, end = max(holder.handed, base), base + len(window)
         out = {tag for tags, _ in self.recalled for tag in tags}
-        search = self._search_for(view)
         if search is None:
             tags = range(end, start, -1) if young else range(start + 1, end + 1)
             entries = reversed(window) if young else islice(window, start - base, None)
@@ -299,14 +317,14 @@ class _Claim:
         finally:
             search.drop(gone)
 
-    def younger(self, waiter: Consumer, limit: int) -> tuple[list[int], bool]:
-        """As :meth:`matching`, for messages younger than all that the waiting consumer got; and whether there may be
-        older ones. Searches from the young end and stops at the first older message, since a window is mostly in the
-        order of arrival."""
-        newest = waiter.newest
+    def younger(self, search: _Search | None, newest: int, limit: int) -> tuple[list[int], bool]:
+        """As :meth:`matching`, for messages with a sequence above `newest`; and whether there may be older ones.
+        Begins at the young end and stops at the first older message, since a window is mostly in the order of
+        arrival."""
+        holder = self.consumer
         found: list[int] = []
-        older = False
-        buffered = self._buffered(waiter.view, True)
+        older = search is not None and search.low > max(holder.handed, holder.base)
+        buffered = self._buffered(search, True)
         for tag, entry in buffered:
             if entry.sequence <= newest or len(found) == YOUNGER:
                 older = True
@@ -315,9 +333,9 @@ class _Claim:
         buffered.close()
         return found[::-1][:limit], older
 
-    def matching(self, waiter: Consumer, limit: int) -> list[int]:
+    def matching(self, search: _Search | None, limit: int) -> list[int]:
         """Tags of up to `limit` messages in the buffer that the waiting consumer may have, oldest first."""
-        buffered = self._buffered(waiter.view, False)
+        buffered = self._buffered(search, False)
         found = [tag for tag, _ in islice(buffered, limit)]
         buffered.close()
         return found
@@ -325,6 +343,7 @@ class _Claim:
     def emptied(self) -> None:
         """The window is empty."""
         self._searches.clear()
+        self._young.clear()
 
 
 class Recall:

@@ -523,3 +523,69 @@ def test_no_more_are_recalled_at_a_time_than_a_turn_has_time_for(world: World, p
     ((_, tags),) = world.port(holder).recalls
     first = count - YOUNGER if patient else 0
     assert tags == list(range(first + 1, first + RECALLED + 1))
+
+
+# -- only messages younger than the last one are searched --------------------------------------------------------------
+
+
+def evaluations(holder: Consumer, waiter: Consumer, world: World) -> int:
+    """How many of the messages that others have buffered a patient WANT evaluates its selector on."""
+    calls = 0
+
+    def count_call(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code.co_name == "matches"
+
+    sys.setprofile(count_call)
+    try:
+        waiter.want(world.now, patient=True)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.needs_python("counts calls of a method")
+def test_a_patient_want_evaluates_its_selector_on_younger_messages_alone(world: World) -> None:
+    holder = world.consumer("queue:q", "kind = 'a'", credit=1_000)
+    waiter = world.consumer("queue:q", "kind = 'b'", credit=0)
+    world.send("queue:q", *(message(f"a{n}", properties={"kind": "a"}) for n in range(100)))
+    assert evaluations(holder, waiter, world) == 100  # it has got nothing: everything is younger
+    for turn in range(20):
+        world.send("queue:q", *(message(f"a{turn}.{n}", properties={"kind": "a"}) for n in range(10)))
+        world.send("queue:q", message(f"b{turn}", properties={"kind": "b"}))
+        world.send("queue:q", message(f"c{turn}", properties={"kind": "a"}))
+        assert world.got(waiter)[-1] == f"b{turn}"
+        waiter.acknowledge(waiter.tag, world.now)
+        assert evaluations(holder, waiter, world) == 1
+
+
+def test_a_waiter_behind_another_with_the_same_selector_gets_younger_messages_of_a_busy_holder(world: World) -> None:
+    """The first waiter's last message is the newest of all; the second one's is older than what the holder has."""
+    ahead, behind = (world.consumer("queue:q", "n >= 0", credit=0) for _ in range(2))
+    world.send("queue:q", message("first", properties={"n": 0}))
+    assert behind.want(world.now)
+    assert world.got(behind) == ["first"]
+    holder = world.consumer("queue:q", credit=4)
+    world.send("queue:q", *(message(f"m{n}", properties={"n": n}) for n in range(4)))
+    assert len(world.got(holder)) == 4
+    world.send("queue:q", message("newest", properties={"n": 9}))
+    assert ahead.want(world.now)
+    assert world.got(ahead) == ["newest"]
+    ahead.acknowledge(1, world.now)
+    assert ahead.want(world.now, patient=True)  # nothing is younger
+    assert not behind.want(world.now, patient=True)
+    assert world.port(holder).recalls == [(holder.id, [1])]
+
+
+def test_older_messages_of_a_consumer_that_stops_are_recalled_after_a_search_of_younger_ones(world: World) -> None:
+    holder = world.consumer("queue:q", credit=3)
+    world.send("queue:q", *(message(f"m{n}", properties={"n": n}) for n in range(3)))
+    assert len(world.got(holder)) == 3
+    waiter = world.consumer("queue:q", "n >= 0", credit=0)
+    world.send("queue:q", message("newest", properties={"n": 9}))
+    assert waiter.want(world.now)
+    assert world.got(waiter) == ["newest"]
+    assert waiter.want(world.now, patient=True)
+    assert world.port(holder).recalls == []
+    world.advance(IDLE_MS)
+    assert world.port(holder).recalls == [(holder.id, [1])]
