@@ -28,7 +28,7 @@ def check_answer(kind: int, result: object) -> None:
 
 
 def check_resumed(memory: Mapping[str, object]) -> None:
-    """See that what a broker remembers of a lost connection has the form that its readers take for granted.
+    """Check that the memory of a lost connection has the form that its readers expect.
 
     Args:
         memory: `features.resumed` of its WELCOME.
@@ -52,7 +52,7 @@ def _check_page(result: object) -> None:
     if type(result) is not tuple or not result:
         raise ProtocolError("the answer to BROWSE must be a cursor and messages")
     if result[0] is None and all(type(row) is str for row in result[1:]):
-        return  # there is no such queue; these are similar ones
+        return  # there is no such queue; these have similar names
     if result[0] is not None and len(result) == 2 and type(result[1]) is int and result[1] >= 0:
         return  # how many messages wait
     for row in result[1:]:

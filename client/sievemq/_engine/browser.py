@@ -40,12 +40,12 @@ class EngineBrowser:
         self.opened = self.page(None, 0)
 
     def close(self) -> None:
-        """Close it: the broker does not need to know."""
+        """Close it; the broker need not be informed."""
         self.closed = True
 
     @property
     def missing(self) -> bool:
-        """True if there was no such queue when it was verified, though one may be made on first use."""
+        """True if there was no such queue when it was verified, though it may be created on first use."""
         cursor, *_ = self.opened.result()
         return cursor is None
 
@@ -56,7 +56,7 @@ class EngineBrowser:
         return [] if cursor is not None else [name for name in names if isinstance(name, str)]
 
     def page(self, cursor: Any, limit: int, *part: int) -> Completion[Any]:
-        """Ask for a page; of a `part` of the queue, if it is given with the number of parts."""
+        """Request a page; of a `part` of the queue, if that is given with the number of parts."""
         dialect = self.session.terms.options.dialect
         return self.session.outbox.request(
             Command.BROWSE, str(self.queue), self.selector, dialect, cursor, limit, *part

@@ -1,4 +1,4 @@
-"""The client's end of a connection without its I/O: handshake, sessions, what the broker sends, loss and end."""
+"""The client's end of a connection without its I/O: handshake, sessions, commands of the broker, loss and end."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ class ClientConnection:
         on_lost: Callable[[JMSException], None] | None,
         on_restored: Callable[[], None] | None,
     ) -> None:
-        """What to call from now on, under the front's lock; the front hands it to the ExceptionListener outside.
+        """Set the callbacks. They are called under the front's lock; the front calls the ExceptionListener outside of
+        it.
 
         Args:
             on_exception: with what has no other place to be reported (EXL-03).
@@ -128,7 +129,7 @@ class ClientConnection:
 
     @property
     def down(self) -> bool:
-        """There is no transport that is of any use."""
+        """True while there is no usable transport."""
         return self.outbox.failure is not None or (self.outbox.repairing and not self.reopened)
 
     @property
@@ -138,12 +139,12 @@ class ClientConnection:
 
     @property
     def urgent(self) -> bool:
-        """What waits is more than acknowledgements: answers to the broker, requests, sends."""
+        """True if more than acknowledgements waits to be written: answers to the broker, requests, sends."""
         return self.outbox.urgent
 
     @property
     def next_deadline(self) -> int | None:
-        """When :meth:`tick` has to be called at the latest for what may wait only for so long; None for never."""
+        """When :meth:`tick` must be called at the latest for calls with a timeout; None for never."""
         return self._deadlines.next
 
     @property
@@ -161,7 +162,7 @@ class ClientConnection:
 
     def _say_hello(self, resume: str | None, more: dict[str, object]) -> None:
         options = self.options
-        if options.reconnect:  # the broker may notice a loss when it happens, this end after some silent heartbeats
+        if options.reconnect:  # the broker may notice a loss at once, this end only after some silent heartbeats
             more = {"keep": options.reconnect + 3 * options.heartbeat, **more}
         more = {"deliver_several": True, **more}
         self.outbox.wire.send(
@@ -178,7 +179,7 @@ class ClientConnection:
         )
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the broker and carry out the commands in them. Never raises for what a peer sent: a broken
+        """Take bytes from the broker and carry out the commands in them. Errors of the peer are not raised: a broken
         protocol loses the connection. Call :meth:`data_to_send` afterwards."""
         if not self.outbox.usable:
             return
@@ -217,10 +218,8 @@ class ClientConnection:
             self.lost(None)
 
     def data_to_send(self) -> bytes:
-        """What is to be written now: everything queued since the last call, acknowledgements included (D-25).
-
-        The bytes of one call must be written before those of a later one.
-        """
+        """The bytes to write now: everything queued since the last call, acknowledgements included (D-25). They must be
+        written before those of a later call."""
         return self.outbox.data_to_send()
 
     def tick(self, now: int) -> int | None:
@@ -251,7 +250,7 @@ class ClientConnection:
     def expect(
         self, sends: Sends, completion: Completion[Any] | None, now: int, timeout: int, sequence: int = 0
     ) -> None:
-        """Something may take so long and no longer; call :meth:`tick` when that is over.
+        """Set a timeout for a call; :meth:`tick` must be called when it is over.
 
         Args:
             sends: of the session whose send or commit it is.
@@ -403,8 +402,8 @@ class ClientConnection:
         self._lose(self._loss(error), repairable=True)
 
     def interrupted(self, error: BaseException) -> None:
-        """An exception from outside, such as KeyboardInterrupt, broke into a call of this engine, which is half done.
-        What must not stay so is done now; then the connection is lost (decision 0029)."""
+        """An exception from outside, such as KeyboardInterrupt, interrupted a call of this engine half-way. Repair what
+        must not stay so; then the connection is lost (decision 0029)."""
         self.outbox.requests.finish()
         for session in tuple(self.sessions.values()):
             session.finish()
@@ -436,7 +435,7 @@ class ClientConnection:
 
     def reopen(self) -> None:
         """There is a new transport: send HELLO on it, in the place of the lost connection. With WELCOME everything goes
-        on; if the transport is lost before, :attr:`reopened` is False again."""
+        on. If the transport is lost before, :attr:`reopened` is False again."""
         self.outbox.lose(None)
         self._shutdown_notice = None
         self.reopened = True
@@ -448,7 +447,7 @@ class ClientConnection:
             self.outbox.blame(error)
 
     def give_up(self, error: Exception | None = None) -> None:
-        """The connection is lost for good: what waits fails.
+        """The connection is lost for good: all pending calls fail.
 
         Args:
             error: why; None because the time is over that a repair may take.
@@ -461,7 +460,7 @@ class ClientConnection:
             self._fail(error if isinstance(error, JMSException) else self._loss(error))
 
     def leave(self) -> None:
-        """Closing begins. If the connection is lost, what is pending fails at once (D-32)."""
+        """Closing begins. If the connection is lost, pending calls fail at once (D-32)."""
         self.leaving = True
         if self.repairing:
             self._fail(self.outbox.cause or self._loss(None), tell=False)
@@ -480,7 +479,7 @@ class ClientConnection:
             self.outbox.report(error)
 
     def _loss(self, error: BaseException | None, code: str = "CONNECTION_LOST") -> JMSException:
-        """The exception for what waits.
+        """The exception for pending calls.
 
         Args:
             error: what happened; None if the broker just ended the stream.
@@ -503,7 +502,7 @@ class ClientConnection:
         return JMSException(reason, code, error)
 
     def _unrepaired(self) -> JMSException:
-        """The exception for what waits when the time is over that a repair may take."""
+        """The exception for pending calls after the time for repairs is over."""
         text = (
             f"the connection to the broker is lost for good: it was not repaired within {self.options.reconnect} ms "
             f"({self.outbox.cause}). Create a new connection or context; a service sets the option reconnect=forever"
@@ -531,7 +530,7 @@ class ClientConnection:
         self.outbox.say_goodbye(handed, done)
 
         def ended(_: Completion[Any]) -> None:
-            if not self.closed:  # the answer has come: what is not confirmed was not taken
+            if not self.closed:  # the answer has come: unconfirmed sends were not accepted
                 for session in tuple(self.sessions.values()):
                     session.sends.give_up()
             self._end()
@@ -540,7 +539,7 @@ class ClientConnection:
         return done
 
     def _end(self) -> None:
-        """Closed on purpose. What still waits will get no answer."""
+        """Closed on purpose: pending calls get no answer."""
         self.outbox.close()
         error = IllegalStateException("the connection is closed")
         self.opened.fail(error)
@@ -581,8 +580,8 @@ class ClientConnection:
             self.opened.succeed(None)
 
     def _restore(self, renewed: bool) -> None:
-        """The connection is repaired: send what waits, and let everything continue. The front is notified when all
-        that was open is open again: what it calls may publish, and the subscribers are there."""
+        """The connection is repaired: send what waits, and let everything continue. The front is notified when
+        everything that was open is open again: its callbacks may publish, and the subscribers are there."""
         answers = self._recovery.restore(self.terms.features.get("resumed"), renewed)
         self.outbox.resume()
         self.reopened = False
@@ -684,4 +683,4 @@ HANDLERS: Final[Mapping[int, Callable[[ClientConnection, CommandTuple], None]]] 
     Command.CLOCK: ClientConnection._on_clock,
     Command.SHUTDOWN: ClientConnection._on_shutdown,
 }
-"""By the number of the command. DELIVER is taken apart where it arrives."""
+"""By the number of the command. DELIVER is decoded where it arrives."""

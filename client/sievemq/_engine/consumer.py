@@ -35,7 +35,7 @@ _received: Final = received
 
 
 class EngineConsumer:
-    """One consumer of a session. Made by :meth:`EngineSession.open_consumer`.
+    """One consumer of a session. Created by :meth:`EngineSession.open_consumer`.
 
     Args:
         outbox, terms: of its connection.
@@ -149,7 +149,7 @@ class EngineConsumer:
         self.acknowledges_itself = acknowledges_itself
         # Written by the receiving thread of control alone.
         self.handed = 0  # tag of the last message the application saw
-        self.done = 0  # tag up to which AUTO and DUPS_OK sessions acknowledge
+        self.done = 0  # AUTO and DUPS_OK sessions acknowledge up to this tag
         self.taken = 0  # messages taken since the credit was last reset
         self.refused: object = None
         # Written under the lock.
@@ -186,7 +186,7 @@ class EngineConsumer:
         return _received(fields, self.destination, command[3], self._acknowledge_hook)
 
     def settle(self) -> None:
-        """Everything taken so far is done (ACK-01, ACK-02): acknowledge it with the next write (D-25)."""
+        """Acknowledge everything taken so far with the next write (ACK-01, ACK-02, D-25)."""
         self.done = self.handed
         if not self.unsettled:
             self.unsettled = True
@@ -198,7 +198,7 @@ class EngineConsumer:
             self.done -= 1
 
     def take_for_good(self) -> Message | None:
-        """Take the next message, and settle it where the session acknowledges by itself."""
+        """Take the next message, and settle it if the session acknowledges by itself."""
         message = self.take()
         if message is not None and self.acknowledges_itself:
             self.settle()
@@ -213,7 +213,7 @@ class EngineConsumer:
     # -- the rest needs the engine lock --------------------------------------------------------------------------------
 
     def open(self, started: bool) -> Completion[Any]:
-        """Send OPEN_CONSUMER; answered by :attr:`opened`. Deliveries have to come here from now on.
+        """Send OPEN_CONSUMER; answered by :attr:`opened`. Deliveries must be routed here from now on.
 
         Args:
             started: the connection lets messages flow: they may come at once.
@@ -252,7 +252,7 @@ class EngineConsumer:
         )
 
     def peek(self) -> Message | None:
-        """The message that :meth:`take` would give, left where it is (JCO-09)."""
+        """The message that :meth:`take` would return; it stays in the buffer (JCO-09)."""
         buffer = self.buffer
         while buffer:
             command = buffer[0]
@@ -295,7 +295,7 @@ class EngineConsumer:
         return self.granted - self.taken - self.released <= 0 and not self.buffer
 
     def top_up(self) -> None:
-        """Grant the credit that the window leaves, with the acknowledgement that is due if there is one."""
+        """Grant the credit that the window allows, with a due acknowledgement."""
         if not self.flowing:
             return
         if self.ran_dry:
@@ -313,25 +313,25 @@ class EngineConsumer:
             self._outbox.append((Command.CREDIT, self.id, room))
 
     def expect(self) -> bool:
-        """A caller begins to wait and the buffer is empty: see to the credit.
+        """A caller begins to wait, since the buffer is empty: grant credit.
 
         Returns:
             True if :meth:`want` should follow at once, for there is no credit. False if it may follow a little later,
             :data:`PATIENCE`, and only if nothing has come by then: most often what is waited for is on its way, and a
             WANT would cost both ends more than the message.
         """
-        # Half a window was taken since the last wait, without a wait: messages come as fast as the window lets them.
+        # Half a window was taken without waiting: messages arrive as fast as the window allows.
         self.ran_dry = self.ran_dry or self.taken - self.waited_at >= self.window.half
         self.waited_at = self.taken
         expected = self.granted - self.taken - self.released
-        # The first message comes alone (first_credit); a caller that waits for a second one is here for more.
+        # The first message arrives alone (first_credit); this caller waits for a second one.
         if self.window.size - expected >= self.window.half and (self.taken or expected <= 0):
             self.top_up()
             expected = self.granted - self.taken - self.released
         return expected <= 0
 
     def want(self, answered: bool = False) -> Completion[Any] | None:
-        """A caller waits here and the buffer is empty: have the broker look everywhere (D-23, MCO-14).
+        """A caller waits, and the buffer is empty: let the broker search everywhere (D-23, MCO-14).
 
         Args:
             answered: ask for an answer; it comes when everything that could be delivered now has arrived (MCO-05).
@@ -343,7 +343,7 @@ class EngineConsumer:
             return None
         self.expect()
         if self.granted - self.taken - self.released <= 0:
-            self.granted += 1  # a WANT counts as a credit of one where there is none
+            self.granted += 1  # without credit a WANT counts as a credit of one
         elif self.lone and not answered:
             return None  # it has all that could be sent to it, and no other consumer to recall from
         if answered:
@@ -383,7 +383,7 @@ class EngineConsumer:
         self._outbox.append((Command.RELEASE, self.id, tuple(found)))
 
     def acknowledged(self) -> int | None:
-        """Up to which tag it is to be acknowledged; None if that was sent already."""
+        """The tag up to which it must be acknowledged; None if that was sent already."""
         if not self.unsettled:
             return None
         # In this order: a thread that settles meanwhile either sees False and calls again, or is covered by `done`.
@@ -391,11 +391,11 @@ class EngineConsumer:
         return self.done
 
     def all_done(self) -> None:
-        """Everything that was handed over is acknowledged, or was taken back."""
+        """True if everything that was handed over is acknowledged, or was taken back."""
         self.done = self.handed_then = self.handed
 
     def forget_returned(self) -> None:
-        """What was handed over before the last loss was reported to the application."""
+        """The application was informed of what it had been handed before the last loss."""
         self.handed_then = self.handed
 
     def say_again(self, started: bool, number: int | None) -> Completion[Any]:
@@ -418,7 +418,7 @@ class EngineConsumer:
             self.window.set(1)
 
     def waits(self, waker: Callable[[], None] | None) -> None:
-        """Call this once when there may be something to do for what waits here; None: nothing waits any more."""
+        """Set a callback for the waiting caller, called once when there may be something to do; None removes it."""
         self.waker = waker
 
     def rests(self) -> None:
@@ -431,16 +431,15 @@ class EngineConsumer:
         self.wake()
 
     def reset_credit(self) -> None:
-        """The broker took back what was buffered, and all credit (RECOVER, ROLLBACK)."""
+        """The broker took back all buffered messages, and all credit (RECOVER, ROLLBACK)."""
         self.buffer.clear()
         self.taken = self.released = self.granted = self.mark = self.waited_at = 0
 
     # -- a lost connection --------------------------------------------------------------------------------------------
 
     def freeze(self) -> int | None:
-        """The connection is lost: nothing is handed over any more, the broker delivers again what is buffered.
-
-        Taken out from the right, the youngest first: a thread that takes from the left meanwhile has the older ones.
+        """The connection is lost: hand over nothing more, since the broker delivers buffered messages again. They are
+        removed from the right, the youngest first: a thread that takes from the left meanwhile gets the older ones.
 
         Returns:
             Up to which tag the application may have seen messages; None if that is not known.
@@ -454,7 +453,7 @@ class EngineConsumer:
                 last = max(last, first)
         except IndexError:
             pass
-        # Above every tag that can have been on its way. A thread may still be between taking a message and noting it.
+        # Above every tag that can have been in transit. A thread may still be between taking a message and noting it.
         self.base = last + 2 * MAX_CREDIT
         self.handed_then = self.handed
         return first - 1 if first else None
@@ -476,7 +475,8 @@ class EngineConsumer:
             self.wake()
 
     def wake(self) -> None:
-        """Call the waker, if there is one. It is forgotten after the call: an interrupt must not lose it."""
+        """Call the callback of the waiting caller, if there is one. It is removed after the call, so that an interrupt
+        does not lose it."""
         waker = self.waker
         if waker is not None:
             waker()
@@ -495,8 +495,8 @@ class EngineConsumer:
         self.wake()
 
     def mark_closed(self) -> None:
-        """Closed: no method but close may be used any more (MCO-11). A message that was refused and not taken since
-        goes back as seen: a program that starts again after the error must not find it unmarked for ever."""
+        """Closed: only close may be called any more (MCO-11). A message that was refused and not taken since goes back
+        as seen, so that a restarted program does not get it unmarked for ever."""
         if self.refused is not None and self.buffer and _name(self.buffer[0]) == self.refused:
             self.see()
         self.closed = True
@@ -504,5 +504,5 @@ class EngineConsumer:
 
 
 def _name(command: CommandTuple) -> object:
-    """What a message is known by from one delivery to the next; one without an id by this delivery."""
+    """Identifies a message across deliveries; a message without an id is identified by this delivery."""
     return command[_DELIVERED_FIELDS][MESSAGE_ID] or command[_DELIVERED_TAG]

@@ -23,7 +23,7 @@ FIRST_WINDOW: Final = 32
 #: Messages at most: on two busy cores the broker may not run for tens of milliseconds, thousands of messages at full
 #: speed. What a window costs is bounded in bytes, below.
 MAX_WINDOW: Final = MAX_CREDIT
-#: Bytes an adaptive window may hold, by the average size of what arrives; one window of large messages must not hurt.
+#: Bytes that an adaptive window may hold, by the average size of messages, so that a window of large ones stays small.
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -56,6 +56,6 @@ class PrefetchWindow:
             self.size = min(self.size * 2, bound)
 
     def narrow(self) -> None:
-        """Another consumer waits for what this one holds."""
+        """Another consumer waits for messages that this one holds."""
         if self.adaptive:
             self.size = max(2, self.size // 2)

@@ -10,12 +10,12 @@ from sievemq._engine.consumer import EngineConsumer
 
 __all__ = ["Deliveries"]
 
-#: Consumers that were closed of which it is known what they had acknowledged.
+#: The most closed consumers whose last acknowledgement is remembered.
 _MAX_CLOSED: Final = 1_000
 
 
 class Deliveries:
-    """Those of one connection.
+    """The consumers of one connection.
 
     Args:
         average_bytes: returns the size of a command that arrived of late.
@@ -52,7 +52,7 @@ class Deliveries:
         self.consumers[consumer.id] = self.routes[consumer.id] = consumer
 
     def forget(self, consumer: EngineConsumer) -> None:
-        """Drop what arrives for a consumer from here on."""
+        """Drop deliveries for a consumer from now on."""
         if consumer.acknowledges_itself and consumer.done:
             self.closed[consumer.id] = consumer.handed, consumer.done
             if len(self.closed) > _MAX_CLOSED:

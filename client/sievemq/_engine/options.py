@@ -1,4 +1,4 @@
-"""What a connection is opened with, as the engine needs it: no host, no port, no TLS."""
+"""The options of a connection, as the engine needs them: no host, no port, no TLS."""
 
 from __future__ import annotations
 

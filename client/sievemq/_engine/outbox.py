@@ -80,7 +80,7 @@ class Completion(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def tell(self) -> None:
-        """Call the callbacks of a settled completion that have not returned."""
+        """Call the callbacks of a settled completion that have not returned yet."""
         callbacks = self._callbacks
         if not callbacks:
             return
@@ -129,7 +129,7 @@ class Requests:
         self._repeated: set[int] = set()  # sent once more; the first may have arrived
 
     def make(self, kind: int, fields: tuple[object, ...]) -> tuple[Completion[Any], bytes]:
-        """A new one.
+        """Create a request.
 
         Args:
             kind: of the command.
@@ -152,7 +152,7 @@ class Requests:
         return number
 
     def repeat(self, number: int, kind: int, fields: tuple[object, ...]) -> tuple[Completion[Any], bytes]:
-        """One that waits already, and may have been sent before; arguments and value as :meth:`make`."""
+        """Repeat a pending request that may have been sent before; arguments and value as :meth:`make`."""
         completion, _ = self.pending[number]
         command = (kind, number, *fields)
         self.pending[number] = completion, command
@@ -160,7 +160,7 @@ class Requests:
         return completion, pack(command)
 
     def succeed(self, number: int, result: object) -> None:
-        """OK has come.
+        """OK has arrived.
 
         Raises:
             ProtocolError: this is no answer to the request, which still waits for one.
@@ -173,7 +173,7 @@ class Requests:
             self._forget(number)
 
     def fail(self, number: int, code: int, error: Exception) -> None:
-        """ERROR has come."""
+        """ERROR has arrived."""
         entry = self.pending.get(number)
         if entry is None:
             return
@@ -185,19 +185,19 @@ class Requests:
         self._forget(number)
 
     def _forget(self, number: int) -> None:
-        """The answer was passed on. Not before: :meth:`finish` finds what an interrupt left."""
+        """The answer was passed on. Not earlier: :meth:`finish` repeats what an interrupt left undone."""
         self.pending.pop(number, None)
         self._repeated.discard(number)
 
     def finish(self) -> None:
-        """An interrupt may have broken into a call here: pass on each answer that is known."""
+        """An interrupt may have broken into a call here: pass on each answer that has arrived."""
         for number, (completion, _) in tuple(self.pending.items()):
             if completion.done:
                 completion.tell()
                 self._forget(number)
 
     def doubt(self) -> None:
-        """The connection is lost: what was sent may have been carried out."""
+        """The connection is lost: requests that were sent may have been carried out."""
         self.doubtful += [number for number, (_, command) in self.pending.items() if command[0] in _DOUBTFUL]
 
     def take_doubtful(self) -> Iterator[tuple[int, tuple[Completion[Any], CommandTuple]]]:
@@ -210,7 +210,7 @@ class Requests:
         self.doubtful = []
 
     def end(self, error: Exception, goodbye: int = 0) -> None:
-        """No answer will come any more: all fail, in the order in which they were made.
+        """No answer will arrive any more: all requests fail, in the order in which they were made.
 
         Args:
             error: why.
@@ -230,7 +230,7 @@ class Unsettled(Protocol):
     id: int
 
     def acknowledged(self) -> int | None:
-        """Up to which tag; None if that was sent already."""
+        """The tag up to which it must be acknowledged; None if that was sent already."""
 
 
 class Outbox:
@@ -471,5 +471,5 @@ class Outbox:
         self.clear()
 
     def end_requests(self, error: Exception) -> None:
-        """No answer will come any more, but to GOODBYE, which has what it wanted."""
+        """No answer will arrive any more. GOODBYE succeeds, since the connection has ended."""
         self.requests.end(error, self.goodbye)

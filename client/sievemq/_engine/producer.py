@@ -102,7 +102,7 @@ class EngineProducer:
         self._longer_from = 0
 
     def close(self) -> None:
-        """Close it: the broker does not need to know."""
+        """Close it; the broker need not be informed."""
         self.closed = True
 
     # -- defaults ----------------------------------------------------------------------------------------------------
@@ -241,11 +241,11 @@ class EngineProducer:
             return completion
         return sends.add(packed, message, mode, callbacks, now)
 
-    # What most sends have in common is made once: as long as the millisecond and the producer's defaults are the same,
-    # and as long as the destination is, and the ids are as long.
+    # The common part of most sends is built once, while the millisecond, the producer's defaults, the destination and
+    # the length of the ids stay the same.
 
     def _decide(self, now: int, delivery_mode: object, priority: object, time_to_live: object) -> None:
-        """What a send at this time decides (HDR-14)."""
+        """The headers of a send at this time (HDR-14)."""
         self._decided_at = _NEVER
         # Else it is so for this send only.
         usual = delivery_mode is priority is time_to_live is None and not self.disable_timestamp
@@ -264,13 +264,13 @@ class EngineProducer:
             self._decided_at = now
 
     def _address(self, text: str, number: int | None) -> None:
-        """The beginning of a send to a destination, but for its sequence and the digits of the message's number.
+        """The beginning of a send to a destination, without its sequence and the digits of the message's number.
 
         Args:
             text: address of the destination.
             number: of the message; None where ids are disabled.
         """
-        self._longer_from = 0  # until all of it is made: an interrupt may come before
+        self._longer_from = 0  # until all of it is built: an interrupt may come before
         prefix = self.session.terms.id_prefix
         digits = "" if number is None else str(number)
         message_id = None if number is None else prefix + digits

@@ -26,7 +26,7 @@ __all__ = ["Recovery"]
 #: Requests after which the broker has taken back what it delivered, and all credit.
 _RECOVERING: Final = frozenset({Command.RECOVER, Command.ROLLBACK})
 _OF_SESSIONS: Final = frozenset({Command.COMMIT, Command.STAGE, Command.RECOVER, Command.ROLLBACK})
-#: What WELCOME carries of a session: the last of its sends that arrived, its last request that was carried out.
+#: A session in WELCOME: its last send that arrived, its last request that was carried out.
 Progress: TypeAlias = Mapping[int, tuple[int, int]]
 
 #: Consumers of which a HELLO can tell what the application has seen: a HELLO is small. Of further ones everything
@@ -35,7 +35,7 @@ _MAX_HANDED: Final = 1_000
 
 
 class Recovery:
-    """Freezes what a connection has open when it is lost, and opens it again.
+    """Freezes the open sessions and consumers of a lost connection, and opens them again.
 
     Args:
         outbox, terms, deliveries, sessions, temporaries: of the connection.
@@ -97,7 +97,7 @@ class Recovery:
         return {"handed": tuple(handed), "done": tuple(done), "ids": (last_session, self._deliveries.last_id)}
 
     def restore(self, resumed: object, renewed: bool) -> list[Completion[Any]]:
-        """Send everything; later commands come behind it. WELCOME has just arrived.
+        """Send everything; later commands follow it. WELCOME has just arrived.
 
         Args:
             resumed: what it carries under that name: False, or what the broker remembers.
@@ -148,7 +148,7 @@ class Recovery:
         return answers
 
     def _settle_doubtful(self, known: Progress, forgotten: bool) -> None:
-        """Requests that had been sent when the connection was lost, and whose repetition matters."""
+        """Settle requests that were sent before the connection was lost, and that must not be repeated blindly."""
         cause = self._outbox.cause
         for number, (completion, command) in self._outbox.requests.take_doubtful():
             progress = known.get(command[2])
@@ -175,7 +175,7 @@ class Recovery:
                 self._give_up(answer.error)
 
         arrived, sends = 0, session.sends
-        if not session.transacted and session.id in known:  # what a transacted one had sent was rolled back
+        if not session.transacted and session.id in known:  # sends of a transacted session were rolled back
             arrived = min(max(0, known[session.id][0] - sends.confirmed), len(sends.unconfirmed))
         number = opening.get((Command.OPEN_SESSION, session.id))
         answer = session.say_again(sends.confirmed + arrived, number)

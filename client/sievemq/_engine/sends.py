@@ -31,7 +31,7 @@ _LOG_AGAIN: Final = 10_000
 
 _sequence: Final = itemgetter(0)
 _take_first: Final[Callable[[deque[Any]], Any]] = deque.popleft
-#: In the place of what was waited for.
+#: In the place of a completion that has succeeded.
 _DONE: Final[Completion[None]] = Completion()
 _DONE.succeed(None)
 
@@ -45,7 +45,7 @@ Callbacks: TypeAlias = tuple[Callable[..., Any], Callable[..., Any]]
 """Of a CompletionListener: for success and failure."""
 
 Fate: TypeAlias = tuple[int, Completion[None] | Callbacks, Any]
-"""Sequence of the send; what is settled, or whose first is called, once it is known; the message."""
+"""Sequence of the send; its completion, or the callbacks of which the first is called; the message."""
 
 
 def failing(fate: Fate, callbacks: Callbacks, error: Exception) -> Fate:
@@ -55,13 +55,13 @@ def failing(fate: Fate, callbacks: Callbacks, error: Exception) -> Fate:
 
 
 def of_another(message: object, callbacks: Callbacks) -> Callbacks:
-    """As `callbacks`, for what is sent in the place of this message."""
+    """As `callbacks`, for a message that is sent in the place of this one."""
     on_completion, on_exception = callbacks
     return lambda _: on_completion(message), lambda _, error: on_exception(message, error)
 
 
 def call(fate: Fate) -> Any:
-    """Call the callback of an asynchronous send whose fate is known; what it returns."""
+    """Call the callback of an asynchronous send that is settled. Returns its result."""
     _, callbacks, message = fate
     if isinstance(message, Message):
         message._completed()  # CPL-15
@@ -103,7 +103,7 @@ class Hold:
         self.waiting = True
 
     def wait(self, confirmed: int) -> None:
-        """There is no room for the next one either: as many fit of late as were taken since the last time."""
+        """There is no room for the next send: about as many fit as were accepted since the last time."""
         self.waiting = True
         self._allowance = max(_FIRST, confirmed - self._since)
 
@@ -118,14 +118,14 @@ class Hold:
             self._allowance += taken
 
     def next(self, confirmed: int, last: int) -> tuple[int, int]:
-        """What may be sent again now: behind the first of these sequences, up to the second."""
+        """The sends that may be repeated now: behind the first of these sequences, up to the second."""
         start = max(self._said, confirmed)
         self._said = max(start, min(last, confirmed + self._allowance))
         return start, self._said
 
 
 class Sends:
-    """The sends of one session that are not settled yet: the window that bounds them, what waits for their fate.
+    """The unsettled sends of one session, and the window that limits them.
 
     Args:
         outbox: where they leave.
@@ -219,7 +219,7 @@ class Sends:
         return completion
 
     def open_window(self) -> None:
-        """Nothing keeps senders any more but what is unconfirmed."""
+        """Only unconfirmed sends limit senders from now on."""
         self.sequence_limit = self.confirmed + self._terms.window_messages
         self._wake_waiters()
 
@@ -253,13 +253,13 @@ class Sends:
         if settled is None:
             self.unconfirmed.append(packed)
             outbox.put(packed, size)
-        else:  # what waits comes first: it must be there when the CONFIRM comes
+        else:  # the completion comes first: it must be there when the CONFIRM arrives
             self.waiting.append(fate := (sequence, settled, message))
             self.unconfirmed.append(packed)
             outbox.put(packed, size)
             if mode == NON_PERSISTENT:
                 outbox.hurry()
-            if outbox.failure is not None:  # lost since the caller looked
+            if outbox.failure is not None:  # lost since the caller's check
                 self._fail_late(fate, outbox.failure)
         self.sent_bytes += size
         self.sent_at = now
@@ -267,7 +267,7 @@ class Sends:
         return completion
 
     def _fail_late(self, fate: Fate, error: Exception) -> None:
-        """A send that came when the connection had been lost for good. Another thread may be failing it just now."""
+        """A send after the connection was lost for good. Another thread may be failing it at the same time."""
         _, settled, _ = fate
         if not isinstance(settled, tuple):
             settled.fail(error)
@@ -293,7 +293,7 @@ class Sends:
             return self.confirmed > last
 
     def mend(self) -> None:
-        """Count the last send wholly or not at all, where :attr:`torn`. The connection has to be lost with that."""
+        """Count the last send wholly or not at all, if it is :attr:`torn`. The connection is lost with that."""
         while self.waiting and self.waiting[-1][0] > self.sequence:
             self.waiting.pop()  # the call raises: nothing waits
         last = _sequence_of(self.unconfirmed[-1]) if self.unconfirmed else self.confirmed
@@ -310,16 +310,17 @@ class Sends:
 
     @property
     def linger(self) -> bool:
-        """Some without a waiting caller may not be taken yet; what a transaction has sent ends with it (TXN-05)."""
+        """True if sends without a waiting caller may not have been accepted yet. Those of a transaction end with it
+        (TXN-05)."""
         return len(self.unconfirmed) > len(self.waiting) and not self._transacted
 
     @property
     def calls_back(self) -> bool:
-        """The fate of an asynchronous send is not known yet."""
+        """True if an asynchronous send is not settled yet."""
         return any(isinstance(settled, tuple) for _, settled, _ in self.waiting)
 
     def call_back(self, ring: Callable[[], None]) -> None:
-        """Call this when there is something in :attr:`calls`."""
+        """Set a callback for when there is something in :attr:`calls`."""
         self.ring = ring
 
     def settled(self) -> Completion[None]:
@@ -337,7 +338,7 @@ class Sends:
         if sequence < self.confirmed:
             return
         count = min(sequence - self.confirmed, len(self.unconfirmed))
-        self.confirmed = sequence  # first: what is still there of these is then known (recount)
+        self.confirmed = sequence  # first: those still there are settled then (recount)
         self.confirmed_bytes += sum(map(len, map(_take_first, repeat(self.unconfirmed, count))))
         self.sequence_limit = sequence + self._terms.window_messages
         self.byte_limit = self.confirmed_bytes + self._terms.window_bytes
@@ -390,7 +391,7 @@ class Sends:
         error = withdrawn or exception_for(code, text)
         known = self._settle(sequence, error)
         self.confirm(sequence)
-        # D-24: where no caller waits for it; in a transaction commit raises.
+        # D-24: no caller waits for it; in a transaction commit raises.
         if not known and not self._transacted and withdrawn is None:
             self._outbox.report(error)
 
@@ -405,8 +406,8 @@ class Sends:
         self.window_waiters.clear()
 
     def freeze(self) -> None:
-        """The connection is lost, and may be repaired: all that is not confirmed will be sent again, but for what was
-        sent in a transaction, which is rolled back (TXN-05)."""
+        """The connection is lost, and may be repaired: unconfirmed sends will be repeated, except those of a
+        transaction, which is rolled back (TXN-05)."""
         self.blocked = None
         if self.hold is not None:
             self.hold = None
@@ -415,7 +416,7 @@ class Sends:
             self.drop()
 
     def drop(self) -> None:
-        """What was sent in the transaction is gone. A caller that waits for a single send learns it."""
+        """The transaction was rolled back. A caller that waits for one of its sends is informed."""
         last = self.confirmed + len(self.unconfirmed)
         text = "the connection was lost, and the transaction of this send was rolled back"
         self._settle(last, TransactionRolledBackException(text, "TRANSACTION_ROLLED_BACK"))
@@ -456,12 +457,12 @@ class Sends:
             self._say_again(self.hold)
 
     def _say_again(self, hold: Hold) -> None:
-        """Resend more of what the broker did not take; open the window when all is sent."""
+        """Repeat more of the sends that the broker did not accept; open the window when all are sent."""
         self.sequence_limit = 0
         if hold.waiting:
             return
         unconfirmed, confirmed = self.unconfirmed, self.confirmed
-        # A sender that has passed the window before it was shut adds to `unconfirmed` first, then to the outbox.
+        # A sender that passed the window before it was shut adds to `unconfirmed` first, then to the outbox.
         while True:
             last = confirmed + len(unconfirmed)
             said, until = hold.next(confirmed, last)
@@ -482,9 +483,9 @@ class Sends:
             error: with the reason.
         """
         if self._place(sequence) is None:
-            return  # its fate is known
+            return  # it is settled
         index = sequence - self.confirmed - 1
-        # Where it is to be sent again: its number stays.
+        # Where it must be repeated: its number stays.
         instead = pack((Command.WITHDRAW, 0, self._session, sequence))
         self.confirmed_bytes += len(self.unconfirmed[index]) - len(instead)
         self.unconfirmed[index] = instead
@@ -503,7 +504,7 @@ class Sends:
         self._outbox.request(Command.WITHDRAW, self._session, sequence).add_callback(heard)
 
     def _place(self, sequence: int) -> int | None:
-        """Index of a send in what waits; None if its fate is known."""
+        """Index of a send in the unconfirmed ones; None if it is settled."""
         place = bisect_left(self.waiting, sequence, key=_sequence)
         return place if place < len(self.waiting) and self.waiting[place][0] == sequence else None
 
@@ -532,11 +533,11 @@ def _sequence_of(packed: bytes) -> int:
 
 
 def _unheard() -> None:
-    """There is no front."""
+    """No front is attached."""
 
 
 class Flow:
-    """Of one connection.
+    """The blocked sends of one connection.
 
     Args:
         sends: gives those of all sessions, which may have to wait.
@@ -567,7 +568,7 @@ class Flow:
     def listen(
         self, on_blocked: Callable[[Blocked], None] | None, on_unblocked: Callable[[Blocked], None] | None
     ) -> None:
-        """What to call from now on; None: nothing."""
+        """Set the callbacks; None for none."""
         self.on_blocked, self.on_unblocked = on_blocked, on_unblocked
 
     def block(self, limit: str | None) -> None:
@@ -575,7 +576,7 @@ class Flow:
         self.broker_blocked = limit
 
     def changed(self) -> None:
-        """Report what sends wait for, unless that is reported already."""
+        """Report what sends wait for, unless that was reported already."""
         found: dict[str | None, Blocked] = {}
         if self.broker_blocked is not None:
             found[None] = Blocked(None, self.broker_blocked)
@@ -589,7 +590,7 @@ class Flow:
         for destination, blocked in found.items():
             if destination not in told:
                 now = self._clock()
-                if abs(now - self._logged_at) >= _LOG_AGAIN:  # it may come and go many times a second
+                if abs(now - self._logged_at) >= _LOG_AGAIN:  # it may change many times a second
                     self._logged_at = now
                     _log.warning("sends wait: %s", blocked.reason)
                 if self.on_blocked is not None:
@@ -628,7 +629,7 @@ class Deadlines:
     def expect(
         self, sends: Sends, completion: Completion[Any] | None, now: int, timeout: int, sequence: int = 0
     ) -> None:
-        """Something is waited for.
+        """Set a timeout for a send or commit.
 
         Args:
             sends: of the session whose send or commit it is.
@@ -646,7 +647,7 @@ class Deadlines:
                 self.next = now + timeout
 
     def due(self, now: int) -> int | None:
-        """End what has waited for too long; what :attr:`next` is then."""
+        """End calls whose time is over. Returns the next deadline, :attr:`next`."""
         if self.next is None or now < self.next:
             return self.next
         waits = [wait for wait in self._waits if not wait.over]

@@ -1,4 +1,4 @@
-"""A session: its acknowledgement mode, its consumers and what they were handed, its transaction."""
+"""A session: its acknowledgement mode, its consumers and the messages handed to the application, its transaction."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ DUPS_OK_ACKNOWLEDGE: Final = SessionMode.DUPS_OK_ACKNOWLEDGE
 
 
 def no_hook() -> None:
-    """Stands in until a front sets `acknowledge_hook`."""
+    """The default until a front sets `acknowledge_hook`."""
 
 
 class EngineSession:
-    """One session of a connection. Made by :meth:`ClientConnection.open_session`.
+    """One session of a connection. Created by :meth:`ClientConnection.open_session`.
 
     Args:
         outbox, terms, deliveries: of its connection.
@@ -97,9 +97,9 @@ class EngineSession:
         self.recoveries = 0
         self.closed = self.shut = False
         self.consumers: dict[int, EngineConsumer] = {}
-        # Consumers that are closed here but handed messages over that may be unacknowledged: id -> last tag (MCO-09).
+        # Closed consumers whose last messages may be unacknowledged: id -> last tag (MCO-09).
         self._consumed: dict[int, int] = {}
-        # Messages that the application has, or what it sent in its transaction, were lost with a connection (ACK-18).
+        # True if messages that the application has, or sends of its transaction, were lost with a connection (ACK-18).
         self._returned = False
         self._began = 0  # sequence of the last send before the present transaction
 
@@ -115,7 +115,7 @@ class EngineSession:
         return self.opened
 
     def call_to_acknowledge(self, hook: Callable[[], Any]) -> None:
-        """What ``acknowledge()`` of a message received here shall do."""
+        """The function for ``acknowledge()`` of messages received here."""
         self.acknowledge_hook = hook
 
     # -- what a call may do ------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class EngineSession:
         consumer.has_gone(error)
 
     def _forget_consumer(self, consumer: EngineConsumer) -> None:
-        """It is closed; what it was handed stays with the session."""
+        """It is closed; messages that the application has stay with the session."""
         if consumer.holds_returned:
             self._returned = True
         # Also in AUTO mode: the consumer may be closed by its own listener, before the message is done (MCO-08).
@@ -281,7 +281,7 @@ class EngineSession:
         if self.mode != CLIENT_ACKNOWLEDGE:
             return _nothing_to_do()
         if self._is_broken:
-            self._returned = False  # what was received since stays unacknowledged
+            self._returned = False  # messages received since then stay unacknowledged
             for consumer in self.consumers.values():
                 consumer.forget_returned()
             raise JMSException(
@@ -308,7 +308,7 @@ class EngineSession:
         if self.transacted:
             raise IllegalStateException("recover() is for sessions that are not transacted: use rollback()")
         if self.acknowledges_itself and not self._consumed and all(c.done == c.handed for c in self.consumers.values()):
-            return _nothing_to_do()  # ACK-10: everything is acknowledged; what is buffered just comes
+            return _nothing_to_do()  # ACK-10: everything is acknowledged; buffered messages just follow
         return self._take_back(Command.RECOVER)
 
     def commit(self) -> Completion[Any]:
@@ -328,7 +328,7 @@ class EngineSession:
         return completion
 
     def rollback(self) -> Completion[Any]:
-        """Forget what the session sent; what it was handed is redelivered, marked (TXN-04).
+        """Drop the session's sends; redeliver its messages, marked (TXN-04).
 
         Raises:
             IllegalStateException: the session is not transacted (TXN-08) or closed.
@@ -337,7 +337,7 @@ class EngineSession:
         return self._take_back(Command.ROLLBACK)
 
     def _commit_broken(self) -> Completion[Any]:
-        """Part of the transaction was lost with a connection: the rest goes the same way (TXN-09)."""
+        """A part of the transaction was lost with a connection: the rest is rolled back, too (TXN-09)."""
         completion: Completion[Any] = Completion()
 
         def ended(answer: Completion[Any]) -> None:
@@ -361,15 +361,15 @@ class EngineSession:
     def _committed(self, completion: Completion[Any]) -> None:
         self._all_done()
         if isinstance(completion.error, TransactionRolledBackException):
-            # What is in the buffers was sent before the broker took it back.
+            # Buffered messages were sent before the broker took them back.
             self._reset_credit()
             self._resume()
 
     def _take_back(self, verb: int) -> Completion[Any]:
-        # The request packs the acknowledgements that wait; they must not cover what it is about: `done` moves after it.
+        # The request packs waiting acknowledgements; they must not cover its own messages: `done` moves after it.
         completion = self.outbox.request(verb, self.id, self.handed())
         if self.transacted and self.outbox.repairing:
-            self.sends.drop()  # the request precedes what is sent from here on
+            self.sends.drop()  # the request precedes later sends
         self._began = self.sends.sequence
         self._all_done()
         for consumer in self.consumers.values():
@@ -394,7 +394,7 @@ class EngineSession:
         return self._returned or any(consumer.holds_returned for consumer in self.consumers.values())
 
     def freeze(self, committing: bool, recovering: bool) -> list[tuple[int, int]]:
-        """The connection is lost: what the session was handed goes back, and its transaction is rolled back (TXN-05).
+        """The connection is lost: messages of the session go back, and its transaction is rolled back (TXN-05).
 
         Args:
             committing: the fate of its transaction depends on a commit that is on its way.
@@ -433,7 +433,7 @@ class EngineSession:
     # -- verbs of the connection that an application calls on a session -----------------------------------------------
 
     def declare(self, address: str) -> Completion[Any]:
-        """Ask whether a destination can be sent to."""
+        """Check whether a destination can be sent to."""
         self.outbox.check_open()
         return self.outbox.request(Command.DECLARE, address)
 

@@ -1,4 +1,4 @@
-"""What both fronts of taps and of staged sends share: fields of the commands, values of the answers."""
+"""The common part of both fronts of taps and staged sends: fields of commands, values of answers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PAGE: Final = 2_000
 #: Milliseconds that staged messages wait for their publisher by default.
 LEASE: Final = 600_000
 
-#: The position that LOOK_TAP sends to learn how a tap stands: a reader beyond the end takes nothing.
+#: The position that LOOK_TAP sends to query the state of a tap: a reader beyond the end takes nothing.
 NOTHING: Final = (2**62, 1, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TapState:
-    """How a tap stands.
+    """The state of a tap.
 
     Attributes:
         id: of the tap; one that was recreated under the same name has another.
@@ -75,7 +75,7 @@ class TapPage:
 
 
 def state_of(answer: Mapping[str, Any]) -> TapState:
-    """An answer, as far as this version knows it."""
+    """The state in an answer, as far as this version knows its fields."""
     return TapState(**{name: answer[name] for name in TapState.__slots__ if name in answer})
 
 
@@ -88,7 +88,7 @@ def page_of(answer: Sequence[Any]) -> TapPage:
 def fields_of(
     engine: ClientConnection, name: str, destination: str, mode: str, selector: str | None, options: Mapping[str, Any]
 ) -> tuple[object, ...]:
-    """Those of OPEN_TAP.
+    """The fields of OPEN_TAP.
 
     Args:
         engine: of the connection; knows the dialect.
@@ -104,7 +104,7 @@ def fields_of(
 
 
 def check_transacted(session: EngineSession) -> None:
-    """Raise unless what a session has sent can be staged.
+    """Raise unless the sends of a session can be staged.
 
     Raises:
         IllegalStateException: it is closed, or not transacted.
