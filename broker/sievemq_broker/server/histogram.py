@@ -8,7 +8,7 @@ __all__ = ["Histogram"]
 
 
 class Histogram:
-    """How often something took how long.
+    """Counts durations by length.
 
     Args:
         bounds: upper bounds of the buckets in seconds, ascending; a last one takes the rest.
@@ -29,7 +29,7 @@ class Histogram:
         self.count = 0
 
     def observe(self, seconds: float) -> None:
-        """Count one."""
+        """Count one duration."""
         self.last = seconds
         self.sum += seconds
         self.count += 1

@@ -1,4 +1,4 @@
-"""A broker with its rims, on one running loop: what the process and the embedded broker both are."""
+"""A broker with its ports, on one running loop: the common part of the process and the embedded broker."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Phase", "Server"]
 
-#: Seconds without a byte from any client after which draining is over, unless one of them has unsettled work.
+#: Draining ends after so many seconds without a byte from any client, unless one of them has unsettled work.
 QUIET_SECONDS = 0.1
 
-#: Seconds that clients may take to read the farewell and close their side; less where no client was promised time.
+#: Seconds that clients may take to read the farewell and close their side; fewer if no client was promised time.
 FAREWELL_SECONDS = 1.0
 SHORT_FAREWELL_SECONDS = 0.1
 
@@ -51,7 +51,7 @@ log = logs.get("server")
 
 
 class Phase(Enum):
-    """Where a server stands; `/readyz` answers 200 only while READY."""
+    """The state of a server; `/readyz` answers 200 only while READY."""
 
     STARTING = "starting"
     READY = "ready"
@@ -95,7 +95,7 @@ class Server:
         self._tls: ssl.SSLContext | None = None
         if settings.tls_cert is not None:
             self._tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-        #: Connections that were lost and may be resumed; before the start it may be that of an earlier run.
+        #: Lost connections that may be resumed; before the start possibly those of an earlier run.
         self.lost = LostConnections()
         self._acceptors: list[asyncio.AbstractServer] = []
         self.ended = Ended()
@@ -117,7 +117,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
+        """The URL for clients."""
         return self.url_of("sieve")
 
     def port_of(self, protocol: str) -> int:
@@ -129,7 +129,7 @@ class Server:
         return self._ports.speaking(protocol).number
 
     def url_of(self, protocol: str) -> str:
-        """Where clients of a protocol connect.
+        """The URL for clients of a protocol.
 
         Raises:
             RuntimeError: the broker does not speak it.
@@ -139,7 +139,7 @@ class Server:
     # -- start ----------------------------------------------------------------------------------------------------
 
     def bind(self) -> None:
-        """Take the ports of clients.
+        """Bind the ports for clients.
 
         Raises:
             ListenError: one cannot be bound.
@@ -147,7 +147,7 @@ class Server:
         self._ports = ClientPorts(self.settings, self._tls is not None)
 
     async def start(self) -> None:
-        """Serve the ports of clients.
+        """Serve the ports for clients.
 
         Raises:
             StoreError: the data directory cannot be used.
@@ -159,7 +159,7 @@ class Server:
             self._commits = self._open_store(settings.data_dir, incarnation)
         if self.opened is not None:
             incarnation = self.opened.store.incarnation
-            run = f"-{self.opened.store.epoch}"  # no id is given twice, though the broker's name stays
+            run = f"-{self.opened.store.epoch}"  # no id is assigned twice, although the broker's name stays
         self.timers = Timers(loop, self.clock, self.broker, self.links, self._look)
         self.turn = Turn(loop, settings.busy_poll, self.timers, self._commits)
         session_settings = SessionSettings(
@@ -201,7 +201,7 @@ class Server:
         self.started_at = time.time()
 
     def _look(self) -> None:
-        """At each tick: is there memory left, and which lost connections were not resumed in time?"""
+        """At each tick: check memory, and which lost connections were not resumed in time."""
         self.memory.look()
         self.namespace_limits.look()
         self.slow_consumers.look()
@@ -211,7 +211,7 @@ class Server:
             self._commits.sweep()
 
     def _open_store(self, directory: str, incarnation: str) -> Commits:
-        """Open the store and fill the broker from it."""
+        """Open the store and restore the broker from it."""
         from sievemq_broker.server.durability.commits import Commits  # in memory there is no database
         from sievemq_broker.server.durability.durable import open_store
 
@@ -231,7 +231,7 @@ class Server:
         return commits
 
     def _remember_connections(self, opened: Opened) -> None:
-        """Connections of the last run may be resumed, and what they repeat is carried out once."""
+        """Let connections of the last run be resumed, so that repeated commands are carried out once."""
         from sievemq_broker.server.durability.progress import Progress
 
         assert self.broker.journal is not None
@@ -243,11 +243,11 @@ class Server:
 
     def _store_failed(self, error: Exception) -> None:
         self.failure = error
-        self.links.abort_all()  # no client gets a confirm for what is not on disk
+        self.links.abort_all()  # no client gets a confirm for something that is not on disk
         self.on_failure()
 
     def _store_stands(self, reason: str | None) -> None:
-        """The store cannot be written, and nothing leaves; or it can again."""
+        """The store cannot be written, and no output leaves; or it can be again."""
         if reason is not None:
             for link in self.links.open:
                 link.say_blocked(reason)
@@ -256,12 +256,12 @@ class Server:
             connection.flow_changed()
 
     async def synced(self) -> None:
-        """Returns when all that has happened so far is on disk; at once in memory."""
+        """Returns when everything that has happened so far is on disk; at once in memory."""
         if self._commits is not None:
             await self._commits.synced()
 
     def new_link(self, protocol: str) -> Link:
-        """The link of a connection that came by another port than those of clients.
+        """The link of a connection that came through another port than those for clients.
 
         Args:
             protocol: that it speaks.
@@ -269,7 +269,7 @@ class Server:
         return self._link(self._connectors()[protocol], None)
 
     def _links_of(self, protocols: tuple[str, ...]) -> Callable[[], Link]:
-        """What makes the link of each connection to a port.
+        """A function that creates the link of each connection to a port.
 
         Args:
             protocols: that are spoken there, the one first that is assumed.
@@ -288,26 +288,26 @@ class Server:
         return Link(self.links, self.turn, self.clock, connect, self._refuse, choose, identify)
 
     def _identify(self, transport: asyncio.Transport) -> Identity | None:
-        """Whose certificate a client has shown: that of the user whose name is its common name."""
+        """The user whose name is the common name of a client's certificate."""
         subject = (transport.get_extra_info("peercert") or {}).get("subject", ())
         names = [value for part in subject for name, value in part if name == "commonName"]
         user = self.authenticator.users.find(names[-1]) if names else None
         return None if user is None else user.identity
 
     def _connectors(self) -> Mapping[str, Connect]:
-        """What makes the broker's end of a connection, by protocol."""
+        """Functions that create the broker's end of a connection, by protocol."""
         return {"sieve": self._connect, "amqp": self._connect_amqp, "stomp": self._connect_stomp}
 
     def _connect(self, address: str, wake: Callable[[], None]) -> Connection:
         return SieveConnection(self.broker, self.services, address=address, wake=wake)
 
     def _connect_amqp(self, address: str, wake: Callable[[], None]) -> Connection:
-        from sievemq_broker.protocols.amqp import AmqpConnection  # only a broker that has such a client needs it
+        from sievemq_broker.protocols.amqp import AmqpConnection  # only a broker with such a client needs it
 
         return AmqpConnection(self.broker, self.services, address=address, wake=wake)
 
     def _connect_stomp(self, address: str, wake: Callable[[], None]) -> Connection:
-        from sievemq_broker.protocols.stomp import StompConnection  # only a broker that has such a client needs it
+        from sievemq_broker.protocols.stomp import StompConnection  # only a broker with such a client needs it
 
         return StompConnection(self.broker, self.services, address=address, wake=wake)
 
@@ -325,8 +325,8 @@ class Server:
     # -- users ------------------------------------------------------------------------------------------------------
 
     def use_users(self, users: Users) -> None:
-        """The users have changed: those that are gone or have another password lose their connections, and the rights
-        of the others hold from now on."""
+        """The users have changed. Users that were removed or have another password lose their connections; the others
+        get their new rights."""
         before = self.authenticator.use(users)
         now = self.clock.now()
         for connection in tuple(self.services.connections.values()):
@@ -354,12 +354,10 @@ class Server:
         self.turn.worked()
 
     def clock_moved(self) -> None:
-        """The clock was moved: do what became due, now, and send it to the clients.
-
-        In this order: a receive whose time is over by the new clock has what was due in that time.
-        """
+        """The clock was moved: do what is due now, and send it to the clients. In this order: a receive that times out
+        by the new clock gets messages that were due by then."""
         self.timers.moved()
-        now = self.clock.now()  # a clock that stands still finds its offset out by being read
+        now = self.clock.now()  # a clock that stands still computes its offset when it is read
         self._announced = self.clock.offset
         self.services.move_clock(self._announced, now)
         self.turn.end()
@@ -407,7 +405,7 @@ class Server:
             await stop()
         self._ports.close()
         if self.opened is not None and self._commits is not None:
-            await asyncio.sleep(0)  # connections that were cut give back what they held in the next turn
+            await asyncio.sleep(0)  # connections that were cut return their messages in the next turn
             await self._commits.close()
             self.opened = None
         self.user_store.close()
@@ -416,16 +414,16 @@ class Server:
         await asyncio.sleep(0)  # transports that were closed notify their protocols in the next turn
 
     def stop_accepting(self) -> None:
-        """Let no further client in."""
+        """Accept no further clients."""
         for acceptor in self._acceptors:
             acceptor.close()
 
     def hurry(self) -> None:
-        """Do not wait for clients any longer."""
+        """Stop waiting for clients."""
         self._hurry.set()
 
     async def _drain(self, seconds: float) -> None:
-        """Notify the clients, and wait until none of them is in the middle of something."""
+        """Notify the clients, and wait until none of them has unsettled work."""
         grace = int(seconds * 1000)
         for connection in tuple(self.services.connections.values()):
             connection.out.shutdown(grace, "the broker is shutting down")
@@ -441,7 +439,7 @@ class Server:
                 break
 
     async def _close_links(self, seconds: float) -> None:
-        """Send the reason, let the last bytes go out, then cut what is left."""
+        """Send the reason, let the last bytes leave, then cut the remaining connections."""
         now = self.clock.now()
         for link in tuple(self.links.open):
             link.connection.close(ErrorCode.SHUTTING_DOWN, "the broker is shutting down", now)

@@ -23,14 +23,15 @@ from sievemq_broker.users.passwords import MAX_PASSWORD_CHARS, SCRAM
 
 __all__ = ["Authenticator", "ScramSignIn", "TooManyAttemptsError"]
 
-#: Different passwords that may wait to be hashed, some 20 ms each: more would only wait past the handshake's time.
+#: The most different passwords that may wait to be hashed, some 20 ms each: more would only exceed the handshake's
+#: time.
 MAX_WAITING = 64
 
 log = logs.get("security")
 
 
 class TooManyAttemptsError(AuthenticationError):
-    """Not checked: there were too many wrong passwords, or too many are being checked.
+    """The password was not checked: there were too many wrong ones, or too many are being checked.
 
     Args:
         text: for people.
@@ -51,13 +52,13 @@ class Authenticator:
     """
 
     def __init__(self, users: Users, clock: Callable[[], float] = time.monotonic) -> None:
-        #: The users that may connect. Change them with :meth:`use`.
+        #: The users that may connect. Changed by :meth:`use`.
         self.users = users
         self.throttle = Throttle()
         self._clock = clock
         self._checking: dict[bytes, asyncio.Future[Identity]] = {}
         self._executor: ThreadPoolExecutor | None = None
-        #: Sign-ins that were wrong, or not checked; for metrics.
+        #: Sign-ins that were refused, or not checked; for metrics.
         self.failed = self.throttled = 0
 
     @property
@@ -66,7 +67,7 @@ class Authenticator:
         return self.users.required
 
     def use(self, users: Users) -> Users:
-        """Take other users from now on; returns those before."""
+        """Replace the users from now on. Returns those before."""
         before, self.users = self.users, users
         return before
 
@@ -120,7 +121,7 @@ class Authenticator:
         return ScramSignIn(self, address) if self.users.scram else None
 
     def prove(self, user: str, address: str, fits: Callable[[], bool]) -> Identity:
-        """A client has proven, or not, that it knows a user's password.
+        """The result of a sign-in in which the client had to prove that it knows a user's password.
 
         Args:
             user: the name that was given.
@@ -139,7 +140,7 @@ class Authenticator:
         return found.identity
 
     def _admit(self, user: str, address: str) -> float:
-        """The time, if this user may be tried now."""
+        """Returns the time, if an attempt for this user is allowed now."""
         now = self._clock()
         wait = self.throttle.wait(address, user, now)
         if wait:
@@ -154,7 +155,7 @@ class Authenticator:
         return found if isinstance(found, Identity) else await asyncio.shield(found)
 
     def when_checked(self, call: Callable[[], object]) -> None:
-        """Call when the password checks under way are done and their results delivered."""
+        """Call a function when all checks under way are done and their results delivered."""
         running = [asyncio.shield(checking) for checking in self._checking.values()]
         if not running:
             call()
@@ -162,7 +163,7 @@ class Authenticator:
         asyncio.gather(*running, return_exceptions=True).add_done_callback(lambda _: call())
 
     def close(self) -> None:
-        """Check no more. What is being hashed is left alone: it ends in milliseconds."""
+        """Check no more passwords. A hash under way is not interrupted: it takes milliseconds."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
@@ -189,11 +190,11 @@ class Authenticator:
     def _done(self, digest: bytes, done: asyncio.Future[Identity]) -> None:
         del self._checking[digest]
         if not done.cancelled():
-            done.exception()  # callers that waited have it; without one it is not worth a warning
+            done.exception()  # waiting callers have it; without any it is not worth a warning
 
 
 class ScramSignIn:
-    """The sign-in of one client by SCRAM-SHA-256: what it says first, and what it says last.
+    """The sign-in of one client by SCRAM-SHA-256, with two messages of the client.
 
     Args:
         authenticator: knows the users.
@@ -231,7 +232,7 @@ class ScramSignIn:
         return answer.encode()
 
     def last(self, message: bytes) -> tuple[Identity, bytes]:
-        """Who it is, and the answer to the client's last message.
+        """The user, and the answer to the client's last message.
 
         Raises:
             AuthenticationError: the client does not know the password, or there were too many attempts.

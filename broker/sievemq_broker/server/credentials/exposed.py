@@ -1,4 +1,4 @@
-"""Files with secrets that other users of the machine can reach: a warning with the command that mends it."""
+"""Files with secrets that other users of the machine can read: a warning, with the command that mends it."""
 
 from __future__ import annotations
 

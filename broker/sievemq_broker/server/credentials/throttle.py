@@ -20,16 +20,16 @@ from sievemq_broker.domain.shares import Shares
 
 __all__ = ["FREE_PER_ADDRESS", "FREE_PER_USER", "MAX_DELAY", "Throttle"]
 
-#: Wrong passwords before the first delay. An address may be a whole office, or a fleet behind one gateway.
+#: Wrong passwords before the first delay. One address may be a whole office, or a fleet behind one gateway.
 FREE_PER_ADDRESS: Final = 20
 FREE_PER_USER: Final = 5
 
-#: Seconds: the first delay, the longest, and after how long without a wrong password all is forgotten.
+#: Seconds: the first delay, the longest, and the time without a wrong password after which all is forgotten.
 FIRST_DELAY: Final = 1.0
 MAX_DELAY: Final = 300.0
 FORGET: Final = 900.0
 
-#: Entries kept of each kind.
+#: The most entries of each kind.
 CAPACITY: Final = 10_000
 
 
@@ -107,7 +107,7 @@ class Throttle:
         self._addresses = _Tallies(FREE_PER_ADDRESS, capacity)
         self._users = _Tallies(FREE_PER_USER, capacity)
         self._pairs = _Tallies(FREE_PER_USER, capacity)
-        #: Pairs of user and address that were right before.
+        #: Pairs of user and address with a successful sign-in.
         self._known: set[str] = set()
         self._known_of: Shares[str] = Shares()
 
@@ -133,7 +133,7 @@ class Throttle:
         self._addresses.charge(network(address), now)
 
     def refund(self, address: str, user: str) -> None:
-        """The attempt was right."""
+        """The attempt was successful."""
         tallies, key = self._of(address, user)
         tallies.refund(key)
         self._addresses.refund(network(address))
@@ -155,7 +155,7 @@ class Throttle:
 
 
 def network(address: str) -> str:
-    """What counts as one address: of IPv6 the network of 64 bits, since the owner of one address has them all."""
+    """The network that counts as one address: for IPv6 64 bits, since the owner of one address has them all."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:

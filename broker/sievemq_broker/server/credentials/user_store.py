@@ -1,8 +1,8 @@
-"""Where the users come from: the settings, or the users file, which is checked again and again.
+"""The source of the users: the settings, or the users file, which is watched.
 
-The file is read when its time, size or inode changed, each second, and on SIGHUP. One that cannot be used any more is
-reported once, and the users stay as they were: a slip in an editor must not lock all users out, nor let strangers in.
-"""
+The file is read when its time, size or inode has changed, each second, and on SIGHUP. A file that has become
+unusable is reported once, and the users stay as they were: a typing error must neither lock all users out nor let
+strangers in."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class UserStore:
         self._timer: asyncio.TimerHandle | None = None
         self._change: Callable[[Users], None] | None = None
         found = settings.users if self._path is None else read_users(self._path)
-        #: The users as they are now.
+        #: The present users.
         self.users = Users(found, required=settings.secured)
 
     def watch(self, loop: asyncio.AbstractEventLoop, change: Callable[[Users], None]) -> None:
@@ -58,12 +58,12 @@ class UserStore:
             self._again(loop)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
 
     def reload(self) -> None:
-        """Read the file now, whether it changed or not."""
+        """Read the file now, even if it has not changed."""
         if self._path is None:
             return
         self._stamp = self._look()

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["LAZY_SECONDS", "RETRY_SECONDS", "Commits", "DurableStore"]
 
-#: How long changes without a waiting caller may wait for others.
+#: The longest time for which changes without a waiting caller wait for others.
 LAZY_SECONDS = 0.005
 
-#: Between two tries to write, and for how long they are made.
+#: The time between two attempts to write, and for how long they are repeated.
 PAUSE_SECONDS = 0.25
 RETRY_SECONDS = 10.0
 
-#: Between two checks for room on a full disk.
+#: The time between two checks for room on a full disk.
 LOOK_SECONDS = 1.0
 
 #: Seconds; bounds of the histogram of commits.
@@ -51,33 +51,33 @@ log = logs.get("store")
 
 
 class DurableStore(Protocol):
-    """A store that knows what to do about a full or failing disk."""
+    """A store that can handle a full or failing disk."""
 
     def write(self, batch: Batch, now: int) -> None:
-        """Keep a batch."""
+        """Write a batch."""
 
     @property
     def low(self) -> bool:
-        """True if there is hardly room for what consumers settle."""
+        """True if there is hardly room for acknowledgements."""
 
     def relieve(self) -> None:
-        """Give up the reserve."""
+        """Release the reserve."""
 
     def restock(self) -> bool:
-        """Take the reserve again; False if there is no room."""
+        """Take the reserve again. False if there is no room."""
 
     def reopen(self) -> None:
-        """Begin again after an error."""
+        """Open it again after an error."""
 
     def close(self) -> None:
-        """Give it up."""
+        """Close it."""
 
 
 class Holder(Protocol):
     """A link."""
 
     def release(self, data: bytes) -> None:
-        """Bytes that were held may go out."""
+        """Output that was held may be sent."""
 
 
 class Commits:
@@ -130,23 +130,23 @@ class Commits:
         self._thread = threading.Thread(target=self._work, name="sievemq-store", daemon=True)
         self._thread.start()
         self.writes = 0
-        #: From the cut of a batch to when it was on disk.
+        #: From the cut of a batch until it was on disk.
         self.latency = Histogram(COMMIT_BOUNDS)
 
     def start(self, progress: Progress) -> None:
-        """Note how far connections have come, before each cut from now on."""
+        """Note the progress of connections before each cut from now on."""
         self._progress = progress
 
     # -- what a turn does -----------------------------------------------------------------------------------------
 
     def hold(self, link: Holder, data: bytes) -> bool:
-        """Keep `data` until what it may confirm is on disk; False if it is already."""
+        """Hold `data` until what it may confirm is on disk. False if it is already."""
         if self._held or self._journal.batch:
             waiting = self._held
         elif self._busy:
             waiting = self._flying
         else:
-            return self._dead  # nothing goes out any more
+            return self._dead  # nothing is sent any more
         parts = waiting.get(link)
         if parts is None:
             waiting[link] = [data]
@@ -155,7 +155,7 @@ class Commits:
         return True
 
     def fed(self, link: Any) -> None:
-        """A link was fed: its output belongs to the batch being gathered."""
+        """A link had input: its output belongs to the present batch."""
         self._fed[link] = None
 
     def sweep(self) -> None:
@@ -164,7 +164,7 @@ class Commits:
             self._progress.sweep()
 
     def end_turn(self) -> None:
-        """The output of all links is there: write, unless a write is under way."""
+        """All links have their output: write, unless a write is under way."""
         if self._busy or self._dead:
             return
         if self._held or self._asked:
@@ -173,7 +173,7 @@ class Commits:
             self._lazy = self._loop.call_later(LAZY_SECONDS, self._begin_lazily)
 
     def synced(self) -> asyncio.Future[None]:
-        """Done when everything that has happened so far is on disk."""
+        """Completed when everything that has happened so far is on disk."""
         future: asyncio.Future[None] = self._loop.create_future()
         if self._journal.batch or self._held:
             self._asked.append(future)
@@ -192,8 +192,8 @@ class Commits:
             self._begin()
 
     def _begin(self) -> None:
-        """Write what was gathered."""
-        if self._dead or self._journal.holds:  # the turn in which the last hold ends comes by here again
+        """Write the present batch."""
+        if self._dead or self._journal.holds:  # the turn in which the last hold ends comes here again
             return
         if self._lazy is not None:
             self._lazy.cancel()
@@ -208,7 +208,7 @@ class Commits:
                 self._progress.note([link.connection.peer for link in self._fed])
             self._fed.clear()
         batch = self._journal.cut()
-        if not batch:  # the journal was cut by a failed start of this one's like; there is nothing to write
+        if not batch:  # a failed start has cut the journal; there is nothing to write
             self._done(batch, 0, None)
         else:
             self._submit(batch, self._clock.now())
@@ -281,7 +281,7 @@ class Commits:
         try:
             self._store.reopen()
         except Exception as error:
-            # The write that follows meets the same, and reports it.
+            # The write that follows fails likewise, and reports it.
             log.warning("store.reopen_failed", reason=str(error))
 
     def _end(self, error: Exception) -> None:
@@ -295,7 +295,7 @@ class Commits:
         self._failed(error)
 
     def start_refusing(self, reason: str) -> None:
-        """Take no PERSISTENT messages until there is room on the disk."""
+        """Accept no PERSISTENT messages until there is room on the disk."""
         self._full(reason)
 
     def _full(self, reason: str) -> None:
@@ -304,7 +304,7 @@ class Commits:
         self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
-        """Is there room again?"""
+        """Check whether there is room again."""
         if self._dead or self._journal.refusing is None or not self._thread.is_alive():
             return
 
@@ -324,7 +324,7 @@ class Commits:
     # -- the end --------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Write what there is, and give the store up."""
+        """Write the rest, and close the store."""
         if not self._dead:
             try:
                 await self.synced()

@@ -1,4 +1,4 @@
-"""Makes a broker durable: opens the store of its data directory and fills the broker with what is there."""
+"""Makes a broker durable: opens the store of its data directory, and restores the broker from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Opened", "open_store"]
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An open store, and what it had.
+    """An open store, and what was restored from it.
 
     Attributes:
         store: open.

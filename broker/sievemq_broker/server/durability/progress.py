@@ -1,9 +1,9 @@
-"""How far each connection has come, kept with the messages: a send that is repeated after a restart is not doubled.
+"""The progress of each connection, stored with the messages, so that a send that is repeated after a restart is not
+doubled.
 
 A client that may come back (HELLO's `keep`) is remembered while its connection is lost (session/lost.py). A durable
-broker keeps that over its own end too: with every batch goes what the connections that were fed since the last one had
-said by then. Both are cut at the same moment, so a message is in the store exactly if its sequence is counted there.
-"""
+broker remembers it across restarts as well: each batch contains the progress of the connections that had input since
+the last one. Both are cut at the same moment, so a message is in the store exactly if its sequence is counted there."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["CONNECTION", "Progress"]
 
 CONNECTION = "connection"
-"""Kind of the definitions in the store."""
+"""The kind of these definitions in the store."""
 
 
 class Progress:
-    """Notes what connections have done in the journal.
+    """Stores the progress of connections in the journal.
 
     Args:
         journal: of the broker.
@@ -36,7 +36,7 @@ class Progress:
     def __init__(self, journal: Journal, services: Services) -> None:
         self._journal = journal
         self._services = services
-        #: What was noted last, in short.
+        #: The latest stored progress, in short.
         self._noted: dict[str, tuple[object, ...]] = {}
 
     def restore(self, saved: Saved, until: int, broker: Broker) -> int:
@@ -57,11 +57,10 @@ class Progress:
         return len(records)
 
     def note(self, connections: Iterable[Peer]) -> None:
-        """Put into the batch being gathered how far these connections have come. Just before it is cut.
+        """Store the progress of these connections in the present batch, just before it is cut.
 
-        One that was lost since it was fed has its sends in this batch as well: what counts is what is remembered of it.
-        One that came back since then counts as it is now, for both: they share the id.
-        """
+        For a connection that was lost since then, the remembered progress is stored, since its sends are in this batch
+        as well. For one that came back since then, the present progress counts: both share the id."""
         services = self._services
         for name in dict.fromkeys([connection.id for connection in connections]):
             connection = services.connections.get(name)
@@ -72,7 +71,7 @@ class Progress:
                 brief = connection.progress()
                 if brief != self._noted.get(name):
                     self._define(connection.remembers(), brief)
-            elif name in self._noted:  # over for good, or it is not to be remembered any more
+            elif name in self._noted:  # it has ended for good, or is not to be remembered any more
                 self._forget(name)
 
     def _define(self, memory: Memory, brief: tuple[object, ...]) -> None:

@@ -17,7 +17,7 @@ __all__ = ["hasten"]
 
 
 def hasten() -> None:
-    """Have this process decode properties with msgspec from now on."""
+    """Let this process decode properties with msgspec from now on."""
     from msgspec import Meta, msgpack
 
     number = Annotated[int, Meta(le=LONG_MAX)]

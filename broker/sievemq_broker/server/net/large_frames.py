@@ -1,8 +1,7 @@
-"""Which connections may receive a large frame now: what frames take that are not complete yet has a limit.
+"""Which connections may receive a large frame now: the memory of incomplete frames has a limit.
 
 A connection whose frame does not fit is not read from until others are complete, first come first served. One large
-frame is received whatever its size, so that every connection has its turn.
-"""
+frame is received whatever its size, so that every connection has its turn."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from typing import Final, Protocol
 
 __all__ = ["FRAMES_SHARE", "LargeFrames"]
 
-#: What large frames may take that are not complete, as a part of max_memory_bytes.
+#: Memory of incomplete large frames, as a part of max_memory_bytes.
 FRAMES_SHARE: Final = 8
 
 
@@ -35,11 +34,11 @@ class LargeFrames:
         self._waiting: dict[_Reader, int] = {}
 
     def set_limit(self, limit: int) -> None:
-        """They may have so many bytes together from now on."""
+        """Set the limit of all of them together."""
         self.limit = limit
 
     def admit(self, link: _Reader, size: int) -> bool:
-        """True if `link` may receive a frame that has begun. Otherwise :meth:`_Reader.read_on` comes later.
+        """True if `link` may receive a frame that has begun. Otherwise :meth:`_Reader.read_on` is called later.
 
         Args:
             link: whose frame; none of its earlier ones is known here any more.

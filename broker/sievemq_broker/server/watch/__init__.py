@@ -1,1 +1,1 @@
-"""What is measured and limited: memory, namespaces, slow consumers, counts."""
+"""Measurements and limits: memory, namespaces, slow consumers, counts."""

@@ -12,14 +12,14 @@ import gc
 
 __all__ = ["YOUNG", "calm"]
 
-#: Objects that come, and do not go, between two collections: at most a few milliseconds.
+#: Objects that are created, and not freed, between two collections: at most a few milliseconds.
 YOUNG = 10_000
 #: Collections after which their survivors are frozen.
 SURVIVED = 8
 
 
 class _Freezer:
-    """Counts young collections and freezes what is left of them."""
+    """Counts young collections, and freezes their survivors."""
 
     __slots__ = ("_count",)
 

@@ -1,4 +1,4 @@
-"""What queues and topics hold and have counted, added up; and kept when what it happened to is deleted."""
+"""Sums of what queues and topics hold and have counted; the counts of deleted ones are kept."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SLICE: Final = 400
 
 @dataclass(slots=True)
 class Counts:
-    """What has happened in queues, topics or both, added up."""
+    """Counts of queues, topics or both, added up."""
 
     enqueued: int = 0
     delivered: int = 0
@@ -59,12 +59,12 @@ class Counts:
     published: int = 0
 
     def include(self, other: Counts) -> None:
-        """Add what others counted."""
+        """Add other counts."""
         for name in Counts.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def add(self, of: Queue | Topic) -> None:
-        """Add what one queue or topic counted."""
+        """Add the counts of one queue or topic."""
         self.unreadable += of.unreadable
         self.evaluations += of.index.evaluations
         self.matches += of.index.matches
@@ -85,7 +85,7 @@ class Counts:
 
 
 class Ended:
-    """What destinations had counted when they were deleted. A counter must not fall when a temporary queue goes.
+    """The counts of deleted destinations. A counter must not fall when a temporary queue is deleted.
 
     Attributes:
         counts: by namespace and kind.
@@ -102,7 +102,7 @@ class Ended:
         self._on_end = on_end
 
     def add(self, destination: Queue | Topic) -> None:
-        """A queue, subscription or topic is about to go."""
+        """A queue, subscription or topic is about to be deleted."""
         key = destination.place.namespace, kind_of(destination)
         self.counts.setdefault(key, Counts()).add(destination)
         if self._on_end is not None:
@@ -117,7 +117,7 @@ def kind_of(destination: Queue | Topic) -> str:
 
 
 def queues_at(destination: Queue | Topic) -> list[Queue]:
-    """A queue, or those of a topic's subscriptions."""
+    """A queue, or the queues of a topic's subscriptions."""
     return [destination] if isinstance(destination, Queue) else [s.queue for s in destination.subscriptions]
 
 
@@ -138,15 +138,14 @@ def queues_in(space: Namespace) -> Iterator[Queue]:
 
 
 def held_bytes(broker: Broker) -> int:
-    """What the broker holds beside its queues: taps, what is staged for a publisher, sends that wait for room, long
-    selectors."""
+    """Bytes that the broker holds beside its queues: taps, staged sends, sends that wait for room, long selectors."""
     held = broker.rooms.bytes + SELECTOR_BYTES * cache.long_chars
     return held + sum(space.taps.held_bytes + space.stages.bytes for space in broker.namespaces.values())
 
 
 @dataclass(slots=True)
 class Holdings:
-    """What queues hold now, added up."""
+    """The contents of queues, added up."""
 
     queues: int = 0
     ready: int = 0
@@ -156,7 +155,7 @@ class Holdings:
     consumers: int = 0
 
     def add(self, queue: Queue) -> None:
-        """Add what one queue holds."""
+        """Add one queue."""
         self.queues += 1
         self.ready += queue.depth
         self.in_flight += queue.in_flight
@@ -167,17 +166,17 @@ class Holdings:
 
 @dataclass(slots=True)
 class Gauges(Holdings):
-    """What queues of one kind hold now, and what they wait for."""
+    """The contents of queues of one kind, and how long they wait."""
 
     at_limit: int = 0
     paused: int = 0
     blocked: int = 0
     """Senders that wait for room."""
     since: int = 0
-    """When what has waited longest began to; ms since 1970, 0 if nothing waits."""
+    """Since when the oldest message waits; ms since 1970, 0 if none waits."""
 
     def add(self, queue: Queue) -> None:
-        """Add what one queue holds."""
+        """Add one queue."""
         Holdings.add(self, queue)
         if queue.depth:
             self.since = _earlier(self.since, waits_since(queue))
@@ -188,7 +187,7 @@ class Gauges(Holdings):
 
 @dataclass(slots=True)
 class Tapped:
-    """What taps of one mode hold now."""
+    """The contents of taps of one mode."""
 
     taps: int = 0
     messages: int = 0
@@ -196,7 +195,7 @@ class Tapped:
     since: int = 0
 
     def add(self, tap: CopyTap | DrainTap) -> None:
-        """Add what one tap holds."""
+        """Add one tap."""
         self.taps += 1
         self.messages += tap.lag
         self.bytes += tap.held_bytes
@@ -204,7 +203,8 @@ class Tapped:
 
 
 def waits_since(queue: Queue) -> int:
-    """When what has waited longest in a queue was sent, or was due; ms since 1970, 0 if nothing waits or has a time."""
+    """The time at which the oldest waiting message of a queue was sent, or was due; ms since 1970, 0 if none waits or
+    has a time."""
     since = 0
     for entry in queue.main.heads():
         envelope = entry.envelope
@@ -233,7 +233,7 @@ class Totals:
         self.holdings: defaultdict[tuple[str, str], Gauges] = defaultdict(Gauges)
         self.topics: defaultdict[str, int] = defaultdict(int)
         self.taps: defaultdict[tuple[str, str], Tapped] = defaultdict(Tapped)
-        #: Messages that taps lost, by namespace.
+        #: Messages that taps have lost, by namespace.
         self.missed: defaultdict[str, int] = defaultdict(int)
         self._taps: list[CopyTap | DrainTap] = []
         self._of: list[Queue | Topic] = []
@@ -247,7 +247,7 @@ class Totals:
                     self._of += [subscription.queue for subscription in destination.subscriptions]
 
     def steps(self) -> Iterator[None]:
-        """Add up; every SLICE of them there is a moment for others."""
+        """Compute the sums; yields after every SLICE of them."""
         for number, of in enumerate(self._of, 1):
             key = of.place.namespace, kind_of(of)
             counts = self.counts.get(key)

@@ -33,37 +33,38 @@ __all__ = ["COSTLY", "RESUME", "SHARE", "STEP", "Memory", "machine_limit"]
 #: Producers continue when this share of the limit is reached from above.
 RESUME = 0.9
 
-#: Share of the machine's (or container's) memory that messages may take unless a limit is set. The rest is for
-#: connections, for what the allocator cannot give back, and for everybody else.
+#: The share of the machine's (or container's) memory that messages may take unless a limit is set. The rest is for
+#: connections, for memory that the allocator cannot return, and for other programs.
 SHARE = 0.6
 
-#: The longest share of the time that adding up may take; with very many queues it is done less often.
+#: The longest share of the time that summing up may take; with very many queues it is done less often.
 _COST = 0.02
 
-#: Seconds. Where adding up takes longer it is not done for the last bit of room, a STEPth of the limit.
+#: Seconds. If summing up takes longer, it is not repeated for the last bit of room, a STEPth of the limit.
 COSTLY: Final = 0.0001
 STEP: Final = 64
 
-#: The smallest SEND has 30 bytes, and what it carries takes 24 and MESSAGE_BYTES.
+#: The smallest SEND has 30 bytes, and its message takes 24 and MESSAGE_BYTES.
 AMPLIFIED: Final = 10
 
-#: Queues and consumers that are added up in one tick: two or three milliseconds.
+#: Queues and consumers summed up in one tick: two or three milliseconds.
 SLICE: Final = 1_500
 
-#: Copies of a message that are allowed for; a topic with more subscriptions may pass the limit by what is read at once.
+#: Copies of a message that are allowed for. A topic with more subscriptions may exceed the limit by what is read at
+#: once.
 _MOST_COPIES: Final = 1_000
 
 #: The most that is read from a socket at once.
 _READ: Final = 256 * 1024
 
-#: Bytes that may be read before it is added up again; where that were fewer, each send is counted.
+#: Bytes that may be read before the next sum; if that were fewer, each send is counted.
 _NEAR: Final = 512 * 1024
 
 log = logs.get("server")
 
 
 class Memory:
-    """Adds up and holds back.
+    """Sums up the memory of all messages, and blocks senders at the limit.
 
     Args:
         limit: bytes; 0 for none.
@@ -108,30 +109,30 @@ class Memory:
         self._round_began: tuple[int, Gate | None, int] = 0, None, 0
         self._round_took = 0.0
         self._copies = 1
-        #: Adding up took several ticks the last time.
+        #: Summing up took several ticks the last time.
         self._in_slices = False
         #: Senders wait until it is known whether there is room.
         self._unsure = False
         self._gate = Gate(self._enter)
         self.input = 0
-        #: Of that what is in open transactions.
+        #: The part of that in open transactions.
         self._staged = 0
         if limit:
             links.limit_memory(max(MAX_FRAME_BYTES, limit // FRAMES_SHARE), self._used_up)
             self._measure_room()
 
     def measure(self) -> int:
-        """Bytes that all messages take now, and what was received of further ones."""
+        """Bytes that all messages take now, with what was received of incomplete ones."""
         for _ in self.add_up():
             pass
         return self.bytes
 
     def add_up(self) -> Iterator[None]:
-        """Add up :attr:`bytes`; yields where a tick has done enough."""
+        """Sum up :attr:`bytes`; yields when a tick has done enough."""
         in_slices = False
         broker, links = self._broker, self._links.open
         total, left = 0, SLICE
-        for queue in tuple(queues_of(broker)):  # some may come or go between two ticks
+        for queue in tuple(queues_of(broker)):  # queues may be created or deleted between two ticks
             total += queue.bytes + MESSAGE_BYTES * (queue.depth + len(queue.scheduled))
             left -= 1
             for consumer in queue.consumers:
@@ -160,8 +161,8 @@ class Memory:
         self._in_slices = in_slices
 
     def look(self) -> None:
-        """Add up what there is, unless that was done lately enough, and hold back or continue. Very many queues take
-        several of these calls."""
+        """Sum up, unless that was done recently, and block or release senders. With very many queues it takes several
+        calls."""
         if not self.limit:
             return
         begin = self._clock()
@@ -173,13 +174,13 @@ class Memory:
         for _ in self._round:
             self._round_took += self._clock() - begin
             if self._unsure:
-                self._soon(self.look)  # senders wait for that: a slice a turn
+                self._soon(self.look)  # senders wait for the sum: a slice in each turn
             return
         self._round = None
         bytes_in, gate, left = self._round_began
         if gate is self._broker.gate:
             room = self._room_since(bytes_in, 0 if gate is None else left - gate.bytes)
-        elif self._in_slices:  # sends are counted since the middle of it
+        elif self._in_slices:  # sends are counted only since the middle of the sum
             self._next = 0.0
             return
         else:
@@ -202,7 +203,7 @@ class Memory:
             self._say(None)
 
     def _measure_room(self) -> int:
-        """How much more there may be, and how that is seen to."""
+        """Compute the room that is left, and how it is watched."""
         self.measure()
         self._round = None
         return self._room_since(self._links.bytes_in, 0)
@@ -231,20 +232,20 @@ class Memory:
         return room
 
     def _count(self, room: int) -> None:
-        """From now on each send is."""
+        """Count each send from now on."""
         self._gate.allow(UNLIMITED, room)
         self._links.allow()
         if self._broker.gate is None:
             self._broker.set_gate(self._gate)
 
     def _used_up(self) -> None:
-        """What may be read before it is added up again has been."""
-        if self._clock() < self._next:  # too soon: what there was room for then would do for this as well
+        """The bytes that could be read before the next sum have been read."""
+        if self._clock() < self._next:  # too soon: the room of the last sum would do for this as well
             self._count(AMPLIFIED * self._copies * _READ)
         else:
             self.look()
             if self._round is not None:
-                self._count(AMPLIFIED * self._copies * _READ)  # until it is added up
+                self._count(AMPLIFIED * self._copies * _READ)  # until the sum is known
 
     def _enter(self, messages: int, size: int) -> Overfull | None:
         """See :class:`~sievemq_broker.domain.admission.Gate`."""
@@ -255,7 +256,7 @@ class Memory:
                 ErrorCode.RESOURCE_ALLOCATION,
                 {"limit": "max_memory_bytes"},
             )
-        if self._in_slices:  # too much to add up now: senders wait until that is done
+        if self._in_slices:  # too much to sum up now: senders wait until that is done
             self._next, self._unsure = 0.0, True
             self._block()
             over = self._broker.over
@@ -275,7 +276,7 @@ class Memory:
         self._say(f"messages take {self.bytes} bytes; the broker's limit is {self.limit} (max_memory_bytes)")
 
     def _say(self, text: str | None) -> None:
-        # A send may be at work: no FLOW to its connection in the middle of that.
+        # A send may be in progress: no FLOW to its connection in the middle of that.
         self._broker.set_over(text)
         self._soon(self._tell)
 
@@ -285,7 +286,7 @@ class Memory:
 
 
 def _most_copies(broker: Broker) -> int:
-    """In how many places at most a message is kept."""
+    """The most places in which a message is kept."""
     most = 1
     for space in broker.namespaces.values():
         taps = len(space.taps)
@@ -297,7 +298,7 @@ def _most_copies(broker: Broker) -> int:
 
 
 def _held_bytes(consumer: Consumer) -> int:
-    """What a consumer has been given and not acknowledged, by the size of a few of them: there is no sum of that."""
+    """The size of a consumer's unacknowledged messages, estimated from a few of them: there is no sum."""
     window = consumer.window
     last = len(window) - 1
     sizes = [
@@ -318,7 +319,7 @@ def machine_limit(root: Path = Path("/")) -> int:
             text = (root / file).read_text(encoding="ascii").strip()
         except OSError:
             continue
-        if text.isdigit():  # "max" where there is none
+        if text.isdigit():  # "max" if there is none
             found.append(int(text))
     try:
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

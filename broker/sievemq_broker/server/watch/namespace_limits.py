@@ -1,8 +1,7 @@
-"""What happens at the limits of namespaces: sends wait or are refused, one by one, as at a destination's.
+"""The limits of namespaces: sends wait or are refused individually, as at the limits of a destination.
 
-What a namespace may still take is counted send by send (`domain/admission.py`); when that is used up, what
-is there is added up here. Whether a full one has room again is checked a few times a second.
-"""
+The room of a namespace is counted down by each send (`domain/admission.py`); when it is used up, a new sum is computed
+here. Full namespaces are checked a few times a second."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NamespaceLimits"]
 
-#: The longest share of the time that looking after those that are full may take.
+#: The longest share of the time that checking full namespaces may take.
 _COST = 0.02
 
 _RULES = ("max_messages", "max_bytes")
@@ -33,7 +32,7 @@ log = logs.get("server")
 
 
 class NamespaceLimits:
-    """Gives each namespace with limits its gate, and looks after those that are full.
+    """Gives each namespace with limits its gate, and checks the full ones.
 
     Args:
         broker: whose.
@@ -47,13 +46,13 @@ class NamespaceLimits:
         self._clock = clock
         self._full: dict[Namespace, _Keeper] = {}
         self._next = 0.0
-        #: Adds up those that are full, over several ticks where queues are very many; seconds that it took so far.
+        #: Sums up the full ones, over several ticks if there are very many queues; seconds that it took so far.
         self._round: Iterator[None] | None = None
         self._round_took = 0.0
         broker.limit_namespaces(self._gate_of)
 
     def look(self) -> None:
-        """Have those that are full room again? Not if that was checked a moment ago."""
+        """Check whether the full ones have room again, unless that was just done."""
         begin = self._clock()
         if self._round is None:
             if not self._full or begin < self._next:
@@ -76,7 +75,7 @@ class NamespaceLimits:
 
 
 class _Keeper:
-    """Adds up one namespace.
+    """Sums up one namespace.
 
     Args:
         full: where to stand while it is full.
@@ -91,9 +90,9 @@ class _Keeper:
         self._space = space
         self._clock = clock
         self.gate = Gate(self.enter)
-        #: Messages and bytes that were there when it was added up.
+        #: Messages and bytes of the last sum.
         self._held = 0, 0
-        #: Senders wait until it is added up.
+        #: Senders wait until the sum is known.
         self._unsure = False
 
     def enter(self, messages: int, size: int) -> Overfull | None:
@@ -129,7 +128,7 @@ class _Keeper:
         return None
 
     def _set_over(self, index: int) -> Overfull:
-        """The namespace is at one of its limits."""
+        """The namespace has reached one of its limits."""
         space, policy = self._space, self._space.policy
         assert policy is not None
         rule, limit, has = _RULES[index], (policy.max_messages, policy.max_bytes)[index], self._held[index]
@@ -140,8 +139,8 @@ class _Keeper:
         return over
 
     def has_room(self) -> bool:
-        """True if its senders go on: a tenth is free, and the first that waits has room. To be called when it has just
-        been added up."""
+        """True if its senders may go on: a tenth is free, and the first blocked sender has room. Called after a new
+        sum."""
         space, policy = self._space, self._space.policy
         assert policy is not None
         assert space.over is not None
@@ -162,9 +161,10 @@ class _Keeper:
         return True
 
     def add_up(self) -> Iterator[None]:
-        """Add up what is there; yields where a tick has done enough."""
+        """Compute the sum; yields when a tick has done enough."""
         messages = size = 0
-        for number, queue in enumerate(tuple(queues_in(self._space)), 1):  # some may come or go between two ticks
+        # Queues may be created or deleted between two ticks.
+        for number, queue in enumerate(tuple(queues_in(self._space)), 1):
             messages += queue.depth + len(queue.scheduled)
             size += queue.bytes
             if not number % SLICE:
@@ -172,7 +172,7 @@ class _Keeper:
         self._held = messages, size + MESSAGE_BYTES * messages
 
     def _rooms(self) -> tuple[int, int]:
-        """Messages and bytes that may come."""
+        """The room for messages and bytes."""
         policy = self._space.policy
         assert policy is not None
         messages, size = self._held
@@ -183,7 +183,7 @@ class _Keeper:
 
 
 def _is_large(space: Namespace) -> bool:
-    """True if a namespace has more queues than are added up in one turn."""
+    """True if a namespace has more queues than one turn sums up."""
     left = SLICE - len(space.destinations)
     if left < 0:
         return True

@@ -1,4 +1,4 @@
-"""How long selectors take, without a clock on the way of every message: now and then one is held beside."""
+"""Measures how long selectors take, by samples: there is no clock in the path of every message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sievemq_core.message.envelope import Envelope
 
 __all__ = ["DESTINATIONS", "SelectorTimes"]
 
-#: Destinations that are prepared in one look; more of them take turns.
+#: Destinations that are prepared at a time; more of them take turns.
 DESTINATIONS = 100
 
 #: Seconds; bounds of the histogram.
@@ -44,7 +44,7 @@ class SelectorTimes:
         self.times = Histogram(BOUNDS)
 
     def look(self) -> None:
-        """See that the next message of the next destinations is timed."""
+        """Time the next message of the next destinations."""
         if not self._left:
             for space in self._broker.namespaces.values():
                 self._left += space.destinations.values()

@@ -1,4 +1,4 @@
-"""Consumers that hold what they were given and do nothing with it while more waits for them."""
+"""Consumers that hold delivered messages and do not acknowledge them while more wait."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SlowConsumers:
         self._connections = connections
         self._clock = clock
         self._round: Iterator[None] = iter(())
-        #: What it had done when it was seen to stand still first, and when that was.
+        #: Its progress when it was first found to stand still, and the time of that.
         self._watched: dict[Consumer, tuple[tuple[int, int], int]] = {}
         self.slow: dict[Consumer, None] = {}
 
@@ -57,7 +57,7 @@ class SlowConsumers:
         next(self._round, None)
 
     def _look_round(self) -> Iterator[None]:
-        """Check every consumer once; yields where a tick has done enough."""
+        """Check every consumer once; yields when a tick has done enough."""
         for consumer in [consumer for consumer in self._watched if not consumer.open]:
             self._forget(consumer)
         now = self._clock.now()
@@ -120,7 +120,7 @@ class SlowConsumers:
             self._forget(consumer)
 
     def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set, by so many ms: that changes no consumer's idle time."""
+        """The machine's clock was set by so many ms: idle times keep their length."""
         self._watched = {consumer: (done, since + by) for consumer, (done, since) in self._watched.items()}
 
     def _forget(self, consumer: Consumer) -> None:
