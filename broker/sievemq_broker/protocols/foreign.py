@@ -25,14 +25,15 @@ from sievemq_core.message.envelope import BODY, BODY_KIND, BodyKind, EnvelopeFie
 __all__ = ["CONVERTED_VALUES", "Converted", "ForeignConnection", "ForeignOutbox", "Line", "Parser"]
 
 
-#: Values of a message that are converted from one protocol to another: less than 10 ms, in one turn of the loop.
+#: The most values of a message that is converted from one protocol to another: less than 10 ms, in one turn of the
+#: loop.
 CONVERTED_VALUES: Final = 7_000
 
 
-#: Bytes of envelopes that a connection converts in one turn of the loop: 1 to 4 ms. The last may be larger.
+#: Bytes of envelopes that a connection converts in one turn of the loop: 1 to 4 ms. The last message may be larger.
 _TURN_BYTES: Final = 8 * 1024
 
-#: What a delivery costs besides, in such bytes.
+#: The cost of a delivery beside its size, in such bytes.
 _EACH: Final = 20
 
 #: Bodies of these kinds are passed on as they are.
@@ -40,7 +41,7 @@ _PLAIN: Final = frozenset({BodyKind.TEXT, BodyKind.BYTES, BodyKind.OBJECT})
 
 
 class Converted:
-    """The last message that was converted, for all connections of a protocol: the subscribers of a topic are given one
+    """The last converted message, shared by all connections of a protocol, since the subscribers of a topic get one
     message one after the other."""
 
     __slots__ = ("_kept",)
@@ -49,7 +50,7 @@ class Converted:
         self._kept: tuple[bytes, str, Any] = (b"", "", None)
 
     def find(self, packed: bytes, way: str) -> Any:
-        """What became of this message; None if the last was another.
+        """The converted message; None if the last one was another.
 
         Args:
             packed: its envelope.
@@ -59,20 +60,20 @@ class Converted:
         return made if kept is packed and kept_way == way else None
 
     def keep(self, packed: bytes, made: Any, way: str) -> None:
-        """This is the last now; see :meth:`find`."""
+        """Keep a converted message as the last one; see :meth:`find`."""
         self._kept = packed, way, made
 
 
 class Parser(Protocol):
-    """Cuts what arrives into frames."""
+    """Cuts bytes into frames."""
 
     @property
     def number(self) -> int:
-        """How many frames were complete so far."""
+        """The number of complete frames so far."""
 
     @property
     def pending(self) -> int:
-        """Bytes of what is not carried out yet."""
+        """Bytes that are not carried out yet."""
 
     def receive(self, data: bytes) -> None:
         """Take bytes, cut anywhere."""
@@ -81,11 +82,11 @@ class Parser(Protocol):
         """The next frame; None while it is not complete."""
 
     def drop(self) -> None:
-        """Forget what has come of the frame that is not complete."""
+        """Drop the bytes of the incomplete frame."""
 
 
 class ForeignOutbox(ABC):
-    """The :class:`~sievemq_broker.session.peer.ClientPort` of one connection, but for the frames.
+    """The :class:`~sievemq_broker.session.peer.ClientPort` of one connection, without the encoding of frames.
 
     Args:
         settings: its `outbox_high` are the bytes of waiting output above which no more messages are taken.
@@ -113,11 +114,11 @@ class ForeignOutbox(ABC):
         self.congested = False
         #: True between the handshake and the end.
         self.open = False
-        #: The connection's id, once it is welcome.
+        #: The connection's id, after the handshake.
         self.session = ""
-        #: Consumers whose buffered messages were asked back: such a client cannot give them back.
+        #: Consumers with recalled messages: such a client cannot return them.
         self.asked_back: list[int] = []
-        #: What follows the answer to a request, and what follows its refusal.
+        #: Called with the answer to a request, and with its refusal.
         self._requests: dict[int, tuple[Callable[[Any], None], Callable[[SieveError], None]]] = {}
         #: Sessions whose send or COMMIT waits for room.
         self._stopped: set[int] = set()
@@ -132,29 +133,29 @@ class ForeignOutbox(ABC):
 
     @property
     def crowded(self) -> bool:
-        """True while the client does not read what it is sent."""
+        """True while the client does not read its output."""
         return self.congested or self._size > self._high
 
     def expect(
         self, request: int, then: Callable[[Any], None], refused: Callable[[SieveError], None] | None = None
     ) -> None:
-        """Call `then` with the answer to a request, or `refused` with the error; until then no further frame is
-        carried out. Without `refused` an error ends the connection."""
+        """Call `then` with the answer to a request, or `refused` with the error; no further frame is carried out until
+        then. Without `refused` an error ends the connection."""
         self._requests[request] = then, refused or self.end
 
     def end(self, error: SieveError) -> None:
-        """The connection has to end for this reason."""
+        """End the connection for this reason."""
         if self._failure is None:
             self._failure = error
         self.touch()
 
     def take_asked_back(self) -> list[int]:
-        """Consumers whose buffered messages were asked back, once."""
+        """Return the consumers with recalled messages, and forget them."""
         asked, self.asked_back = self.asked_back, []
         return list(dict.fromkeys(asked))
 
     def take_failure(self) -> SieveError:
-        """Why the connection has to end, once; :attr:`failed` is true."""
+        """Return the reason why the connection must end, and forget it; :attr:`failed` is true."""
         failure, self._failure = self._failure, None
         assert failure is not None
         return failure
@@ -171,15 +172,15 @@ class ForeignOutbox(ABC):
         self.nudge()
 
     def write_message(self, data: bytes) -> None:
-        """Queue the bytes of a delivery: beyond the limit no more messages are taken."""
+        """Queue the bytes of a delivery. Above the limit no more messages are accepted."""
         self.write(data)
         if self._size > self._high:
             self.writable = False
             self._starved = True
 
     def count_conversion(self, packed: bytes, fields: EnvelopeFields | None) -> None:
-        """A message was converted, or needed not be where there are no fields: beyond what a turn may take no more
-        are taken before the next."""
+        """A message was converted, or passed on without fields. Above the limit of a turn no more are accepted before
+        the next one."""
         self._work += _EACH
         if fields is not None:
             body = fields[BODY]
@@ -189,7 +190,7 @@ class ForeignOutbox(ABC):
             self._starved = True
 
     def take(self) -> bytes:
-        """Everything that is queued; nothing is any more."""
+        """Return everything that is queued, and forget it."""
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts = []
         self._size = self._work = 0
@@ -197,24 +198,25 @@ class ForeignOutbox(ABC):
         return data
 
     def sent(self) -> bool:
-        """The rim has taken all output. True if deliveries were held back and can go on next turn; it is woken then."""
+        """The I/O layer has taken all output. True if deliveries were held back and can go on in the next turn; the I/O
+        layer is woken then."""
         if not self._starved or self.congested:
             return False
         self.touch()
         return True
 
     def nudge(self) -> None:
-        """There is output: see that it is written."""
+        """There is output: have it written."""
         if not self._awake:
             self._awake = True
             self._wake()
 
     def attend(self) -> None:
-        """The rim looks for output when it has fed the connection."""
+        """The I/O layer fetches output after it has fed the connection."""
         self._awake = True
 
     def leave(self) -> None:
-        """It has fed the connection, and there is no output for which it looks."""
+        """The I/O layer has fed the connection, and fetches no output."""
         if not self._over:
             self._awake = False
 
@@ -228,11 +230,11 @@ class ForeignOutbox(ABC):
         self.congested = False
 
     def reopen(self) -> None:
-        """Messages are taken again."""
+        """Accept messages again."""
         self.writable, self._starved = True, False
 
     def disown(self) -> None:
-        """The transport is gone: connection, outbox and rim refer to each other no more."""
+        """The transport is gone: remove the references between connection, outbox and I/O layer."""
         self._owner = None
         self._wake = _no_wake
         self._requests.clear()
@@ -248,18 +250,18 @@ class ForeignOutbox(ABC):
         return deliver_each(self, consumer_id, tag, row)
 
     def recall(self, consumer_id: int, tags: list[int]) -> None:
-        """Other consumers wait for buffered messages. The client cannot give any back."""
+        """Other consumers wait for buffered messages. The client cannot return any."""
         if not self._over:
             self.asked_back.append(consumer_id)
             self.nudge()
 
     def closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
-        """The consumer is gone: its destination was deleted, or an administrator closed it."""
+        """The consumer was closed: its destination was deleted, or an administrator closed it."""
         if not self._over and self._owner is not None:
             self._owner.consumer_closed(consumer_id, code, text)
 
     def settled(self, consumer_id: int) -> None:
-        """A WANT is answered: what could be delivered was."""
+        """A WANT is answered: everything that could be delivered has been."""
         if not self._over and self._owner is not None:
             self._owner.want_settled(consumer_id)
 
@@ -268,7 +270,7 @@ class ForeignOutbox(ABC):
     @property
     @abstractmethod
     def protocol(self) -> str:
-        """What the client speaks, as the setting `protocols` calls it."""
+        """The client's protocol, as in the setting `protocols`."""
 
     @abstractmethod
     def confirm(self, session: int, sequence: int) -> None:
@@ -292,16 +294,16 @@ class ForeignOutbox(ABC):
         return self._size
 
     def attach(self, owner: PortOwner) -> None:
-        """From now on this is the port of `owner`."""
+        """Become the port of `owner`."""
         self._owner = owner
 
     def shut(self) -> None:
-        """The connection is over."""
+        """The connection has ended."""
         self.writable = self._starved = False
         self._over = self._awake = True
 
     def touch(self) -> None:
-        """Something of this client's was carried out: wake the rim, even if it knows of output already."""
+        """A deferred command of this client was carried out: wake the I/O layer, even if output was queued already."""
         self._awake = True
         self._wake()
 
@@ -309,7 +311,7 @@ class ForeignOutbox(ABC):
         self, connection: str, version: int, heartbeat: int, options: dict[str, Any], limits: dict[str, Any],
         features: dict[str, Any], now: int,
     ) -> None:  # fmt: skip
-        """The handshake is done: what follows the request 0 is called with the time without the offset of clocks."""
+        """The handshake is complete: the callback of request 0 gets the time without the offset of test clocks."""
         self.session = connection
         then, _ = self._requests.pop(0)
         then(now - features["clock_offset"])
@@ -334,7 +336,7 @@ class ForeignOutbox(ABC):
     ) -> None:
         """Sends wait for room: nothing more is read from the client until they go on."""
         if not session:
-            return  # the broker's own limit: sends that come meanwhile wait one by one
+            return  # the broker's own limit: later sends wait one by one
         if blocked:
             self._stopped.add(session)
         elif session in self._stopped:
@@ -342,15 +344,16 @@ class ForeignOutbox(ABC):
             self.touch()
 
     def clock(self, offset: int) -> None:
-        """The clock was moved; the times of such a client's messages are the broker's. The connection sees to it."""
+        """The clock was moved. The times of such a client's messages are the broker's, so the client is not
+        informed."""
         self.touch()
 
     def shutdown(self, grace: int, text: str) -> None:  # noqa: B027  # there may be no frame for it
-        """The broker ends soon."""
+        """The broker stops soon."""
 
 
 class Line:
-    """What a :class:`~sievemq_broker.protocols.heartbeat.Heartbeat` looks at.
+    """The view that a :class:`~sievemq_broker.protocols.heartbeat.Heartbeat` has of a connection.
 
     Args:
         parser: has what arrived and is no whole frame.
@@ -373,31 +376,31 @@ class Line:
         self.interval_in = self.interval_out = 0
 
     def agree(self, incoming: int, outgoing: int) -> None:
-        """Milliseconds after which something is to be heard, and to be said; 0 for never."""
+        """Set the intervals of heartbeats from the client and to it, in milliseconds; 0 for none."""
         self.interval_in, self.interval_out = incoming, outgoing
 
     @property
     def awaited(self) -> str:
-        """What is still to come of the handshake, for people."""
+        """The part of the handshake that is awaited, for people."""
         return "" if self._outbox.open else self._awaited
 
     @property
     def frame_number(self) -> int:
-        """Which frame is not complete yet: another number for each; 0 between two frames."""
+        """The number of the incomplete frame, another one for each; 0 between two frames."""
         return self._parser.number + 1 if self._parser.pending else 0
 
     @property
     def unfinished(self) -> int:
-        """Bytes of it that came."""
+        """Bytes of the incomplete frame that have arrived."""
         return self._parser.pending
 
     def heard(self) -> bool:
-        """True if anything arrived since the last call."""
+        """True if any bytes arrived since the last call."""
         heard, self._heard = self._heard, False
         return heard
 
     def excuse(self) -> None:
-        """Count as heard."""
+        """Count as if bytes had arrived."""
         self._heard = True
 
     def heartbeat_due(self) -> None:
@@ -406,7 +409,7 @@ class Line:
 
 
 class ForeignConnection(ABC):
-    """The broker's end of one connection, but for what its frames mean; see
+    """The broker's end of one connection, without the meaning of its frames; see
     :class:`~sievemq_broker.server.net.link.Connection`.
 
     Args:
@@ -443,9 +446,9 @@ class ForeignConnection(ABC):
         self._deliver_again = self._held_back = False
         self._line = line
         self._heartbeat = Heartbeat(line, services.settings, services.now() - services.clock_offset)
-        #: The last request or consumer.
+        #: Number of the last request or consumer.
         self._ids = 0
-        #: What follows an answer, before the next frame; and there may be a whole frame behind it.
+        #: Called after an answer, before the next frame; and whether a whole frame may follow.
         self._todo: deque[Callable[[int], None]] = deque()
         self._more = False
 
@@ -461,21 +464,22 @@ class ForeignConnection(ABC):
 
     @abstractmethod
     def _fail(self, error: SieveError, frame: Any, now: int) -> None:
-        """End the connection because of a frame; of what came before, if that is None."""
+        """End the connection because of a frame; None: because of an earlier error."""
 
     @property
     @abstractmethod
     def _has_duties(self) -> bool:
-        """Something is to be said for the client, since clients of this protocol do not say it."""
+        """True if commands must be generated for the client, since clients of this protocol do not send them."""
 
     @abstractmethod
     def _do_duties(self, now: int) -> None:
-        """Say it."""
+        """Carry out these commands."""
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now: int) -> None:
-        """Carry out what arrived, as far as there is time. Never raises: what is wrong ends this connection at most.
+        """Carry out the frames in the bytes, as far as there is time. Never raises: an error ends at most this
+        connection.
 
         Args:
             data: bytes from the peer, cut anywhere.
@@ -491,7 +495,7 @@ class ForeignConnection(ABC):
             self.outbox.leave()
 
     def catch_up(self, now: int) -> None:
-        """Carry out what is left, as far as there is time. Never raises."""
+        """Carry out the remaining frames, as far as there is time. Never raises."""
         self.outbox.attend()
         if self.peer.behind:
             self.peer.catch_up(now)
@@ -501,16 +505,16 @@ class ForeignConnection(ABC):
 
     @property
     def behind(self) -> bool:
-        """True if there was no time for all that arrived: :meth:`catch_up` is to be called."""
+        """True if there was no time for all frames: :meth:`catch_up` must be called."""
         return self.peer.behind or self._ready
 
     @property
     def full(self) -> bool:
-        """True while frames wait: for an answer, for room, or until the client has read what it was sent."""
+        """True while frames wait: for an answer, for room, or until the client has read its output."""
         return self.outbox.waiting or self.outbox.crowded
 
     def _go_on(self, now: int) -> None:
-        """Carry out frames, as far as there is time and nothing is to be waited for."""
+        """Carry out frames, as far as there is time and nothing must be waited for."""
         peer, outbox, spent = self.peer, self.outbox, self._services.spent
         self._more = True
         while not (peer.closing or peer.behind or outbox.waiting or outbox.crowded or outbox.failed):
@@ -532,7 +536,7 @@ class ForeignConnection(ABC):
             self._fail(outbox.take_failure(), None, now)
 
     def _do(self, now: int, size: int, *command: Any) -> None:
-        """Have the client's Peer carry out a command."""
+        """Let the client's Peer carry out a command."""
         self.peer.carry_out([command], size, now)
 
     def _ask(
@@ -543,7 +547,7 @@ class ForeignConnection(ABC):
         *fields: Any,
         refused: Callable[[SieveError], None] | None = None,
     ) -> None:
-        """The same for a request, whose answer goes to `then`. No frame is carried out before it has come."""
+        """The same for a request, whose answer is passed to `then`. No frame is carried out before it."""
         self._ids += 1
         self.outbox.expect(self._ids, then, refused)
         self._do(now, 0, verb, self._ids, *fields)
@@ -569,7 +573,7 @@ class ForeignConnection(ABC):
         )
 
     def data_to_send(self) -> bytes:
-        """Everything to write now. May wake the rim again at once: call it again next turn then."""
+        """Everything to write now. May wake the I/O layer again at once: it is called again in the next turn then."""
         peer, outbox = self.peer, self.outbox
         now = self._services.now()
         if outbox.failed or self._ready:
@@ -602,7 +606,7 @@ class ForeignConnection(ABC):
         return b""
 
     def pause(self) -> None:
-        """The transport holds more than it likes: no messages until :meth:`resume`."""
+        """The transport holds too much output: accept no messages until :meth:`resume`."""
         if not self.peer.gone:
             self.outbox.pause()
 
@@ -621,27 +625,27 @@ class ForeignConnection(ABC):
 
     @property
     def closing(self) -> bool:
-        """True once the transport is to be closed after writing."""
+        """True once the transport must be closed after writing."""
         return self.peer.closing
 
     @property
     def heartbeats(self) -> tuple[int, int]:
-        """Milliseconds after which something is to be heard, and to be said; 0 for never."""
+        """The intervals of heartbeats from the client and to it, in milliseconds; 0 for none."""
         return self._line.interval_in, self._line.interval_out
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes that the frame has which is not complete yet, 0 between two frames."""
+        """Size of the incomplete frame in bytes, 0 between two frames."""
         return self._parser.pending
 
     @property
     def frame_number(self) -> int:
-        """Which frame is not complete yet: another number for each; 0 between two frames."""
+        """The number of the incomplete frame, another one for each; 0 between two frames."""
         return self._line.frame_number
 
     @property
     def unpublished(self) -> int:
-        """Bytes that came and are no messages yet."""
+        """Bytes that arrived and are no messages yet."""
         return self._parser.pending + self.peer.unpublished
 
     def receive_eof(self, now: int) -> None:
@@ -649,23 +653,23 @@ class ForeignConnection(ABC):
         self.lost(now)
 
     def lost(self, now: int) -> None:
-        """The transport is gone: everything comes back (ACK-18, TXN-05, CON-11). Idempotent."""
+        """The connection is lost: all messages come back (ACK-18, TXN-05, CON-11). Idempotent."""
         self.peer.lost(now)
         self._parser.drop()
         self._todo.clear()
         self.outbox.disown()
 
     def hold_back(self, held: bool) -> None:
-        """From now on nothing is read from the peer, or something is again: its silence is no fault of it."""
+        """Nothing is read from the peer from now on, or something is again: its silence does not count."""
         self._held_back = held
         self._heartbeat.excuse()
 
     def close(self, code: ErrorCode, text: str, now: int) -> None:
-        """End the connection from this side, with the error as the last word. Idempotent."""
+        """End the connection from this side, with the error as its last frame. Idempotent."""
         self.peer.close(code, text, now)
 
     def tick(self, now: int) -> int | None:
-        """Heartbeats, the handshake's deadline, and a frame that does not come to its end.
+        """Check heartbeats, the handshake's deadline, and whether a frame takes too long.
 
         Returns:
             When to call again at the latest (ms since 1970), None for never.
@@ -685,7 +689,7 @@ class ForeignConnection(ABC):
         return None if following is None else following + offset
 
     def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set, by so many ms: deadlines of the peer are where they would have been."""
+        """The machine's clock was set by so many ms: deadlines of the peer keep their distance."""
         self._heartbeat.clock_jumped(by)
 
 

@@ -1,5 +1,4 @@
-"""How long one peer may be silent: until its HELLO, then between its heartbeats; how long it may take for a frame; and
-when to say something to it."""
+"""Deadlines of one peer: for its HELLO, between its heartbeats, for a frame; and when to send it a heartbeat."""
 
 from __future__ import annotations
 
@@ -12,23 +11,23 @@ __all__ = ["Heartbeat", "Wire"]
 
 
 class Wire(Protocol):
-    """What a protocol knows of its end of the connection."""
+    """A protocol's view of its end of the connection."""
 
     @property
     def awaited(self) -> str:
-        """What is still to come of the handshake, for people; empty once that is done."""
+        """The part of the handshake that is awaited, for people; empty after the handshake."""
 
     @property
     def interval_in(self) -> int:
-        """Milliseconds after which something is to be heard; 0 for never."""
+        """Milliseconds after which bytes must arrive; 0 for never."""
 
     @property
     def interval_out(self) -> int:
-        """Milliseconds after which something is to be said; 0 for never."""
+        """Milliseconds after which bytes must be sent; 0 for never."""
 
     @property
     def frame_number(self) -> int:
-        """Which frame is not complete yet: another number for each; 0 between two frames."""
+        """The number of the incomplete frame, another one for each; 0 between two frames."""
 
     @property
     def frame_text(self) -> str:
@@ -36,21 +35,21 @@ class Wire(Protocol):
 
     @property
     def unfinished(self) -> int:
-        """Bytes of it that came."""
+        """Bytes of that frame that have arrived."""
 
     def heard(self) -> bool:
-        """True if anything arrived since the last call."""
+        """True if any bytes arrived since the last call."""
 
     def excuse(self) -> None:
-        """Count as heard."""
+        """Count as if bytes had arrived."""
 
     def heartbeat_due(self) -> object:
-        """Say something, if nothing was said for half an interval."""
+        """Send a heartbeat, if nothing was sent for half an interval."""
 
 
 class Heartbeat:
-    """The deadlines of one connection, on a clock without the offset that tests give it: a test that moves the clock
-    must not make every peer look dead.
+    """The deadlines of one connection, on a clock without the offset of test clocks: a test that moves the clock must
+    not make every peer look dead.
 
     Args:
         wire: one end of the connection.
@@ -64,31 +63,31 @@ class Heartbeat:
         self._wire = wire
         self._handshake_ms = settings.handshake_ms
         self._frame_ms = settings.frame_ms
-        # When the handshake is due, then when silence is checked and broken.
+        # The deadline of the handshake; then the time of the next check for silence, and when silence is an error.
         self._check_at = now + self._handshake_ms
         self._beat_at = 0
         self._misses = 0
-        # Which frame was not complete when it was last looked at, and when it has to be.
+        # The frame that was incomplete at the last check, and its deadline.
         self._frame = self._frame_due = 0
 
     def welcomed(self, now: int) -> None:
-        """The handshake is done."""
+        """The handshake is complete."""
         self._check_at = now + self._wire.interval_in
         self._beat_at = now
 
     def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set, by so many ms: deadlines of the peer are where they would have been."""
+        """The machine's clock was set by so many ms: deadlines of the peer keep their distance."""
         self._check_at += by
         self._beat_at += by
         self._frame_due += by
 
     def excuse(self) -> None:
-        """Nothing was read from the peer: silence, and a frame that is not complete, are no fault of it."""
+        """Nothing was read from the peer: its silence, and its incomplete frame, do not count."""
         self._wire.excuse()
         self._misses = self._frame = 0
 
     def tick(self, now: int) -> int | None:
-        """Look whether something was heard; say something when nothing was said for half an interval.
+        """Check whether bytes arrived; send a heartbeat if nothing was sent for half an interval.
 
         Args:
             now: milliseconds since 1970.

@@ -18,7 +18,7 @@ SASL: Final = 1
 AMQP_HEADER: Final = bytes((*b"AMQP", 0, 1, 0, 0))
 SASL_HEADER: Final = bytes((*b"AMQP", 3, 1, 0, 0))
 
-#: Every peer takes frames of so many bytes.
+#: Every peer accepts frames of so many bytes.
 MIN_FRAME: Final = 512
 
 _HEAD: Final = struct.Struct(">IBBH")
@@ -43,7 +43,7 @@ class Frame(NamedTuple):
 
 
 class FrameParser:
-    """Cuts what arrives into frames.
+    """Cuts bytes into frames.
 
     Args:
         frame_bytes: largest frame that is accepted.
@@ -57,12 +57,12 @@ class FrameParser:
         self._frame_bytes = frame_bytes
         #: Protocol headers that may follow.
         self._headers = 2
-        #: How many frames were complete so far.
+        #: The number of complete frames so far.
         self.number = 0
 
     @property
     def pending(self) -> int:
-        """Bytes of what is not complete, or not carried out yet."""
+        """Bytes that are incomplete, or not carried out yet."""
         return len(self._input) - self._at
 
     def accept(self, frame_bytes: int) -> None:
@@ -70,7 +70,7 @@ class FrameParser:
         self._frame_bytes = frame_bytes
 
     def drop(self) -> None:
-        """Forget what has come of the frame that is not complete."""
+        """Drop the bytes of the incomplete frame."""
         self._input.clear()
         self._at = 0
 
@@ -96,7 +96,7 @@ class FrameParser:
             self._at += 8
             self.number += 1
             return Frame(-1, 0, head, b"", 8)
-        self._headers = min(self._headers, 1)  # behind SASL's frames one may follow
+        self._headers = min(self._headers, 1)  # one may follow SASL's frames
         size, offset, kind, channel = _HEAD.unpack(head)
         if size < 8 or offset < 2 or offset * 4 > size or kind > SASL:
             raise malformed(f"{shown(head)} is no head of a frame")

@@ -1,4 +1,4 @@
-"""Sessions and links of one AMQP connection: their counters, and what of their deliveries is not settled."""
+"""Sessions and links of one AMQP connection: their counters, and their unsettled deliveries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 __all__ = ["WINDOW", "Browser", "Consumer", "Coordination", "Link", "Producer", "Session", "Transaction"]
 
-#: Transfers that a client may send before it hears of the session again: what holds it back is the credit of its links.
+#: Transfers that a client may send before the session's window is renewed: the credit of its links limits it.
 WINDOW: Final = 2**31 - 1
 
 
@@ -29,7 +29,7 @@ class Link:
 
 @dataclass(slots=True, eq=False)
 class Producer(Link):
-    """The client sends.
+    """A link on which the client sends.
 
     Attributes:
         address: where to; None for an anonymous relay: each message names its destination.
@@ -49,16 +49,16 @@ class Producer(Link):
     second: bool = False
 
     def take(self, payload: bytes) -> None:
-        """A part of a delivery came."""
+        """A part of a delivery has arrived."""
         self.came.append(payload)
         self.size += len(payload)
 
     def begin(self, transfer: Any) -> None:
-        """The first transfer of a delivery came."""
+        """The first transfer of a delivery has arrived."""
         self.first = transfer
 
     def complete(self) -> bytes:
-        """The whole delivery, once; a further one may begin."""
+        """The whole delivery, once; then another one may begin."""
         payload = self.came[0] if len(self.came) == 1 else b"".join(self.came)
         self.drop()
         self.delivery_count += 1
@@ -66,26 +66,26 @@ class Producer(Link):
         return payload
 
     def drop(self) -> None:
-        """Forget what came of a delivery."""
+        """Drop the parts of a delivery."""
         self.came, self.first, self.size = [], None, 0
 
     def lead(self, address: str) -> None:
-        """It sends there."""
+        """Set the address it sends to."""
         self.address = address
 
     def allow(self, credit: int) -> None:
-        """So many deliveries may come from now on."""
+        """Allow so many deliveries from now on."""
         self.credit = credit
 
 
 @dataclass(slots=True, eq=False)
 class Coordination(Producer):
-    """The client declares and discharges transactions."""
+    """A link on which the client declares and discharges transactions."""
 
 
 @dataclass(slots=True, eq=False)
 class Consumer(Link):
-    """The client receives.
+    """A link on which the client receives.
 
     Attributes:
         id: number of the broker's consumer; 0 for a link that only finds a subscription, to end it.
@@ -112,18 +112,18 @@ class Consumer(Link):
             self.written = tag
 
     def advance(self, credit: int) -> None:
-        """The client has drained the link: credit that is left is used up."""
+        """The client has drained the link: remaining credit is used up."""
         self.delivery_count += credit
 
     def take_written(self) -> int:
-        """Tag of the last message to acknowledge since it is written, once."""
+        """The tag of the last written message, which counts as acknowledged; returned once."""
         tag, self.written = self.written, 0
         return tag
 
 
 @dataclass(slots=True, eq=False)
 class Browser(Consumer):
-    """The client reads a queue without changing it.
+    """A link on which the client reads a queue without changing it.
 
     Attributes:
         selector: condition; None for none.
@@ -144,7 +144,7 @@ class Browser(Consumer):
     drain: bool = False
 
     def grant(self, credit: int, drain: bool) -> None:
-        """The client may be sent so many."""
+        """Grant credit."""
         self.credit, self.drain = credit, drain
 
     def turn(self, cursor: Any, messages: list[tuple[int, Any]]) -> None:
@@ -158,13 +158,13 @@ class Browser(Consumer):
         return self.page.popleft()
 
     def rest(self) -> int:
-        """Take away the credit that is left."""
+        """Take the remaining credit away."""
         credit, self.credit, self.drain = self.credit, 0, False
         return credit
 
 
 class Transaction:
-    """What one declare has begun.
+    """A transaction, from its declare on.
 
     Args:
         number: of the broker's session that stages its sends.
@@ -225,7 +225,7 @@ class Session:
         return self.sends
 
     def count_in(self) -> None:
-        """A transfer came."""
+        """A transfer has arrived."""
         self.next_in = (self.next_in + 1) % 2**32
 
     def deliver(self, consumer: Consumer, tag: int) -> int:
@@ -238,7 +238,7 @@ class Session:
         return number
 
     def put(self, frame: bytes) -> bytes:
-        """A transfer is to be written: it, or nothing while the client's window has no room."""
+        """The frames to write now: this one, or none while the client's window has no room."""
         if self.room <= 0 or self.waiting:
             self.waiting.append(frame)
             return b""
@@ -247,7 +247,7 @@ class Session:
         return frame
 
     def open_window(self, next_incoming: int | None, window: int) -> bytes:
-        """The client takes more transfers; those that waited for it."""
+        """The client accepts more transfers. Returns those that waited."""
         first = 0 if next_incoming is None else next_incoming
         self.room = (first + window - self.next_out) % 2**32
         if self.room > 2**31:
@@ -261,9 +261,9 @@ class Session:
         return b"".join(frames)
 
     def settle(self, first: int, last: int) -> list[tuple[int, Consumer, int]]:
-        """Take away deliveries that the client settles: id, consumer, tag."""
+        """Remove deliveries that the client settles: id, consumer, tag."""
         found: list[tuple[int, Consumer, int]] = []
-        if (last - first) % 2**32 > len(self.unsettled):  # more than there are: what there is decides
+        if (last - first) % 2**32 > len(self.unsettled):  # more than there are: only the existing ones count
             span = (last - first) % 2**32
             numbers = [number for number in self.unsettled if (number - first) % 2**32 <= span]
         else:
@@ -275,6 +275,6 @@ class Session:
         return found
 
     def forget(self, consumer: Consumer) -> None:
-        """The link of these deliveries is gone."""
+        """The link of these deliveries was detached."""
         for number in [number for number, (each, _) in self.unsettled.items() if each is consumer]:
             del self.unsettled[number]

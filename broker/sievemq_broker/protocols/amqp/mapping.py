@@ -91,11 +91,11 @@ _NONE, _MAP, _BYTES = int(BodyKind.NONE), int(BodyKind.MAP), int(BodyKind.BYTES)
 _STREAM, _TEXT = int(BodyKind.STREAM), int(BodyKind.TEXT)
 _EMPTY: Final = {2: _MAP, 3: _BYTES, 4: _STREAM, 5: _TEXT}
 
-#: The property that stands for the content-type, as the SDK's Json sets it.
+#: The property for the content-type, as the SDK's Json sets it.
 _CONTENT_TYPE: Final = "content_type"
 _OCTETS: Final = frozenset({"application/octet-stream", "application/x-java-serialized-object"})
 _GROUP_ID, _GROUP_SEQUENCE = "JMSXGroupID", "JMSXGroupSeq"
-#: A dead letter has such properties: what became of it is to be seen, so that its sections are made anew.
+#: A dead letter has such properties. They must be visible, so its sections are encoded anew.
 _BROKERS_OWN: Final = b"JMS_SieveMQ_"
 
 _SELECTOR: Final = (0x0000468C00000004, "apache.org:selector-filter:string", "jms-selector")
@@ -107,7 +107,7 @@ _NO_LOCAL: Final = (0x0000468C00000003, "apache.org:no-local-filter:list", "no-l
 
 
 def kind_of(capabilities: list[str] | None) -> Kind | None:
-    """The kind of destination that a terminus asks for; None if it leaves that open."""
+    """The kind of destination that a terminus requests; None if it leaves that open."""
     for name in capabilities or ():
         with suppress(ValueError):
             return Kind(name)
@@ -115,7 +115,7 @@ def kind_of(capabilities: list[str] | None) -> Kind | None:
 
 
 def address_of(text: object, kind: Kind | None = None) -> str:
-    """The address that a terminus or a message names.
+    """The address in a terminus or a message.
 
     Args:
         text: ``name``, ``queue:name``, ``topic:name``, also with ``//`` behind the colon.
@@ -137,7 +137,7 @@ def address_of(text: object, kind: Kind | None = None) -> str:
 
 
 class Filters(NamedTuple):
-    """What a source filters by.
+    """The filters of a source.
 
     Attributes:
         selector: condition; None for none.
@@ -153,7 +153,7 @@ class Filters(NamedTuple):
 
 
 def filters_of(filters: dict[Any, Any] | None) -> Filters:
-    """The filters of a source that are known here.
+    """The filters of a source that are supported.
 
     Raises:
         RequestError: a selector is no text, or there are two.
@@ -184,10 +184,11 @@ def filters_of(filters: dict[Any, Any] | None) -> Filters:
 
 
 def _cut(payload: bytes) -> tuple[Header, bytes]:
-    """The header of a message, and the sections that travel untouched: those behind header and delivery annotations."""
+    """The header of a message, and the sections that are passed on unchanged: those behind header and delivery
+    annotations."""
     header, at, last = Header(), 0, 0
     end = len(payload)
-    while at < end and payload[at] == 0:  # anything else is no section, as is found out later
+    while at < end and payload[at] == 0:  # anything else is no section, which is found out later
         descriptor, behind = decode(payload, at + 1, end)
         code = _section_of(descriptor)
         if code > _DELIVERY_ANNOTATIONS:
@@ -204,7 +205,7 @@ def _cut(payload: bytes) -> tuple[Header, bytes]:
 
 
 class _Sections:
-    """The sections of a message that travel untouched.
+    """The sections of a message that are passed on unchanged.
 
     Args:
         payload: their bytes.
@@ -222,7 +223,7 @@ class _Sections:
         self.application: dict[Any, Any] = {}
         #: Sections of the body: descriptor and value.
         self.body: list[tuple[int, Any]] = []
-        #: Where the body begins and ends, and where the content of its first section ends that is a string or bytes.
+        #: Where the body begins and ends, and where the content of its first section ends if that is a string or bytes.
         self.begin = self.end = self.content = 0
         at, end, last = 0, len(payload), _DELIVERY_ANNOTATIONS
         budget = Budget(MESSAGE_VALUES)  # of all sections together
@@ -260,7 +261,7 @@ class _Sections:
             self.application = inner
 
 
-#: Sections with fewer bytes are kept for a while: those of a message are looked at when it comes and for each delivery.
+#: Sections with fewer bytes are cached: those of a message are read when it arrives and for each delivery.
 _FEW_BYTES: Final = 2_048
 _lately = lru_cache(maxsize=512)(_Sections)
 
@@ -282,7 +283,7 @@ def _section_of(descriptor: object) -> int:
 
 
 def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[EnvelopeFields, str | None]:
-    """The envelope of a message, and where its ``to`` sends it.
+    """The envelope of a message, and the address in its ``to``.
 
     Args:
         payload: bytes of all transfers of a delivery.
@@ -342,7 +343,7 @@ def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[Envel
         int(kind),
         body,
     )
-    if any(name.startswith("JMS") for name in message.application):  # some of these are the broker's: made anew
+    if any(name.startswith("JMS") for name in message.application):  # some of these are the broker's: encoded anew
         return fields, to
     return (*fields, head, tail), to
 
@@ -367,7 +368,7 @@ def _application_properties(given: dict[Any, Any]) -> dict[str, PropertyValue]:
         if type(name) is not str:
             raise malformed(f"the name of an application property is {shown(name)}")
         if type(value) is bytes:
-            continue  # no type of JMS: other AMQP clients have it
+            continue  # no type of JMS: other AMQP clients get it
         with suppress(FormatError):
             plain = _jms(value)
             values[name] = str(plain) if type(plain) is JmsChar else normalise(plain)
@@ -375,12 +376,12 @@ def _application_properties(given: dict[Any, Any]) -> dict[str, PropertyValue]:
 
 
 def _signed(number: int) -> int:
-    """An unsigned number of 32 bits as JMS holds it."""
+    """An unsigned 32-bit number as JMS represents it."""
     return int(number) if number <= INT_MAX else int(number) - 2**32
 
 
 def _jms(value: Any) -> Any:
-    """A value of AMQP as one of JMS.
+    """A value of AMQP as a value of JMS.
 
     Raises:
         FormatError: there is none.
@@ -469,7 +470,7 @@ def _id_of(value: Any, *, correlation: bool = False) -> str | None:
 
 
 def _amqp_id(text: str | bytes | None) -> Any:
-    """The contrary of :func:`_id_of`."""
+    """The reverse of :func:`_id_of`."""
     if not isinstance(text, str) or not text.startswith("ID:AMQP_"):
         return text
     with suppress(ValueError):
@@ -487,7 +488,7 @@ def _amqp_id(text: str | bytes | None) -> Any:
 
 
 def payload_of(fields: EnvelopeFields, address: str, count: int, now: int) -> bytes:
-    """The message that an AMQP client gets.
+    """The message for an AMQP client.
 
     Args:
         fields: of the envelope.
@@ -518,7 +519,7 @@ def payload_of(fields: EnvelopeFields, address: str, count: int, now: int) -> by
     if reply_to is not None:
         try:
             annotations[_REPLY_KIND] = Byte(_KINDS.index(parse_address(reply_to).kind))
-        except AddressError:  # any client can send what is none
+        except AddressError:  # any client can send something else
             reply_to = None
     if fields[DELIVERY_TIME]:
         annotations[_DELIVER_AT] = Long(min(fields[DELIVERY_TIME], LONG_MAX))
@@ -585,7 +586,7 @@ def _body(kind: BodyKind, body: bytes | None) -> Described:
                 return Described(ULong(_VALUE), {})
             case BodyKind.TEXT if body is not None:
                 return Described(ULong(_VALUE), body.decode("utf-8", "replace"))
-    except SieveError:  # its producer has packed something else, or very many values
+    except SieveError:  # its producer has packed something else, or too many values
         return Described(ULong(_DATA), body or b"")
     return Described(ULong(_VALUE), None)
 

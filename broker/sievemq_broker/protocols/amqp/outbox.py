@@ -1,4 +1,4 @@
-"""What an AMQP client is sent: answers as they come, messages until the outbox is full."""
+"""The output to an AMQP client: answers at once, messages until the outbox is full."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ _CONDITIONS: Final = {
     ErrorCode.AUTHENTICATION: "amqp:unauthorized-access",
 }
 
-#: In an open that a close follows at once.
+#: In an open that is followed by a close.
 _NOT_ESTABLISHED: Final = Symbol("amqp:connection-establishment-failed")
 
 
 def error_of(error: SieveError) -> Error:
-    """An error as AMQP says it."""
+    """An error as a structure of AMQP."""
     details: dict[Any, Any] = {}
     if error.code is ErrorCode.INVALID_CLIENT_ID:
         details = {Symbol("invalid-field"): Symbol("container-id")}
@@ -84,24 +84,24 @@ class Outbox(ForeignOutbox):
     ) -> None:
         super().__init__(settings, wake, converted)
         self._now = now
-        #: The largest frame that the client takes.
+        #: The largest frame that the client accepts.
         self._frame = MIN_FRAME
-        #: How far the handshake is: nothing, "sasl" and "challenged" while the client signs in, "signed in",
+        #: The state of the handshake: nothing, "sasl" and "challenged" while the client signs in, "signed in",
         #: "header", "open".
         self.stage = ""
-        #: Open consumers by their number. The connection adds and removes them.
+        #: Open consumers by number. The connection adds and removes them.
         self.consumers: dict[int, Consumer] = {}
-        #: Deliveries of the client that are not settled: broker's session -> (sequence, link, id, transaction).
+        #: Unsettled deliveries of the client: broker's session -> (sequence, link, id, transaction).
         self._awaited: dict[int, deque[tuple[int, Producer, int, bytes | None]]] = {}
 
     # -- what the connection uses -----------------------------------------------------------------------------------
 
     def reach(self, stage: str) -> None:
-        """The handshake has come so far."""
+        """Set the state of the handshake."""
         self.stage = stage
 
     def opened(self, frame_bytes: int) -> None:
-        """The client takes frames of so many bytes, and everything else."""
+        """The client accepts frames of so many bytes, and the handshake is complete."""
         self._frame = max(MIN_FRAME, frame_bytes)
         self.open = True
         self.stage = "open"
@@ -125,21 +125,19 @@ class Outbox(ForeignOutbox):
         self._awaited.setdefault(number, deque()).append((sequence, link, delivery, transaction))
 
     def settle(self, link: Producer, delivery: int, state: Composite, last: int | None = None) -> None:
-        """Say what has become of a delivery of the client, or of those up to `last`.
-
-        Nothing is kept of them then. If the client is to settle first, these are not said to be settled.
-        """
+        """Send the outcome of a delivery of the client, or of those up to `last`, and forget them. If the client must
+        settle first, the disposition does not settle them."""
         last = delivery if last is None else last
         said = Disposition(role=True, first=delivery, last=last, settled=not link.second, state=state)
         self.frame(said, link.session.channel)
 
     @property
     def awaits_confirms(self) -> bool:
-        """True if a client waits for what becomes of its deliveries."""
+        """True if a client waits for outcomes of its deliveries."""
         return any(self._awaited.values())
 
     def forget_session(self, number: int) -> None:
-        """A session of the broker's is closed."""
+        """A session of the broker was closed."""
         self._awaited.pop(number, None)
 
     def transfer(self, consumer: Consumer, tag: int, payload: bytes, *, browse: bool = False) -> None:
@@ -177,11 +175,11 @@ class Outbox(ForeignOutbox):
 
     @property
     def protocol(self) -> str:
-        """What the client speaks."""
+        """The client's protocol."""
         return "amqp"
 
     def confirm(self, session: int, sequence: int) -> None:
-        """Sends are settled: so are their deliveries."""
+        """Sends are settled: settle their deliveries."""
         awaited = self._awaited.get(session)
         while awaited and awaited[0][0] <= sequence:
             _, link, first, transaction = awaited.popleft()
@@ -197,7 +195,7 @@ class Outbox(ForeignOutbox):
             self._settle(link, first, last, Accepted(), transaction)
 
     def refuse_send(self, session: int, sequence: int, error: SieveError) -> None:
-        """A send was refused: so is its delivery. Those before it are confirmed first."""
+        """A send was refused: reject its delivery. Earlier ones are accepted first."""
         awaited = self._awaited.get(session)
         if awaited and awaited[0][0] == sequence:
             _, link, delivery, transaction = awaited.popleft()
@@ -219,7 +217,7 @@ class Outbox(ForeignOutbox):
             self.frame(Detach(handle=consumer.handle, closed=True, error=error), session.channel)
 
     def fail(self, error: SieveError) -> None:
-        """Close, the last word; where the handshake has not come so far, what stands in its place."""
+        """Send close as the last frame; during the handshake what stands in its place."""
         if self.stage in ("sasl", "challenged"):
             self.frame(SaslOutcome(code=1 if error.code is ErrorCode.AUTHENTICATION else 2), kind=SASL)
         elif self.stage:

@@ -32,7 +32,7 @@ __all__ = [
     "SaslResponse", "Source", "Target", "TransactionalState", "Transfer", "read", "write",
 ]  # fmt: skip
 
-#: What a field of each kind is in Python.
+#: The Python types of the fields of each kind.
 _KINDS: Final[dict[str, type]] = {
     "boolean": bool,
     "ubyte": UByte,
@@ -57,7 +57,7 @@ class Composite:
     __slots__ = ()
 
     def having(self, **fields: Any) -> Self:
-        """The same, with other values for these fields."""
+        """A copy with other values for these fields."""
         return replace(self, **fields)  # type: ignore[type-var]  # each subclass is a dataclass
 
 
@@ -182,7 +182,7 @@ class Attach(Composite):
 
 @_composite(0x13, "flow:list")
 class Flow(Composite):
-    """Says how much may be sent."""
+    """Grants credit, and updates the window of a session."""
 
     next_incoming_id: int | None = _f("uint", default=None)
     incoming_window: int = _f("uint", required=True)
@@ -216,7 +216,7 @@ class Transfer(Composite):
 
 @_composite(0x15, "disposition:list")
 class Disposition(Composite):
-    """Says what became of deliveries."""
+    """The outcome of deliveries."""
 
     role: bool = _f("boolean", required=True)
     first: int = _f("uint", required=True)
@@ -251,7 +251,7 @@ class Close(Composite):
 
 @_composite(0x1D, "error:list")
 class Error(Composite):
-    """Why something ended."""
+    """The reason why a connection, session or link ended."""
 
     condition: str = _f("symbol", required=True)
     description: str | None = _f("string", default=None)
@@ -260,7 +260,7 @@ class Error(Composite):
 
 @_composite(0x23, "received:list")
 class Received(Composite):
-    """How much of a delivery came."""
+    """The delivery has arrived in part."""
 
     section_number: int = _f("uint", required=True)
     section_offset: int = _f("ulong", required=True)
@@ -268,24 +268,24 @@ class Received(Composite):
 
 @_composite(0x24, "accepted:list")
 class Accepted(Composite):
-    """A delivery was taken."""
+    """The delivery was accepted."""
 
 
 @_composite(0x25, "rejected:list")
 class Rejected(Composite):
-    """A delivery is no good."""
+    """The delivery is invalid."""
 
     error: Any = _f("any", default=None)
 
 
 @_composite(0x26, "released:list")
 class Released(Composite):
-    """A delivery was not looked at."""
+    """The delivery was not processed, and may be delivered again."""
 
 
 @_composite(0x27, "modified:list")
 class Modified(Composite):
-    """A delivery was not taken."""
+    """The delivery was not processed, and its annotations or its attempts may have changed."""
 
     delivery_failed: bool = _f("boolean", default=False)
     undeliverable_here: bool = _f("boolean", default=False)
