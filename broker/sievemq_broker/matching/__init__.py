@@ -1,1 +1,2 @@
-"""Which selectors match a message, and which messages a selector may match, without asking each: indexes over many."""
+"""Indexes over many selectors and messages: which selectors match a message, and which messages a selector may match,
+without evaluating each."""

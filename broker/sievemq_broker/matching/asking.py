@@ -18,10 +18,10 @@ __all__ = ["AT_ONCE", "LISTED", "Answers"]
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
-#: Units (condition.units) that are spent on one message without further ado: one or two milliseconds.
+#: Units (condition.units) spent on one message at once: one or two milliseconds.
 AT_ONCE = 500
 
-#: Selectors that are listed in the time of a unit.
+#: Selectors that are listed for the cost of one unit.
 LISTED = 64
 
 
@@ -36,7 +36,7 @@ class Index(Protocol[T_contra]):
         """The targets."""
 
     def effort(self, target: T_contra) -> tuple[int, int]:
-        """What asking it takes at most."""
+        """The most that evaluating it can cost."""
 
     def serial(self, target: T_contra) -> int:
         """Its number in the order in which they were added."""
@@ -79,8 +79,8 @@ class Answers(Generic[T]):
         self.found: list[T] = [] if known is None else known.found.copy()
         self.gathered: object = None
         self.error: Exception | None = None if known is None else known.error
-        #: Buckets, and targets of the last one with their functions, still to evaluate; the next one last. Two lists:
-        #: to make a pair of each of very many takes ten times as long.
+        #: Buckets, and targets of the last one with their functions, that are still to be evaluated; the next one last.
+        #: Two lists, since a pair for each of very many takes ten times as long.
         self._buckets = buckets
         self._left: list[T] = []
         self._functions: list[Matcher | None] = []
@@ -95,7 +95,7 @@ class Answers(Generic[T]):
         return bool(self._left or self._buckets)
 
     def costs_more_than(self, units: int) -> bool:
-        """True if it takes more units to evaluate all."""
+        """True if evaluating all costs more than so many units."""
         index, text = self.index, self._text
         for bucket in self._buckets:
             for target in bucket:
@@ -105,7 +105,7 @@ class Answers(Generic[T]):
         return False
 
     def ask(self, budget: int) -> int:
-        """Ask as many as the budget is for, and at least one.
+        """Evaluate as many as the budget allows, at least one.
 
         Args:
             budget: units.
@@ -143,21 +143,21 @@ class Answers(Generic[T]):
             try:
                 if function is None or function(properties, fields):
                     self.found.append(target)
-            except Exception as error:  # whatever a hostile sender managed, it concerns this message alone
+            except Exception as error:  # whatever a hostile sender sent: only this message is concerned
                 self.error = error
         envelope.remember(self)
         self._envelope, self._properties, self._asked = None, {}, set()
         return spent
 
     def of(self, target: T) -> bool | None:
-        """The result of one of them; None if it has not been evaluated."""
+        """The result of one selector; None if it has not been evaluated."""
         index = self.index
         if target not in index.filed or index.serial(target) > self.serial:
             return None
         return target in self.found
 
     def gather(self, gathered: object) -> None:
-        """What the targets stand for is known."""
+        """The results of the targets have been collected."""
         self.gathered = gathered
         self.found = []
 

@@ -1,4 +1,4 @@
-"""What an index can know a selector's messages by: one necessary condition on one name."""
+"""A clue: a necessary condition on one name, under which an index files a selector."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Clue", "Kind", "Score", "choose", "the_clue"]
 #: Characters of a LIKE prefix that are indexed: a message costs one look-up per length in use.
 PREFIX_CHARS = 16
 
-#: Places that one selector may be filed in when its branches have nothing in common.
+#: The most places for one selector whose branches have nothing in common.
 MAX_BRANCHES = 64
 
 
@@ -53,11 +53,11 @@ class Clue(NamedTuple):
 
 
 Score: TypeAlias = Callable[[Clue], float]
-"""How many messages it meets in vain if a selector is filed there; lower is better."""
+"""The number of messages that would meet it in vain if a selector is filed there; lower is better."""
 
 
 def the_clue(condition: Condition) -> tuple[Clue, ...]:
-    """The only clue of a selector that is a look-up: there is nothing to choose."""
+    """The only clue of a selector that is a look-up."""
     name, keys = condition.facts.equalities[0]
     return (Clue(name, Kind.KEYS, keys),)
 
@@ -86,7 +86,7 @@ def choose(condition: Condition, score: Score) -> tuple[Clue, ...]:
 
 
 def _clues(facts: Facts) -> list[Clue]:
-    """Everything that the facts offer for a look-up."""
+    """All clues in the facts of a selector."""
     found = [Clue(name, Kind.KEYS, mode_keys(name, keys)) for name, keys in facts.equalities]
     known = {clue.name for clue in found}
     for name, texts in facts.prefixes:

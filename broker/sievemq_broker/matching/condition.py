@@ -1,4 +1,4 @@
-"""What matching takes from a compiled selector."""
+"""A compiled selector as matching needs it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 Condition: TypeAlias = CompiledSelector
 
-#: The headers that a selector may name (SEL-05) and where the envelope has them.
+#: The headers that a selector may name (SEL-05), and their fields in the envelope.
 HEADERS: dict[str, int] = {name: position for name, (position, _) in _HEADERS.items()}
 
 _MODE_NUMBERS = {name: number for number, name in MODES.items()}
@@ -52,7 +52,7 @@ def indexable(condition: Condition) -> list[tuple[str, frozenset[Any]]]:
 
 
 def mode_keys(name: str, keys: frozenset[Any]) -> frozenset[Any]:
-    """Keys as the envelope has them: a delivery mode is a number there (D-13, D-16), everything else is as it is."""
+    """Keys as in the envelope: a delivery mode is a number there (D-13, D-16), everything else is unchanged."""
     return frozenset([_MODE_NUMBERS.get(key, key) for key in keys]) if name == "JMSDeliveryMode" else keys
 
 
@@ -67,8 +67,8 @@ def is_true(condition: Condition, envelope: Envelope) -> bool:
 
 
 def units(condition: Condition, envelope: Envelope) -> int:
-    """What it takes to ask a condition about a message, in units of some 3 µs: a message of a few properties and a
-    selector of a few terms are one."""
+    """The cost of evaluating a condition on a message, in units of some 3 µs: a message of a few properties and a
+    selector of a few terms cost one."""
     if len(envelope.packed) < 256 and condition.effort[0] < 16 and not condition.effort[1]:
         return 1
     decoding = decoding_units(envelope) if condition.facts.uses_properties else 0
@@ -80,12 +80,12 @@ def units(condition: Condition, envelope: Envelope) -> int:
 
 
 def body_units(envelope: Envelope) -> int:
-    """The same for taking a message apart, its body included."""
+    """The cost of decoding a message with its body."""
     return len(envelope.packed) >> 12
 
 
 def decoding_units(envelope: Envelope) -> int:
-    """The same for decoding the properties of a message."""
+    """The cost of decoding the properties of a message."""
     try:
         return len(envelope.properties) >> 2
     except SieveError:  # it may hold anything, of a byte each

@@ -46,14 +46,14 @@ class SelectorIndex(Generic[T]):
 
     def __init__(self) -> None:
         self._names: dict[str, Places] = {}
-        self._places: tuple[Places, ...] = ()  # the same, to go through
+        self._places: tuple[Places, ...] = ()  # the same, for iterating
         self._rest: Bucket = {}
         self._filed: dict[T, tuple[Condition, tuple[Clue, ...], int]] = {}  # the last: numbers in order
         self._serial = 0
         self._searching = 0  # selectors that search texts: each may take long
-        self._longest = 0  # parts of the selector that has had the most
-        self._needing = 0  # selectors that name a property: while there are none, properties need not be decoded
-        self._several = 0  # selectors filed under more than one name or kind: a message may hit them twice
+        self._longest = 0  # parts of the selector that has most of them
+        self._needing = 0  # selectors that name a property: without any, properties need not be decoded
+        self._several = 0  # selectors filed under more than one name or kind: a message may meet them twice
         self.candidates = 0
         self.evaluations = 0
         self.matches = 0
@@ -63,14 +63,14 @@ class SelectorIndex(Generic[T]):
         self.watch: Callable[[Callable[[Envelope], list[T]], Envelope], list[T]] | None = None
 
     def watch_next(self, watch: Callable[[Callable[[Envelope], list[T]], Envelope], list[T]]) -> None:
-        """Have `watch` called in place of the next :meth:`match`."""
+        """Call `watch` in place of the next :meth:`match`."""
         self.watch = watch
 
     def __len__(self) -> int:
         return len(self._filed)
 
     def take_error(self) -> Exception:
-        """What went wrong, which is reset."""
+        """The error of a selector, which is reset."""
         error, self.error = self.error, None
         assert error is not None
         return error
@@ -100,7 +100,7 @@ class SelectorIndex(Generic[T]):
         self._weigh()
 
     def remove(self, target: T) -> None:
-        """Forget `target`."""
+        """Remove `target`."""
         condition, clues, _ = self._filed.pop(target)
         if condition.facts.never:
             return
@@ -112,7 +112,7 @@ class SelectorIndex(Generic[T]):
         for clue in clues:
             places = self._names.get(clue.name)
             if places is None:
-                continue  # all that stood there was this one's, by another clue
+                continue  # all entries there belonged to this one, by another clue
             places.remove(clue, target)
             if not places:
                 del self._names[clue.name]
@@ -129,7 +129,7 @@ class SelectorIndex(Generic[T]):
         return self._filed
 
     def effort(self, target: T) -> tuple[int, int]:
-        """What asking it takes at most (plan.effort_of)."""
+        """The most that evaluating it can cost (plan.effort_of)."""
         return self._filed[target][0].effort
 
     def serial(self, target: T) -> int:
@@ -141,7 +141,7 @@ class SelectorIndex(Generic[T]):
         self.costly = self._searching > 0 or self.most * units_of((self._longest, 0), 0) > AT_ONCE
 
     def asking(self, envelope: Envelope) -> Answers[T] | None:
-        """Begin to ask about a message a piece at a time; None where :meth:`match` does not take long."""
+        """Begin to evaluate selectors on a message in slices; None if :meth:`match` does not take long."""
         if not self.costly:
             return None
         known: Answers[T] | None = envelope.answers
@@ -163,7 +163,7 @@ class SelectorIndex(Generic[T]):
         return answers if answers.costs_more_than(AT_ONCE) else None
 
     def has_asked(self, envelope: Envelope) -> bool:
-        """True if a message has the answers of all selectors."""
+        """True if a message has the results of all selectors."""
         known: Answers[T] | None = envelope.answers
         return known is not None and known.index is self and known.serial == self._serial
 
@@ -198,7 +198,7 @@ class SelectorIndex(Generic[T]):
         return added
 
     def _known(self, answers: Answers[T], envelope: Envelope) -> list[T]:
-        """The answers that a message has, with those of selectors that were added since."""
+        """The results that a message has, with those of selectors that were added since."""
         answers.drop()
         if answers.serial < self._serial:
             for target, (condition, _, serial) in reversed(self._filed.items()):
@@ -216,7 +216,7 @@ class SelectorIndex(Generic[T]):
         return answers.found.copy()
 
     def count_known(self, answers: Answers[T], matches: int) -> None:
-        """:meth:`match` for a message whose answers are gathered already, counted as that."""
+        """Count a message whose results are there already as :meth:`match` does."""
         self.error = answers.error or self.error
         self.matches += matches
 
@@ -225,7 +225,7 @@ class SelectorIndex(Generic[T]):
         self.evaluations += 1
 
     def look(self, envelope: Envelope) -> list[T]:
-        """:meth:`match`, counted nowhere."""
+        """:meth:`match` without counting."""
         counted = self.evaluations, self.matches
         found = self.match(envelope)
         self.evaluations, self.matches = counted
@@ -249,7 +249,7 @@ class SelectorIndex(Generic[T]):
         candidates = 0
         try:
             properties = envelope.read_properties() if self._needing else _NO_PROPERTIES
-            fields = envelope._fields  # as a rule it has just arrived: not by a property
+            fields = envelope._fields  # it has usually just arrived; no property is called
             if type(fields) is not tuple:
                 fields = envelope.fields
             for places in self._places:
@@ -259,7 +259,7 @@ class SelectorIndex(Generic[T]):
                 bucket = places.keys.get(("boolean", value) if value.__class__ is bool else value)
                 if bucket is None:
                     pass
-                elif bucket.__class__ is not dict:  # one target that the look-up has answered for
+                elif bucket.__class__ is not dict:  # one target that the look-up has decided
                     candidates += 1
                     found.append(bucket)
                 else:
@@ -282,14 +282,14 @@ class SelectorIndex(Generic[T]):
             self.evaluations += candidates
             if self._several and len(found) > 1:
                 found = list(dict.fromkeys(found))
-        except Exception as error:  # whatever a hostile sender managed, it concerns this message alone
+        except Exception as error:  # whatever a hostile sender sent: only this message is concerned
             self.error = error
             found = list(self._asked_alone(envelope))
         self.matches += len(found)
         return found
 
     def _asked_alone(self, envelope: Envelope) -> Iterator[T]:
-        """As :meth:`match`, but one that fails does not keep the others from matching. Rare: nothing is looked up."""
+        """As :meth:`match`, but a selector that fails does not keep others from matching. Rare: no index is used."""
         for target, (condition, _, _) in self._filed.items():
             try:
                 self.evaluations += 1

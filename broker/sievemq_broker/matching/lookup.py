@@ -1,4 +1,4 @@
-"""Waiting messages by the value of a header or property: a selector on one value need not look through the backlog
+"""Waiting messages by the value of a header or property, so that a selector on one value need not search the backlog
 (D-17)."""
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class ValueIndex(Generic[E]):
     def __init__(self, value_of: Callable[[E], Any], waits: Callable[[E], bool]) -> None:
         self._value_of = value_of
         self._waits = waits
-        self._entries: dict[Any, E | list[E]] = {}  # most values are unique, and a list each would double the memory
-        self._more = 0  # entries that are not the only one of their value, without the first
+        # Most values are unique, and a list for each would double the memory.
+        self._entries: dict[Any, E | list[E]] = {}
+        self._more = 0  # further entries of values with several, without the first
         self.first: Callable[[Any, E], E | list[E]] = self._entries.setdefault
         self.scanning = 9
 
@@ -49,7 +50,7 @@ class ValueIndex(Generic[E]):
         return True
 
     def again(self, value: Any, entry: E) -> None:
-        """File an entry under a value that others have, too."""
+        """File an entry under a value that others have as well."""
         self._more += 1
         filed = self._entries[value]
         if type(filed) is list:
@@ -59,13 +60,13 @@ class ValueIndex(Generic[E]):
 
     @property
     def distinct(self) -> int:
-        """Values that something is filed under."""
+        """The number of distinct values."""
         return len(self._entries)
 
     def find(self, values: Collection[Any], most: float = inf) -> list[E] | None:
-        """Everything filed under one of the values, each entry once; None if that may be more than `most`."""
+        """The entries with one of the values, each once; None if that may be more than `most`."""
         filed = [found for value in values if (found := self._entries.get(value)) is not None]
-        if len(filed) == 1 and type(filed[0]) is not list:  # as a rule one value is looked up, and one entry has it
+        if len(filed) == 1 and type(filed[0]) is not list:  # usually one value is looked up, and one entry has it
             return filed  # type: ignore[return-value]  # no list in it
         lists: list[list[E]] = [each if type(each) is list else [each] for each in filed]  # type: ignore[list-item]
         if sum(map(len, lists)) > most:
@@ -97,11 +98,11 @@ class ValueIndex(Generic[E]):
             yield looked
 
     def scanned_to(self, scanning: int) -> None:
-        """The backlog has been looked through down to the priority above `scanning`."""
+        """The backlog has been searched down to the priority above `scanning`."""
         self.scanning = scanning
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         self._entries.clear()
         self._more = 0
 

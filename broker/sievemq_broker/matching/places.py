@@ -1,4 +1,4 @@
-"""Where selectors are filed that ask for one name."""
+"""The places where selectors on one name are filed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMBERS = (int, float)
 
 
 class More:
-    """What is found otherwise than by a hash of the value."""
+    """Places that are not found by a hash of the value."""
 
     __slots__ = ("absent", "prefixes", "present", "ranges")
 
@@ -33,7 +33,7 @@ class More:
         return bool(self.absent or self.present or self.prefixes or self.ranges)
 
     def hit(self, value: Any) -> Iterator[Bucket]:
-        """The buckets of targets that may want a value; as the message has it, whatever its type."""
+        """The buckets of targets that may match a value, given as in the message, of any type."""
         if value is None or value.__class__ is bytes:  # a correlation id set as bytes is NULL to a selector
             if self.absent:
                 yield self.absent
@@ -108,7 +108,7 @@ class Places:
                 more.ranges.add(low, high, target, function)
 
     def remove(self, clue: Clue, target: Any) -> None:
-        """Forget what :meth:`add` filed; what stood in the same bucket by another clue may be forgotten already."""
+        """Remove an entry of :meth:`add`; entries of the same bucket by another clue may be removed already."""
         if clue.kind is Kind.KEYS:
             for key in clue.data:
                 filed = self.keys.get(key)
@@ -144,7 +144,7 @@ class Places:
             self.more = None
 
     def fullest(self, clue: Clue) -> int:
-        """How many share the fullest bucket of a clue."""
+        """The number of selectors in the fullest bucket of a clue."""
         if clue.kind is Kind.KEYS:
             filed = (self.keys[key] for key in clue.data if key in self.keys)
             return max((len(each) if each.__class__ is dict else 1 for each in filed), default=0)

@@ -35,7 +35,7 @@ class _Bounds:
 
 
 class Ranges(Generic[B]):
-    """Buckets (target -> whatever is kept with it) by interval."""
+    """Buckets (target -> its function) by interval."""
 
     __slots__ = ("_cells", "_highs", "_lows")
 
@@ -66,7 +66,7 @@ class Ranges(Generic[B]):
             cells.setdefault(number, {})[target] = kept
 
     def remove(self, low: float, high: float, target: Any) -> None:
-        """Forget what :meth:`add` filed, if it has not been forgotten with another interval that lies there, too."""
+        """Remove an entry of :meth:`add`, unless it was removed with another interval at the same place."""
         exponent = _exponent(low, high)
         if exponent is None:
             bounds, bound = (self._lows, low) if low != -inf else (self._highs, high)
@@ -91,7 +91,7 @@ class Ranges(Generic[B]):
             del self._cells[exponent]
 
     def fullest(self, low: float, high: float) -> int:
-        """How many share the fullest bucket of an interval; for a half-open one, how many bounds there are."""
+        """The number of selectors in the fullest bucket of an interval; for a half-open one, the number of bounds."""
         exponent = _exponent(low, high)
         if exponent is None:
             return len((self._lows if low != -inf else self._highs).order)
@@ -101,7 +101,7 @@ class Ranges(Generic[B]):
         return max(len(cells.get(number, ())) for number in range(floor(low * scale), floor(high * scale) + 1))
 
     def hit(self, value: float) -> Iterator[dict[Any, Any]]:
-        """The buckets of all targets whose interval has `value` in it, and perhaps of others near it."""
+        """The buckets of all targets whose interval contains `value`, and perhaps of others near it."""
         for scale, cells in self._cells.values():
             place = value * scale
             if -_CELLS < place < _CELLS:

@@ -15,18 +15,18 @@ from sievemq_broker.store.errors import DamagedError
 
 __all__ = ["Batches"]
 
-#: Batches whose state is kept at hand. What is acknowledged was mostly kept a moment ago.
+#: The most batches whose state is cached. Most messages are acknowledged soon after they were stored.
 _STATES: Final = 4_096
 
-#: A row that is smaller is not worth writing again.
+#: A smaller row is not rewritten.
 _SPARSE_BYTES: Final = 16_384
 
-#: Bytes of rows that one write goes through for that.
+#: Bytes of rows that one write examines for that.
 _REWRITE_BYTES: Final = 4 * 1024 * 1024
 
 
 class Batches:
-    """Writes batches into the database, and reads back what is left of them.
+    """Writes batches into the database, and reads their rows.
 
     Args:
         database: the connection.
@@ -40,7 +40,7 @@ class Batches:
         self._sparse: dict[int, None] = {}
 
     def forget(self) -> None:
-        """A write failed: what memory knew of the rows is not so."""
+        """A write failed: what is cached of the rows may be wrong."""
         self._states.clear()
         self._sparse.clear()
 
@@ -59,7 +59,7 @@ class Batches:
             raise DamagedError(f"batch {orphan[0]} is missing, though there is a state of it")
 
     def write(self, batch: Batch, now: int) -> None:
-        """Note what a batch brings, and its outcomes of messages of earlier ones.
+        """Write a batch, and its outcomes of earlier messages.
 
         Args:
             batch: see :class:`~sievemq_broker.domain.journal.Batch`.
@@ -74,19 +74,19 @@ class Batches:
             self._rewrite()
 
     def _append(self, batch: Batch, now: int) -> None:
-        """The batch's own row, with the outcome of its messages before it was written."""
+        """Write the batch's own row, with the outcomes of its messages before it was written."""
         own = batch.id
         state = State.new(len(batch.accepted))
         state.apply(batch, own)
         if not state.live:
-            return  # came and went between two writes
+            return  # arrived and gone between two writes
         self._execute("INSERT INTO batch VALUES (?, ?)", (own, state.pack_batch(own, now, batch.accepted)))
         if state.failures:
             self._execute("INSERT INTO state VALUES (?, ?)", (own, state.pack(own)))
         self._remember(own, state)
 
     def _settle(self, batch: Batch) -> None:
-        """What became of messages of earlier batches: mostly a handful of them, and all that follow one another."""
+        """Write the outcomes of messages of earlier batches: mostly few, or consecutive ones."""
         base = batch.base
         touched = {number >> PLACE_BITS for number in batch.states if number < base}
         for numbers in (batch.held, batch.gone):
@@ -125,7 +125,7 @@ class Batches:
     def _remember(self, batch_id: int, state: State) -> None:
         self._states[batch_id] = state
         if len(self._states) > _STATES:
-            # Not the oldest use but the oldest entry: near enough, and free.
+            # The oldest entry, not the one used longest ago: near enough, and free.
             for old in list(self._states)[: _STATES // 4]:
                 if old != batch_id:
                     del self._states[old]
@@ -137,7 +137,7 @@ class Batches:
         self._sparse.pop(batch_id, None)
 
     def _rewrite(self) -> None:
-        """Write sparse batches again without what is gone, a few at a time."""
+        """Rewrite a few sparse batches without the messages that are gone."""
         budget = _REWRITE_BYTES
         while self._sparse and budget > 0:
             batch_id = next(iter(self._sparse))

@@ -66,7 +66,7 @@ def _opened(what: str, identity: bytes, data: object) -> bytes:
 def _unpack(what: str, data: bytes) -> Any:
     try:
         return msgpack.unpackb(data, use_list=False, strict_map_key=False, unicode_errors="surrogatepass")
-    except Exception as error:  # whatever msgpack raises for what the checksum lets pass
+    except Exception as error:  # whatever msgpack raises for bytes with a valid checksum
         raise DamagedError(f"{what} cannot be decoded: {error}") from error
 
 
@@ -96,7 +96,7 @@ def unpack_value(what: str, identity: bytes, data: object) -> Any:
 
 
 class State:
-    """What became of the messages of one batch.
+    """The state of the messages of one batch.
 
     Attributes:
         live: messages that are not gone.
@@ -127,7 +127,7 @@ class State:
         return row
 
     def apply(self, batch: Batch, batch_id: int) -> None:
-        """Note what a batch records of these messages.
+        """Record a batch's outcomes of these messages.
 
         Args:
             batch: a later one or the same; its numbers ascend.
@@ -150,7 +150,7 @@ class State:
             self.failures = {place: when for place, when in self.failures.items() if states[place] != GONE_STATE}
 
     def without_gone(self, kept: Kept) -> bytes:
-        """The batch's row with only what is not gone."""
+        """The batch's row without messages that are gone."""
         states = self.states
         owners, messages, places = array("I"), array("I"), array("I")
         envelopes: list[bytes] = []
@@ -205,7 +205,7 @@ def _set(states: array[int], numbers: list[int], first: int, end: int, value: in
     if low == high:
         return
     start = numbers[low] - first
-    if numbers[high - 1] - numbers[low] == high - low - 1:  # one after the other
+    if numbers[high - 1] - numbers[low] == high - low - 1:  # consecutive
         states[start : start + high - low] = array("H", (value,)) * (high - low)
         return
     for number in numbers[low:high]:
@@ -260,7 +260,7 @@ class Kept:
         return State(count - states.count(GONE_STATE), count, self.size, states, {})
 
     def entries(self, state: State) -> Iterator[SavedEntry]:
-        """What is not gone.
+        """The messages that are not gone.
 
         Raises:
             DamagedError: the state is not one of this batch.

@@ -1,4 +1,4 @@
-"""``sievemq store``: examine a data directory that no broker is using."""
+"""``sievemq store``: examine the data directory of a broker that is not running."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def export(
     if out is None:
         report = _run(lambda: export_store(directory, sys.stdout))
     else:
-        # Bodies of messages: for its owner alone, unless there is such a file already.
+        # Message bodies: readable by the owner alone, unless there is such a file already.
         descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             report = _run(lambda: export_store(directory, file))
@@ -75,7 +75,7 @@ def export(
 
 @store.command()
 def repair(directory: _Directory) -> None:
-    """Make a new store of what can be read; what is damaged is set aside, and said."""
+    """Make a new store of everything that can be read; damaged parts are set aside and listed."""
     report = _run(lambda: repair_store(directory, lambda: secrets.token_hex(5)))
     _tell(report)
     if report.set_aside is None:

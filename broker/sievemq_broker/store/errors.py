@@ -31,7 +31,7 @@ class StoreError(Exception):
 
 
 class StoreFullError(StoreError):
-    """There is no room. Nothing was written; the same may be tried again later."""
+    """There is no room. Nothing was written; it may be tried again later."""
 
 
 class LockedError(StoreError):
@@ -39,11 +39,11 @@ class LockedError(StoreError):
 
 
 class FencedError(StoreError):
-    """Another owner has opened the store since: this one must not write any more, nor believe what it holds."""
+    """Another owner has opened the store since: this one must neither write nor trust what it has read."""
 
 
 class DamagedError(StoreError):
-    """What was read is not what was written.
+    """The bytes read are not the bytes written.
 
     Attributes:
         findings: everything that was found wrong, one line each.
@@ -66,7 +66,7 @@ def translated(error: Exception, path: Path, doing: str) -> Exception:
         return DamagedError(f"the store in {path.parent} is damaged: {error}. {HOW_TO_REPAIR}", error.findings)
     if isinstance(error, StoreError):
         return error
-    if isinstance(error, UnicodeDecodeError):  # of a name or a message about one
+    if isinstance(error, UnicodeDecodeError):  # of a name, or a message about one
         return DamagedError(f"{path} is damaged: {error}. {HOW_TO_REPAIR}")
     code = getattr(error, "sqlite_errorcode", None)
     if code is None and not isinstance(error, (sqlite3.Error, OSError)):

@@ -13,12 +13,13 @@ from sievemq_broker.store.errors import DamagedError, LockedError, StoreError
 
 try:
     import fcntl
-except ImportError:  # Windows: the database's own lock has to do
+except ImportError:  # Windows: the database's own lock must do
     fcntl = None  # type: ignore[assignment]
 
 __all__ = ["PRIVATE_DIRECTORY", "Lock", "Reserve", "Witness", "make_private", "open_private", "sync_directory"]
 
-#: Modes of what a store makes: message bodies are in it, so only the broker's user reads it, whatever the umask is.
+#: Modes of the files of a store: they contain message bodies, so only the broker's user may read them, whatever the
+#: umask is.
 PRIVATE_DIRECTORY: Final = 0o700
 _PRIVATE_FILE: Final = 0o600
 
@@ -27,7 +28,7 @@ _FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(o
 
 
 def open_private(path: Path, flags: int = 0) -> int:
-    """Open a file to read and write it; one that is made here is for the broker's user alone.
+    """Open a file to read and write it. A new file is readable by the broker's user alone.
 
     Raises:
         OSError: it cannot be opened, or is a symbolic link.
@@ -36,7 +37,7 @@ def open_private(path: Path, flags: int = 0) -> int:
 
 
 def make_private(path: Path) -> None:
-    """Take a file that an earlier version made away from other users, if it is there."""
+    """Make a file of an earlier version readable by the broker's user alone, if it is there."""
     if os.name != "posix":
         return
     try:
@@ -48,7 +49,7 @@ def make_private(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """See to it that a file made in a directory is found there after a power cut."""
+    """Ensure that a new file in a directory survives a power cut."""
     if os.name != "posix":
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -59,7 +60,7 @@ def sync_directory(path: Path) -> None:
 
 
 def _whose(directory: Path) -> str:
-    """What to do about a directory of another user, such as one that a container engine mounts."""
+    """The advice for a directory of another user, such as one that a container engine mounts."""
     if os.name != "posix":
         return ""
     uid, owner = os.geteuid(), directory.stat().st_uid
@@ -100,7 +101,7 @@ class Lock:
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -157,7 +158,7 @@ class Witness:
         os.pwrite(self._descriptor, self._FORM.pack(sequence, zlib.crc32(data)), 0)
 
     def close(self) -> None:
-        """No more writes."""
+        """Close the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -179,7 +180,7 @@ class Reserve:
         self.size = size
 
     def take(self) -> bool:
-        """Take the room; False if there is not enough."""
+        """Take the room. False if there is not enough."""
         if not self.size:
             return True
         try:
@@ -201,7 +202,7 @@ class Reserve:
         return True
 
     def give(self) -> bool:
-        """Give the room up; False if there was none."""
+        """Give up the room. False if there was none."""
         try:
             self._path.unlink()
         except FileNotFoundError:

@@ -1,8 +1,7 @@
-"""A data directory examined from outside: what is damaged, what can be read, and a store made of that.
+"""Examines a data directory from outside: what is damaged, what can be read, and a new store of that.
 
-Nothing here stops at the first fault, and nothing is thrown away: a repair moves the files as they were into a folder
-of their own, and writes what it leaves out of the new store into a file there.
-"""
+Nothing here stops at the first fault, and nothing is deleted: a repair moves the files into a folder of their own, and
+writes everything that the new store lacks into a file there."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ _KINDS = {int(kind): kind for kind in BodyKind}
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found.
+    """The result of an examination.
 
     Attributes:
         messages: that can be read.
@@ -54,7 +53,7 @@ class Report:
 
 
 class _Reader:
-    """Reads as much of a directory as can be read, and reports what cannot.
+    """Reads as much of a directory as possible, and reports the rest.
 
     Raises:
         StoreError: there is no store, or a broker uses it.
@@ -71,7 +70,7 @@ class _Reader:
         self.messages = self.rows = self.defined = 0
         self.epoch: int | None = None
         self.findings: list[str] = []
-        #: What could not be read: what it is, why, and its bytes.
+        #: Parts that could not be read: what it is, why, and its bytes.
         self.damaged: list[tuple[str, str, bytes]] = []
         try:
             self.database = connect(self.path, read_only=True)
@@ -83,7 +82,7 @@ class _Reader:
             raise
 
     def report(self, *, homeless: int = 0, set_aside: Path | None = None) -> Report:
-        """What was found so far, without so many messages."""
+        """The findings so far, without the number of messages."""
         return Report(self.messages - homeless, self.rows, self.defined, self.epoch, self.findings, set_aside)
 
     def close(self) -> None:
@@ -176,7 +175,7 @@ class _Reader:
                 try:
                     state = State.unpack(batch_id, states[0][0])
                 except DamagedError as error:
-                    # Which of its messages are gone is not known: better all of them, marked, than any lost.
+                    # Which of its messages are gone is unknown: rather redeliver all, marked, than lose any.
                     self.found(f"{error}; its {len(kept.owners)} messages may have been consumed", states[0][0])
                     count = kept.last_place + 1
                     state = State(len(kept.owners), len(kept.owners), kept.size, array("H", [HELD_FLAG]) * count, {})

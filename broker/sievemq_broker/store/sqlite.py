@@ -56,7 +56,7 @@ _CHECKPOINT_PAGES: Final = 8_192
 
 _RESERVE_BYTES: Final = 16 * 1024 * 1024
 
-#: A database of which most is empty is made smaller at the start, if that is at least so much.
+#: A database that is mostly empty is made smaller at the start, if it is at least this large.
 _SHRINK_BYTES: Final = 256 * 1024 * 1024
 
 _READ_HEAD = "SELECT data FROM definition WHERE kind = '' AND key = x''"
@@ -95,7 +95,7 @@ class SqliteStore:
         self.epoch = 0
         #: Writes that are on disk.
         self._sequence = 0
-        #: Id of the first batch to come.
+        #: Id of the next batch.
         self.next_batch = 1
         self._db: Any = None
         self._opener = opener
@@ -191,7 +191,7 @@ class SqliteStore:
         self.epoch, self._sequence, self.next_batch, self.incarnation = self._read_head()
 
     def _read_head(self) -> tuple[int, int, int, str]:
-        """Epoch, sequence, next batch and incarnation, as the database has them."""
+        """Read epoch, sequence, next batch and incarnation from the database."""
         row = self._execute(_READ_HEAD).fetchone()
         if row is None:
             raise DamagedError("the head of the store is missing")
@@ -199,7 +199,7 @@ class SqliteStore:
         return epoch, sequence, next_batch, incarnation
 
     def _take_over(self, path: Path, witnessed: int | None) -> None:
-        """Begin a new epoch: a former owner cannot write any more."""
+        """Begin a new epoch: a former owner can no longer write."""
         self._execute("BEGIN IMMEDIATE")
         sequence = self._sequence
         self._load_head()  # under the lock of the transaction
@@ -264,8 +264,8 @@ class SqliteStore:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def write(self, batch: Batch, now: int) -> None:
-        """Keep a batch; see :meth:`Store.write`. A batch that is kept already, though its write reported an error, is
-        not written again."""
+        """Write a batch; see :meth:`Store.write`. A batch that is stored although its write reported an error is not
+        written again."""
         if batch.id >= self.next_batch:
             try:
                 self._transact(batch, now)
@@ -304,7 +304,7 @@ class SqliteStore:
             self._execute("INSERT OR REPLACE INTO definition VALUES (?, ?, ?)", (kind, packed, data))
 
     def _forget(self, begun: bool) -> None:
-        """A write failed: what memory knew of it is not so."""
+        """A write failed: what is cached of it may be wrong."""
         self._batches.forget()
         if not begun:
             return
@@ -338,20 +338,20 @@ class SqliteStore:
     # -- a full or failing disk ---------------------------------------------------------------------------------
 
     def relieve(self) -> None:
-        """The disk is full: give up the reserve, so that what frees messages can be written."""
+        """The disk is full: give up the reserve, so that acknowledgements can be written."""
         self._reserve.give()
         self.has_reserve = False
 
     def restock(self) -> bool:
-        """True if there is room again: the reserve fits, or half more than it in the disk and in the database, which
-        does not get smaller when messages leave it."""
+        """True if there is room again: for the reserve, or half more than it in the disk and in the database, which
+        does not shrink when messages leave it."""
         if not self.has_reserve:
             self.has_reserve = self._reserve.take()
         return self.has_reserve or self._room() >= self._reserve.size * 3 // 2
 
     @property
     def low(self) -> bool:
-        """True if there is no reserve, nor as much room otherwise: refuse what would need more."""
+        """True if there is neither a reserve nor as much other room: refuse what would need more."""
         return not self.has_reserve and self._room() < self._reserve.size
 
     def _room(self) -> int:
@@ -383,7 +383,7 @@ class SqliteStore:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Copy the log into the database and give the directory up."""
+        """Copy the log into the database, and release the directory."""
         if self._db is not None:
             try:
                 self._execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -392,7 +392,7 @@ class SqliteStore:
         self.abandon()
 
     def abandon(self) -> None:
-        """Give everything up as it is."""
+        """Release everything as it is."""
         self._close_database()
         self._witness.close()
         if self._lock is not None:
