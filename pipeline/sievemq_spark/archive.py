@@ -47,7 +47,7 @@ OUTCOME_KEY: Final = (*KEY, "subscription", "outcome", "time")
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What :func:`archive` did.
+    """The result of :func:`archive`.
 
     Attributes:
         seen: messages in the queues.
@@ -74,7 +74,8 @@ def read_queues(
     batch_size: int = 1_000,
     fail_on_missing: bool = True,
 ) -> DataFrame:
-    """What waits in queues, as a DataFrame. Every action on it reads again; ``.cache()`` it to keep one look.
+    """The messages that wait in queues, as a DataFrame. Every action on it reads again; ``.cache()`` it to keep one
+    reading.
 
     Args: as the options in options.py.
 
@@ -253,7 +254,7 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
 
 
 def read_outcomes(spark: SparkSession, path: str) -> DataFrame:
-    """What became of the messages of an archive, columns as in schema.py and ``date``, the message's, behind them.
+    """The outcomes of the messages of an archive: columns as in schema.py, then ``date``, the message's.
 
     Raises:
         NoArchiveError: there are none; archive with ``outcomes=True``.

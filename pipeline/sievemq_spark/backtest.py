@@ -1,4 +1,4 @@
-"""What selectors would have matched: counts, times, samples, differences, and why the answer was UNKNOWN."""
+"""Applies selectors to archived messages: counts, times, samples, differences, and why an answer was UNKNOWN."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _causes(frame: DataFrame, names: list[str]) -> dict[int, dict[tuple[str, ...
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How a set of selectors shares the messages.
+    """How a set of selectors divides the messages.
 
     Attributes:
         messages: how many there were.

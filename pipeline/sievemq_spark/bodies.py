@@ -195,7 +195,7 @@ def _letter(kind: pa.DataType, name: str) -> str:
 
 
 def _holder(kind: pa.DataType, name: str) -> Callable[[Any], BodyValue]:
-    """What makes a held value of an item of this type."""
+    """The function that makes a held value from an item of this type."""
     if pa.types.is_struct(kind) and {field.name for field in kind} == {field.name for field in _ENTRY}:
         return _untyped
     letter = _letter(kind, name)
@@ -241,7 +241,7 @@ def _decode_plain(body: bytes) -> Any:
 
 
 def _clean(value: Any) -> Any:
-    """What JSON can hold."""
+    """The value as JSON can represent it."""
     if isinstance(value, dict):
         return {key if isinstance(key, str) else _text(key): _clean(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -30,7 +30,7 @@ TARGET_BYTES: Final = 128 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What :func:`compact` did.
+    """The result of :func:`compact`.
 
     Attributes:
         folders: that had enough files.

@@ -1,4 +1,4 @@
-"""What the pipeline raises where neither the SDK nor Spark has an exception that says it."""
+"""Exceptions of the pipeline, for errors without an exception in the SDK or Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong in Spark, in one line that a user can act on; its own stack traces are screens long."""
+"""Errors of Spark in one line that a user can act on; its own stack traces are screens long."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def explain_failure(error: BaseException) -> str:
 
 
 def java_cause(text: str) -> str:
-    """What a Java exception and its innermost cause say; empty if the text shows none.
+    """The texts of a Java exception and its innermost cause; empty if there are none.
 
     Args:
         text: of a Py4JJavaError: a line of Py4J's, the exception, its stack, its causes.

@@ -115,7 +115,7 @@ class Files:
             reader.close()
 
     def names(self, folder: str) -> list[str]:
-        """What a folder holds, without its subfolders' content; nothing if it is not there."""
+        """The names in a folder, without those of its subfolders; empty if the folder does not exist."""
         if not self.exists(folder):
             return []
         return sorted(str(each.getPath().getName()) for each in self._fs.listStatus(self._path(self.at(folder))))

@@ -29,7 +29,7 @@ def misspelled(name: str, columns: Mapping[str, str]) -> str | None:
 def misfits(
     schema: Any, columns: Mapping[str, str], *, ordered: bool = False
 ) -> tuple[list[str], dict[str, tuple[str, str]]]:
-    """Where rows differ from what they should be.
+    """The differences between the columns of rows and the expected ones.
 
     Args:
         schema: Spark's, of the rows; it may have other columns as well.

@@ -48,7 +48,7 @@ def shown(found: dict[str, Place]) -> JSON:
 
 
 def lag(progress: Mapping[str, Any] | None) -> dict[str, int]:
-    """How many messages a query is behind, by source: what its taps have come to, less what it has read.
+    """How many messages a query is behind, by source: the latest message of its taps, less what it has read.
 
     Spark has no metrics for sources in Python (``sources[].metrics``), but shows both offsets.
 

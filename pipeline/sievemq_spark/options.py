@@ -199,7 +199,7 @@ class ReadOptions(_Options):
 
     @property
     def destinations(self) -> tuple[Destination, ...]:
-        """What to read."""
+        """The destinations to read."""
         names = [name.strip() for name in self.destination.split(",") if name.strip()]
         if not names:
             raise PipelineError("the option 'destination' is missing, such as 'queue:orders'")
@@ -219,7 +219,7 @@ class ReadOptions(_Options):
 
     @property
     def starts(self) -> dict[str, str | int]:
-        """Where to begin, by destination: ``earliest``, ``latest`` or the sequence of the first message."""
+        """The place to begin, by destination: ``earliest``, ``latest`` or the sequence of the first message."""
         given: Any = self.starting_offsets
         if given in _STARTS:
             return dict.fromkeys(map(str, self.destinations), given)

@@ -1,4 +1,4 @@
-"""What became of messages, when, and how long it took."""
+"""Outcomes of messages: which, when, and how long it took."""
 
 from __future__ import annotations
 

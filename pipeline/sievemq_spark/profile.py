@@ -1,4 +1,4 @@
-"""What traffic looks like: properties with their types and cardinality, sizes, rates."""
+"""A profile of traffic: properties with their types and cardinality, sizes, rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a Spark job is, on the terminal: rows read, batches of a stream, a bar over its tasks."""
+"""The progress of a Spark job on the terminal: rows read, batches of a stream, a bar over its tasks."""
 
 from __future__ import annotations
 

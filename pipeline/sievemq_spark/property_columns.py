@@ -98,8 +98,8 @@ class PropertyColumns:
 
     @staticmethod
     def _wrap(t: Any, said: Any, numbers: Any, reals: Any, long: Any, double: Any) -> None:
-        """What the letters say of values whose kind does not tell: all of `long` and `double`, which lie in the row
-        where `numbers` and `reals` are true."""
+        """Apply the letters of values whose kind does not decide their type: all of `long` and `double`, which lie in
+        the row where `numbers` and `reals` are true."""
         for letter in "bhl":
             here = said == ord(letter)
             found = long[here[numbers]]

@@ -1,4 +1,5 @@
-"""What waits in queues as rows, through the blocking client: each queue is a partition, or several if it is deep."""
+"""The messages that wait in queues as rows, through the blocking client: each queue is a partition, or several if it is
+deep."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ PAGE: Final = 1_000
 
 
 def depth_of(connection: Connection, queue: Queue) -> int:
-    """How many messages wait in a queue; 0 if the broker's version cannot browse in parts.
+    """The number of messages that wait in a queue; 0 if the broker's version cannot browse in parts.
 
     Raises:
         JMSException: the connection is lost; no right.

@@ -22,7 +22,7 @@ __all__ = ["Changes", "Replayed", "replay"]
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What :func:`replay` did.
+    """The result of :func:`replay`.
 
     Attributes:
         selected: messages that were chosen.

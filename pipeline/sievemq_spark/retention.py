@@ -21,7 +21,7 @@ UNDATED: Final = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What :func:`expire` removed, or would.
+    """The files that :func:`expire` removed, or would remove.
 
     Attributes:
         days: folders, ``namespace=…/destination=…/date=…``; those of the outcomes begin with ``_outcomes/``.

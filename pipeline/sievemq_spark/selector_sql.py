@@ -441,7 +441,7 @@ def _single(sql: str) -> str:
 
 
 def _wrapped(symbol: str, a: str, b: str) -> str:
-    """What is left of a result that does not fit a long."""
+    """The result of an operation that does not fit a long, wrapped around."""
     if symbol == "*":
         half, whole = "9223372036854775808BD", "18446744073709551616BD"
         product = f"CAST({a} AS DECIMAL(20, 0)) * CAST({b} AS DECIMAL(20, 0))"

@@ -1,4 +1,4 @@
-"""What a selector's operation sees of an operand, as SQL: for every type that it can have, a condition and a value."""
+"""An operand of a selector's operation, as SQL: for every type that it can have, a condition and a value."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def case(branches: list[tuple[str | None, str]], otherwise: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What an operation sees of an operand: SQL for each type that it can have. None: it never has.
+    """An operand as SQL, for each type that it can have. None: it never has that type.
 
     Attributes:
         kinds: numeric types that it can be.

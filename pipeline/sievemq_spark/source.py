@@ -28,7 +28,7 @@ class SieveMQDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in ``format(…)``."""
+        """The name for ``format(…)``."""
         return "sievemq"
 
     def schema(self) -> str:

@@ -61,7 +61,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- how far --------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> JSON:  # noqa: N802
-        """Where a query without a checkpoint begins. Makes the taps, so that nothing that comes from now on is missed.
+        """The place where a query without a checkpoint begins. Creates the taps, so that no later message is missed.
 
         Raises:
             NoDestinationError: there is no such destination.
@@ -75,7 +75,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return shown(begin)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What the options say; bytes are ours to count."""
+        """The limit in the options; limits in bytes are applied here."""
         most = self._options.max_messages_per_trigger
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
@@ -89,7 +89,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue  # initialOffset fails; a query that continues decides in latestOffset what it has lost
 
     def latestOffset(self, start: JSON, limit: ReadLimit) -> JSON:  # noqa: N802
-        """How far the next batch goes; everything up to `start` is done and acknowledged.
+        """The end of the next batch; everything up to `start` is processed and acknowledged.
 
         Raises:
             DataLossError: messages that should have been read are gone, or a tap is another one.
@@ -116,7 +116,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return shown(end)
 
     def reportLatestOffset(self) -> JSON | None:  # noqa: N802
-        """What the taps have come to, for the lag in the query's progress."""
+        """The latest message of the taps, for the lag in the query's progress."""
         found = {}
         for source in self._sources:
             try:
@@ -141,7 +141,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return place
 
     def _reach(self, source: Source, place: Place, messages: int) -> int:
-        """How far one source may be read behind a place, `messages` at most unless that is 0."""
+        """The sequence up to which one source may be read behind a place: `messages` at most, or all if that is 0."""
         target = self._target(source, place.tap)
         if target is not None and target <= place.seq:
             return place.seq
@@ -161,7 +161,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 time.sleep(_PAUSE)  # the queue is being looked through for the selector
 
     def _resumed(self, source: Source, begin: Place | None, state: TapState) -> Place:
-        """Where to continue in a tap, whether it is the one that the query knows or not."""
+        """The place to continue in a tap, whether or not it is the one that the query knows."""
         if begin is None or not begin.tap:
             return Place(state.id, max(state.acknowledged, state.first - 1))
         if begin.tap == state.id:

@@ -70,7 +70,7 @@ class Source:
     def open(
         self, options: ReadOptions, reader: str | None = None, *, known: bool = False
     ) -> Callable[[Connection], tuple[Tap, TapState]]:
-        """What makes the tap, or finds it.
+        """Returns a function that creates or opens the tap.
 
         Args:
             options: of the read.
@@ -133,7 +133,7 @@ class Source:
         return max(first, start - 1)
 
     def find(self) -> Callable[[Connection], tuple[Tap, TapState]]:
-        """What finds the tap."""
+        """Returns a function that opens the tap."""
         return lambda connection: find_tap(connection, self.name, parse_destination(self.destination))
 
 

@@ -103,7 +103,7 @@ _ARCHIVE_ONLY: Final = frozenset({"date"})
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task did.
+    """The result of a task.
 
     Attributes:
         messages: rows it was given, all of which are messages.
@@ -199,7 +199,7 @@ class _Task:
 
 
 def publish_all(messages: list[WriterCommitMessage | None], options: WriteOptions, key: str, batch: int) -> int | None:
-    """What all tasks have staged becomes visible. Runs in the driver; once more does no harm.
+    """Publish everything that the tasks have staged. Runs in the driver; repeating it does no harm.
 
     Returns:
         Messages that were sent now; None if this was published before.

@@ -1,4 +1,5 @@
-"""What to call of a listener: its method, or itself (PY-22). The interfaces are those of the two fronts."""
+"""The callbacks of a listener: its method, or the listener itself (PY-22). The interfaces are those of the two
+fronts."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _log = logging.getLogger("sievemq.listeners")
 
 
 def message_callback(listener: object, awaits: bool) -> Callable[[Message], Any]:
-    """What to call with a message.
+    """The function to call with a message.
 
     Args:
         listener: as the application gave it.
@@ -37,7 +38,7 @@ def message_callback(listener: object, awaits: bool) -> Callable[[Message], Any]
 
 
 def exception_callback(listener: object, awaits: bool) -> Callable[[JMSException], Any]:
-    """What to call with an exception.
+    """The function to call with an exception.
 
     Raises:
         TypeError: the listener is neither an object with `on_exception` nor callable; or calling it would not run it.
@@ -72,7 +73,7 @@ def _checked(callback: Callable[..., Any], awaits: bool) -> Callable[..., Any]:
 
 
 def refuse_awaitable(result: object) -> None:
-    """What a listener of the blocking API returned: an awaitable is work that was not done.
+    """Raise if a listener of the blocking API has returned an awaitable: its work was not done.
 
     Raises:
         TypeError: so it is.
@@ -108,7 +109,7 @@ def flow_callbacks(
 def completion_callbacks(
     listener: object, awaits: bool
 ) -> tuple[Callable[[Message], Any], Callable[[Message, Exception], Any]]:
-    """What to call when a send has succeeded, and when it has failed.
+    """The functions to call when a send has succeeded, and when it has failed.
 
     Raises:
         ValueError: the listener is None (PRO-24).

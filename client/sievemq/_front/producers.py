@@ -1,4 +1,5 @@
-"""What both fronts' producers share: defaults (§7), the state of a JMSProducer (§7.10), the forms of a send (D-27)."""
+"""The common part of both fronts' producers: defaults (§7), the state of a JMSProducer (§7.10), the forms of a send
+(D-27)."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class ProducerDefaults:
         self._engine.set_disable_message_id(value)
 
     def get_disable_message_id(self) -> bool:
-        """What was set; False by default (PRO-01)."""
+        """True if messages are sent without ids; False by default (PRO-01)."""
         self._engine.check_open()
         return self._engine.disable_message_id
 
@@ -52,7 +53,7 @@ class ProducerDefaults:
         self._engine.set_disable_timestamp(value)
 
     def get_disable_message_timestamp(self) -> bool:
-        """What was set; False by default (PRO-02)."""
+        """True if messages are sent without timestamps; False by default (PRO-02)."""
         self._engine.check_open()
         return self._engine.disable_timestamp
 
@@ -62,7 +63,7 @@ class ProducerDefaults:
         self._engine.set_delivery_mode(delivery_mode)
 
     def get_delivery_mode(self) -> DeliveryMode:
-        """What was set (PRO-03)."""
+        """The delivery mode of sends that name none; PERSISTENT by default (PRO-03)."""
         self._engine.check_open()
         return DeliveryMode(self._engine.delivery_mode)
 
@@ -72,7 +73,7 @@ class ProducerDefaults:
         self._engine.set_priority(priority)
 
     def get_priority(self) -> int:
-        """What was set (PRO-04)."""
+        """The priority of sends that name none, 0 to 9; 4 by default (PRO-04)."""
         self._engine.check_open()
         return self._engine.priority
 
@@ -82,7 +83,7 @@ class ProducerDefaults:
         self._engine.set_time_to_live(time_to_live)
 
     def get_time_to_live(self) -> int:
-        """What was set (PRO-05)."""
+        """The time to live of sends that name none, in milliseconds; 0, the default, is for ever (PRO-05)."""
         self._engine.check_open()
         return self._engine.time_to_live
 
@@ -92,22 +93,24 @@ class ProducerDefaults:
         self._engine.set_delivery_delay(delivery_delay)
 
     def get_delivery_delay(self) -> int:
-        """What was set (PRO-06)."""
+        """The delivery delay of sends, in milliseconds; 0 by default (PRO-06)."""
         self._engine.check_open()
         return self._engine.delivery_delay
 
     def set_send_timeout(self, send_timeout: Milliseconds) -> None:
-        """How long a send may wait for room, a timedelta or ms, 0 for ever; negative: JMSException. An extension."""
+        """Set for how long a send may wait for room, a timedelta or ms, 0 for ever; negative: JMSException. An
+        extension."""
         self._engine.check_open()
         self._engine.set_send_timeout(send_timeout)
 
     def get_send_timeout(self) -> int:
-        """What was set; that of the option ``send_timeout`` by default. An extension."""
+        """For how long a send may wait for room, in milliseconds; the option ``send_timeout`` by default. An
+        extension."""
         self._engine.check_open()
         return self._engine.send_timeout
 
     def get_destination(self) -> Destination | None:
-        """Where it sends; None for an unidentified producer (PRO-07)."""
+        """The destination of sends; None for an unidentified producer (PRO-07)."""
         self._engine.check_open()
         return self._engine.destination
 
@@ -157,7 +160,7 @@ class ProducerState:
         return self
 
     def get_disable_message_id(self) -> bool:
-        """What was set; False by default (JPR-09)."""
+        """True if messages are sent without ids; False by default (JPR-09)."""
         return self._engine.disable_message_id
 
     def set_disable_message_timestamp(self, value: bool) -> Self:
@@ -166,7 +169,7 @@ class ProducerState:
         return self
 
     def get_disable_message_timestamp(self) -> bool:
-        """What was set; False by default (JPR-09)."""
+        """True if messages are sent without timestamps; False by default (JPR-09)."""
         return self._engine.disable_timestamp
 
     def set_delivery_mode(self, delivery_mode: DeliveryModeLike) -> Self:
@@ -178,7 +181,7 @@ class ProducerState:
         return self
 
     def get_delivery_mode(self) -> DeliveryMode:
-        """What was set; PERSISTENT by default (JPR-09)."""
+        """The delivery mode of sends; PERSISTENT by default (JPR-09)."""
         return DeliveryMode(self._engine.delivery_mode)
 
     def set_priority(self, priority: int) -> Self:
@@ -190,7 +193,7 @@ class ProducerState:
         return self
 
     def get_priority(self) -> int:
-        """What was set; 4 by default (JPR-09)."""
+        """The priority of sends, 0 to 9; 4 by default (JPR-09)."""
         return self._engine.priority
 
     def set_time_to_live(self, time_to_live: Milliseconds) -> Self:
@@ -202,7 +205,7 @@ class ProducerState:
         return self
 
     def get_time_to_live(self) -> int:
-        """What was set; 0 by default (JPR-09)."""
+        """The time to live of sends, in milliseconds; 0, the default, is for ever (JPR-09)."""
         return self._engine.time_to_live
 
     def set_delivery_delay(self, delivery_delay: Milliseconds) -> Self:
@@ -214,11 +217,11 @@ class ProducerState:
         return self
 
     def get_delivery_delay(self) -> int:
-        """What was set; 0 by default (JPR-09)."""
+        """The delivery delay of sends, in milliseconds; 0 by default (JPR-09)."""
         return self._engine.delivery_delay
 
     def set_send_timeout(self, send_timeout: Milliseconds) -> Self:
-        """How long a send may wait for room, a timedelta or ms, 0 for ever; negative: JMSRuntimeException."""
+        """Set for how long a send may wait for room, a timedelta or ms, 0 for ever; negative: JMSRuntimeException."""
         try:
             self._engine.set_send_timeout(send_timeout)
         except JMSException as error:
@@ -226,7 +229,8 @@ class ProducerState:
         return self
 
     def get_send_timeout(self) -> int:
-        """What was set; that of the option ``send_timeout`` by default. An extension."""
+        """For how long a send may wait for room, in milliseconds; the option ``send_timeout`` by default. An
+        extension."""
         return self._engine.send_timeout
 
     # -- properties ---------------------------------------------------------------------------------------------------
@@ -347,7 +351,7 @@ class ProducerState:
         return self._header(self._headers.set_jms_correlation_id, correlation_id)
 
     def get_jms_correlation_id(self) -> str | None:
-        """What was set (JPR-18)."""
+        """The correlation id of messages sent from now on; None for none (JPR-18)."""
         return self._headers.get_jms_correlation_id()
 
     def set_jms_correlation_id_as_bytes(self, correlation_id: bytes | None) -> Self:
@@ -355,7 +359,7 @@ class ProducerState:
         return self._header(self._headers.set_jms_correlation_id_as_bytes, correlation_id)
 
     def get_jms_correlation_id_as_bytes(self) -> bytes | None:
-        """What was set (JPR-18)."""
+        """The binary correlation id of messages sent from now on; None for none (JPR-18)."""
         return self._headers.get_jms_correlation_id_as_bytes()
 
     def set_jms_type(self, type: str | None) -> Self:  # noqa: A002 - the specification's parameter
@@ -363,15 +367,15 @@ class ProducerState:
         return self._header(self._headers.set_jms_type, type)
 
     def get_jms_type(self) -> str | None:
-        """What was set (JPR-18)."""
+        """The JMSType of messages sent from now on; None for none (JPR-18)."""
         return self._headers.get_jms_type()
 
     def set_jms_reply_to(self, destination: Destination | None) -> Self:
-        """Where replies to the messages sent from now on should go (JPR-18)."""
+        """Set the destination for replies to the messages sent from now on (JPR-18)."""
         return self._header(self._headers.set_jms_reply_to, destination)
 
     def get_jms_reply_to(self) -> Destination | None:
-        """What was set (JPR-18)."""
+        """The destination for replies to messages sent from now on; None for none (JPR-18)."""
         return self._headers.get_jms_reply_to()
 
     def _header(self, setter: Any, value: Any) -> Self:

@@ -1,4 +1,4 @@
-"""What both fronts' receives share: how long one may wait, receives that want a kind of message or body, replies."""
+"""The common part of both fronts' receives: timeouts, receives of a type of message or body, replies."""
 
 from __future__ import annotations
 

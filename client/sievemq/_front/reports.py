@@ -54,7 +54,7 @@ class ExceptionReports:
         self._waiting: deque[Callable[[], Any]] = deque()
 
     def listen(self, listener: object) -> None:
-        """What to call from now on; None logs instead.
+        """Set the listener; None logs instead.
 
         Raises:
             TypeError: it is no exception listener; or calling it would not run it.
@@ -94,7 +94,7 @@ class ExceptionReports:
             self._soon(self._tell_flows)
 
     def _flow_calls(self) -> Iterator[Callable[[], Any]]:
-        """What to call for what has changed since the last time."""
+        """The calls for everything that has changed since the last time."""
         with self._guard:
             flows, self._flows = self._flows, {}
         for destination, reason in flows.items():

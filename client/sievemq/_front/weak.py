@@ -1,4 +1,4 @@
-"""What the engine holds of a front does not keep it alive: a connection that nothing else refers to is garbage."""
+"""References of the engine to a front do not keep it alive: a connection that nothing else refers to is garbage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def weakly(method: Callable[..., Any], otherwise: Callable[[], Any] = lambda: No
 
 
 def is_gone() -> NoReturn:
-    """What acknowledging a message does whose session is garbage.
+    """Acknowledge a message whose session is garbage.
 
     Raises:
         IllegalStateException: always.
