@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -147,6 +147,30 @@ def test_near_the_limit_each_send_is_counted() -> None:
     assert world.broker.gate is None
     assert world.send(1) == 1
     assert "queue:q" in world.space._routes
+
+
+def test_sends_are_counted_only_until_a_sum_of_several_turns_is_known() -> None:
+    """The turns follow each other: while sends are counted, a topic looks up the receivers of each message twice."""
+    world = World(GIB)
+    soon: list[Callable[[], None]] = []
+    world.memory._soon = soon.append  # type: ignore[assignment]
+    for number in range(SLICE + 2):
+        world.space.queue(f"queue:q{number}")
+    world.look()
+    world.look()  # the end of the first sum that takes several turns
+    assert world.memory._in_slices
+    assert world.broker.gate is None
+    assert not soon
+    world.time += 1
+    world.links.on_look_at()
+    assert world.broker.gate is not None
+    for turn in (1, 2, 3):
+        if world.broker.gate is None:
+            break
+        assert len(soon) == 1, turn
+        soon.pop()()
+    assert world.broker.gate is None
+    assert not soon
 
 
 def test_the_read_allowance_is_used_up_before_the_next_sum() -> None:

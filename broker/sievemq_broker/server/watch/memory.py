@@ -81,8 +81,8 @@ class Memory:
     """
 
     __slots__ = (
-        "_broker", "_clock", "_copies", "_flow", "_gate", "_in_slices", "_links", "_next", "_round", "_round_began",
-        "_round_took", "_soon", "_staged", "_unsure", "blocked", "bytes", "input", "limit",
+        "_broker", "_clock", "_copies", "_flow", "_gate", "_going_on", "_in_slices", "_links", "_next", "_round",
+        "_round_began", "_round_took", "_soon", "_staged", "_unsure", "blocked", "bytes", "input", "limit",
     )  # fmt: skip
 
     def __init__(
@@ -111,6 +111,8 @@ class Memory:
         self._copies = 1
         #: Summing up took several ticks the last time.
         self._in_slices = False
+        #: The next slice is due in the next turn.
+        self._going_on = False
         #: Senders wait until it is known whether there is room.
         self._unsure = False
         self._gate = Gate(self._enter)
@@ -173,8 +175,8 @@ class Memory:
             self._round_began = self._links.bytes_in, self._broker.gate, self._gate.bytes
         for _ in self._round:
             self._round_took += self._clock() - begin
-            if self._unsure:
-                self._soon(self.look)  # senders wait for the sum: a slice in each turn
+            if self._unsure or self._broker.gate is not None:
+                self._look_soon()  # senders wait for the sum, or each send is counted: a slice in each turn
             return
         self._round = None
         bytes_in, gate, left = self._round_began
@@ -182,11 +184,21 @@ class Memory:
             room = self._room_since(bytes_in, 0 if gate is None else left - gate.bytes)
         elif self._in_slices:  # sends are counted only since the middle of the sum
             self._next = 0.0
+            self._look_soon()
             return
         else:
             room = self._measure_room()
         self._look(room)
         self._next = begin + (self._round_took + self._clock() - begin) / _COST
+
+    def _look_soon(self) -> None:
+        if not self._going_on:
+            self._going_on = True
+            self._soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._going_on = False
+        self.look()
 
     def _look(self, room: int) -> None:
         if not self.blocked:
@@ -240,12 +252,13 @@ class Memory:
 
     def _used_up(self) -> None:
         """The bytes that could be read before the next sum have been read."""
-        if self._clock() < self._next:  # too soon: the room of the last sum would do for this as well
+        if (
+            self._in_slices or self._clock() < self._next
+        ):  # until the sum is known; the last one's room would do for this
             self._count(AMPLIFIED * self._copies * _READ)
-        else:
-            self.look()
-            if self._round is not None:
-                self._count(AMPLIFIED * self._copies * _READ)  # until the sum is known
+        self.look()
+        if self._round is not None and self._broker.gate is None:
+            self._count(AMPLIFIED * self._copies * _READ)
 
     def _enter(self, messages: int, size: int) -> Overfull | None:
         """See :class:`~sievemq_broker.domain.admission.Gate`."""
@@ -260,7 +273,7 @@ class Memory:
             self._next, self._unsure = 0.0, True
             self._block()
             over = self._broker.over
-            self._soon(self.look)
+            self._look_soon()
             return over
         begin = self._clock()
         room = self._measure_room()
