@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -716,13 +717,20 @@ def of_one_priority(steps: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     ]
 
 
+def with_one_holder(steps: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Without WANTs if a queue has three consumers: two may return messages then, on connections of their own, and
+    which of them is first depends on the turns."""
+    consumers = Counter(step[3] for step in steps if step[0] == "open" and step[3].startswith("queue:"))
+    return [step for step in steps if step[0] != "want" or max(consumers.values(), default=0) < 3]
+
+
 @pytest.mark.needs_python("replaces a limit of topics")
 @settings(max_examples=150, deadline=None)
 @given(steps=STEPS, pattern=st.lists(st.booleans(), min_size=1, max_size=6), several=st.booleans())
 def test_at_once_and_in_slices_everybody_sees_the_same(
     steps: list[tuple[Any, ...]], pattern: list[bool], several: bool
 ) -> None:
-    hello, steps = SEVERAL if several else {}, of_one_priority(steps)
+    hello, steps = SEVERAL if several else {}, with_one_holder(of_one_priority(steps))
     with working():
         expected = without_turns(played(steps, hello, None))
     with tiny():
