@@ -228,6 +228,31 @@ async def subscribers(n: int) -> None:
     await done.wait()
 
 
+async def selective(n: int) -> None:
+    """A queue with 4 consumers and a selector each; each message is for one of them (W4)."""
+    context, receiving = await _context(), await _context()
+    destination, producer = context.create_queue("q"), await _producer(context)
+    left, done = n, asyncio.Event()
+
+    def on_message(message: Any) -> None:
+        nonlocal left
+        message.get_body(bytes)
+        left -= 1
+        if not left:
+            done.set()
+
+    receiving.set_auto_start(False)
+    for k in range(4):
+        consumer = await receiving.create_consumer(destination, f"region = 'r{k}' AND qty > 50")
+        consumer.set_message_listener(on_message)
+    await receiving.start()
+    for first in range(0, n, 100):
+        for i in range(first, first + 100):
+            await producer.send(destination, _message("W4", i))
+        await asyncio.sleep(0.05)
+    await done.wait()
+
+
 async def correlated(n: int) -> None:
     """A consumer for a correlation id, receive, close: a thousand messages wait, so the broker looks the id up (W6)."""
     context = await _context()
@@ -247,6 +272,7 @@ CASES: dict[str, tuple[Case, int]] = {
     "confirmed send": (confirmed, 20),
     "request/reply": (trips, 20),
     "topic, 100 selectors": (subscribers, 100),
+    "queue, 4 selectors": (selective, 100),
     "by correlation id": (correlated, 20),
 }
 
