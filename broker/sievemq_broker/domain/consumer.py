@@ -190,30 +190,36 @@ class Consumer:
 
     # -- delivering -----------------------------------------------------------------------------------------------
 
-    def deliver(self, entries: list[Entry], turn: int) -> int:
-        """Deliver messages, as many as the port takes. Nothing else writes deliveries.
+    def hand(self, entry: Entry, turn: int) -> None:
+        """Deliver a message. There is credit, and the port is writable.
 
         Args:
-            entries: one at least, as many as there is credit at most; several only if none was delivered before.
+            entry: the message.
+            turn: deliveries of the queue so far.
+        """
+        self.tag = tag = self.tag + 1
+        self.credit -= 1
+        self.waiting = False
+        self.turn = turn + 1
+        if entry.sequence > self.newest:
+            self.newest = entry.sequence
+        self.window.append(entry)
+        self.port.deliver(self.id, tag, entry.count + 1, entry.envelope.packed)
+
+    def hand_row(self, entries: list[Entry], turn: int) -> int:
+        """Deliver messages that were never delivered before, as many as the port takes.
+
+        Args:
+            entries: one at least, as many as there is credit at most.
             turn: deliveries of the queue so far.
 
         Returns:
             How many that were: one at least.
         """
-        tag, window = self.tag + 1, self.window
         if len(entries) == 1:
-            taken = 1
-            entry = entries[0]
-            window.append(entry)
-            self.tag = tag
-            self.credit -= 1
-            self.waiting = False
-            self.turn = turn + 1
-            if entry.sequence > self.newest:
-                self.newest = entry.sequence
-            self.port.deliver(self.id, tag, entry.count + 1, entry.envelope.packed)
-            return taken
-        taken = 0
+            self.hand(entries[0], turn)
+            return 1
+        taken, tag, window = 0, self.tag + 1, self.window
         window += entries
         try:
             taken = self.port.deliver_row(self.id, tag, [entry.envelope.packed for entry in entries])

@@ -244,7 +244,7 @@ class Queue:
         return self.backlog.arrivals
 
     def gathering(self, answers: object) -> None:
-        """Always false: a queue collects no results of selectors. Topics have the same property."""
+        """None: a queue does not collect the receivers of a message. Topics have the same method."""
 
     def matched(self, view: View) -> tuple[int, int]:
         """How many messages a view's selector has matched since the view was opened, and out of how many."""
@@ -375,8 +375,11 @@ class Queue:
                 return
         if state == HELD:
             assert sole is not None
-            credit, waited = sole.credit, sole.waiting
-            taken = sole.deliver(entries if count <= credit else entries[:credit], self.turn)
+            credit, waited, taken = sole.credit, sole.waiting, 1
+            if count == 1:
+                sole.hand(entries[0], self.turn)
+            else:
+                taken = sole.hand_row(entries if count <= credit else entries[:credit], self.turn)
             self.turn += taken
             if waited or observers:
                 self._delivered(sole, entries[:taken], waited)
@@ -506,10 +509,11 @@ class Queue:
 
     def _hand(self, consumer: Consumer, entry: Entry) -> None:
         """Deliver an entry that is in no view any more to the consumer whose turn it is."""
-        waited, row = consumer.waiting, [entry]
-        self.turn += consumer.deliver(row, self.turn)
+        waited = consumer.waiting
+        consumer.hand(entry, self.turn)
+        self.turn += 1
         if waited or self.observers:
-            self._delivered(consumer, row, waited)
+            self._delivered(consumer, [entry], waited)
         turns = self._turns[consumer.view]
         if turns.groups is not None or len(turns.ready) > 1:
             turns.served(consumer, entry)
@@ -559,7 +563,7 @@ class Queue:
             if turns.has_single_turn and not consumer.waiting:
                 row = view.row(min(consumer.credit, ROW), now)
                 if row:
-                    taken = consumer.deliver(row, self.turn)
+                    taken = consumer.hand_row(row, self.turn)
                     self.turn += taken
                     del row[taken:]
                     if self.observers:

@@ -324,6 +324,8 @@ class _Claim:
         holder = self.consumer
         found: list[int] = []
         older = search is not None and search.low > max(holder.handed, holder.base)
+        if search is not None and not search.found:
+            return found, older
         buffered = self._buffered(search, True)
         for tag, entry in buffered:
             if entry.sequence <= newest or len(found) == YOUNGER:

@@ -344,8 +344,8 @@ class ForeignOutbox(ABC):
             self.touch()
 
     def clock(self, offset: int) -> None:
-        """The clock was moved. The times of such a client's messages are the broker's, so the client is not
-        informed."""
+        """The clock was moved. The client is not informed: the times of its messages are the broker's. The connection
+        reads the new offset when it next writes."""
         self.touch()
 
     def shutdown(self, grace: int, text: str) -> None:  # noqa: B027  # there may be no frame for it

@@ -46,7 +46,7 @@ _OUTCOMES: Final = frozenset(map(int, Outcome))
 _DELIVERIES: Final = 3_000
 
 #: The most messages sent in one call if each is sent individually; the time is checked after each.
-_ONE_BY_ONE: Final = 64
+_ONE_BY_ONE: Final = 32
 
 
 # -- sessions ---------------------------------------------------------------------------------------------------------
