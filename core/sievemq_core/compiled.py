@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 else:
 
     def mypyc_attr(**_):
-        """What the compiler is to know of a class, such as that Python's classes inherit from it. Says nothing at run
-        time, so the package of that name need not be installed."""
+        """Options of a class for the compiler, such as that interpreted classes may inherit from it. It does nothing at
+        run time, so mypyc need not be installed."""
         return lambda cls: cls
 
 

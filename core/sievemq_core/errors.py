@@ -39,7 +39,7 @@ MAX_ERROR_CHARS: Final = 2_000
 
 
 def shown(value: object) -> str:
-    """A value as an error quotes it: short, whatever a peer has sent."""
+    """A value as an error quotes it: short, whatever a peer sent."""
     if isinstance(value, (str, bytes, tuple, list, dict)) and len(value) > 40:
         return f"{type(value).__name__} of length {len(value)}"
     try:

@@ -6,8 +6,8 @@ __all__ = ["harmless"]
 
 
 def harmless(text: str, keep: str = "") -> str:
-    """Text that cannot command a terminal or change the order in which it is read: what is not printable is written as
-    in a Python literal.
+    """Text without characters that could command a terminal or change the order in which it is read: those are written
+    as in a Python literal.
 
     Args:
         text: chosen by another party: a sender, a client, a broker.

@@ -18,7 +18,7 @@ HANDSHAKE_FRAME_BYTES = 64 * 1024
 #: receiver decodes a frame in one go: the worst of this size, nothing but empty maps, takes it 3 to 8 ms and 5 MiB.
 GATHER_BYTES = 64 * 1024
 
-#: Commands of one frame. Decoding so many of the smallest takes 1 to 3 ms, well below a turn of the broker's loop.
+#: Commands of one frame. Decoding this number of the smallest takes 1 to 3 ms, well below a turn of the broker's loop.
 MAX_FRAME_COMMANDS = 4_096
 
 #: Values in one command of a frame larger than GATHER_BYTES, nested ones included: two arrays of MAX_ARRAY fit. Counted
@@ -48,8 +48,8 @@ MAX_MAP = 4_096
 #: Bytes of one body. The client checks it before sending; the broker announces its own, lower or equal.
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
-#: Values in the body of a MapMessage, StreamMessage or ObjectMessage, nested ones included. A byte may become an empty
-#: map of 64: the worst body of so many values takes its receiver some 350 MiB.
+#: Values in the body of a MapMessage, StreamMessage or ObjectMessage, nested ones included. One byte may become an
+#: empty map of 64 bytes: the worst body with this number of values takes its receiver some 350 MiB.
 MAX_BODY_VALUES = 4_194_304
 
 #: Properties of one message: more than any real message, few enough to decode in well under a millisecond.
@@ -102,7 +102,7 @@ MAX_SELECTOR_DEPTH = 100
 MAX_SESSIONS = 10_000
 MAX_CONSUMERS = 100_000
 
-#: Messages a consumer may hold unhandled at the client. Bounds what a recall has to look through.
+#: Messages a consumer may hold unhandled at the client. This bounds the search of a recall.
 MAX_CREDIT = 16_000
 
 #: Milliseconds a peer may take for the first command after connecting.

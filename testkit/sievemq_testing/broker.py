@@ -73,7 +73,7 @@ class TestBroker(EmbeddedBroker):
         seed: as given.
     """
 
-    __test__ = False  # not a class of tests, whatever its name says
+    __test__ = False  # pytest must not collect it as a test class
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class TestBroker(EmbeddedBroker):
         return Broker(self._settings.domain(), observer=self._watch.recorder)
 
     def _make_server(self) -> Server:
-        if self._settings.data_dir is not None:  # what is kept is there
+        if self._settings.data_dir is not None:  # the data directory keeps them
             self._domain, self._lost = self._new_domain(), None
         server = WatchedServer(self._settings, self._adjustable, self._domain, self._watch, self._lost)
         self._fault_box.serve(server)
@@ -141,11 +141,10 @@ class TestBroker(EmbeddedBroker):
         super().stop()
 
     def kill(self) -> None:
-        """End as a crash does: no word to anybody, connections cut. :meth:`restart` brings it back.
+        """End as a crash does: connections are cut, and clients get no notice. :meth:`restart` starts the broker again.
 
-        A data directory is closed in order all the same, with everything that was confirmed in it: it is in this
-        process, which continues. What a broker finds that was killed while it wrote is not tried by this.
-        """
+        A data directory is still closed in order, with every confirmed message in it, because the broker runs in this
+        process, which continues. So this does not test recovery from a broker that was killed while it wrote."""
 
         def crash(server: Server) -> None:
             server.stop_accepting()
@@ -155,16 +154,16 @@ class TestBroker(EmbeddedBroker):
         self.stop()
 
     def restart(self, keep: Literal["persistent", "all", "nothing"] = "persistent") -> Self:
-        """Start again on the same port, after :meth:`kill`, :meth:`stop`, or out of the middle of work.
+        """Start again on the same port, after :meth:`kill` or :meth:`stop`, or while the broker runs.
 
         Args:
-            keep: which messages are still there. ``persistent``: what a broker with a data directory has, that is
+            keep: which messages are kept. ``persistent``: those that a broker with a data directory keeps, that is
                 PERSISTENT messages and durable subscriptions; ``nothing``: a broker without one; ``all``: as if the
                 machine had only lost its network. With a data directory, ``persistent`` is what is found in it, and
                 ``nothing`` empties it.
 
         Raises:
-            ValueError: another word; ``all`` of a broker with a data directory, which holds what is PERSISTENT.
+            ValueError: another value; or ``all`` although a data directory keeps PERSISTENT messages only.
         """
         if keep not in ("persistent", "all", "nothing"):
             raise ValueError(f"what is kept is 'persistent', 'all' or 'nothing', not {keep!r}")
@@ -175,7 +174,7 @@ class TestBroker(EmbeddedBroker):
         self._settings = replace(self._settings, port=self.port, **bound)
         if self._thread is not None:
             self.kill()
-        # A broker that has kept its messages knows its clients again: what they sent is not doubled.
+        # A broker that has kept its messages also knows its clients: repeated sends are not doubled.
         last = self._last
         self._lost = None if keep == "nothing" or directory or last is None else last.lost
         if keep == "nothing":
@@ -248,17 +247,18 @@ class TestBroker(EmbeddedBroker):
         return self._submit(function).result()
 
     def wait_for(self, look: Callable[[Broker], R], within: Seconds) -> R:
-        """Wait until something is so; no polling: it is checked whenever the broker has done something.
+        """Wait until a condition is true. It does not poll: the condition is checked whenever the broker has done
+        something.
 
         Args:
-            look: runs on the broker's thread; the wait is over when it returns what is true.
-            within: seconds, or a timedelta, to wait at most; 0 only looks.
+            look: the condition, called on the broker's thread; the wait ends when its result is true.
+            within: seconds, or a timedelta, to wait at most; 0 checks once.
 
         Returns:
-            What `look` returned last.
+            The last result of `look`.
 
         Raises:
-            RuntimeError: it would have to wait on a running event loop, whose clients could not continue meanwhile.
+            RuntimeError: called on a running event loop, whose clients could not continue during the wait.
         """
         limit = seconds("within", within)
         found = self.call(look)
@@ -290,10 +290,11 @@ class TestBroker(EmbeddedBroker):
                 self.on_server(lambda server: server.turn.watchers.remove(again))
 
     def wait_until_idle(self, within: Seconds = 60.0) -> None:
-        """Return when no message can move without time or a client: no backlog is looked through for a selector, what
-        was in the sockets has been read, everything for the clients is written, no client owes buffered messages.
+        """Return when no message can move without time or a client: no selector searches a backlog, all input is read,
+        all output is written, and no client has buffered messages to return.
 
-        What an application does with a message it was given is its own: :meth:`QueueView.assert_empty` waits for that.
+        What the application does with a received message is not included: :meth:`QueueView.assert_empty` waits for
+        that.
 
         Args:
             within: seconds, or a timedelta, to wait at most.
@@ -328,7 +329,7 @@ class TestNamespace(EmbeddedNamespace):
         faults: faults of its connections alone.
     """
 
-    __test__ = False  # not a class of tests, whatever its name says
+    __test__ = False  # pytest must not collect it as a test class
     __slots__ = ("_since", "faults")
     broker: TestBroker
 
@@ -406,16 +407,16 @@ class TestNamespace(EmbeddedNamespace):
         self.broker.wait_until_idle(within)
 
     def assert_nothing_lost(self, *, allow_expired: bool = False, within: Seconds = 0.0) -> None:
-        """Every message that a queue or subscription here has accepted was acknowledged, or is still there: waiting,
-        scheduled, in flight, or as a dead letter.
+        """Every message that a queue or subscription of this namespace accepted was acknowledged or is still there:
+        waiting, scheduled, in flight, or as a dead letter.
 
         Args:
             allow_expired: messages may have expired.
             within: seconds, or a timedelta, to wait for messages in flight to be settled.
 
         Raises:
-            AssertionError: names those that are gone: expired, removed, or lost when the broker was killed; or says
-                that the journal had no room for all of them.
+            AssertionError: names the missing ones: expired, removed, or lost when the broker was killed; or states
+                that the journal had no room for all messages.
         """
         __tracebackhide__ = True
         if within:
@@ -442,8 +443,9 @@ class TestNamespace(EmbeddedNamespace):
     # -- its life -----------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """As if new: no messages, no subscriptions without consumers, no faults, an empty journal. Connections and
-        consumers stay; what they hold is forgotten, and acknowledging it has no effect."""
+        """Reset to a new namespace: no messages, no subscriptions without consumers, no faults, an empty journal.
+        Connections and consumers stay open. Messages that they hold are forgotten, and acknowledging those has no
+        effect."""
         self.faults.clear()
 
         def empty(broker: Broker) -> None:
@@ -461,9 +463,9 @@ class TestNamespace(EmbeddedNamespace):
         self.broker.call(empty)
 
     def drop(self) -> list[ConnectionView]:
-        """Delete it with everything in it, and cut its connections. Their clients cannot connect again: the broker
-        refuses them until the test asks for ``broker.namespace(name)`` again. A large queue is emptied in
-        slices, so that the broker continues serving others meanwhile.
+        """Delete it with everything in it, and cut its connections. Their clients cannot connect again until the test
+        calls ``broker.namespace(name)``. A large queue is emptied in slices, so that the broker continues to serve
+        others.
 
         Returns:
             The connections that were still open.

@@ -18,7 +18,7 @@ from testcontainers.core.wait_strategies import HttpWaitStrategy
 
 __all__ = ["IMAGE", "SieveMQContainer"]
 
-#: Built by :data:`BUILD` in a clone of the project; no registry has it.
+#: Built by :data:`BUILD` in a clone of the project; it is in no registry.
 IMAGE: Final = "sievemq"
 BUILD: Final = "docker build -f docker/Dockerfile -t sievemq ."
 
@@ -73,7 +73,7 @@ class SieveMQContainer(DockerContainer):
     def get_container_host_ip(self) -> str:
         """The host on which the ports are reached."""
         if self._on_host and self.get_docker_client().get_connection_mode() is not ConnectionMode.docker_host:
-            return "localhost"  # such a container has no gateway and no address of its own
+            return "localhost"  # such a container has neither a gateway nor an address
         return super().get_container_host_ip()
 
     def get_exposed_port(self, port: int) -> int:

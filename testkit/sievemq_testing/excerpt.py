@@ -95,7 +95,7 @@ def excerpt(
     lines: int | None = LINES,
     others: Iterable[Journal] = (),
 ) -> str:
-    """The end of a journal, and why what was never delivered was not.
+    """The end of a journal, and why messages were never delivered.
 
     Args:
         journal: of the namespace.

@@ -1,8 +1,7 @@
-"""What goes wrong on demand: refusals, lost and cut connections, held commands, slow consumers, full limits.
+"""Faults on demand: refusals, lost and cut connections, held commands, slow consumers, full limits.
 
-A test describes a fault, and it happens at a known place in the order of commands, not at a moment in time, so
-it happens the same way each time. Where chance is wanted (`probability`), it comes from the seed.
-"""
+A test describes a fault, and it happens at a known place in the order of commands, not at a moment in time. So it
+happens the same way each time. Random faults (`probability`) are drawn from the seed."""
 
 from __future__ import annotations
 
@@ -162,7 +161,7 @@ class Rule:
         raise self._error
 
     def after(self, connection: WatchedConnection) -> None:
-        """What comes after the command was carried out."""
+        """What follows once the command is carried out."""
         if self._drop == "after":
             self._box.cut(connection)
 
@@ -192,7 +191,7 @@ class FaultBox:
         self._rules.append(rule)
 
     def cut(self, connection: WatchedConnection) -> None:
-        """The network fails: what the client is owed is not written any more."""
+        """The network fails: output that waits is not written any more."""
         connection.cut()
         link = self.link_of(connection)
         if link is not None:
@@ -253,7 +252,8 @@ class Held:
         )
 
     def release(self, *, reverse: bool = False, seed: int | None = None) -> int:
-        """Let everything on. Each connection's own order stays; it is the order across connections that changes.
+        """Let all held commands continue. The order of each connection stays; only the order across connections
+        changes.
 
         Args:
             reverse: the connection that came last goes first.
@@ -332,7 +332,7 @@ class Slow(_UntilResumed):
         return f"<Slow: {counted(len(self._connections), 'connection')}>"
 
     def let(self, deliveries: int) -> None:
-        """Let pass so many deliveries to each connection, now or when there are some."""
+        """Let this many deliveries pass to each connection, now or when there are some."""
         self._set(deliveries)
 
     def resume(self) -> None:
@@ -433,7 +433,7 @@ class Faults:
         skip: int = 0,
         probability: float = 1.0,
     ) -> Rule:
-        """Cut the connection when such a command comes.
+        """Cut the connection when a command of this kind arrives.
 
         Args:
             kind: as for :meth:`refuse`, and ``acknowledge``, ``release``, ….
@@ -528,9 +528,9 @@ class Faults:
         return self._broker.call(close)
 
     def pause_connections(self, client_id: str | None = None) -> Paused:
-        """Let nothing pass, in either direction, and close nothing: a network that stands still. Use it as a context
-        manager, or call ``resume()``. The pause of a connection also ends when its client closes it, or a session or
-        consumer on it: the client would wait for an answer otherwise.
+        """Let nothing pass in either direction, and close nothing, as in a network outage. Use it as a context manager,
+        or call ``resume()``. The pause of a connection also ends when its client closes it, or a session or consumer on
+        it, since the client would wait for an answer otherwise.
 
         Args:
             client_id: only the one with this client id.

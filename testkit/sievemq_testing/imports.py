@@ -1,10 +1,9 @@
 """Keeps pytest from rewriting SieveMQ itself.
 
-pytest rewrites the assertions of every module of a distribution that brings a plugin. Here these are client, broker and
-core: some 250 modules without a test. pytest then ignores their installed bytecode, and where it may write none
-(``PYTHONDONTWRITEBYTECODE``) it compiles them again in each run. This finder stands in front of pytest's import hook
-and loads them as Python does.
-"""
+pytest rewrites the assertions of every module of a distribution that contains a plugin. For this one these are client,
+broker and core: some 250 modules without a test. pytest then ignores their installed bytecode, and compiles them again
+in each run if it may not write its own (``PYTHONDONTWRITEBYTECODE``). This finder precedes pytest's import hook and
+loads them as Python does."""
 
 from __future__ import annotations
 

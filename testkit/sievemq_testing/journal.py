@@ -100,11 +100,11 @@ class Fate:
         self.last = kind
 
     def deliver(self) -> None:
-        """It was delivered once more."""
+        """It was delivered again."""
         self.deliveries += 1
 
     def release(self, last: str) -> None:
-        """The last delivery counts for nothing: it came back unseen, as what it was before."""
+        """The last delivery does not count: the message came back unseen, in its earlier state."""
         self.deliveries -= 1
         self.last = last
 
@@ -205,7 +205,7 @@ class Journal:
         return fate
 
     def _forget(self) -> None:
-        """Make room for a quarter: those with which all went well first, then the oldest."""
+        """Make room for a quarter: first messages with a normal outcome are dropped, then the oldest."""
         room = max(1, self._limit // 4)
         well = [entry for entry, fate in self._fates.items() if entry.state == GONE and fate.last in SETTLED]
         forgotten = set(well)
@@ -216,7 +216,7 @@ class Journal:
         self.open_dropped += len(others)
 
     def go_on_with(self, found: Iterable[tuple[Queue, Entry]]) -> list[Fate]:
-        """The broker is another one, filled from its data directory: what is there again continues as it was.
+        """The broker was restarted from its data directory: messages that it has recovered continue as before.
 
         Args:
             found: what is there.
@@ -237,7 +237,7 @@ class Journal:
         return [self._fates[entry] for missing in known.values() for entry in missing]
 
     def undelivered(self) -> list[Fate]:
-        """Messages that were never delivered to anybody and are still there."""
+        """Messages that were never delivered and are still there."""
         return [
             fate
             for entry, fate in self._fates.items()
@@ -306,7 +306,7 @@ class Recorder:
         """Watched connections report it, with the consumer's name."""
 
     def released(self, queue: Observed, entry: Entry) -> None:
-        """It came back unseen: nothing has become of it."""
+        """It came back unseen: it has no outcome."""
         fate = self.of(queue.place.namespace).fates.get(entry)
         if fate is not None:
             fate.release("redelivered" if entry.count else "accepted")
@@ -316,14 +316,14 @@ class Recorder:
         self._tell(queue.place, entry, "acknowledged")
 
     def returned(self, queue: Observed, entry: Entry) -> None:
-        """It came back, marked."""
+        """It came back as redelivered."""
         self._tell(queue.place, entry, "redelivered", f"attempt {entry.count} failed")
 
     def expired(self, queue: Observed, entry: Entry) -> None:
         """It outlived its time."""
         assert isinstance(queue, Queue)
         if entry not in self.of(queue.place.namespace).fates:
-            self.of(queue.place.namespace).begin(queue, entry)  # it was too late when it came
+            self.of(queue.place.namespace).begin(queue, entry)  # it had expired on arrival
         self._tell(queue.place, entry, "expired")
 
     def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
@@ -360,7 +360,7 @@ class Recorder:
                 fate.refused_by[name] = selector
 
     def closing(self, consumer: Consumer) -> None:
-        """A consumer goes. If it could take nothing, what waits remembers that."""
+        """A consumer closes. If it could take nothing, the messages that wait remember that."""
         reason = idle(consumer)
         if reason:
             for entry, fate in self.of(consumer.source.place.namespace).fates.items():

@@ -130,7 +130,7 @@ def sievemq_namespace(request: pytest.FixtureRequest, sievemq_test_broker: TestB
 
 @pytest.fixture
 def sievemq_url(sievemq_namespace: TestNamespace) -> str:
-    """URL that leads to the test's namespace: what the application under test is configured with."""
+    """URL of the test's namespace, for the configuration of the application under test."""
     return sievemq_namespace.url
 
 
@@ -240,7 +240,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Attach the journals of what the test used to its report. What the API raises is shown at the test's own line."""
+    """Attach the journals of the namespaces that the test used to its report. Exceptions of the API are shown at the
+    test's own line."""
     with _ending_at_the_call(call.excinfo):
         outcome: Any = yield
     report: pytest.TestReport = outcome.get_result()

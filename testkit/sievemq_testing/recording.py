@@ -144,7 +144,7 @@ class Tape:
         self._watch = watch
         self._namespace = namespace
         self._file: TextIO | None = Path(path).open("w", encoding="utf-8")  # noqa: SIM115  stop() closes it
-        #: Messages recorded so far.
+        #: The number of messages recorded.
         self.messages = 0
         broker.call(lambda _: watch.tapes.append(self))
 
@@ -211,8 +211,8 @@ class Replay:
     def into(
         self, namespace: Target, *, timing: bool = True, after_each: Callable[[Recorded], object] | None = None
     ) -> int:
-        """Send everything to a namespace, whichever it was recorded in. The times in the messages move along: what had
-        a minute to live has a minute again.
+        """Send everything to a namespace, whichever one it was recorded in. Times in the messages move along: a message
+        that had a minute to live has a minute again.
 
         Args:
             namespace: where to.

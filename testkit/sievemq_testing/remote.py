@@ -1,9 +1,8 @@
 """A broker elsewhere, for ``--sievemq-url``: the same tests against a container.
 
-Browsing and the management API show what is there, and exact counts of what happened. The messages behind those counts
-come from a tap that a view opens when it is made. What neither can know (the journal, the clock, faults) skips the test
-and says why.
-"""
+Browsing and the management API show the current messages and exact counts of outcomes. The messages behind those counts
+come from a tap that a view opens when it is created. Tests that need the journal, the clock or faults are skipped with
+the reason."""
 
 from __future__ import annotations
 
@@ -148,7 +147,7 @@ class Management:
             cursor = {"cursor": page["next"]}
 
     def find(self, path: str) -> dict[str, Any] | None:
-        """What is there; None if there is nothing."""
+        """The current messages; None if there is no such destination."""
         try:
             found: dict[str, Any] = self.ask(path)
         except ManagementError as error:
@@ -509,7 +508,7 @@ class RemoteQueue(_Remote):
         return self._browse(self.name, selector)
 
     def dead_letters(self, selector: str | None = None) -> list[Message]:
-        """What this queue's consumers could not handle: the messages of its dead-letter queue that came from here."""
+        """What this queue's consumers could not process: the messages of its dead-letter queue that come from here."""
         compiled(selector)
         row = self._row()
         target = None if row is None else row["dead_letters"]
@@ -534,7 +533,7 @@ class RemoteQueue(_Remote):
 
     @property
     def acknowledged(self) -> int:
-        """Messages that were acknowledged so far."""
+        """Messages acknowledged so far."""
         return self._counter("acknowledged")
 
     @property
@@ -544,7 +543,7 @@ class RemoteQueue(_Remote):
 
     @property
     def redelivered(self) -> int:
-        """Messages that came back marked so far."""
+        """Messages redelivered so far."""
         return self._counter("redelivered")
 
     @property
@@ -565,7 +564,7 @@ class RemoteQueue(_Remote):
         ]
 
     def purge(self) -> int:
-        """Drop what waits or is scheduled; returns how many messages that were."""
+        """Drop the waiting and scheduled messages; returns how many there were."""
         return int(self._act("purge")["touched"])
 
     def pause(self) -> None:
@@ -606,7 +605,7 @@ class RemoteQueue(_Remote):
             history = self._history()
             gone = [envelope for envelope in history if envelope.fields[MESSAGE_ID] not in still]
             acknowledged = int(counters["acknowledged"])
-            # What is gone was acknowledged, if nothing else can have become of it.
+            # A message that is gone was acknowledged, unless it can have another outcome.
             return acknowledged, gone if len(gone) == acknowledged and not _lost(counters) else None
 
         try:
@@ -706,5 +705,5 @@ class RemoteTopic(_Remote):
 
 
 def _lost(counters: Mapping[str, int]) -> bool:
-    """True if messages went otherwise than by being acknowledged."""
+    """True if messages had another outcome than acknowledgement."""
     return bool(counters["expired"] or counters["dead_lettered"] or counters["removed"])

@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Running(Protocol):
-    """A broker that runs on a thread of its own; :class:`~sievemq_testing.TestBroker` is one."""
+    """A broker on its own thread; :class:`~sievemq_testing.TestBroker` is one."""
 
     @property
     def server(self) -> Server:

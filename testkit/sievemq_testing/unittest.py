@@ -40,7 +40,7 @@ class BrokerTestCase(unittest.TestCase):
         cls.addClassCleanup(cls.broker.stop)
 
     def run(self, result: Any = None) -> unittest.TestResult | None:
-        """Run the test in a namespace of its own; unittest's own."""
+        """Run the test in its own namespace; a method of unittest."""
         self.namespace = self.broker.namespace(f"test-{next(_NUMBERS)}")
         self.url = self.namespace.url
         if isinstance(result, unittest.TestResult):

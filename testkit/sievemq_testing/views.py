@@ -1,4 +1,4 @@
-"""Queues and topics as a test looks at them: what is there, and assertions that read like the requirement."""
+"""Queues and topics as a test sees them: their messages, and assertions that read like the requirement."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ class QueueView(_View):
         return [self._message(envelope) for envelope in self._ask(look)]
 
     def dead_letters(self, selector: str | None = None) -> list[Message]:
-        """What this queue's consumers could not handle: the messages of its dead-letter queue that came from here."""
+        """What this queue's consumers could not process: the messages of its dead-letter queue that come from here."""
         condition = compiled(selector)
         letters = self._ask(lambda broker: self._letters(broker, condition, None))
         where = parse_destination(dead_letter_address(self.name) or self.name)
@@ -312,7 +312,7 @@ class QueueView(_View):
 
     @property
     def acknowledged(self) -> int:
-        """Messages that were acknowledged so far."""
+        """Messages acknowledged so far."""
         return self._count("acknowledged")
 
     @property
@@ -322,7 +322,7 @@ class QueueView(_View):
 
     @property
     def redelivered(self) -> int:
-        """Messages that came back marked so far."""
+        """Messages redelivered so far."""
         return self._count("redelivered")
 
     def _count(self, attribute: str) -> int:
@@ -359,7 +359,7 @@ class QueueView(_View):
         )
 
     def purge(self) -> int:
-        """Drop what waits or is scheduled; returns how many messages that were."""
+        """Drop the waiting and scheduled messages; returns how many there were."""
         return int(self._ask(lambda broker: 0 if (queue := self._destination(broker)) is None else queue.clear()))
 
     def pause(self) -> None:
@@ -385,20 +385,20 @@ class QueueView(_View):
     def assert_received(
         self, selector: str | None = None, *, count: int | None = None, within: Seconds = 0.0
     ) -> list[Message]:
-        """Messages have arrived in this queue, whatever became of them since.
+        """Messages have arrived in this queue, whatever their outcome.
 
         Args:
             selector: only those that match.
-            count: exactly so many; None for at least one.
+            count: the exact number; None for at least one.
             within: seconds, or a timedelta, to wait for them at most.
 
         Returns:
             The messages, in order of arrival.
 
         Raises:
-            AssertionError: says what did arrive, and why it does not match.
+            AssertionError: lists what did arrive, and why it does not match.
             InvalidSelectorException: the selector has a mistake.
-            RuntimeError: it would have to wait on a running event loop.
+            RuntimeError: called on a running event loop with time to wait.
         """
         __tracebackhide__ = True
         return self._assert_events("accepted", "received", selector, count, within)
@@ -413,11 +413,11 @@ class QueueView(_View):
     def assert_dead_letters(
         self, selector: str | None = None, *, count: int | None = None, reason: str | None = None, within: Seconds = 0.0
     ) -> list[Message]:
-        """Messages of this queue have become dead letters and still are.
+        """Messages of this queue have become dead letters, and are still there.
 
         Args:
             selector: only those that match.
-            count: exactly so many; None for at least one.
+            count: the exact number; None for at least one.
             reason: ``attempts`` or ``expired``: only those.
             within: seconds, or a timedelta, to wait for them at most.
 
@@ -425,7 +425,7 @@ class QueueView(_View):
             The dead letters.
 
         Raises:
-            AssertionError: says how many there are.
+            AssertionError: states how many there are.
             InvalidSelectorException: the selector has a mistake.
             ValueError: there is no such reason.
         """
@@ -449,14 +449,15 @@ class QueueView(_View):
         )
 
     def assert_awaited(self, *, count: int = 1, within: Seconds = 0.0) -> None:
-        """A consumer waits for a message here: a thread's ``receive`` must get that far before its time can be skipped.
+        """A consumer waits for a message here. A thread's ``receive`` must have begun to wait before a test skips its
+        time.
 
         Args:
-            count: so many consumers at least.
+            count: the number of consumers, at least.
             within: seconds, or a timedelta, to wait for that at most.
 
         Raises:
-            AssertionError: how many wait.
+            AssertionError: states how many wait.
         """
         __tracebackhide__ = True
 
@@ -468,13 +469,13 @@ class QueueView(_View):
             raise AssertionError(unawaited(self.name, count, self.consumers, self._if_missing()))
 
     def assert_empty(self, *, within: Seconds = 0.0) -> None:
-        """Nothing waits, is scheduled or in flight.
+        """No message waits, is scheduled or is in flight.
 
         Args:
             within: seconds, or a timedelta, to wait for that at most.
 
         Raises:
-            AssertionError: what is left; or there has never been such a queue, as with a mistake in its name.
+            AssertionError: lists what is left; or there has never been such a queue, as with a mistake in its name.
         """
         __tracebackhide__ = True
 
@@ -558,7 +559,7 @@ class TopicView(_View):
     def assert_consumed(
         self, selector: str | None = None, *, count: int | None = None, within: Seconds = 0.0
     ) -> list[Message]:
-        """Messages of this topic were acknowledged, by whatever subscription; each acknowledgement counts."""
+        """Messages of this topic were acknowledged, through any subscription; each acknowledgement counts."""
         __tracebackhide__ = True
         return self._assert_events("acknowledged", "consumed", selector, count, within)
 

@@ -1,8 +1,7 @@
 """The broker's server for tests: its connections write the journal and carry out the faults.
 
-Nothing of the broker is replaced. A watched connection gets a table whose verbs pass the faults first, and hears of
-what its client sends; a watched outbox sees each delivery as it passes; a watched link can hold, cut or drop the bytes.
-"""
+No class of the broker is patched. A watched connection gets a table whose verbs pass the faults first, and observes the
+commands of its client. A watched outbox observes each delivery. A watched link can hold, cut or drop the bytes."""
 
 from __future__ import annotations
 
@@ -70,7 +69,7 @@ class Rule(Protocol):
         """Let it happen; True if the command is done with."""
 
     def after(self, connection: WatchedConnection) -> None:
-        """What comes after the command was carried out."""
+        """What follows once the command is carried out."""
 
 
 class Rules(Protocol):
@@ -134,7 +133,7 @@ class WatchedServer(Server):
         return kept
 
     def clock_moved(self) -> None:
-        """The clock was moved; see Server. Time in which a connection stands still is silence."""
+        """The clock was moved; see Server. A connection that is paused counts the time as silence."""
         skipped = self.clock.offset - self._announced
         if skipped > 0:
             for link in tuple(self.links.open):
@@ -156,7 +155,7 @@ class WatchedServer(Server):
 
 
 class _Deliveries:
-    """Sees the deliveries of an outbox pass, and can stop after a few. Comes before the outbox among the bases."""
+    """Observes the deliveries of an outbox, and can stop after a few. It precedes the outbox among the bases."""
 
     #: Deliveries that may still be made; None for any number.
     allowance: int | None = None
@@ -170,7 +169,7 @@ class _Deliveries:
         return self._connection.peer.id
 
     def allow(self, deliveries: int | None) -> None:
-        """Pass so many deliveries from now on; None for any number."""
+        """Pass this many deliveries from now on; None for any number."""
         self.allowance = deliveries
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
@@ -263,9 +262,8 @@ else:
 
 
 class WatchedConnection(_Face):
-    """What is watched of a connection, whatever protocol it speaks: its commands pass the faults and the journal first.
-    Comes before the protocol's connection among the bases.
-    """
+    """The watched part of a connection of any protocol: its commands pass the faults and the journal first. It precedes
+    the protocol's connection among the bases."""
 
     outbox: Any
     watch: Watch
@@ -332,10 +330,8 @@ class WatchedConnection(_Face):
         return held + self.peer.take_late()
 
     def let_on(self, command: tuple[Any, ...], now: int) -> None:
-        """Carry out one command that was held, unless the one before it takes time: then it waits behind that one.
-
-        What is wrong with it is answered as if it had just come.
-        """
+        """Carry out one command that was held, unless the one before it takes time: it waits behind that one then.
+        Errors are answered as if the command had just arrived."""
         if self.closing:
             return
         if self.peer.behind:
@@ -346,7 +342,7 @@ class WatchedConnection(_Face):
             self.outbox.nudge()
 
     def allow(self, deliveries: int | None, now: int) -> None:
-        """Pass so many deliveries from now on; None for any number."""
+        """Pass this many deliveries from now on; None for any number."""
         if not self.closing:
             self.outbox.allow(deliveries)
             self.resume(now)
@@ -605,7 +601,7 @@ class WatchedLink(Link):
         self._cut_in = False
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came; see Link."""
+        """Bytes have arrived; see Link."""
         if self.standing:
             self._waiting.append(data)
             closed = _closed_by(data)
@@ -620,7 +616,7 @@ class WatchedLink(Link):
         if self._cut_in:
             self._cut_in = False
             super().data_received(data[: _middle(data)])
-            self.hear_out()  # what came before the cut came, on a busy machine too
+            self.hear_out()  # what arrived before the cut is carried out, on a busy machine too
             self.abort()
             return
         super().data_received(data)
@@ -635,12 +631,12 @@ class WatchedLink(Link):
                 self._cut_out = False
                 self._closing = True
                 self.transport.write(data[: _middle(data)])
-                self.transport.close()  # what was written goes out, and nothing behind it
+                self.transport.close()  # what was written is sent, and nothing after it
                 return
         super().flush()
 
     def cut(self) -> None:
-        """Close at once: what the client is owed is not written any more."""
+        """Close at once: output that waits is not written any more."""
         self._closing = True
         self.abort()
 
@@ -652,7 +648,7 @@ class WatchedLink(Link):
             self._cut_in = True
 
     def let_on(self) -> None:
-        """Commands that were held went on: continue with what they have left."""
+        """Commands that were held have continued: carry out what they have left."""
         if self.behind:
             self._put_off()
 
@@ -689,7 +685,7 @@ class WatchedLink(Link):
 
 
 def entries_of(queue: Queue) -> list[Entry]:
-    """What waits in a queue, or is scheduled."""
+    """The messages that wait or are scheduled in a queue."""
     return [*queue.main.waits(-1, queue.depth), *queue.scheduled.values()]
 
 
@@ -731,8 +727,8 @@ def _middle(data: bytes) -> int:
 
 
 def is_idle(server: Server) -> bool:
-    """True if the broker has nothing to do and nothing to say: no backlog to look through, no bytes to write, no
-    buffered message asked back and not answered."""
+    """True if the broker is idle: no backlog to search, no bytes to write, no recalled message that a client has still
+    to return."""
     if server.broker._work:
         return False
     for link in server.links.open:

@@ -33,7 +33,7 @@ __all__ = ["check_count", "decode_map", "decode_stream", "decode_text", "encode_
 
 _pack = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass").pack
 
-#: Held types that msgpack does not tell from plain ones.
+#: Types that msgpack does not distinguish from plain ones.
 _AMBIGUOUS = frozenset({Byte, Short, Long, Float, Char})
 _FIELD_TYPES = frozenset({bool, int, float, str, bytes, type(None)})
 _WRAP: dict[str, Callable[[Any], Any]] = {"b": Byte, "h": Short, "l": to_long, "f": Float, "c": Char}
@@ -134,7 +134,7 @@ for _byte, _step in {0xCA: 5, 0xCB: 9, 0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9, 0xD0:
     _STEPS[_byte] = _step
 for _byte in (0xD4, 0xD5, 0xD6, 0xD7, 0xD8):
     _STEPS[_byte] = 2
-#: Width of the length; whether so many bytes follow; bytes of an extension's type.
+#: Width of the length; whether that number of bytes follows; bytes of an extension's type.
 _LENGTHS: Final = {
     0xC4: (1, True, 0), 0xC5: (2, True, 0), 0xC6: (4, True, 0), 0xD9: (1, True, 0), 0xDA: (2, True, 0),
     0xDB: (4, True, 0), 0xC7: (1, False, 1), 0xC8: (2, False, 1), 0xC9: (4, False, 1), 0xDC: (2, False, 0),
@@ -145,10 +145,10 @@ for _byte in _LENGTHS:
 
 
 def check_count(body: bytes, of: str, most: int | None = None) -> None:
-    """Count the values of a packed body before they are made; what extensions hold is packed, too.
+    """Count the values of a packed body before they are unpacked; extensions contain packed values, too.
 
-    A body of at most so many bytes cannot hold more and is not walked through. A larger one takes some 0.2 µs for each
-    value.
+    A body of at most that many bytes cannot contain more values and is not examined. Examining a larger one takes some
+    0.2 µs for each value.
 
     Args:
         body: packed.

@@ -141,8 +141,7 @@ def parse_floating(text: str, letter: str) -> float:
 def _off_the_fence(value: float, number: str) -> float:
     """A double that rounds to the same single as the decimal text itself.
 
-    Rounding twice goes wrong only where the double lies exactly between two singles and the text does not.
-    """
+    Rounding twice is wrong only if the double is exactly between two singles and the text is not."""
     (bits,) = struct.unpack(">Q", struct.pack(">d", value))
     if bits & 0x0FFF_FFFF == 0 and math.isfinite(value):
         exact, rounded = Decimal(number), Decimal(value)

@@ -44,7 +44,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a message goes: a kind and a name. ``str()`` gives the text that :func:`parse_address` reads."""
+    """The destination of a message: a kind and a name. ``str()`` returns the text that :func:`parse_address` parses."""
 
     kind: Kind
     name: str

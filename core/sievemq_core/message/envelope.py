@@ -119,7 +119,7 @@ def use_decoder(decode: Callable[[bytes], dict[str, PropertyValue]] | None) -> N
     _decode = decode
 
 
-# Values whose JMS type msgpack's form does not tell; their presence makes the letters necessary.
+# Values whose JMS type msgpack's form does not show; a message with one of them needs the letters.
 _AMBIGUOUS = frozenset({Byte, Short, Long, Float})
 
 _WRAP: dict[str, Callable[[Any], Any]] = {"b": Byte, "h": Short, "l": to_long, "f": Float, "i": Int, "d": Double}
@@ -147,7 +147,8 @@ def pack_properties(properties: Mapping[str, PropertyValue]) -> tuple[bytes | No
 
 
 def too_long(properties: Mapping[str, PropertyValue]) -> str | None:
-    """Which property's text is longer than a selector reads (MAX_PROPERTY_CHARS), and what to do; None if none is."""
+    """Which property's text is longer than a selector reads (MAX_PROPERTY_CHARS), and what to do; None if there is
+    none."""
     for name, value in properties.items():
         if isinstance(value, str) and len(value) > MAX_PROPERTY_CHARS:
             return (
@@ -217,7 +218,7 @@ _LETTERS = frozenset("zbhilfds")
 
 
 def has_scalars_behind(fields: EnvelopeFields) -> bool:
-    """True if the fields that only a later version knows are scalars, as they have to be."""
+    """True if the fields that only a later version knows are scalars, as they must be."""
     return _SCALARS.issuperset(map(type, fields[ENVELOPE_FIELDS:]))
 
 
@@ -295,7 +296,7 @@ class Envelope:
         return self.read_properties()
 
     def read_properties(self) -> dict[str, PropertyValue]:
-        """:attr:`properties`, for the data path: a call takes less than what Python does for a property."""
+        """As :attr:`properties`, for the data path: a method call costs less than a Python property."""
         properties = self._properties
         if properties is None:
             fields = self._fields

@@ -1,4 +1,5 @@
-"""The headers and the JMSX properties: their defaults, who sets each, what may be set (§3.4, §3.5.9)."""
+"""The headers and the JMSX properties: their defaults, which end sets each, which the application may set (§3.4,
+§3.5.9)."""
 
 from __future__ import annotations
 

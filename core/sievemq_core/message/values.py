@@ -199,7 +199,7 @@ def letter_of(value: BodyValue) -> str:
 
 
 def normalise(value: object) -> PropertyValue:
-    """What is held for `value` when it is set as a property.
+    """The value stored for `value` when it is set as a property.
 
     Raises:
         FormatError: `value` is of a type that a property cannot have (PRP-02), or an int beyond 64 bits.
@@ -223,7 +223,7 @@ def normalise(value: object) -> PropertyValue:
 
 
 def normalise_field(value: object) -> BodyValue:
-    """What is held for `value` when it is set as a field of a Map- or StreamMessage (MAP-03, STR-03).
+    """The value stored for `value` when it is set as a field of a Map- or StreamMessage (MAP-03, STR-03).
 
     Raises:
         FormatError: `value` is of a type that a field cannot have, or an int beyond 64 bits.

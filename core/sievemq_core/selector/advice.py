@@ -35,7 +35,7 @@ MAX_PARTS = 32
 
 
 def advise(node: Node, test: plan.Test, facts: Facts, dialect: Dialect) -> tuple[SelectorWarning, ...]:
-    """The warnings for a checked selector, from left to right; the one about the whole selector comes last.
+    """The warnings for a checked selector, from left to right; a warning about the whole selector comes last.
 
     Args:
         node: the checked tree.

@@ -1,9 +1,8 @@
-"""Can a selector be TRUE at all, and can it be anything else? An answer is certain; what is not known is not answered.
+"""Can a selector be TRUE at all, and can it be anything else? Each answer is certain, or there is none.
 
-A plan is searched for a way to be satisfied (or not to be) by values of its names: conditions that are joined by AND
-narrow the sets of values of their names (possible.py), and of an OR one branch must be possible within what the rest
-demands. So NULL, unlike types and contradictions meet in one place: ``a IS NULL AND a = 1`` leaves no value for a.
-"""
+The analysis searches a plan for values of its names that satisfy it (or do not). Conditions joined by AND narrow the
+sets of values of their names (possible.py). Of an OR one branch must be possible within the demands of the rest. So
+NULL, unlike types and contradictions are handled in one place: ``a IS NULL AND a = 1`` leaves no value for a."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def compare_numbers(op: str, left: Number, right: Number) -> bool:
 
 
 def comparable(op: str, left: PropertyValue, right: PropertyValue) -> bool:
-    """True unless `op` meets two values of unlike types (D-04); NULL goes with everything."""
+    """True unless `op` has operands of unlike types (D-04); NULL is allowed with every type."""
     if left is None or right is None:
         return True
     if type(left) in NUMBERS and type(right) in NUMBERS:

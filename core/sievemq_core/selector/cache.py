@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 __all__ = ["MAX_CHARS", "MAX_ENTRIES", "CacheInfo", "SelectorCache"]
 
-#: Selectors remembered; the one not used for longest goes first. Errors are not remembered.
+#: Selectors that are cached; the least recently used one is evicted first. Errors are not cached.
 MAX_ENTRIES = 2_048
 
 #: Characters of a selector that is remembered. A longer one may take megabytes: its users at a time share it.

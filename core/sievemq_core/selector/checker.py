@@ -1,8 +1,7 @@
-"""The tree is well-typed as far as the text shows it; what comes out is what every back-end may rely on.
+"""Checks types and names, as far as the text of a selector determines them; back-ends rely on the tree that it returns.
 
-Refused are visible mistakes (D-06, SEL-04), names that no selector may use (D-08) and what a small dialect lacks
-(D-16). What only a message can show is never an error.
-"""
+It refuses visible mistakes (D-06, SEL-04), names that no selector may use (D-08) and operators that a small dialect
+lacks (D-16). A mistake that only a message can show is never an error."""
 
 from __future__ import annotations
 
@@ -76,7 +75,7 @@ class _Checker:
     # -- conditions ---------------------------------------------------------------------------------------------
 
     def condition(self, node: Node) -> None:
-        """`node` stands where a condition must."""
+        """`node` is in a place for a condition."""
         if self._dialect.operators_minimal:
             self._only_minimal(node)
         if isinstance(node, Compare):  # the most by far
@@ -177,7 +176,7 @@ class _Checker:
     # -- values -------------------------------------------------------------------------------------------------
 
     def _value(self, node: Node) -> Kind:
-        """What `node` is, standing where a value may."""
+        """Describes `node`, which is in a place for a value."""
         if isinstance(node, Literal):
             if isinstance(node.value, str):
                 return Kind.STRING

@@ -29,7 +29,7 @@ __all__ = ["CompiledSelector", "cache", "compile_selector", "verify_selector"]
 
 
 class CompiledSelector:
-    """A valid selector in all its forms. What is not needed for matching is made when first needed.
+    """A valid selector in all its forms. Forms that matching does not need are made on first use.
 
     Attributes:
         text: as it was given.
@@ -81,7 +81,7 @@ class CompiledSelector:
     @property
     def canonical(self) -> str:
         """Equal for two selectors only if they have the same meaning; a key for grouping. In a dialect other than
-        jakarta its name stands in front."""
+        jakarta the key begins with the dialect's name."""
         key = self._canonical
         if key is None:
             key = canonical(self.ast)
@@ -130,9 +130,9 @@ class CompiledSelector:
 
     @property
     def is_lookup(self) -> bool:
-        """True if the selector says no more than that one name has one of some texts: whoever finds a message's value
-        among the keys of :attr:`facts` need not ask the function. Only texts: they are equal as keys exactly if they
-        are to a selector."""
+        """True if the selector only requires that one name has one of some texts. If a message's value is among the
+        keys of :attr:`facts`, the function need not be called. Only texts qualify: they are equal as keys exactly if
+        they are equal to a selector."""
         if self._shape is not None:
             return self._shape.is_lookup
         if self._lookup is None:
@@ -140,7 +140,7 @@ class CompiledSelector:
         return self._lookup
 
     def keep(self, tree: Node, plan: Test) -> None:
-        """Keep what the selector was made from; of a long text only what was read from it."""
+        """Keep the parse result; of a long text keep only the parts that were parsed."""
         if len(self.text) <= MAX_CHARS:
             self._ast, self._plan = tree, plan
         else:

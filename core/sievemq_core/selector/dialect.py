@@ -79,8 +79,8 @@ AMQP = Dialect(
 
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (JAKARTA, IBM_MQ, MQE, AMQP)}
 
-#: Words that name nothing in any dialect. A message says nothing of dialects, so a property may have any other name,
-#: such as ESCAPE: selectors of the dialects that do not reserve the word can name it.
+#: Words that cannot be names in any dialect. A message does not depend on dialects, so a property may have any other
+#: name, such as ESCAPE: selectors of the dialects that do not reserve the word can use it.
 RESERVED = frozenset.intersection(*(dialect.reserved for dialect in DIALECTS.values()))
 
 

@@ -57,8 +57,7 @@ def evaluate(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValu
 def weigh(
     node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers
 ) -> tuple[Truth, bool]:
-    """The truth value of a condition alone, and whether it makes the whole selector FALSE, wherever it stands (D-15,
-    D-16).
+    """The truth value of a condition alone, and whether it makes the whole selector FALSE in any position (D-15, D-16).
 
     Args: as for :func:`evaluate`.
     """

@@ -1,9 +1,8 @@
-"""Why did this message (not) match: the truth value of every part, the values that made it so, and what decided.
+"""Why a message matches or not: the truth value of every part, the values that cause it, and the deciding parts.
 
-What decided is the smallest set of conditions that alone keeps the verdict (match or no match) as it is, whatever the
-others were: of an AND that does not hold one part that is FALSE or UNKNOWN, of one that holds all of them; of several
-sets of the same size the leftmost. To change the verdict, one of these has to change.
-"""
+The deciding parts are the smallest set of conditions that fix the verdict (match or no match), whatever the truth
+values of the others: for an AND that is not TRUE one part that is FALSE or UNKNOWN, for an AND that is TRUE all parts;
+among several sets of the same size the leftmost. To change the verdict, one of these parts has to change."""
 
 from __future__ import annotations
 
@@ -173,7 +172,7 @@ def _deciders(part: _Weighed, wanted: bool) -> list[int]:
 
 
 def _joined(node: And | Or | Not, truth: Truth, parts: list[Truth]) -> str:
-    """What the parts of an AND, OR or NOT did."""
+    """The truth values of the parts of an AND, OR or NOT."""
     match node:
         case And():
             expected, decisive, other = conjunction(parts), False, True

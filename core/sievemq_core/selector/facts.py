@@ -89,7 +89,7 @@ class Facts:
 
 @dataclass(slots=True)
 class _Need:
-    """What one name must be like, gathered so far: two demands narrow each other."""
+    """The conditions on one name, gathered so far: two of them narrow each other."""
 
     keys: frozenset[Key] | None = None
     range: Range | None = None
@@ -167,7 +167,8 @@ class _Needs:
 
     @classmethod
     def of_any(cls, tests: Iterable[plan.Test]) -> _Needs:
-        """What at least one of several tests demands: of a name, the widest of what every possible one does."""
+        """The condition that at least one of several tests requires: for a name, the widest of those of every possible
+        test."""
         merged = cls()
         possible = [part for part in map(cls.of_test, tests) if not part.never]
         if not possible:
@@ -340,9 +341,9 @@ def alternatives(test: plan.Test) -> tuple[tuple[Facts, ...], ...]:
 
 
 class FactsTemplate:
-    """The facts of all selectors of one shape: those of one of them, with the constants of another put in.
+    """The facts of all selectors of one shape: those of one of them, with the constants of another inserted.
 
-    A parameter's name has no other condition (shape.py), so its facts are made of its own constants alone.
+    A parameter's name has no other condition (shape.py), so its facts depend on its own constants alone.
 
     Args:
         facts: of one selector.

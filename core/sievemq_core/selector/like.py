@@ -31,7 +31,7 @@ _SHORT = 6
 #: How many places a segment with ``_`` is tried one by one before the whole text is searched by bit sets.
 _TRIES = 8
 
-#: Characters of a piece of such a segment: so many are searched for together.
+#: Characters of a piece of such a segment: these are searched for together.
 _PIECE = 16
 
 #: Passes over the text that the bit set of a piece takes; and joined sets that take one.
@@ -48,7 +48,7 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What stands between two ``%``: runs of plain text at fixed offsets, everything else is ``_``."""
+    """The part between two ``%``: runs of plain text at fixed offsets, everything else is ``_``."""
 
     length: int
     runs: tuple[tuple[int, str], ...]
@@ -70,7 +70,7 @@ class Segment:
         return len(self.runs) - 1 + (first > 0) + (last + len(run) < self.length)
 
     def fits(self, text: str, at: int) -> bool:
-        """True if the segment stands at that place; the caller sees to it that there is room."""
+        """True if the segment matches at that position; the caller ensures that there is room."""
         for offset, run in self.runs:  # noqa: SIM110  # all() with a generator takes three times as long
             if not text.startswith(run, at + offset):
                 return False
@@ -135,7 +135,7 @@ class _Search:
         return (places & -places).bit_length() - 1
 
     def _places(self, piece: str) -> int:
-        """Bit n is set if the piece stands at n: there it becomes the marker, which is nowhere else."""
+        """Bit n is set if the piece occurs at n: it is replaced there by the marker, which occurs nowhere else."""
         bits = self._bits.get(piece)
         if bits is None:
             marker, filler = [character for character in _MARKERS if character not in piece][:2]
@@ -260,9 +260,9 @@ class LikePattern:
 
 @lru_cache(256)
 def parse_pattern(pattern: str, escape: str | None = None) -> LikePattern:
-    """Read a pattern: ``%`` is any text, ``_`` any one character, the escape character takes that meaning away.
+    """Parse a pattern: ``%`` matches any text, ``_`` any one character; after the escape character they are literal.
 
-    The escape character in front of any other character is skipped; that character stands for itself.
+    An escape character before any other character is skipped; that character matches itself.
 
     Raises:
         PatternError: the pattern ends with the escape character.

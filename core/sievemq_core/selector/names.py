@@ -38,7 +38,7 @@ HEADERS: dict[str, tuple[int, FieldType]] = {
 #: Header fields that exist but cannot be named in a selector.
 OTHER_HEADERS = tuple(name for name in ALL_HEADERS if name not in HEADERS)
 
-#: What JMSDeliveryMode is compared as (D-13, §3.8.1.3).
+#: The texts that JMSDeliveryMode is compared with (D-13, §3.8.1.3).
 MODES = {1: "NON_PERSISTENT", 2: "PERSISTENT"}
 
 

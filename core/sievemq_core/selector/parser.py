@@ -46,7 +46,7 @@ _STRING, _NUMBER = TokenKind.STRING, TokenKind.NUMBER
 
 _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _SIGN = 10, 20, 30, 40, 50, 60, 70
 
-#: How strongly an operator binds what stands left of it.
+#: How strongly an operator binds its left operand.
 _POWER = {
     "OR": _OR, "AND": _AND,
     "=": _PREDICATE, "<>": _PREDICATE, "<": _PREDICATE, "<=": _PREDICATE, ">": _PREDICATE, ">=": _PREDICATE,
@@ -522,7 +522,7 @@ class _Parser:
         return f"'{token.text}'"
 
     def _missing_operand(self, power: int) -> NoReturn:
-        """Something else stands where a name, a constant or '(' should."""
+        """Another token is in the place of a name, a constant or '('."""
         hint = missing_operand(self._token, self._lexer.text)
         expected = "a value" if power > _NOT else "a condition"
         self._fail(f"{self._described()} cannot stand here", self._token.span, expected=expected, hint=hint)

@@ -128,10 +128,9 @@ class Any:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Relation:
-    """A comparison is TRUE (``holds``) or FALSE. A constant stands on the right unless both sides are fields.
+    """A comparison is TRUE (``holds``) or FALSE. A constant is on the right unless both sides are fields.
 
-    ``strict``: numbers compare only if their JMS types are the same (D-16).
-    """
+    ``strict``: numbers compare only if their JMS types are the same (D-16)."""
 
     op: str
     left: Value
@@ -154,9 +153,8 @@ class OneOf:
 class EqualsOne:
     """``field = 1 OR field = 'a' OR …`` of numbers, or numbers and texts, is TRUE or FALSE.
 
-    A number of the message is compared in the type that Java promotes both to (D-01): ``doubles`` and ``floats`` are
-    what the numbers are beside one of these types.
-    """
+    A number of the message is compared in the type to which Java promotes both (D-01): ``doubles`` and ``floats`` are
+    the numbers converted for one of these types."""
 
     field: Field
     texts: frozenset[str]

@@ -286,7 +286,7 @@ class _Notes:
             self.note(_RELATED, "D-14", "'+' joins a string with anything; here it is NULL", None, node)
 
     def _on_in(self, node: In, place: _Place) -> None:
-        if node.equals:  # one comparison of each kind stands for all
+        if node.equals:  # one comparison of each kind represents all
             if not place.optional and _has_property(node):
                 self.note((_IBM,), "D-15", _FATAL_WITHIN, None, node)
             beneath = _Place(place.odd, True, place.alternative or not place.odd)
@@ -406,7 +406,7 @@ class _Notes:
         return start, end
 
     def _in_parentheses(self, node: Not) -> bool:
-        """True if what stands behind NOT is in parentheses as a whole."""
+        """True if the operand of NOT is in parentheses as a whole."""
         between = self._text[node.span[0] + len("NOT") : node.operand.span[0]]
         if "(" not in between:
             return False

@@ -26,7 +26,7 @@ from sievemq_core.selector.source import Span
 
 __all__ = ["MAX_SHAPES", "Outline", "Parameter", "Shapes", "outline", "parameters"]
 
-#: Outlines remembered; the one not used for longest goes first. A shape takes some 10 KB, its code included.
+#: Outlines that are cached; the least recently used one is evicted first. A shape takes some 10 KB with its code.
 MAX_SHAPES = 512
 
 # What makes a number beside it another token; written as what does not: a set that reaches to U+10FFFF takes
@@ -45,7 +45,7 @@ _EXACT, _DOUBLE = 2**24, 2**53
 _KINDS = frozenset({"text", "int", "float", "double", "even", "long"})
 
 Outline: TypeAlias = "tuple[tuple[str, ...], list[str], list[str | int | float]]"
-"""What stands between the constants, with a kind in place of each; their texts; their values."""
+"""The text between the constants, with a kind in place of each; the constants' texts; their values."""
 
 
 def outline(text: str) -> Outline | None:

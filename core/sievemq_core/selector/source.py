@@ -11,7 +11,7 @@ from sievemq_core.errors import ErrorCode, SieveError
 __all__ = ["SelectorError", "SelectorWarning", "Span", "render"]
 
 Span = tuple[int, int]
-"""Where something stands in the selector: first character and the one after the last, counted from 0."""
+"""A part of the selector: index of the first character, and of the one after the last, counted from 0."""
 
 #: Characters of a selector shown around a mistake; the rest is cut with "…", so that an error fits a log line.
 WINDOW = 100
@@ -131,7 +131,7 @@ def _rebuild(text: str, details: dict[str, object]) -> SelectorError:
 
 @dataclass(frozen=True, slots=True)
 class SelectorWarning:
-    """Something legal that is hardly meant. Never a reason to refuse a selector.
+    """A warning: legal, but probably not intended. Never a reason to refuse a selector.
 
     Attributes:
         code: stable name of the finding, such as ``never-matches``.

@@ -35,8 +35,8 @@ __all__ = [
 _LINE, _COLUMN = 2, 4  # the one line below "def"
 
 
-# Nodes with their position in the class and an __init__ of their own: half the time of handing it to ast's.
-# ``ast.unparse`` knows nodes by the name of their class.
+# Nodes with their position in the class and their own __init__ take half the time of ast's. ``ast.unparse`` recognises
+# nodes by the name of their class.
 class Name(ast.Name):
     lineno, col_offset = _LINE, _COLUMN
 

@@ -98,7 +98,7 @@ class _Source:
 
 
 class _Code:
-    """Collects what one function needs. ``names`` are its global names."""
+    """Collects the parts of one function. ``names`` are its global names."""
 
     __slots__ = (
         "_bound",
@@ -140,8 +140,8 @@ class _Code:
 
     # -- tests --------------------------------------------------------------------------------------------------
 
-    # A field counts as fetched from its first use on. So whatever a method uses must get into the code,
-    # and a value used twice must get there first where it is certain to be evaluated.
+    # A field counts as fetched from its first use on. So each field that a method uses must get into the code, and a
+    # value used twice must first appear where it is certain to be evaluated.
 
     def _test(self, test: plan.Test) -> ast.expr:
         return _TESTS[type(test)](self, test)
@@ -163,8 +163,8 @@ class _Code:
         return self._is_number(self._value(test.value))
 
     def _chain(self, test: plan.All | plan.Any) -> ast.expr:
-        """The parts are evaluated in order, so a later one may rely on what the earlier ones fetched; behind the
-        chain only what its first part fetched is certain."""
+        """The parts are evaluated in order, so a later one may rely on fields that earlier ones fetched. After the
+        chain only the fields of its first part are certain to be fetched."""
         parts: list[ast.expr] = []
         certain: set[str] = set()
         proved: set[str] = set()
@@ -189,7 +189,7 @@ class _Code:
         return syntax.call(self._global(decide.__name__, decide), syntax.constant(test.op), *operands)
 
     def _against_constant(self, op: str, left: plan.Value, constant: PropertyValue, holds: bool) -> ast.expr:
-        """``left op constant``, by the cheapest code that is right for whatever `left` turns out to be."""
+        """``left op constant``, by the cheapest code that is correct for every value that `left` can have."""
         kind = left.type if isinstance(left, plan.Field) else None
         if isinstance(constant, str | bool):
             return self._against_plain(op, left, constant, holds)
@@ -248,7 +248,7 @@ class _Code:
         function = self._global(decide.__name__, decide)
         whole = hole or self._number(number)
         if decide is arithmetic.is_true and isinstance(left, plan.Field) and isinstance(number, int):
-            # an int against an int is exact; anything else goes the long way
+            # an int against an int is exact; other types take the slow path
             first, again = self._used_twice(left)
             return syntax.if_else(
                 syntax.type_is(first, "int"),
@@ -304,7 +304,7 @@ class _Code:
             if match is None:  # '%' alone
                 return is_text
             return syntax.both(is_text, syntax.negated(match) if test.negated else match)
-        # FALSE: not NULL, and not TRUE; on what is no string the operation is false, negated or not (D-04)
+        # FALSE: not NULL, and not TRUE; for a value that is no string the operation is false, negated or not (D-04)
         present = syntax.is_none(first, False)
         unlike = syntax.negated(syntax.type_is(again, "str"))
         if match is None:
@@ -312,7 +312,7 @@ class _Code:
         return syntax.both(present, syntax.either(unlike, match if test.negated else syntax.negated(match)))
 
     def _pattern(self, pattern: LikePattern, text: ast.expr) -> ast.expr | None:
-        """Code that matches `text`, which is a str; None if every text matches (the plan knows no NOT LIKE '%')."""
+        """Code that matches `text`, which is a str; None if every text matches (a plan has no NOT LIKE '%')."""
         if pattern.exact is not None:
             return syntax.compare(text, _EQ, syntax.constant(pattern.exact))
         plain = [segment.plain for segment in pattern.segments]
@@ -408,7 +408,8 @@ class _Code:
         return self._variables.setdefault(field.name, f"v{len(self._variables)}")
 
     def _number(self, number: PropertyValue) -> ast.expr:
-        """A number as a constant; the wrappers that carry a JMS type become globals, for code knows plain ones only."""
+        """A number as a constant; wrappers that carry a JMS type become globals, since code can only contain plain
+        constants."""
         if type(number) in (int, float):
             return syntax.constant(number)
         return self._global(f"{letter_of(number)}_{len(self.names)}", number)

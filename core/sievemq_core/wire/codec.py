@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 Payload: TypeAlias = bytes | bytearray
-"""What a frame holds. A bytearray where the frame came in pieces: it is not copied once more when the last is there."""
+"""The content of a frame; a bytearray if it arrived in pieces, so that it is not copied again when it is complete."""
 
 _packer = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass")
 
@@ -44,7 +44,7 @@ delivery_head: Final = struct.Struct(">HBIBQBI").pack
 
 
 def _bin_head(size: int) -> bytes:
-    """What msgpack writes before so many bytes."""
+    """The head that msgpack writes before so many bytes."""
     if size < 256:
         return b"\xc4%c" % size
     return b"\xc5" + size.to_bytes(2) if size < 65_536 else b"\xc6" + size.to_bytes(4)
@@ -65,7 +65,7 @@ def pack_fields(fields: tuple[object, ...]) -> bytes:
 
 
 def send_start(session: int, address: str, message_id: str | None, digits: int) -> tuple[bytes, bytes]:
-    """What is alike in many SENDs, for :func:`pack_send`.
+    """The parts that many SENDs have in common, for :func:`pack_send`.
 
     0x95 begins an array of five, 0x18 is SEND; 0xCF begins a sequence of 64 bits, 0x9D an envelope of 13 fields.
 
@@ -93,7 +93,7 @@ def pack_send(
     kind: int,
     body: bytes | None,
 ) -> bytes:
-    """A SEND, put together from pieces; what many have in common is packed once.
+    """A SEND, assembled from pieces; parts that many SENDs have in common are packed once.
 
     Args:
         start: of :func:`send_start`.
@@ -201,7 +201,7 @@ def unpack_value(data: bytes) -> Any:
 
 # -- how many values --------------------------------------------------------------------------------------------------
 
-# By a value's first byte: how many bytes it has, where the first tells, and how many values follow that belong to it.
+# By a value's first byte: its size in bytes, if the first byte determines it, and how many values belong to it.
 _SIZES: Final[list[int]] = [1] * 256
 _CHILDREN: Final[list[int]] = [0] * 256
 for _number in range(16):
@@ -211,7 +211,7 @@ for _number in range(32):
     _SIZES[0xA0 + _number] = 1 + _number
 for _byte, _size in {0xCA: 5, 0xCB: 9, 0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9, 0xD0: 2, 0xD1: 3, 0xD2: 5, 0xD3: 9}.items():
     _SIZES[_byte] = _size
-#: Otherwise: the bytes of the number behind it, and how many values each stands for; none for those of bytes and text.
+#: Otherwise: the size of the number that follows, and how many values each unit stands for; none for bytes and text.
 _NUMBERED: Final = {
     0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xD9: (1, 0), 0xDA: (2, 0), 0xDB: (4, 0),
     0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2),
@@ -233,7 +233,7 @@ def check_values(payload: Payload, most: int) -> None:
     """
     position, end = 0, len(payload)
     large = end > GATHER_BYTES
-    count = missing = 0  # values so far, and those that are announced and must still come
+    count = missing = 0  # values so far, and those announced that must still follow
     while position < end:
         count += 1
         if count > most:

@@ -48,7 +48,7 @@ Role = Literal["client", "broker"]
 
 
 class State(Enum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     HELLO = "hello"
     WELCOMING = "welcoming"
@@ -338,7 +338,7 @@ class WireConnection:
 
     @property
     def unfinished(self) -> int:
-        """Bytes that came of frames which are not complete, or not decoded yet."""
+        """Bytes received of frames that are not complete or not decoded yet."""
         return self._frames.unfinished + sum(map(len, self._payloads))
 
     @property
@@ -409,7 +409,7 @@ class WireConnection:
         self.pending_bytes += sum([len(command) for command in packed])
 
     def fail(self, error: SieveError) -> None:
-        """Queue a fatal ERROR as this end's last word, in whatever state the connection is. Only a broker does that."""
+        """Queue a fatal ERROR as the last command, in any state of the connection. Only a broker does that."""
         self.send_packed(pack((Command.ERROR, 0, int(error.code), error.text, error.details)))
         self._enter(State.CLOSED)
 
@@ -471,7 +471,7 @@ class WireConnection:
     def _turn(self, command: CommandTuple) -> None:
         number = command[0]
         if number == Command.ERROR and command[1] == 0:
-            self._enter(State.CLOSED)  # request 0: the connection ends, in whatever state it is
+            self._enter(State.CLOSED)  # request 0: the connection ends, in any state
         else:
             self._enter(TRANSITIONS[self.state, number])
             if number == Command.WELCOME:

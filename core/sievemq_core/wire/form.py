@@ -1,10 +1,10 @@
-"""Is a decoded command of the form that the table of commands gives it? The answer on the data path, and the reason.
+"""Checks that a decoded command has the form that the table of commands requires, on the data path, and finds the
+reason if it has not.
 
-Every command that arrives is checked, field by field, so that nothing behind this module meets a value of a wrong
-type. A check that looped over the table would cost more than decoding does; so for each command the table is turned,
-once and at import, into one expression over unpacked fields (:data:`FORMS`). :func:`examine` is the slow and obvious
-twin: it runs only when the quick check fails, and finds what is wrong, or that the command is from a newer peer.
-"""
+Every command that arrives is checked, field by field, so that later modules never get a value of a wrong type. A check
+that looped over the table would cost more than decoding does. So for each command the table is turned, once and at
+import, into one expression over unpacked fields (:data:`FORMS`). :func:`examine` is the slow and obvious twin: it runs
+only if the quick check fails. It finds the mistake, or that the command is from a newer peer."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ def _wrong_type(fields: tuple[Any, ...]) -> str | None:
 
 
 def check_envelope(fields: object) -> None:
-    """Check the form of an envelope's fields. Those that only a newer version knows are carried along, and are scalars:
-    an answer puts an envelope some levels deeper, and must stay decodable.
+    """Check the form of an envelope's fields. Fields that only a newer version knows are kept, and must be scalars: an
+    answer contains an envelope some levels deeper, and must stay decodable.
 
     Raises:
         ProtocolError: names the field that is wrong.
@@ -171,10 +171,9 @@ def check_columns(columns: tuple[object, ...], count: int) -> None:
 
 
 def check_headers(fields: CommandTuple) -> str | None:
-    """What is wrong with the header values of an envelope in good form, or None: lengths and the body kind.
+    """The mistake in the header values of an envelope of correct form, or None: lengths and the body kind.
 
-    Not a matter of the wire but of one message: the code that accepts messages checks it, and refuses only that one.
-    """
+    This concerns one message, not the wire: the code that accepts messages checks it, and refuses only that message."""
     for position, name in _HEADERS:
         value = fields[position]
         if value is not None and len(value) > MAX_HEADER_CHARS:
@@ -250,7 +249,7 @@ def _compile_row(spec: CommandSpec, *, trusted: bool = False) -> Form:
 
 def _function(spec: CommandSpec, source: str) -> Form:
     names: dict[str, Any] = {}
-    for name, value in _SCOPE.items():  # one by one: Python looks a name up slower in a dict that C has made at once
+    for name, value in _SCOPE.items():  # one by one: lookups in a dict that C has built at once are slower
         names[name] = value
     # Put together from the two tables above and nothing else.
     exec(compile(source, f"<form of {spec.name}>", "exec"), names)  # noqa: S102
@@ -265,14 +264,15 @@ TRUSTED_FORMS: Final[dict[int, Form]] = {
     **FORMS,
     **{int(n): _compile(COMMANDS[n], trusted=True) for n in (Command.DELIVER, Command.DELIVER_SEVERAL)},
 }
-"""The same for a client: what is in an envelope was checked when its broker took it in, and is not checked again."""
+"""The same for a client: its broker checked the content of the envelopes when it accepted them."""
 
 ROWS: Final[dict[int, Form]] = {
     int(Command.SEND): _compile_row(COMMANDS[Command.SEND]),
     int(Command.DELIVER): _compile_row(COMMANDS[Command.DELIVER], trusted=True),
 }
-"""What a frame is full of on a busy connection: True if all values of a frame are that command, whole and in form. One
-call for all of them. Where one cannot be taken apart TypeError or ValueError: another kind of frame, or none at all."""
+"""The command that fills a frame on a busy connection: True if all values of a frame are such commands, complete and in
+correct form. One call checks all of them. TypeError or ValueError if a value cannot be unpacked: another kind of frame,
+or an invalid one."""
 
 # -- the slow and obvious twin ----------------------------------------------------------------------------------------
 
@@ -289,7 +289,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def examine(value: object) -> CommandTuple:
-    """The command that `value` is, without the fields that only a newer peer knows, with those that it may leave out.
+    """The command that `value` is, without fields that only a newer peer knows, and with those that may be omitted.
 
     Raises:
         ProtocolError: `value` is no command, an unknown one (UNKNOWN_COMMAND), or a field is missing or wrong.

@@ -1,7 +1,7 @@
-"""Which connections may receive a large frame now: the memory of incomplete frames has a limit.
+"""Decides which connections may receive a large frame now: the memory of incomplete frames has a limit.
 
-A connection whose frame does not fit is not read from until others are complete, first come first served. One large
-frame is received whatever its size, so that every connection has its turn."""
+A connection whose frame does not fit is not read until other frames are complete, first come, first served. One large
+frame is received whatever its size, so that every connection gets its turn."""
 
 from __future__ import annotations
 

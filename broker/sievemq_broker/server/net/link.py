@@ -1,16 +1,15 @@
 """One accepted connection: bytes from the socket into the session layer, and its output back, in one write per turn.
 
-A durable broker holds output back until what it confirms is on disk (commits.py).
+A durable broker holds output back until the messages that it confirms are on disk (commits.py).
 
-What a connection sends in a flood is taken in pieces, one a turn, so that others are served in between. Where carrying
-out a piece takes too long, since a thousand subscribers get each message, the rest is put off (turn.py); nothing is
-read from the connection until it has caught up.
+The input of a flooding connection is processed in pieces, one a turn, so that others are served in between. If a piece
+takes too long, such as messages with a thousand subscribers, the rest is put off (turn.py). Nothing is read from the
+connection until it has caught up.
 
-Back-pressure, in this order: above HIGH_WATER unsent bytes the session layer stops delivering (`pause`), which takes
-away all that grows without the peer's doing. A peer that keeps asking without reading the answers is no longer read
-from above READ_PAUSE. So a connection's memory is bounded by READ_PAUSE plus the answers to one read, and by the frame
-that it receives; those of all connections have a limit together (large_frames.py).
-"""
+Back-pressure, in this order: above HIGH_WATER unsent bytes the session layer stops delivering (`pause`), which stops
+all output that the peer has not requested. A peer that sends requests without reading the answers is no longer read
+above READ_PAUSE. So the memory of a connection is bounded by READ_PAUSE plus the answers to one read, and by the frame
+that it receives. The frames of all connections have a common limit (large_frames.py)."""
 
 from __future__ import annotations
 
@@ -51,16 +50,16 @@ LOW_WATER = 64 * 1024
 #: for a moment must not find both directions closed, since confirms are small and deliveries have stopped already.
 READ_PAUSE = 4 * 1024 * 1024
 
-#: Bytes of a read. One that fills them is the connection's last in this turn, for there may be more: the loop would
-#: read on up to 32 times, thousands of messages, while other clients and the consumers of the first of them wait.
-#: It is half a millisecond for a queue. Four times as much cost a topic with ten subscribers a fifth of its rate, since
-#: what such a turn makes is in no cache any more when it is written; half as much gained nothing.
+#: The bytes of a read. A read that fills them is the connection's last in this turn, because there may be more: the
+#: loop would read up to 32 times, thousands of messages, while other clients and the consumers of the first messages
+#: wait. It takes half a millisecond for a queue. Four times as much cost a topic with ten subscribers a fifth of its
+#: rate, because its output is in no cache any more when it is written; half as much gained nothing.
 READ_BYTES = 64 * 1024
 
 #: Bytes below which a connection has sent little: a dozen commands of the usual kind.
 BRIEF = 4 * 1024
 
-#: Bytes held back for the disk above which nothing is delivered to a connection: as much as comes in a sync of 5 ms.
+#: Bytes held back for the disk above which nothing is delivered to a connection: the input during a sync of 5 ms.
 HELD_HIGH = 1024 * 1024
 
 #: Seconds that a peer may take to close its side after ours is closed.
@@ -70,7 +69,7 @@ log = logs.get("server")
 
 
 class Connection(Protocol):
-    """The broker's end of one connection, whatever protocol it speaks: bytes in, bytes out. See
+    """The broker's end of one connection, for any protocol: bytes in, bytes out. See
     :class:`~sievemq_broker.protocols.sieve.connection.SieveConnection`."""
 
     @property
@@ -87,7 +86,7 @@ class Connection(Protocol):
 
     @property
     def full(self) -> bool:
-        """True while nothing more is to be read: what came waits for something."""
+        """True while nothing more may be read: earlier input waits."""
 
     @property
     def has_data(self) -> bool:
@@ -107,10 +106,10 @@ class Connection(Protocol):
 
     @property
     def unpublished(self) -> int:
-        """Bytes that came and are no messages yet."""
+        """Bytes received that are no messages yet."""
 
     def receive_data(self, data: bytes, now: int) -> None:
-        """Bytes came."""
+        """Bytes have arrived."""
 
     def catch_up(self, now: int) -> None:
         """Carry out what is left."""
@@ -150,7 +149,7 @@ Connect: TypeAlias = Callable[[str, Callable[[], None]], Connection]
 """Makes the broker's end of a connection: given the peer's address, and what is called when output appears."""
 
 Choose: TypeAlias = Callable[[bytes], Connect | None]
-"""Tells another protocol by the first bytes of a connection; None if it is that which it was taken for."""
+"""Detects another protocol by the first bytes of a connection; None if it is the assumed one."""
 
 #: Bytes that determine the protocol.
 FIRST_BYTES = 4
@@ -184,12 +183,12 @@ class Links:
         self.buffer = memoryview(bytearray(READ_BYTES))
         self.open: set[Link] = set()
         self._by_peer: dict[Peer, Link] = {}
-        #: In the order in which they came; those that were welcomed since are taken out when it is their turn.
+        #: In the order of their arrival; those welcomed since then are removed when their turn comes.
         self._unwelcomed: dict[Link, None] = {}
         self._empty: asyncio.Future[None] | None = None
         self.large_frames = LargeFrames()
         self.accepted = self.refused = self.bytes_in = self._bytes_out = 0
-        #: Where :attr:`bytes_in` may come to before it is measured what there is.
+        #: The value of :attr:`bytes_in` at which the memory is measured again.
         self.look_at = sys.maxsize
         self.on_look_at: Callable[[], None] = lambda: None
 
@@ -208,7 +207,7 @@ class Links:
         self.look_at = bytes_in
 
     def came(self, size: int) -> None:
-        """So many bytes came, and are not handled yet."""
+        """This many bytes have arrived, and are not processed yet."""
         self.bytes_in += size
         if self.bytes_in > self.look_at:
             self.on_look_at()
@@ -351,7 +350,7 @@ class Link(asyncio.BufferedProtocol):
         self._large = 0
         self._waits = False
         self._stalled = False
-        #: What was read while the turn had no time left for it.
+        #: Input that was read when the turn had no time left for it.
         self.unheard = b""
         #: Not all that was read has been carried out: it is its turn again later.
         self.late = False
@@ -387,15 +386,15 @@ class Link(asyncio.BufferedProtocol):
             self._put_off()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the loop reads to. One for all links: what was read is taken before anybody reads again."""
+        """The buffer into which the loop reads. All links share it: its content is copied out before the next read."""
         return self._links.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So many bytes came."""
+        """This many bytes have arrived in the buffer."""
         self.data_received(bytes(self._links.buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
+        """Bytes have arrived."""
         size = len(data)
         self.bytes_in += size
         self._links.came(size)
@@ -442,7 +441,7 @@ class Link(asyncio.BufferedProtocol):
     def catch_up(self) -> None:
         """It is its turn again: carry out what was put off, or some of it."""
         self._queued = False
-        if self._reading:  # else it has its turn once it reads what it has asked for
+        if self._reading:  # otherwise its turn comes once it reads the answers to its requests
             self._go_on()
         self.late = False
         if self.behind:
@@ -504,7 +503,7 @@ class Link(asyncio.BufferedProtocol):
         return self.transport.get_write_buffer_size() + self.held
 
     def hear_out(self) -> None:
-        """Carry out all that was read, however long it takes: nothing comes after it."""
+        """Process all input that was read, however long it takes: no more follows."""
         while self.behind:
             self._turn.grant()
             peer, now = self.connection.peer, self._clock.now()
@@ -527,7 +526,7 @@ class Link(asyncio.BufferedProtocol):
                 self.transport.pause_reading()
 
     def eof_received(self) -> None:
-        """The peer sends no more. What it is still owed is written, then the transport closes."""
+        """The peer sends no more. Remaining output is written, then the transport closes."""
         try:
             self.hear_out()  # inside TLS, where the end is read all the same
             self.connection.receive_eof(self._clock.now())
@@ -537,7 +536,7 @@ class Link(asyncio.BufferedProtocol):
         self.flush()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The socket is gone, for whatever reason."""
+        """The socket is closed or broken."""
         self._closing = True
         self.unheard = b""
         self._follow_frame()
@@ -574,7 +573,7 @@ class Link(asyncio.BufferedProtocol):
     # -- what the broker calls ------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write all output in one call; close if nothing comes after it."""
+        """Write all output in one call; close if it was the last."""
         transport = self.transport
         if self._rests and not self.late and not self.connection.full:
             self._rests = False
@@ -621,7 +620,7 @@ class Link(asyncio.BufferedProtocol):
         self.transport.write(data)
 
     def release(self, data: bytes) -> None:
-        """Output that was held back for the disk goes out."""
+        """Write output that was held back for the disk."""
         self.held -= len(data)
         if self._closing:
             return
@@ -632,15 +631,15 @@ class Link(asyncio.BufferedProtocol):
                 self._close()
             return
         unsent = transport.get_write_buffer_size()
-        if unsent > HIGH_WATER:  # resume_writing comes
+        if unsent > HIGH_WATER:  # resume_writing follows
             self._stalled = self._stalled and self.held > HELD_HIGH
         elif (self._stalled or not self._reading) and self.held <= HELD_HIGH:
             self._stalled = False
             self.resume_writing()
 
     def _close(self) -> None:
-        """End in order. Only our side is closed, and what the peer still sends is read and dropped: closing the socket
-        over unread bytes would reset the connection, and the peer might never see why it ended."""
+        """End in order. Only this side is closed; further input is read and dropped. Closing the socket over unread
+        bytes would reset the connection, and the peer might never read why it ended."""
         self._closing = True
         self._follow_frame()
         transport = self.transport

@@ -54,7 +54,7 @@ class Port:
 
 
 class ClientPorts:
-    """The ports on which clients connect, all taken or none.
+    """The ports on which clients connect; either all are bound or none.
 
     Args:
         settings: the wire port and its protocols, and ports that one protocol has for itself.
@@ -70,7 +70,7 @@ class ClientPorts:
     def __init__(self, settings: Settings, tls: bool) -> None:
         self._tls = tls
         self.open: list[tuple[Port, tuple[str, ...]]] = []
-        # The one without bytes of its own first.
+        # The protocol that is not recognised by its first bytes comes first.
         shared = tuple(sorted(settings.protocols, key=lambda name: bool(PROTOCOLS[name].first_bytes)))
         try:
             self.open.append((Port("wire", settings.host, settings.port), shared))
@@ -142,7 +142,7 @@ def _why(what: str, host: str, port: int, error: OSError) -> str:
 
 
 def make_tls_context(cert: str, key: str | None, client_ca: str | None, *, for_http: bool = False) -> ssl.SSLContext:
-    """What a port speaks TLS with.
+    """The TLS configuration of a port.
 
     Args:
         cert: PEM file of the certificate chain.

@@ -139,10 +139,10 @@ class ServerServices(Services):
             )
 
     def drifted(self, milliseconds: int) -> None:
-        """While the clock stands still, clients' clocks run on: count that as time they have not seen yet.
+        """While the clock is frozen, clients' clocks run on: record this time as a difference of which they are not
+        informed yet.
 
-        So a message stamped by a client is corrected to the moment at which the broker's clock stands.
-        """
+        So a message stamped by a client is corrected to the time at which the broker's clock is frozen."""
         self.clock_offset += milliseconds
         for peer in self.connections.values():
             peer.clock_drifted(milliseconds)

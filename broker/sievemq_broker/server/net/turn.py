@@ -1,19 +1,18 @@
 """The end of a loop turn: each connection flushes its output once, and the domain's next deadline sets the timer.
 
-Reads come in one after the other; each may produce output for other connections. All of it is written when the reads of
-this turn are done, so a connection costs one write per turn however many commands it gets.
+Each read may produce output for other connections. All of it is written when the reads of the turn are done, so a
+connection costs one write per turn however many commands it gets.
 
-A turn has TURN_SECONDS for what was read and WRITE_SECONDS for what is to be written, and one connection has
-PIECE_SECONDS at a time: what is left is carried out, and written, in the turns that follow. So however many flood the
-broker, and however many get each message, a request is handled within a few turns.
+A turn has TURN_SECONDS for processing input and WRITE_SECONDS for writing, and one connection has PIECE_SECONDS at a
+time. The rest is processed and written in later turns. So a request is handled within a few turns, however many
+connections flood the broker and however many subscribers get each message.
 
-Where turns follow each other closely, the loop polls for input for a moment instead of sleeping (decision 0022).
+If turns follow each other closely, the loop polls for input for a moment instead of sleeping (decision 0022).
 
-Deadlines: there is one timer for all of the domain. The domain returns when it wants to be called next; the timer is
-armed again only if that is earlier than what it is armed for, since a call too many costs nothing. Work that takes
-longer than a turn should (a new selector over a deep backlog, a crowd of messages that expire at once) comes in
-slices, one per turn, so that every connection is served in between.
-"""
+Deadlines: the domain has one timer. The domain returns the time at which it must be called next; the timer is set again
+only if that is earlier, because an additional call costs nothing. Work that takes longer than a turn should (a new
+selector over a deep backlog, many messages that expire at once) is done in slices, one per turn, so that every
+connection is served in between."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ TURN_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
 #: Turns whose durations go into the histogram together: there may be 20,000 in a second.
 TURNS_AT_ONCE = 256
 
-#: Seconds between ticks, and the least when a connection asks for more: the shortest heartbeat is 100 ms.
+#: Seconds between ticks, and the minimum if a connection requests more: the shortest heartbeat is 100 ms.
 TICK_SECONDS = 0.25
 _SHORTEST_TICK_SECONDS = 0.02
 
@@ -116,7 +115,7 @@ class Domain(Protocol):
 
 
 class Timers:
-    """Calls the domain when something is due and ticks the connections.
+    """Calls the domain when a deadline is due, and ticks the connections.
 
     Args:
         loop: the running loop.
@@ -245,7 +244,7 @@ class Timers:
 
 
 class Turn:
-    """Gathers links that have output and ends the turn once.
+    """Collects links that have output, and ends each turn once.
 
     Args:
         loop: the loop whose turns are meant.
@@ -322,8 +321,8 @@ class Turn:
         return link in self._gathered
 
     def grant(self) -> bool:
-        """Something was read. May it be carried out now, until :meth:`spent` says that it is enough? Otherwise its
-        link is to be put off."""
+        """Input was read. True if it may be processed now, until :meth:`spent` is true; otherwise its link is to be put
+        off."""
         now = time.monotonic()
         if not self._scheduled:
             self._begin(now)
@@ -332,12 +331,11 @@ class Turn:
         return now < end
 
     def spent(self) -> bool:
-        """True once what was granted last has lasted long enough."""
+        """True once the time granted last is used up."""
         return time.monotonic() > self._until
 
     def put_off(self, link: _Late, *, brief: bool) -> None:
-        """`link` has more to be carried out than there was time for: it is its turn again when those have had theirs
-        who were put off before.
+        """The turn had no time for all input of `link`: it continues after the links that were put off before.
 
         Args:
             link: the one.
@@ -359,8 +357,8 @@ class Turn:
             self._loop.call_soon(self._catch_up)
 
     def fed(self, link: _Writer) -> None:
-        """`link` said something: it is flushed at the end of this turn, before those that only have output, so that who
-        asks is answered beside a thousand who hear much."""
+        """`link` has sent commands: it is flushed at the end of this turn, before links that only have output, so that
+        requests are answered beside a thousand busy subscribers."""
         self._gather(link, self._fed)
 
     def mark(self, link: _Writer) -> None:
@@ -383,7 +381,7 @@ class Turn:
             self._schedule(time.monotonic())
 
     def _begin(self, now: float) -> None:
-        """Something came."""
+        """Input has arrived."""
         self._schedule(now)
         if self._busy_poll is not None:
             self._busy_poll.waited(now - self._ended)
@@ -394,10 +392,10 @@ class Turn:
         self._loop.call_soon(self.end)
 
     def end(self) -> None:
-        """Write what there is and arm the timer for the domain's next deadline."""
+        """Write all output, and set the timer for the domain's next deadline."""
         began = self._began if self._scheduled else time.monotonic()
         try:
-            # The domain first: what became due in the meantime goes out with this turn's writes.
+            # The domain comes first: output of deadlines that have come is written in this turn.
             if self.timers is not None:
                 self.timers.rearm()
         finally:
@@ -428,7 +426,7 @@ class Turn:
         fed, self._fed = self._fed, []
         dirty = self._dirty
         discard = self._gathered.discard
-        left = len(dirty)  # what is marked while others write is for the next turn
+        left = len(dirty)  # links marked during the writes wait for the next turn
         end = max(until, time.monotonic()) + WRITE_SECONDS
         for place, link in enumerate(fed, 1):
             discard(link)
@@ -447,7 +445,7 @@ class Turn:
             self.worked()
 
     def _look(self) -> None:
-        """Have the loop poll for input once more: as long as something is to be called it does not sleep."""
+        """Make the loop poll for input once more: it does not sleep while a callback is scheduled."""
         assert self._busy_poll is not None
         assert _give_way is not None
         if time.monotonic() - self._ended < self._busy_poll.seconds:
