@@ -178,7 +178,7 @@ def show(
     origin: Annotated[bool, typer.Option("--origin", help="Also say where each value comes from.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Print the settings a broker would start with, as its TOML file would say them; secrets are masked."""
+    """Print the settings a broker would start with, in the form of its TOML file; secrets are masked."""
     loaded = _load(config_file)
     rows = [(name, _shown(loaded.settings, name), loaded.origins[name]) for name in loaded.origins]
     if as_json:

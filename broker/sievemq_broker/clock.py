@@ -1,13 +1,12 @@
 """The broker's time: milliseconds since 1970, read once per loop turn and passed down as `now`.
 
-Nothing below the server layer reads a clock, so moving time is a matter of this one object. `Clock` follows the
-machine's wall clock, because producers stamp messages with wall times (§3.4.9: expiration is an absolute time).
-`AdjustableClock` is the same with a hand on it, for tests.
+Nothing below the server layer reads a clock, so this one object moves time. `Clock` follows the machine's wall clock,
+because producers stamp messages with wall times (§3.4.9: expiration is an absolute time). `AdjustableClock` can be
+moved, for tests.
 
-A machine's wall clock is set now and then. What is a time of the calendar (expiry, delivery time) goes by the new one.
-What is a length of time (a lease, a redelivery delay) must not: each reading looks whether the wall clock still agrees
-with one that nobody sets, and if not tells `on_jump` by how much they parted, before anybody hears of the new time.
-"""
+A machine's wall clock is set now and then. Absolute times (expiry, delivery time) follow the new time. Durations (a
+lease, a redelivery delay) must keep their length. So each reading compares the wall clock with the monotonic one, and
+calls `on_jump` with the difference before the new time is used."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from time import monotonic_ns, time_ns
 
 __all__ = ["JUMP_MS", "AdjustableClock", "Clock"]
 
-#: By so much the wall clock may part from the other one before that counts as a jump. A clock that is corrected little
-#: by little comes to it now and then.
+#: The smallest difference between the two clocks that counts as a jump. A clock that is corrected gradually reaches it
+#: now and then.
 JUMP_MS = 1_000
 
 _JUMP_NS = JUMP_MS * 1_000_000
@@ -27,7 +26,7 @@ class Clock:
     """The machine's wall clock.
 
     Attributes:
-        on_jump: told by how many ms the clock was set forward, or back.
+        on_jump: called with the ms by which the clock was set, negative for back.
     """
 
     __slots__ = ("_apart", "on_jump")
@@ -37,11 +36,11 @@ class Clock:
         self.on_jump: Callable[[int], None] | None = None
 
     def follow(self, jumped: Callable[[int], None], drifted: Callable[[int], None]) -> None:
-        """Call back, from now on.
+        """Set the callbacks.
 
         Args:
             jumped: by how many ms the clock was set.
-            drifted: by how many ms clients' clocks ran on while this one stands still.
+            drifted: by how many ms clients' clocks ran on while this one is frozen.
         """
         self.on_jump = jumped
 
@@ -66,7 +65,7 @@ class Clock:
 
     @property
     def frozen_at(self) -> int | None:
-        """The time at which the clock stands still; None while it runs."""
+        """The time at which the clock is frozen; None while it runs."""
         return None
 
 
@@ -79,7 +78,7 @@ class AdjustableClock(Clock):
         super().__init__()
         self._offset = 0
         self._frozen_at: int | None = None
-        #: While frozen, told at each reading by how many ms the offset changed since the last: clients' clocks run on.
+        #: While frozen, called at each reading with the change of the offset in ms: clients' clocks run on.
         self.drifted: Callable[[int], None] | None = None
 
     def follow(self, jumped: Callable[[int], None], drifted: Callable[[int], None]) -> None:
@@ -106,7 +105,7 @@ class AdjustableClock(Clock):
 
     @property
     def frozen_at(self) -> int | None:
-        """The time at which the clock stands still; None while it runs."""
+        """The time at which the clock is frozen; None while it runs."""
         return self._frozen_at
 
     def advance(self, milliseconds: int) -> None:

@@ -43,7 +43,7 @@ __all__ = ["ConfigError", "Loaded", "Settings", "load", "parse_users"]
 
 
 class ConfigError(Exception):
-    """A setting that cannot be used; the text names it, where it came from and what to write instead."""
+    """A setting that cannot be used; the text names it, where it was set and what to write instead."""
 
 
 def _setting(default: Any, meaning: str, parse: Callable[[object], Any], *, secret: bool = False) -> Any:
@@ -416,7 +416,7 @@ def env_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings and, by name, where each came from: "default", "file …", "environment …", "command line"."""
+    """Settings and, by name, the origin of each: "default", "file …", "environment …", "command line"."""
 
     settings: Settings
     origins: Mapping[str, str]

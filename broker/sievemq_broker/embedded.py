@@ -262,9 +262,9 @@ class EmbeddedBroker:
     # -- from other threads ---------------------------------------------------------------------------------------
 
     def call(self, function: Callable[Concatenate[Broker, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a function on the broker's thread, between two commands, and return what it returns.
+        """Run a function on the broker's thread, between two commands, and return its result.
 
-        This is how a test looks at (or changes) the broker's state: ``broker.call(lambda b: b.namespace("t") …)``.
+        A test uses this to read or change the broker's state: ``broker.call(lambda b: b.namespace("t") …)``.
 
         Args:
             function: gets the broker's domain and the other arguments. It must not wait.
@@ -372,11 +372,11 @@ class Moved:
 
 
 class BrokerClock:
-    """The hand on an embedded broker's clock.
+    """Moves an embedded broker's clock.
 
-    Every move does what became due (expiry, delivery delay, redelivery delay), tells the clients, and returns when
-    they have seen it, so a test's next line finds everything in place. On a running asyncio loop, whose clients could
-    not answer while this blocks, await the result: ``await broker.clock.advance(seconds=60)``.
+    Every move processes what has become due (expiry, delivery delay, redelivery delay), informs the clients, and
+    returns when they have the new time. So the next line of a test finds the result. On a running asyncio loop, whose
+    clients could not answer while this blocks, await the result: ``await broker.clock.advance(seconds=60)``.
 
     Args:
         broker: whose.
@@ -439,7 +439,7 @@ class BrokerClock:
             clock = self._broker._adjustable
             if clock.frozen_at is not None:
                 clock.now()
-                server.clock_moved()  # clients' clocks ran on: what they skip now counts from where this one stands
+                server.clock_moved()  # clients' clocks ran on: the time that they skip now counts from the frozen time
             change(clock)
             server.clock_moved()
             server.when_clock_seen(SEEN_SECONDS).add_done_callback(lambda done: seen.set_result(done.result()))

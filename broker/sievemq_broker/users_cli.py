@@ -180,7 +180,7 @@ def _path(given: Path | None) -> Path:
 
 
 def _configured() -> str | None:
-    """What the configuration names; that is not checked here, since the file may be about to be made."""
+    """The users file of the configuration; not checked here, since the file may not exist yet."""
     config = os.environ.get("SIEVEMQ_CONFIG")
     if not config:
         return None

@@ -18,5 +18,5 @@ def version() -> str:
 
 
 def broker_name() -> str:
-    """Name and version, as WELCOME tells clients."""
+    """Name and version, as WELCOME sends them to clients."""
     return f"SieveMQ/{version()}"

@@ -239,7 +239,7 @@ class ForeignOutbox(ABC):
         self._wake = _no_wake
         self._requests.clear()
 
-    # -- what the domain says ---------------------------------------------------------------------------------------
+    # -- called by the domain -----------------------------------------------------------------------------------------
 
     @abstractmethod
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
@@ -265,7 +265,7 @@ class ForeignOutbox(ABC):
         if not self._over and self._owner is not None:
             self._owner.want_settled(consumer_id)
 
-    # -- what the client's Peer says ----------------------------------------------------------------------------------
+    # -- called by the client's Peer ----------------------------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -414,10 +414,10 @@ class ForeignConnection(ABC):
 
     Args:
         broker: the domain.
-        services: what the rim provides.
-        table: what is done for each verb.
+        services: of the I/O layer.
+        table: the handler of each verb.
         address: of the other end, for people.
-        watcher: hears of what the client does.
+        watcher: is informed of the client's commands.
         parser: cuts what arrives into frames.
         outbox: what the client is sent.
         line: deadlines look at it.
@@ -689,7 +689,7 @@ class ForeignConnection(ABC):
         return None if following is None else following + offset
 
     def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set by so many ms: deadlines of the peer keep their distance."""
+        """The machine's clock was set by this many ms: deadlines of the peer move with it."""
         self._heartbeat.clock_jumped(by)
 
 

@@ -76,7 +76,7 @@ class Heartbeat:
         self._beat_at = now
 
     def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set by so many ms: deadlines of the peer keep their distance."""
+        """The machine's clock was set by this many ms: deadlines of the peer move with it."""
         self._check_at += by
         self._beat_at += by
         self._frame_due += by

@@ -69,8 +69,8 @@ class ManagementPort:
         return self._http.management
 
     async def start(self, server: Server) -> None:
-        """Serve a broker that has started. Importing the HTTP stack takes longer than starting all the rest, so this
-        comes last and imports off the loop."""
+        """Serve a broker that has started. Importing the HTTP stack takes longer than the rest of the start, so this
+        comes last and imports in a thread."""
         self._http = await asyncio.get_running_loop().run_in_executor(None, _make_http, server, self.url)
         await self._http.start(self._port.socket, self._tls)
 

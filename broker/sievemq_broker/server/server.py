@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Phase", "Server"]
 
-#: Draining ends after so many seconds without a byte from any client, unless one of them has unsettled work.
+#: Draining ends after this many seconds without a byte from any client, unless one of them has unsettled work.
 QUIET_SECONDS = 0.1
 
 #: Seconds that clients may take to read the farewell and close their side; fewer if no client was promised time.
@@ -256,12 +256,12 @@ class Server:
             connection.flow_changed()
 
     async def synced(self) -> None:
-        """Returns when everything that has happened so far is on disk; at once in memory."""
+        """Returns when all changes so far are on disk; at once in memory."""
         if self._commits is not None:
             await self._commits.synced()
 
     def new_link(self, protocol: str) -> Link:
-        """The link of a connection that came through another port than those for clients.
+        """The link of a connection that was accepted by a port other than those for clients.
 
         Args:
             protocol: that it speaks.
@@ -357,7 +357,7 @@ class Server:
         """The clock was moved: do what is due now, and send it to the clients. In this order: a receive that times out
         by the new clock gets messages that were due by then."""
         self.timers.moved()
-        now = self.clock.now()  # a clock that stands still computes its offset when it is read
+        now = self.clock.now()  # a frozen clock computes its offset when it is read
         self._announced = self.clock.offset
         self.services.move_clock(self._announced, now)
         self.turn.end()

@@ -66,7 +66,8 @@ class Users:
                     self._right[name] = before._right[name]
             else:
                 self._right[name] = self.digest(name, user.secret)
-        #: What a wrong name is checked against, so that it takes as long as a wrong password; None: no user is hashed.
+        #: The hash against which a wrong name is checked, so that it takes as long as a wrong password; None if no user
+        #: has a hash.
         self._decoy = hashes[0] if hashes else None
         self._keys: dict[str, ScramKeys] = {}
 
@@ -111,7 +112,7 @@ class Users:
 
     @property
     def scram(self) -> bool:
-        """True if every user can sign in by SCRAM, so that it can be offered before a user has said who it is."""
+        """True if every user can sign in by SCRAM, so that it can be offered before the user is known."""
         return self.required and all(is_scram(user.secret) or not is_hash(user.secret) for user in self._users.values())
 
     def scram_keys(self, name: str) -> ScramKeys:
@@ -122,7 +123,8 @@ class Users:
         """
         keys = self._keys.get(name)
         if keys is None:
-            user, own = self._users.get(name), self.digest(name, "")  # the same each time: nobody sees who is a user
+            # The same each time, so that it does not show whether the user exists.
+            user, own = self._users.get(name), self.digest(name, "")
             if user is None:
                 like = next((scram_keys(each.secret) for each in self._users.values() if is_scram(each.secret)), None)
                 return ScramKeys(own[:16], own, own, 4_096 if like is None else like.rounds)

@@ -1,8 +1,7 @@
 """One accepted AMQP connection: frames in, commands to the client's Peer; answers and messages out. No I/O, no clock.
 
-A session of AMQP is a session of the broker's, a link by which the client receives is a consumer, and a transaction is
-a transacted session that stages its sends; what it settles is settled behind the commit.
-"""
+An AMQP session is a session of the broker's, and a link by which the client receives is a consumer. A transaction is a
+transacted session that stages its sends; its settlements are carried out after the commit."""
 
 from __future__ import annotations
 
@@ -74,13 +73,13 @@ from sievemq_core.wire.commands import Command
 __all__ = ["AmqpConnection"]
 
 
-#: The largest frame that is accepted: a larger message comes in several transfers.
+#: The largest frame that is accepted: a larger message arrives in several transfers.
 FRAME_BYTES: Final = 1024 * 1024
 
 #: What a message may have besides its body: sections with headers and properties.
 _SECTION_BYTES: Final = 2 * 1024 * 1024
 
-#: Deliveries that a producer may have under way; it gets as many anew when half of them came.
+#: Deliveries that a producer may have under way; its credit is renewed when half of it is used.
 CREDIT: Final = 1_000
 
 #: Messages in one page of a browser.
@@ -98,12 +97,12 @@ class AmqpConnection(ForeignConnection):
 
     Args:
         broker: the domain.
-        services: what the rim provides.
-        table: what is done for each verb.
+        services: of the I/O layer.
+        table: the handler of each verb.
         address: of the other end, for people.
-        wake: called when output appears while nothing feeds the connection: call :meth:`data_to_send` soon, not from
+        wake: called when output appears while the connection is not being fed: call :meth:`data_to_send` soon, not from
             there.
-        watcher: hears of what the client does.
+        watcher: is informed of the client's commands.
         make_outbox: makes the outbox.
     """
 
@@ -128,7 +127,7 @@ class AmqpConnection(ForeignConnection):
         outbox = make_outbox(services.settings, wake, services.now, converted)
         line = Line(parser, outbox, "open", lambda: outbox.frame(None))
         super().__init__(broker, services, table, address, watcher, parser, outbox, line)
-        #: Who has signed in by SASL.
+        #: The user who has signed in by SASL.
         self._user: str | None = None
         self._password: str | None = None
         self._sign_in: SignIn | None = None
@@ -231,7 +230,7 @@ class AmqpConnection(ForeignConnection):
             )
 
     def _claimed(self, name: str) -> str:
-        """The user that a name stands for. A namespace behind it is kept for open; that user has no password there."""
+        """The user of a given name. A namespace in the name is kept for open; the user has no password there."""
         user, namespace = _user_and_namespace(name)
         self._user = f"@{namespace}" if namespace else None
         return user or ""
@@ -594,7 +593,7 @@ class AmqpConnection(ForeignConnection):
             self._ask(now, detached, Command.CLOSE_CONSUMER, link.id, 0)
 
     def _browse(self, link: Browser, now: int) -> None:
-        """Write what there is credit for, one message after the other; read a page where there is none left."""
+        """Write as many messages as there is credit for, one after the other; read a page when none is left."""
         if link.page and link.credit:
             count, envelope = link.next()
             payload = payload_of(envelope.fields, link.address, count + 1, self._services.now())
@@ -681,7 +680,7 @@ class AmqpConnection(ForeignConnection):
 
     def _disposition(self, session: Session, given: Disposition, now: int) -> None:
         if not given.role:
-            return  # of its own deliveries, which are settled here at once
+            return  # for its own deliveries, which are settled here at once
         first, last = given.first, given.first if given.last is None else given.last
         state = given.state
         if isinstance(state, TransactionalState):
@@ -770,11 +769,11 @@ class AmqpConnection(ForeignConnection):
 
     @property
     def unpublished(self) -> int:
-        """Bytes that came and are no messages yet."""
+        """Bytes received that are no messages yet."""
         links = [link for session in self._channels.values() for link in session.links.values()]
         return super().unpublished + sum(link.size for link in links if isinstance(link, Producer))
 
-    # -- what an AMQP client does not say -----------------------------------------------------------------------------
+    # -- what AMQP has no frame for -----------------------------------------------------------------------------------
 
     @property
     def _has_duties(self) -> bool:
@@ -808,7 +807,7 @@ def _outcome_of(state: object) -> Outcome | None:
 
 
 def _user_and_namespace(user: str | None) -> tuple[str | None, str]:
-    """A user, and the namespace that stands behind an @ of the name."""
+    """A user name, and the namespace after an @ in it."""
     if user is None or "@" not in user:
         return user or None, ""
     name, _, namespace = user.rpartition("@")

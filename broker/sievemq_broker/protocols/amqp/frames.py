@@ -18,7 +18,7 @@ SASL: Final = 1
 AMQP_HEADER: Final = bytes((*b"AMQP", 0, 1, 0, 0))
 SASL_HEADER: Final = bytes((*b"AMQP", 3, 1, 0, 0))
 
-#: Every peer accepts frames of so many bytes.
+#: Every peer accepts frames of this size.
 MIN_FRAME: Final = 512
 
 _HEAD: Final = struct.Struct(">IBBH")
@@ -66,7 +66,7 @@ class FrameParser:
         return len(self._input) - self._at
 
     def accept(self, frame_bytes: int) -> None:
-        """Accept frames of so many bytes from now on."""
+        """Accept frames of this size from now on."""
         self._frame_bytes = frame_bytes
 
     def drop(self) -> None:

@@ -74,7 +74,7 @@ class Producer(Link):
         self.address = address
 
     def allow(self, credit: int) -> None:
-        """Allow so many deliveries from now on."""
+        """Allow this many deliveries from now on."""
         self.credit = credit
 
 

@@ -95,7 +95,7 @@ _EMPTY: Final = {2: _MAP, 3: _BYTES, 4: _STREAM, 5: _TEXT}
 _CONTENT_TYPE: Final = "content_type"
 _OCTETS: Final = frozenset({"application/octet-stream", "application/x-java-serialized-object"})
 _GROUP_ID, _GROUP_SEQUENCE = "JMSXGroupID", "JMSXGroupSeq"
-#: A dead letter has such properties. They must be visible, so its sections are encoded anew.
+#: A dead letter has such properties. They must be visible, so its sections are encoded again.
 _BROKERS_OWN: Final = b"JMS_SieveMQ_"
 
 _SELECTOR: Final = (0x0000468C00000004, "apache.org:selector-filter:string", "jms-selector")
@@ -238,7 +238,7 @@ class _Sections:
             at, last = following, code
 
     def whole_body(self) -> bytes:
-        """All sections of the body, as they came."""
+        """All sections of the body, as they arrived."""
         return self.payload[self.begin : self.end]
 
     def _take(self, code: int, value: Described, begin: int, end: int) -> None:
@@ -343,7 +343,7 @@ def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[Envel
         int(kind),
         body,
     )
-    if any(name.startswith("JMS") for name in message.application):  # some of these are the broker's: encoded anew
+    if any(name.startswith("JMS") for name in message.application):  # some of these are the broker's: encoded again
         return fields, to
     return (*fields, head, tail), to
 

@@ -101,7 +101,7 @@ class Outbox(ForeignOutbox):
         self.stage = stage
 
     def opened(self, frame_bytes: int) -> None:
-        """The client accepts frames of so many bytes, and the handshake is complete."""
+        """The client accepts frames of this size, and the handshake is complete."""
         self._frame = max(MIN_FRAME, frame_bytes)
         self.open = True
         self.stage = "open"
@@ -156,7 +156,7 @@ class Outbox(ForeignOutbox):
             frame = frame_of(head, session.channel, payload[part * room : (part + 1) * room])
             self.write_message(session.put(frame))
 
-    # -- what the domain says ---------------------------------------------------------------------------------------
+    # -- called by the domain -----------------------------------------------------------------------------------------
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Queue a message."""
@@ -171,7 +171,7 @@ class Outbox(ForeignOutbox):
         self.count_conversion(packed, fields)
         self.transfer(consumer, tag, payload)
 
-    # -- what the client's Peer says ----------------------------------------------------------------------------------
+    # -- called by the client's Peer ----------------------------------------------------------------------------------
 
     @property
     def protocol(self) -> str:
@@ -217,7 +217,7 @@ class Outbox(ForeignOutbox):
             self.frame(Detach(handle=consumer.handle, closed=True, error=error), session.channel)
 
     def fail(self, error: SieveError) -> None:
-        """Send close as the last frame; during the handshake what stands in its place."""
+        """Send close as the last frame, or its equivalent in the handshake."""
         if self.stage in ("sasl", "challenged"):
             self.frame(SaslOutcome(code=1 if error.code is ErrorCode.AUTHENTICATION else 2), kind=SASL)
         elif self.stage:

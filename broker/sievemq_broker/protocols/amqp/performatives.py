@@ -199,7 +199,7 @@ class Flow(Composite):
 
 @_composite(0x14, "transfer:list")
 class Transfer(Composite):
-    """A message, or a part of one; it stands behind."""
+    """A message or a part of one; it follows the performative."""
 
     handle: int = _f("uint", required=True)
     delivery_id: int | None = _f("uint", default=None)
@@ -324,7 +324,7 @@ class Target(Composite):
 
 @_composite(0x2B, "delete-on-close:list")
 class DeleteOnClose(Composite):
-    """A dynamic node goes with its link."""
+    """A dynamic node is deleted with its link."""
 
 
 @_composite(0x30, "coordinator:list")

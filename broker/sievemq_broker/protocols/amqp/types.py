@@ -131,7 +131,7 @@ class Array(list[Any]):
 
 
 def malformed(text: str) -> ProtocolError:
-    """What came is no AMQP."""
+    """The input is not AMQP."""
     return ProtocolError(text, ErrorCode.MALFORMED_FRAME)
 
 
@@ -242,7 +242,7 @@ def encode_packed(short: int, packed: bytes | bytearray, count: int, out: bytear
 
 
 def encoder_of(kind: type) -> Callable[[Any, bytearray], None]:
-    """What :func:`encode` does with values of a type."""
+    """As :func:`encode`, for values of one type."""
     return _ENCODERS[kind]
 
 
@@ -473,7 +473,7 @@ def _list_of(items: list[Any]) -> list[Any]:
     return items
 
 
-#: What the keys of a map mostly are.
+#: The usual type of a map's keys.
 _NAMES: Final = frozenset({str, Symbol})
 
 

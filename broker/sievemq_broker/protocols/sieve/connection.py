@@ -19,13 +19,13 @@ from sievemq_core.wire.connection import WireConnection
 
 __all__ = ["BATCH", "SieveConnection"]
 
-#: Commands that are decoded at a time, and as many more as a frame may hold: what came is decoded while it is carried
-#: out, so that a read of tiny frames takes no longer than a turn has.
+#: Commands that are decoded at a time, in addition to one frame's: input is decoded while it is carried out, so that a
+#: read of tiny frames does not take longer than a turn allows.
 BATCH = 1_024
 
 
 def _no_wake() -> None:
-    """Whoever feeds the connection looks for output by itself."""
+    """The caller that feeds the connection checks for output itself."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -37,12 +37,12 @@ class SieveConnection:
 
     Args:
         broker: the domain.
-        services: what the rim provides.
-        table: what is done for each verb.
+        services: of the I/O layer.
+        table: the handler of each verb.
         address: of the other end, for people.
-        wake: called when output appears while nobody feeds the connection: call :meth:`data_to_send` soon, not from
+        wake: called when output appears while the connection is not being fed: call :meth:`data_to_send` soon, not from
             there.
-        watcher: hears of what the client does.
+        watcher: is informed of the client's commands.
         make_outbox: makes the outbox.
     """
 
@@ -70,8 +70,8 @@ class SieveConnection:
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now: int) -> None:
-        """Carry out what arrived, as far as there is time (:attr:`Services.spent`). Never raises: what is wrong ends
-        this connection at most.
+        """Carry out commands as far as there is time (:attr:`Services.spent`). Never raises: an error ends this
+        connection at most.
 
         Args:
             data: bytes from the peer, cut anywhere. Nothing must be :attr:`behind`.
@@ -99,11 +99,11 @@ class SieveConnection:
 
     @property
     def full(self) -> bool:
-        """False: a client of this protocol knows itself when it has to wait."""
+        """False: a client of this protocol waits by itself when it has to."""
         return False
 
     def catch_up(self, now: int) -> None:
-        """Carry out what is left, as far as there is time. Never raises.
+        """Carry out the remaining commands, as far as there is time. Never raises.
 
         Args:
             now: milliseconds since 1970.
@@ -137,7 +137,8 @@ class SieveConnection:
         self.lost(now)
 
     def lost(self, now: int) -> None:
-        """The transport is gone: everything comes back (ACK-18, TXN-05, CON-11). Idempotent."""
+        """The transport is closed or broken: all unacknowledged messages return (ACK-18, TXN-05, CON-11).
+        Idempotent."""
         self.peer.lost(now)
         self.outbox.disown()
 
@@ -152,7 +153,7 @@ class SieveConnection:
 
     @property
     def heartbeats(self) -> tuple[int, int]:
-        """Milliseconds after which something is to be heard, and to be said; 0 for never."""
+        """Milliseconds within which the client must send, and the broker has to; 0 for never."""
         return self.wire.interval_in, self.wire.interval_out
 
     @property
@@ -167,7 +168,7 @@ class SieveConnection:
 
     @property
     def unpublished(self) -> int:
-        """Bytes that came and are no messages yet: of a frame that is not complete, or is not carried out; of open
+        """Bytes received that are no messages yet: of a frame that is not complete or not carried out, and of open
         transactions."""
         return self.wire.unfinished + self.peer.unpublished
 
@@ -186,15 +187,15 @@ class SieveConnection:
         if self.wire.pending_bytes and peer.unconfirmed:
             peer.flush_confirms()
         data = self.wire.data_to_send()
-        # When the outbox was full and is empty now, deliveries go on next turn: it is known then whether the transport
-        # took all this or has asked for a pause.
+        # When the outbox was full and is empty now, deliveries continue in the next turn: by then the transport has
+        # taken everything, or has paused.
         if not peer.gone and outbox.sent():
             self._deliver_again = True
         return data
 
     def urgent_flow(self, text: str) -> bytes:
-        """That senders are to wait, in a frame that goes out before what :meth:`data_to_send` has returned already:
-        for an output that is held back. Empty where the client cannot be told.
+        """A frame that informs the client that senders wait. It overtakes the output that :meth:`data_to_send` has
+        returned and that is held back. Empty if the client cannot be informed.
 
         Args:
             text: why, for people.
@@ -252,5 +253,5 @@ class SieveConnection:
         return None if following is None else following + offset
 
     def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set, by so many ms: deadlines of the peer are where they would have been."""
+        """The machine's clock was set, by this many ms: deadlines of the peer move with it."""
         self._heartbeat.clock_jumped(by)

@@ -73,13 +73,13 @@ class Outbox:
             self._wake()
 
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
-        """Queue first deliveries of several messages, as one command where the client knows that."""
+        """Queue first deliveries of several messages, as one command if the client knows it."""
         if not self._several or len(row) < 2:
             return deliver_each(self, consumer_id, tag, row)
         wire = self._wire
         size = DELIVERIES_HEAD + sum(map(len, row))
         if size > GATHER_BYTES or wire.pending_bytes + size > self._high:
-            # Too much for one command, or it may come to the point where no more is taken: that is a matter of each.
+            # Too much for one command, or it may reach the limit of the outbox: try smaller rows.
             half = len(row) >> 1
             taken = self.deliver_row(consumer_id, tag, row[:half])
             if taken < half or not self.writable:
@@ -100,7 +100,7 @@ class Outbox:
             self._owner.consumer_closed(consumer_id, code, text)
 
     def settled(self, consumer_id: int) -> None:
-        """A WANT of this consumer is answered: what could be delivered has been."""
+        """A WANT of this consumer is answered: everything available was delivered."""
         if not self._over:
             self._owner.want_settled(consumer_id)
 
@@ -217,11 +217,11 @@ class Outbox:
             self._wake()
 
     def attend(self) -> None:
-        """The rim looks for output when it has fed the connection."""
+        """The I/O layer checks for output when it has fed the connection."""
         self._awake = True
 
     def leave(self) -> None:
-        """It has fed the connection, and there is no output for which it looks."""
+        """The connection was fed, and has no output."""
         if not self._over:
             self._awake = False
 

@@ -58,7 +58,7 @@ _NO_LOCAL: Final = ("no-local", "activemq.noLocal")
 
 
 def _no_wake() -> None:
-    """Whatever feeds the connection looks for output by itself."""
+    """The caller that feeds the connection checks for output itself."""
 
 
 class _Transaction:
@@ -87,12 +87,12 @@ class StompConnection(ForeignConnection):
 
     Args:
         broker: the domain.
-        services: what the rim provides.
-        table: what is done for each verb.
+        services: of the I/O layer.
+        table: the handler of each verb.
         address: of the other end, for people.
-        wake: called when output appears while nothing feeds the connection: call :meth:`data_to_send` soon, not from
+        wake: called when output appears while the connection is not being fed: call :meth:`data_to_send` soon, not from
             there.
-        watcher: hears of what the client does.
+        watcher: is informed of the client's commands.
         make_outbox: makes the outbox.
     """
 
@@ -118,9 +118,9 @@ class StompConnection(ForeignConnection):
         outbox = make_outbox(services.settings, wake, services.converted.setdefault("stomp", Converted()))
         line = Line(parser, outbox, "CONNECT", lambda: outbox.write(b"\n"))
         super().__init__(broker, services, table, address, watcher, parser, outbox, line)
-        #: What CONNECT says of the types of properties; None leaves that to the rules of destinations.
+        #: The header of CONNECT for the types of properties; None leaves them to the rules of destinations.
         self._types: str | None = None
-        #: The receipt that the frame asks for that is carried out.
+        #: The receipt requested by the frame that is being carried out.
         self._receipt: str | None = None
         #: The last message id, and send outside of transactions.
         self._message_ids = self._sends = 0
@@ -440,7 +440,7 @@ class StompConnection(ForeignConnection):
         transaction = self._end_of(headers, "ABORT")
         for subscription, held, _ in transaction.settled:
             if subscription.consumer in self.outbox.subscriptions:
-                subscription.held.update(held)  # the client may settle them anew
+                subscription.held.update(held)  # the client may settle them again
             else:
                 self._do(now, 0, Command.SETTLE, subscription.consumer, tuple(held), int(Outcome.FAILED), 0)
         self._ask(now, _nothing, Command.CLOSE_SESSION, transaction.session, ())
@@ -452,7 +452,7 @@ class StompConnection(ForeignConnection):
         del self._transactions[headers["transaction"]]
         return transaction
 
-    # -- what a STOMP client does not say -----------------------------------------------------------------------------
+    # -- what STOMP has no frame for ----------------------------------------------------------------------------------
 
     @property
     def _has_duties(self) -> bool:
@@ -465,8 +465,8 @@ class StompConnection(ForeignConnection):
         self._do(now, 0, Command.RELEASE, consumer, ())
 
     def _acknowledge_written(self, now: int) -> None:
-        """Acknowledge what subscriptions with ``ack: auto`` are sent, since their client does not. It is in the output
-        that goes out now, or went out."""
+        """Acknowledge the messages sent to subscriptions with ``ack: auto``, since their client does not. They are in
+        the output of this write or of an earlier one."""
         for each in tuple(self.outbox.subscriptions.values()):
             if each.written:
                 tag, credit = each.take_written()
@@ -498,7 +498,7 @@ def _is_number(text: str) -> bool:
 
 
 def _heartbeats(text: str) -> tuple[int, int]:
-    """What a heart-beat header says: the intervals in which the client sends, and wants to hear; ms."""
+    """The intervals of a heart-beat header: in which the client sends, and in which it expects input; ms."""
     first, _, second = (part.strip() for part in text.partition(","))
     if not (_is_number(first) and _is_number(second)):
         raise ProtocolError(f"heart-beat must be two numbers of ms, not {shown(text)}", ErrorCode.MALFORMED_FRAME)

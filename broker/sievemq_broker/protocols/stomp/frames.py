@@ -77,7 +77,7 @@ class FrameParser:
         self._head: tuple[str, dict[str, str], int, int | None] | None = None
         #: Protocol version, which decides how headers are escaped. Before the handshake is over nothing is.
         self.version = "1.2"
-        #: How many frames were complete so far.
+        #: The number of complete frames so far.
         self.number = 0
 
     @property
@@ -91,7 +91,7 @@ class FrameParser:
         self._body_bytes, self._header_bytes = body_bytes, MAX_HEADER_BYTES
 
     def drop(self) -> None:
-        """Forget what has come of the frame that is not complete."""
+        """Drop the input of the incomplete frame."""
         self._input.clear()
 
     def receive(self, data: bytes) -> None:
@@ -240,7 +240,7 @@ def encode(
 
 
 def split(data: bytes) -> list[bytes]:
-    """Cut what :func:`encode` has made into its frames, with heart-beats on their own.
+    """Split the output of :func:`encode` into its frames, with heart-beats on their own.
 
     Args:
         data: several frames. What is no whole one is left as it is.

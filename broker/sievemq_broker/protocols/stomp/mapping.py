@@ -45,7 +45,7 @@ from sievemq_core.message.values import (
 
 __all__ = ["CONTENT_TYPE", "address_of", "destination_of", "envelope_of", "message_of"]
 
-#: The property that stands for the content-type header, as the SDK's Json sets it.
+#: The property for the content-type header, as the SDK's Json sets it.
 CONTENT_TYPE: Final = "content_type"
 
 #: A MAP body crosses as JSON under this transformation, as with ActiveMQ. Any other is the clients' own affair.
@@ -83,7 +83,7 @@ _TYPED: Final[dict[str, Callable[[str], PropertyValue]]] = {
 
 
 def address_of(destination: str, headers: dict[str, str]) -> str:
-    """The address that a destination header names.
+    """The address of a destination header.
 
     Args:
         destination: ``/queue/name``, ``/topic/name``, ``/remote-temp-queue/name``, an address of SieveMQ's

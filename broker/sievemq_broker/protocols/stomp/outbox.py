@@ -1,4 +1,4 @@
-"""What a STOMP client is sent: answers as they come, messages until the outbox is full."""
+"""Output to a STOMP client: answers as they come, messages until the outbox is full."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Outbox(ForeignOutbox):
         self.subscriptions: dict[int, Subscription] = {}
         #: Receipts that wait for sends to be settled: session -> [(sequence, receipt)], in order.
         self._receipts: dict[int, list[tuple[int, str]]] = {}
-        #: The receipt that the frame has asked for which the next ERROR concerns.
+        #: The receipt requested by the frame that the next ERROR concerns.
         self._blamed: str | None = None
 
     # -- what the connection uses -----------------------------------------------------------------------------------
@@ -85,16 +85,16 @@ class Outbox(ForeignOutbox):
         self._receipts.setdefault(session, []).append((sequence, receipt))
 
     def blame(self, receipt: str | None) -> None:
-        """The next ERROR concerns the frame that has asked for this receipt."""
+        """The next ERROR concerns the frame that requested this receipt."""
         self._blamed = receipt
 
     def receipt(self, receipt: str | None) -> None:
-        """RECEIPT, if one was asked for."""
+        """RECEIPT, if one was requested."""
         if receipt is not None:
             self.write(encode("RECEIPT", [("receipt-id", receipt)], version=self.version))
 
     def end_with(self, receipt: str | None) -> Callable[[SieveError], None]:
-        """What ends the connection, as STOMP does for each error, with the receipt that the frame has asked for."""
+        """ERROR, which ends the connection, with the receipt that the frame requested."""
 
         def end(error: SieveError) -> None:
             if not self.failed:
@@ -103,7 +103,7 @@ class Outbox(ForeignOutbox):
 
         return end
 
-    # -- what the domain says ---------------------------------------------------------------------------------------
+    # -- called by the domain -----------------------------------------------------------------------------------------
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Queue a MESSAGE."""
@@ -136,7 +136,7 @@ class Outbox(ForeignOutbox):
             headers += common
         self.write_message(encode("MESSAGE", headers, body, version, () if lines is None else (lines,)))
 
-    # -- what the client's Peer says ----------------------------------------------------------------------------------
+    # -- called by the client's Peer ----------------------------------------------------------------------------------
 
     @property
     def protocol(self) -> str:

@@ -113,7 +113,7 @@ class Authenticator:
         return checking
 
     def scram(self, address: str) -> ScramSignIn | None:
-        """A sign-in by SCRAM-SHA-256; None if there are users whose passwords it cannot check.
+        """A sign-in by SCRAM-SHA-256; None if there are users whose secrets do not allow it.
 
         Args:
             address: where it comes from, for the throttle.
@@ -121,7 +121,7 @@ class Authenticator:
         return ScramSignIn(self, address) if self.users.scram else None
 
     def prove(self, user: str, address: str, fits: Callable[[], bool]) -> Identity:
-        """The result of a sign-in in which the client had to prove that it knows a user's password.
+        """The result of a sign-in in which the client had to prove knowledge of a user's password.
 
         Args:
             user: the name that was given.

@@ -1,14 +1,13 @@
-"""How often somebody may be wrong: a delay that doubles with each wrong password, per address and per user.
+"""Limits wrong passwords: a delay that doubles with each wrong password, per address and per user.
 
-An attempt is *charged* before its password is checked and given back when it was right, so that a thousand attempts at
-once are not a thousand free ones. Memory is bounded whatever comes: the least lately seen are forgotten, of addresses
-from which users have signed in those of the user with the most.
+An attempt is *charged* before its password is checked and refunded if it was right, so that a thousand simultaneous
+attempts are not free. Memory is bounded: the least recently seen addresses are forgotten; of addresses from which users
+have signed in, those of the user with the most.
 
-Guessing at one user from many addresses makes that user wait, for every caller; but an address from which the user has
-signed in before counts for itself, so that no attacker can lock out the applications that run already.
+Guessing one user's password from many addresses delays that user for every caller. But an address from which the user
+has signed in before counts separately, so that an attacker cannot lock out running applications.
 
-Pure: the time is an argument, in seconds of a clock that is never set.
-"""
+Pure: the time is an argument, in seconds of a monotonic clock."""
 
 from __future__ import annotations
 

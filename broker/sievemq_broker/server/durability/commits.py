@@ -140,7 +140,7 @@ class Commits:
     # -- what a turn does -----------------------------------------------------------------------------------------
 
     def hold(self, link: Holder, data: bytes) -> bool:
-        """Hold `data` until what it may confirm is on disk. False if it is already."""
+        """Hold `data` until everything that it may confirm is on disk. False if it is already."""
         if self._held or self._journal.batch:
             waiting = self._held
         elif self._busy:
@@ -193,7 +193,7 @@ class Commits:
 
     def _begin(self) -> None:
         """Write the present batch."""
-        if self._dead or self._journal.holds:  # the turn in which the last hold ends comes here again
+        if self._dead or self._journal.holds:  # the turn in which the last hold ends calls this again
             return
         if self._lazy is not None:
             self._lazy.cancel()

@@ -209,7 +209,7 @@ class Access:
     async def _admit(self, scope: Scope, headers: Headers) -> tuple[Identity, Callable[[], bool]]:
         """The caller, and whether that still holds later on; the steps of the module's text."""
         if "content-length" in headers and "transfer-encoding" in headers:
-            # Something in front might go by the other one, and take what is behind this request for one of its own.
+            # A proxy in front may use the other length, and take the rest of this request for another request.
             text = "Content-Length and Transfer-Encoding exclude each other"
             raise ApiError(400, "BAD_REQUEST", text, headers={"Connection": "close"})
         host, path = headers.get("host", ""), scope["path"]
@@ -241,7 +241,7 @@ class Access:
             return _NOBODY, _always
         authorization = headers.get("authorization")
         if authorization is not None:
-            if not same:  # a browser that remembers the password for some page of ours
+            if not same:  # a browser that remembers the password for one of these pages
                 raise ApiError(403, "CROSS_SITE", "a page of another site must not ask with a password")
             identity = await self._basic(scope, authorization)
             user = authenticator.users.find(identity.user or "")

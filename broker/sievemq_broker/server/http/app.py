@@ -30,7 +30,8 @@ def _document() -> bytes:
 
 
 def make_app(server: Server, api: Iterable[Route]) -> Access:
-    """The application of one server. Every route runs on the broker's loop, so it reads a state that stands still.
+    """The application of one server. Every route runs on the broker's loop, so the state does not change while it
+    reads.
 
     Args:
         server: the broker.
@@ -83,7 +84,7 @@ def make_app(server: Server, api: Iterable[Route]) -> Access:
 
 
 def liveness(server: Server) -> dict[str, object]:
-    """An answer at all shows that the loop runs; how late it was lately is a hint."""
+    """Any answer shows that the loop runs; its recent lateness is a hint."""
     return {"status": "ok", "loop_lag_seconds": round(server.timers.lag.last, 6)}
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong, as an answer: a status, a name for programs, a sentence for people, details for both."""
+"""Errors as answers: a status, a name for programs, a sentence for people, details for both."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def bad_request(text: str, **details: Any) -> ApiError:
 
 
 def not_found(text: str, **details: Any) -> ApiError:
-    """404: what the path names is not there."""
+    """404: the path names something that does not exist."""
     return ApiError(404, "NOT_FOUND", text, details)
 
 
@@ -99,7 +99,7 @@ def answer_to(error: SieveError) -> ApiError:
 
 
 def failure(scope: Scope, error: Exception) -> ApiError:
-    """The answer for whatever the handling of a request raised."""
+    """The answer for any exception of a request's handler."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, SieveError):

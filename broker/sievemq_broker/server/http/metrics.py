@@ -53,7 +53,7 @@ MAX_DETAILED = 200
 
 
 async def exposition(server: Server) -> bytes:
-    """One scrape. What it adds up over all queues comes in slices, one a turn."""
+    """One scrape. Sums over all queues are computed in slices, one per turn."""
     totals = Totals(server.broker, server.ended)
     for _ in chain(totals.steps(), server.memory.add_up()):
         await asyncio.sleep(0)
@@ -128,7 +128,7 @@ _BY_REASON: tuple[tuple[str, str, dict[str, Callable[[Counts], int]]], ...] = (
         },
     ),
 )
-#: What queues are, beside what they hold: name, meaning, attribute of Gauges.
+#: Figures of queues other than counts of messages: name, meaning, attribute of Gauges.
 _STATES = (
     ("queues_at_limit", "Queues and subscriptions whose limit leaves no room for a message.", "at_limit"),
     ("queues_paused", "Queues and subscriptions whose deliveries are stopped.", "paused"),
@@ -301,8 +301,8 @@ def _histogram(name: str, meaning: str, histogram: Histogram) -> Metric:
 
 
 class DetailedCollector(Collector):
-    """Series per destination; those of subscriptions are added up per topic. Not with the names of the sums, so that
-    nobody adds up both.
+    """Series per destination; those of subscriptions are added up per topic. The names differ from those of the sums,
+    so that a query does not add up both.
 
     Args:
         destinations: which.

@@ -1,4 +1,4 @@
-"""uvicorn's connection with what it lacks against slow peers, and with what it knows about TLS."""
+"""uvicorn's connection with time limits for slow peers, and with the result of TLS."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_CONNECTIONS: Final = 256
 
 
 class PatientProtocol(H11Protocol):
-    """One connection to the management port, patient for a while only.
+    """One connection to the management port, with time limits for its peer.
 
     Args:
         config, server_state, app_state: uvicorn's.
@@ -68,7 +68,7 @@ class PatientProtocol(H11Protocol):
         self._await(h11.IDLE, HEAD_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came; is a request still coming after them?"""
+        """Bytes have arrived; does a request still follow them?"""
         while data and not self.transport.is_closing():
             # h11 checks the size of a head that is not complete, so it is never given more than fits into one.
             reads_head = self.conn.their_state is h11.IDLE
@@ -84,7 +84,7 @@ class PatientProtocol(H11Protocol):
             self._await(None, 0.0)
 
     def send_400_response(self, msg: str) -> None:
-        """What came is no HTTP. uvicorn's own answers in plain text."""
+        """The input is not HTTP. uvicorn answers in plain text itself."""
         error = bad_request(msg)
         length = str(len(error.content)).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
@@ -103,7 +103,7 @@ class PatientProtocol(H11Protocol):
         return False
 
     def hand_over(self) -> tuple[asyncio.Transport, bytes]:
-        """Give the connection away: the request that is being answered was the last.
+        """Give the connection away: the present request was the last.
 
         Returns:
             The transport, and what came behind the request.

@@ -59,7 +59,7 @@ class Page:
 
 
 class Router:
-    """The routes of the management port, as an ASGI application. What a route raises is for `access.py` to answer.
+    """The routes of the management port, as an ASGI application. `access.py` answers exceptions of a route.
 
     Args:
         routes: all of them.

@@ -1,4 +1,4 @@
-"""uvicorn inside the broker's loop: it gets a bound socket, no signals and no logging of its own."""
+"""uvicorn inside the broker's loop: it gets a bound socket, and neither handles signals nor configures logging."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _Uvicorn(uvicorn.Server):
         self.leaving.set()
 
     async def main_loop(self) -> None:
-        """Wait to be stopped; uvicorn's own loop looks ten times a second. Its Date header wants a tick each second."""
+        """Wait to be stopped; uvicorn's own loop polls ten times a second. Its Date header needs a tick each second."""
         while not self.leaving.is_set():
             await self.on_tick(0)
             with contextlib.suppress(TimeoutError):

@@ -43,7 +43,7 @@ class Session:
         self.ended = False
 
     def use(self, user: User, now: float) -> None:
-        """A request came; the user's rights may be others now."""
+        """A request has arrived; the user's rights may have changed."""
         self.user = user
         self.seen = now
 

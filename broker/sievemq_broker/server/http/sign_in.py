@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["sign_in_routes"]
 
-#: Bytes of the form that are read before anybody is known.
+#: Bytes of the form that are read before the user is authenticated.
 _MAX_FORM = 8 * 1024
 
 _PAGE = """\
@@ -157,7 +157,7 @@ def _end(request: Request) -> None:
 
 
 async def _fields(request: Request) -> tuple[str, str, str | None] | None:
-    """User, password and where to go then; None if that is no form of ours."""
+    """User, password and the page to show next; None if that is not the form of the sign-in page."""
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         return None
     body = b""

@@ -109,7 +109,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._frames = frames
         self.link = link
         self._loop = asyncio.get_running_loop()
-        #: What was read and is not decoded yet.
+        #: Bytes that were read and are not decoded yet.
         self._input = b""
         #: The link wants nothing more for now; the socket is not read from.
         self._paused = False
@@ -132,7 +132,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
     # -- what the socket's transport calls ----------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of frames came."""
+        """Bytes of frames have arrived."""
         self._input += data
         if self._going_on is None and not self._paused:
             self._go_on()
@@ -168,7 +168,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
                 self._transport.pause_reading()
 
     def _decode(self, data: bytes, content: list[bytes]) -> bool:
-        """Decode frames; True if the client has closed, or what it sends is no WebSocket."""
+        """Decode frames; True if the client has closed, or its input is not WebSocket."""
         frames = self._frames
         try:
             frames.receive_data(data)
@@ -191,7 +191,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         return False
 
     def _end(self) -> None:
-        """Nothing more comes."""
+        """No more input follows."""
         self._closed = True
         self._input = b""
         self.link.eof_received()

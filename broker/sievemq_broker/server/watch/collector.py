@@ -1,10 +1,9 @@
-"""Python's garbage collector in the broker's process: it must never visit all the messages that wait.
+"""Python's garbage collector in the broker's process: it must never visit all waiting messages.
 
-What messages leave behind is in no cycle and goes by its count; cycles come from what is rare, such as HTTP requests. A
-collection costs some 0.1 to 0.3 µs for each object it visits, so one over a million messages would stand in the loop
-for a second. Young collections stay: they visit what came since the last, and catch short-lived cycles. What survives a
-few of them is frozen, that is, never visited again.
-"""
+Messages are not part of cycles, so their reference counts free them. Cycles come from rare events, such as HTTP
+requests. A collection costs some 0.1 to 0.3 µs for each object it visits, so one over a million messages would stop the
+loop for a second. Young collections stay: they visit new objects, and free short-lived cycles. Objects that survive a
+few of them are frozen, that is, never visited again."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ class _Freezer:
 
 
 def calm() -> None:
-    """From now on collections are short. For a process that is a broker and nothing else; what its start left is frozen
-    as well."""
+    """From now on collections are short. For a process that only runs a broker; objects of its start are frozen as
+    well."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, 100 * SURVIVED, 1_000)  # survivors are frozen long before the middle generation has a turn

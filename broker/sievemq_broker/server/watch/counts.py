@@ -220,8 +220,7 @@ def _earlier(time: int, other: int) -> int:
 class Totals:
     """Sums by namespace and kind. Complete once :meth:`steps` has ended.
 
-    What is deleted while the steps continue is counted all the same, and what it counted is not counted twice: counters
-    must not fall.
+    Destinations that are deleted while the steps continue are counted as well, and never twice: counters must not fall.
 
     Args:
         broker: whose.

@@ -1,11 +1,10 @@
-"""The memory that all messages take, and what happens at the limit: producers wait, nothing is dropped.
+"""The memory that all messages take, and the limit: at it producers wait, and nothing is dropped.
 
-Queues know what they hold, and for what consumers hold an estimate will do. This adds it up a few times a second. To
-add it up at each send would cost every message; so far from the limit nothing is counted but what is read from sockets:
-no message takes more than AMPLIFIED times the bytes in which it came, for each that gets it. Before that could pass the
-limit it is added up again, and near the limit each send is counted (`domain/admission.py`). Below RESUME of
-the limit producers continue.
-"""
+Queues have exact sums; for the messages that consumers hold an estimate is enough. This module adds them up a few times
+a second. A sum at each send would cost every message. So far from the limit only the bytes read from sockets are
+counted: no message takes more than AMPLIFIED times its bytes, for each of its receivers. Before that could pass the
+limit the sum is computed again, and near the limit each send is counted (`domain/admission.py`). Below RESUME of the
+limit producers continue."""
 
 from __future__ import annotations
 
@@ -103,8 +102,8 @@ class Memory:
         self._soon = soon
         self._clock = clock
         self._next = 0.0
-        #: Adds up over several ticks; how many bytes had come when that began, the gate, and what that would let in;
-        #: seconds that it took so far.
+        #: Computes the sum over several ticks; the bytes read before it began, the gate, and what that would have let
+        #: in; seconds that it took so far.
         self._round: Iterator[None] | None = None
         self._round_began: tuple[int, Gate | None, int] = 0, None, 0
         self._round_took = 0.0

@@ -46,7 +46,8 @@ class NamespaceLimits:
         self._clock = clock
         self._full: dict[Namespace, _Keeper] = {}
         self._next = 0.0
-        #: Sums up the full ones, over several ticks if there are very many queues; seconds that it took so far.
+        #: Adds up the namespaces at their limits, over several ticks if there are very many queues; seconds that it
+        #: took so far.
         self._round: Iterator[None] | None = None
         self._round_took = 0.0
         broker.limit_namespaces(self._gate_of)

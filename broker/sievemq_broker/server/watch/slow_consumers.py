@@ -120,7 +120,7 @@ class SlowConsumers:
             self._forget(consumer)
 
     def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set by so many ms: idle times keep their length."""
+        """The machine's clock was set by this many ms: idle times keep their length."""
         self._watched = {consumer: (done, since + by) for consumer, (done, since) in self._watched.items()}
 
     def _forget(self, consumer: Consumer) -> None:

@@ -1,7 +1,6 @@
-"""What is done to messages of a queue: move, copy, delete, purge, retry, cancel; and to a destination: pause, resume.
+"""Actions on messages of a queue: move, copy, delete, purge, retry, cancel; and on a destination: pause, resume.
 
-Long work continues in slices until it is done or its limit is reached; what is in flight is never touched.
-"""
+Long work continues in slices until it is done or its limit is reached. Messages in flight are never changed."""
 
 from __future__ import annotations
 
@@ -64,11 +63,10 @@ async def purge_messages(call: Call[Any, requests.Choose]) -> answers.Touched:
 
 @routes.add("POST", _ACTIONS + "/retry", Verb.MANAGE, answers.Touched, body=requests.Choose, body_optional=True)
 async def retry_messages(call: Call[Any, requests.Choose]) -> answers.Touched:
-    """Send dead letters back where they came from, attempts counted from zero.
+    """Send dead letters back to their original destinations, with attempts counted from zero.
 
-    Those that do not say where they came from, or whose subscription is gone, are skipped. The caller must be allowed
-    to send to where they came from.
-    """
+    Letters without an original destination, or whose subscription no longer exists, are skipped. The caller needs the
+    right to send to the original destinations."""
 
     def allow(origin: str) -> None:
         require(call, Verb.SEND, call.path["ns"], str(parse_address(origin)))

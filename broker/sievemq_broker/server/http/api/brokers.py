@@ -31,8 +31,7 @@ _BLOCKED_PLACES, _BLOCKED_CONNECTIONS = 20, 10
 async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
     """The broker and its totals.
 
-    Totals are those of what the caller may view; memory is for users who may view everything.
-    """
+    Totals cover the destinations that the caller may view; memory is for users who may view everything."""
     server = call.server
     identity = caller(call.scope)
     everything = identity.may(Verb.VIEW, "*", "*")

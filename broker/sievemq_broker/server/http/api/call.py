@@ -48,7 +48,7 @@ class Call(Generic[Q, B]):
     status: int
 
     def existed(self) -> None:
-        """What was to be made is there already: 200, not 201."""
+        """The object to be created exists already: 200, not 201."""
         self.status = 200
 
     @property

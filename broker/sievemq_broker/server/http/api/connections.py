@@ -45,7 +45,8 @@ async def list_connections(call: Call[requests.ListConnections, Any]) -> answers
 
 @routes.add("DELETE", "/connections/{id}", None, answers.Touched, query=requests.DryRun)
 async def close_connection(call: Call[requests.DryRun, Any]) -> answers.Touched:
-    """Close a connection and inform its client. What it held goes back and may be delivered again."""
+    """Close a connection and inform its client. Messages that it held return to their queues, and may be delivered
+    again."""
     identifier, dry_run = call.path["id"], call.query.dry_run
     connection = call.server.services.connections.get(identifier)
     if connection is None or not may(call, Verb.VIEW, connection.namespace.name, "*"):

@@ -1,4 +1,4 @@
-"""What an endpoint is, declared once: `operation` checks requests by it and the OpenAPI document is made from it."""
+"""Declares each endpoint once: `operation` checks requests by it, and the OpenAPI document is generated from it."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ async def delete_destination(call: Call[requests.DryRun, Any]) -> answers.Touche
 
 @routes.add("GET", _PATH + "/{address}/series", Verb.VIEW, answers.Series, query=requests.Samples)
 async def get_series(call: Call[requests.Samples, Any]) -> answers.Series:
-    """How deep it was and how fast it went: samples of the last minutes, for charts."""
+    """Depth and rates over time: samples of the last minutes, for charts."""
     destination = call.destination()
     sampler = call.management.sampler
     times = list(sampler.times)

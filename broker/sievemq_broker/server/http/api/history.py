@@ -18,18 +18,18 @@ __all__ = ["KEEP", "Event", "History", "Mark", "Missed"]
 #: Events that are kept, the latest.
 KEEP: Final = 500
 
-#: Looks at which something happened whose number of events is remembered for longer than the events.
+#: Samples with changes whose number of events is kept longer than the events.
 COUNTED: Final = 3_600
 
 #: Longest id that is parsed.
 _LONGEST: Final = 100
 
 Event: TypeAlias = tuple[str, dict[str, Any]]
-"""Its name and what it says."""
+"""Its name and its content."""
 
 
 class Mark(NamedTuple):
-    """How far a listener has come: so many events of a look, or with None all of it."""
+    """The position of a listener: this many events of a sample, or all of it with None."""
 
     look: int
     number: int | None
@@ -69,7 +69,7 @@ class History:
         self.forget()
 
     def forget(self) -> None:
-        """There was no listener for long: what happens from here on is unknown until one comes."""
+        """There was no listener for long: changes from here on are unknown until one connects."""
         self._begin = self.look
         self._looks: deque[_Look] = deque()
         self._counts: deque[tuple[int, int]] = deque()
@@ -97,7 +97,7 @@ class History:
     def since(
         self, event_id: str, hears: Callable[[Event], bool], hears_all: bool
     ) -> tuple[Missed | None, list[tuple[str, Event]]]:
-        """What has happened since an event.
+        """The changes since an event.
 
         Args:
             event_id: its id, as the listener got it.

@@ -1,12 +1,11 @@
-"""Listeners to events, and their events: a tick with totals each second, and what changed since the last.
+"""Listeners to events, and their events: a tick with totals each second, and the changes since the last.
 
-Changes are found by comparing two looks a second apart: they cost the data path nothing. What comes and goes between
-two looks shows only in the tick's counters. The sampler finds the changes of destinations; connections, consumers,
-subscriptions and taps are compared here, and only while there is a listener.
+Changes are found by comparing two samples a second apart, so the data path pays nothing. Objects that are created and
+deleted between two samples show only in the tick's counters. The sampler finds the changes of destinations;
+connections, consumers, subscriptions and taps are compared here, and only while there is a listener.
 
-Each listener has a buffer of its own. A slow one finds only the latest tick, and where its buffer was full the number
-of events it missed. One that reconnects soon gets what it missed, see :mod:`.history`.
-"""
+Each listener has its own buffer. A slow one gets only the latest tick and, if its buffer was full, the number of events
+that it missed. One that reconnects soon gets the events that it missed, see :mod:`.history`."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ BUFFER = 500
 #: Listeners at a time. One more of a user with few takes the place of one of the user with the most.
 MAX_LISTENERS = 64
 
-#: Looks continue for so long after the last listener left: it may reconnect.
+#: Sampling continues for this time after the last listener left: it may reconnect.
 LINGER_SECONDS = 60.0
 
 Told: TypeAlias = tuple[str | None, Event]
@@ -70,7 +69,7 @@ class Listener:
         return self._everything and self.namespace is None
 
     def hears(self, event: Event) -> bool:
-        """True if it subscribed to events like this, and may view what that is about."""
+        """True if it subscribed to events of this kind, and may view their subject."""
         name, about = event
         namespace = about.get("namespace")
         if namespace is None:
@@ -129,7 +128,7 @@ class Listener:
 
 
 class Hub:
-    """All listeners, and what is compared for them.
+    """All listeners, and the state that is compared for them.
 
     Args:
         server: the broker.
@@ -257,7 +256,7 @@ class _Known:
         return known
 
     def since(self, before: _Known, changes: Changes) -> Iterator[Event]:
-        """The events that lead from `before` to this, with what the sampler has found."""
+        """The events that lead from `before` to this, with the changes that the sampler has found."""
         created, deleted = map(_labels, (changes.created, changes.deleted))
         for identifier in self.connections.keys() - before.connections.keys():
             yield "connection.opened", _connection(self.connections[identifier])

@@ -1,4 +1,4 @@
-"""What the management API needs of the broker that it manages; a server has it."""
+"""The interface through which the management API uses its broker; a server has it."""
 
 from __future__ import annotations
 

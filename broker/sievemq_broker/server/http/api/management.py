@@ -38,7 +38,7 @@ class Management:
         self._sender: str | None = None
 
     def start(self) -> None:
-        """Begin to count along."""
+        """Begin to sample."""
         self.sampler.start(self.hub.look)
 
     async def stop(self) -> None:

@@ -69,7 +69,7 @@ async def delete_namespace(call: Call[requests.DryRun, Any]) -> answers.Touched:
     _refuse_if_connected(call, space)
     messages = 0
     left = list(space.destinations.values())
-    async for destination in in_slices((left.pop() for _ in range(len(left))), every=1):  # freed as it goes
+    async for destination in in_slices((left.pop() for _ in range(len(left))), every=1):  # each is freed at once
         messages += await empty(call, destination, dry_run=dry_run)
         if not dry_run and space.destinations.get(destination.label) is destination:
             space.delete(destination.label)

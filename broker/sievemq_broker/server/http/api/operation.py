@@ -228,7 +228,7 @@ async def _read(receive: Receive, limit: int) -> bytes:
 
 
 async def has_at_most(data: bytes, limit: int) -> bool:
-    """True if there are at most so many commas and opening brackets outside of strings; in slices.
+    """True if there are at most this many commas and opening brackets outside of strings; in slices.
 
     Args:
         data: JSON, or anything else.

@@ -41,7 +41,7 @@ def decode_cursor(text: str | None, kind: type[T]) -> T | None:
 
 
 def asked_for(like: str | None) -> Callable[[str], bool]:
-    """Does a name match? It has the text in it, in either case; `*` stands for any text."""
+    """True if a name matches: it contains the text, in either case; `*` matches any text."""
     if like is None:
         return lambda _: True
     parts = like.lower().split("*")
@@ -66,7 +66,7 @@ async def page_of(
     limit: int,
     keep: Callable[[T], bool] = lambda _: True,
 ) -> tuple[list[T], int, str | None]:
-    """The rows of a page out of many in no order.
+    """The rows of a page, out of many in no order.
 
     Args:
         items: a snapshot of the requested list.

@@ -1,4 +1,4 @@
-"""The beginning of a packed body, read value by value: what a hostile message has behind it is never decoded."""
+"""Reads the beginning of a packed body, value by value: the rest of a hostile message is never decoded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sievemq_core.errors import FormatError
 
 __all__ = ["Outline", "beginning"]
 
-#: What an object's extensions are (docs/protocol.md, ObjectMessage).
+#: The extensions of an object (docs/protocol.md, ObjectMessage).
 _EXTENSIONS: Final = {
     1: "tuple", 2: "set", 3: "frozenset", 4: "int", 5: "datetime", 6: "date", 7: "time", 8: "timedelta", 9: "Decimal",
     10: "UUID", 11: "registered", 12: "wrapper", 13: "complex",
@@ -66,7 +66,7 @@ class _Reader:
 
 
 def beginning(content: bytes, limit: int, *, named: bool) -> tuple[bytes, bool]:
-    """The body of a MapMessage or StreamMessage with its first values alone.
+    """The body of a MapMessage or StreamMessage with only its first values.
 
     Args:
         content: of the body.
@@ -103,7 +103,8 @@ def beginning(content: bytes, limit: int, *, named: bool) -> tuple[bytes, bool]:
 
 
 class Outline:
-    """What an object holds, as plain data: types that JSON has not are named with `$type`. Nothing is made of them.
+    """The content of an object, as plain data: types that JSON lacks are named with `$type`. No Python object is
+    created.
 
     Args:
         values: that are shown; what follows them is cut off.

@@ -1,4 +1,4 @@
-"""Parameters and bodies of requests, as types. What is not named here is refused."""
+"""Parameters and bodies of requests, as types. Other parameters are refused."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def caller(scope: Scope) -> Identity:
 
 
 def check(scope: Scope, endpoint: Endpoint, path: Mapping[str, str]) -> None:
-    """Ask for the right that an endpoint declares, on what its path names.
+    """Check that the caller has the right that an endpoint declares, for the destination in its path.
 
     Raises:
         RequestError: SECURITY, the caller must not.

@@ -1,12 +1,11 @@
-"""Figures over time, for charts: how deep every destination is and how fast it goes, a few minutes back.
+"""Figures over time, for charts: depth and rates of every destination, for the last minutes.
 
-Nothing is counted on the data path. Each second the sampler visits the destinations that moved lately, and the next
+Nothing is counted on the data path. Each second the sampler visits the destinations with recent changes, and the next
 SWEEP of the others, a SLICE at a time. Totals are kept by difference: a visit adds what has changed since the last one.
-So a look costs the same with a hundred destinations and with a hundred thousand; only a destination that was idle is
-noticed later, after one round through all of them.
+So a sample costs the same with a hundred destinations and with a hundred thousand. Only changes of a destination that
+was idle are found later, after one round through all of them.
 
-Only destinations at which something happened have samples, the latest MAX_TRACKS of them. The others have not changed.
-"""
+Only destinations with activity have samples, the latest MAX_TRACKS of them. The others have not changed."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ SWEEP: Final = 10_000
 #: Queues and topics that are visited before other work of the loop has a turn: a millisecond, or less (decision 0026).
 SLICE: Final = 500
 
-#: The least pause between two looks, as a share of a step: where the loop has no time, looks do not take what is left.
+#: The shortest pause between two samples, as a share of a step: if the loop is busy, sampling does not use the rest.
 _LEAST_PAUSE: Final = 0.1
 
 log = logs.get("http")
@@ -169,7 +168,7 @@ class Sampler:
                 await self._task
 
     def rates(self, destination: Destination) -> tuple[float, float]:
-        """What came in and went out per second at the last look."""
+        """Arrivals and deliveries per second at the last sample."""
         track = self.tracks.get(destination)
         return (track.in_rate[-1], track.out_rate[-1]) if track is not None and len(track.depth) else (0.0, 0.0)
 
@@ -179,7 +178,7 @@ class Sampler:
             try:
                 await self.look()
                 await on_look()
-            except Exception as error:  # a fault of ours: charts stand still, the broker continues
+            except Exception as error:  # a defect of the broker's: charts stop, the broker continues
                 log.fault("series.failed", error)
             await asyncio.sleep(pause(perf_counter() - begin))
 
@@ -302,7 +301,7 @@ class Sampler:
         return figures[: _IN_FLIGHT + 1] != known[: _IN_FLIGHT + 1]
 
     def _forget(self, of: Destination) -> None:
-        """It is about to be deleted: what it has counted is kept elsewhere, and what it holds goes with it."""
+        """It is about to be deleted: its counts are kept elsewhere, and its messages are dropped."""
         known = self._seen.pop(of, None)
         if known is None:
             return
@@ -312,7 +311,8 @@ class Sampler:
             self._next.deleted.append(of)
 
     def _sums(self, elapsed: float) -> Sums:
-        """The totals of now, so many seconds after the last. What deleted destinations have counted stays in them."""
+        """The present totals, this many seconds after the last ones. The counts of deleted destinations stay in
+        them."""
         server = self._server
         taken, given, depth, in_flight, scheduled, size, consumers, dead_lettered, expired, paused = self._totals
         for (_, kind), counts in server.ended.counts.items():
@@ -340,7 +340,7 @@ class Sampler:
 
 
 def pause(spent: float) -> float:
-    """Seconds from the end of a look that took so many to the next one."""
+    """Seconds from the end of a sample that took this long to the next one."""
     return max(STEP_SECONDS - spent, STEP_SECONDS * _LEAST_PAUSE)
 
 
@@ -350,7 +350,7 @@ def _figures(of: Destination) -> Figures:
         return (of.published, 0, 0, 0, 0, 0, 0, 0, 0, of.paused)
     consumers, own = of.consumers, of.place.topic is None
     return (
-        of.enqueued if own else 0,  # what came to a topic was counted there
+        of.enqueued if own else 0,  # messages to a topic were counted there
         of.acknowledged,
         of.depth,
         of.in_flight if consumers or of.holders else 0,

@@ -47,7 +47,7 @@ _MAX_VALUES, _MAX_DEPTH = 2_000, 32
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A message as it stood when it was found: it may be gone when it is shown."""
+    """A message as it was when it was found: it may be gone when it is shown."""
 
     sequence: int
     state: int
@@ -57,7 +57,7 @@ class Seen:
 
     @classmethod
     def of(cls, entry: Entry) -> Self:
-        """As it stands now."""
+        """Its present state."""
         due = entry.due if entry.state == DELAYED else 0
         return cls(entry.sequence, entry.state, entry.count, due, entry.envelope)
 

@@ -53,10 +53,9 @@ async def list_subscriptions(call: Call[requests.ListSubscriptions, Any]) -> ans
 
 @routes.add("DELETE", _PATH + "/{client_id}/{name}", None, answers.Touched, query=requests.DryRun)
 async def delete_subscription(call: Call[requests.DryRun, Any]) -> answers.Touched:
-    """Delete a durable subscription with what it has collected; counts are those of its messages.
+    """Delete a durable subscription with its messages; counts are those of its messages.
 
-    Refused while it has a consumer or messages that are not acknowledged.
-    """
+    Refused while it has a consumer or messages that are not acknowledged."""
     space = call.namespace()
     client_id, name = call.path["client_id"], call.path["name"]
     durable = space.subscriptions.durable

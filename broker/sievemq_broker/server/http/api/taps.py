@@ -80,10 +80,10 @@ async def put_tap(call: Call[Any, requests.MakeTap]) -> answers.Tap:
 
 @routes.add("DELETE", _PATH, None, answers.Touched, query=requests.DryRun)
 async def delete_tap(call: Call[requests.DryRun, Any]) -> answers.Touched:
-    """End a tap; counts are those of the messages it holds. What a drain holds goes back to its queue, marked.
+    """End a tap; counts are those of the messages it holds. Messages that a drain holds return to its queue as
+    redelivered.
 
-    It takes the rights that reading it takes: see `put_tap`.
-    """
+    It needs the same rights as reading the tap: see `put_tap`."""
     tap, dry_run = _the_tap(call), call.query.dry_run
     allow(caller(call.scope), tap)
     held = tap.lag

@@ -1,8 +1,7 @@
 """Typed values as JSON, both ways.
 
-JSON has one kind of number and no bytes; JMS has six kinds of numbers. A value shown names its type. A value given may
-be plain, where its form says the type (text, boolean, int or long by size, double), or name it.
-"""
+JSON has one kind of number and no bytes; JMS has six kinds of numbers. A value in an answer names its type. A value in
+a request may be plain, if its form determines the type (text, boolean, int or long by size, double), or name it."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ NAMES: Final = {
     "c": "char", "x": "bytes",
 }  # fmt: skip
 _LETTERS: Final = {name: letter for letter, name in NAMES.items()}
-_EXACT: Final = 2**53  # beyond it not every integer survives a reader that knows only doubles
+_EXACT: Final = 2**53  # larger integers do not all survive a reader that only has doubles
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 

@@ -20,8 +20,7 @@ routes = Routes("Session")
 async def get_session(call: Call[requests.Whose, Any]) -> answers.Session:
     """The calling user and their rights.
 
-    With `destination`, `may` says what they may do with it, whether it is there or not; without, with all of them.
-    """
+    With `destination`, `may` lists the rights on it, whether it exists or not; without, those on all destinations."""
     identity, query = caller(call.scope), call.query
     destination = EVERYTHING if query.destination is None else str(parse_address(query.destination))
     return answers.Session(

@@ -52,7 +52,7 @@ def console_routes() -> list[Page]:
 
 
 async def _send(file: _File, request: Request) -> Response:
-    """The file, or 304 where the browser has it: it asks each time, so that a new version shows at once."""
+    """The file, or 304 if the browser has it: it checks each time, so that a new version shows at once."""
     headers = {
         "ETag": file.tag,
         "Cache-Control": "no-cache",

@@ -20,7 +20,7 @@ May = Annotated[list[Verb], Meta(description="What the caller may do with it.")]
 
 
 class Error(Answer, kw_only=True):
-    """What went wrong."""
+    """An error."""
 
     error: Annotated[str, Meta(description="Its name, such as INVALID_SELECTOR.")]
     text: Annotated[str, Meta(description="What is wrong, where, and what to do.")]

@@ -51,7 +51,7 @@ class Messages(Answer, kw_only=True):
 
 
 class Body(Answer, kw_only=True):
-    """A body by its type; what does not apply is null."""
+    """A body by its type; members of other types are null."""
 
     type: Literal["NONE", "TEXT", "BYTES", "MAP", "STREAM", "OBJECT", "UNKNOWN"]
     size: int
@@ -73,7 +73,7 @@ class MessageDetails(Message, kw_only=True):
 
 
 class Sent(Answer, kw_only=True):
-    """What became of a message that was sent here."""
+    """The outcome of a message that was sent here."""
 
     message_id: str
     address: str
