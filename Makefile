@@ -9,7 +9,8 @@ HTTP_PORT ?= 7680
 PYTEST := $(BIN)/python -m pytest -q
 # The compiled build is asked about what it compiles, and what leans on that; it has last failures of its own.
 PYTEST_COMPILED := .venv-compiled/bin/python -m pytest -q --compiled -o cache_dir=.pytest_cache/compiled
-COMPILED_TESTS := tests/core/test_compiled.py tests/core/wire tests/core/message $(addprefix tests/broker/,domain matching protocols session server) \
+COMPILED_TESTS := tests/core/test_compiled.py tests/core/wire tests/core/message $(addprefix tests/broker/,domain matching protocols session) \
+	$(addprefix tests/broker/server/test_,amqp_clients.py floods.py sockets.py stomp_clients.py stomp_protocol.py) \
 	$(addprefix tests/client/,aio blocking engine messages test_*.py) tests/behaviour/scenarios tests/behaviour/model \
 	tests/hostile/fuzz/test_both_builds.py tests/hostile/fuzz/test_session.py
 # Which build is measured: BENCH_PYTHON=.venv-compiled/bin/python is the compiled one (`make venv-compiled`).
