@@ -290,7 +290,7 @@ class EmbeddedBroker:
             raise RuntimeError("this broker does not run")
         if threading.current_thread() is thread:
             raise RuntimeError("called from the broker's own thread, which would wait for itself")
-        done: Future[R] = self._promise()
+        done: Future[R] = self._new_result()
 
         def run() -> None:
             try:
@@ -304,7 +304,7 @@ class EmbeddedBroker:
         loop.call_soon_threadsafe(run)
         return done
 
-    def _promise(self) -> Future[Any]:
+    def _new_result(self) -> Future[Any]:
         """A future that the broker's thread completes, or :meth:`stop` cancels."""
         future: Future[Any] = Future()
         self._waiting.add(future)
@@ -433,7 +433,7 @@ class BrokerClock:
         return self._move(AdjustableClock.resume)
 
     def _move(self, change: Callable[[AdjustableClock], None]) -> Moved:
-        seen: Future[bool] = self._broker._promise()
+        seen: Future[bool] = self._broker._new_result()
 
         def move(server: Server) -> int:
             clock = self._broker._adjustable

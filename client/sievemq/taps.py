@@ -82,7 +82,7 @@ class Tap:
             after = page.first + len(page) - 1
 
     def acknowledge(self, upto: int) -> TapState:
-        """Everything up to a sequence is done with and may go. Once more does no harm.
+        """Acknowledge everything up to a sequence: the broker may drop it. Repeating it has no effect.
 
         Raises:
             JMSException: as :meth:`fetch`.
@@ -108,15 +108,15 @@ def open_tap(
     existing: bool = False,
     reader: str | None = None,
 ) -> tuple[Tap, TapState]:
-    """The tap with this name on a destination; made if there is none.
+    """The tap with this name on a destination; created if there is none.
 
     Args:
         connection: over which it is read.
         name: 1 to 255 characters.
         destination: a queue, a topic, or a dead-letter queue.
-        mode: ``copy`` keeps what arrives; ``outcomes`` what becomes of messages; ``drain`` takes what waits in a queue.
+        mode: ``copy`` keeps arrivals; ``outcomes`` the outcomes of messages; ``drain`` takes a queue's messages.
         selector: only of messages for which it is true.
-        start: of a new copy of a queue: ``earliest`` begins with what waits there.
+        start: of a new copy of a queue: ``earliest`` begins with the waiting messages there.
         retain_messages, retain_bytes: that it may hold; the broker's defaults if not given.
         retain_age: how long a copy is kept, a timedelta or an int of milliseconds; 0 for no limit.
         lease: how long its reader may be silent, likewise; then a drain gives back what it holds and a copy ends.
@@ -154,7 +154,7 @@ def open_tap(
 
 
 def find_tap(connection: Connection, name: str, destination: Destination) -> tuple[Tap, TapState]:
-    """The tap with this name on a destination, and how it stands. Takes nothing from a queue.
+    """The tap with this name on a destination, and its state. It takes no messages from a queue.
 
     Raises:
         JMSException: there is none (error code NOT_FOUND).
@@ -164,7 +164,7 @@ def find_tap(connection: Connection, name: str, destination: Destination) -> tup
 
 
 def delete_tap(connection: Connection, name: str, destination: Destination) -> bool:
-    """End a tap; what a drain has not acknowledged goes back, marked as redelivered. False if there was none."""
+    """End a tap; unacknowledged messages of a drain return as redelivered. False if there was none."""
     return bool(_ask(connection, Command.DELETE_TAP, name, str(destination)))
 
 

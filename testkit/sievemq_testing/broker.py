@@ -306,11 +306,11 @@ class TestBroker(EmbeddedBroker):
         limit = seconds("within", within)
         done: Future[None] = Future()
 
-        def tell() -> None:
+        def notify() -> None:
             if not done.done():
                 done.set_result(None)
 
-        self.on_server(lambda server: when_idle(server, tell))
+        self.on_server(lambda server: when_idle(server, notify))
         try:
             done.result(limit)
         except concurrent.futures.TimeoutError:
@@ -473,7 +473,7 @@ class TestNamespace(EmbeddedNamespace):
         self.faults.clear()
         self.broker._watch.dropped.add(self.name)
         # A client whose password is being checked has passed the refusal, and is cut when it is in.
-        checked = self.broker._promise()
+        checked = self.broker._new_result()
         self.broker.on_server(lambda server: server.authenticator.when_checked(lambda: checked.set_result(None)))
         checked.result()
 

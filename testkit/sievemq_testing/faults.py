@@ -315,7 +315,7 @@ class Paused(_UntilResumed):
 
         def resume(_: Broker) -> None:
             for link in self._links:
-                if link.standing:
+                if link.frozen:
                     link.go_on()
 
         self._broker.call(resume)
@@ -540,7 +540,7 @@ class Faults:
             links = self._links(client_id)
             for link in links:
                 self._note(link, "pause the connection")
-                link.stand()
+                link.freeze()
             return links
 
         paused = Paused(self._broker, self._broker.call(pause))

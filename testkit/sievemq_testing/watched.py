@@ -137,7 +137,7 @@ class WatchedServer(Server):
         skipped = self.clock.offset - self._announced
         if skipped > 0:
             for link in tuple(self.links.open):
-                if isinstance(link, WatchedLink) and link.standing:
+                if isinstance(link, WatchedLink) and link.frozen:
                     link.keep_silent(skipped, self.clock.now())
         super().clock_moved()
 
@@ -593,7 +593,7 @@ class WatchedLink(Link):
         super().__init__(links, turn, clock, connect, refuse, choose)
         self._waiting: list[bytes] = []
         #: Nothing passes, in either direction.
-        self.standing = False
+        self.frozen = False
         self._silence = 0
         #: The next bytes for the client end in the middle of a frame, and so does the connection.
         self._cut_out = False
@@ -602,7 +602,7 @@ class WatchedLink(Link):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have arrived; see Link."""
-        if self.standing:
+        if self.frozen:
             self._waiting.append(data)
             closed = _closed_by(data)
             if closed is not None:
@@ -616,14 +616,14 @@ class WatchedLink(Link):
         if self._cut_in:
             self._cut_in = False
             super().data_received(data[: _middle(data)])
-            self.hear_out()  # what arrived before the cut is carried out, on a busy machine too
+            self.process_rest()  # what arrived before the cut is carried out, on a busy machine too
             self.abort()
             return
         super().data_received(data)
 
     def flush(self) -> None:
         """Write; see Link."""
-        if self.standing:
+        if self.frozen:
             return
         if self._cut_out and self.connection.has_data and not self._closing:
             data = self.connection.data_to_send()
@@ -652,9 +652,9 @@ class WatchedLink(Link):
         if self.behind:
             self._put_off()
 
-    def stand(self) -> None:
+    def freeze(self) -> None:
         """Let nothing pass until :meth:`go_on`."""
-        self.standing = True
+        self.frozen = True
         self._silence = 0
 
     def keep_silent(self, milliseconds: int, now: int) -> None:
@@ -677,7 +677,7 @@ class WatchedLink(Link):
 
     def go_on(self) -> None:
         """Let pass what has gathered, then everything."""
-        self.standing = False
+        self.frozen = False
         waiting, self._waiting = self._waiting, []
         for data in waiting:
             super().data_received(data)

@@ -36,7 +36,7 @@ def failed(completions: Completions) -> list[tuple[str | None, Exception]]:
 
 
 class Flow:
-    """An exception listener that hears of limits."""
+    """An exception listener that receives of limits."""
 
     def __init__(self, api: Api) -> None:
         self.blocked, self.unblocked = api.signal(), api.signal()

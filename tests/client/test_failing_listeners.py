@@ -48,7 +48,7 @@ class Once:
 
 
 class Tells:
-    """An exception listener that hears of a loss and its repair."""
+    """An exception listener that receives of a loss and its repair."""
 
     def __init__(self, once: Once) -> None:
         self.once = once

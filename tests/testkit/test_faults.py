@@ -523,7 +523,7 @@ def test_kill_and_restart_on_the_same_port_with_persistent_messages() -> None:
         context.create_producer().send(Topic("prices"), "kept too")
         broker.kill()
         with pytest.raises(JMSRuntimeException):
-            context.create_producer().send(ORDERS, "nobody hears this")
+            context.create_producer().send(ORDERS, "nobody receives this")
         context.close()
         broker.restart()
         assert broker.port == port

@@ -47,7 +47,7 @@ ID_BYTES = 64
 
 #: The names that get a lookup for every caller (D-17). Lookups of other names are built only for consumers: they cost
 #: memory.
-_PROMISED = frozenset({"JMSMessageID", "JMSCorrelationID"})
+_COMMON = frozenset({"JMSMessageID", "JMSCorrelationID"})
 
 #: Entries examined for a new view before its consumer is answered. A small backlog is done by then; the rest of a large
 #: one is pending work.
@@ -257,7 +257,7 @@ class Backlog:
         elif self._on_pending is not None:
             self._on_pending()
 
-    def promise_lookup(self, condition: Condition, names: frozenset[str] = _PROMISED) -> None:
+    def prepare_lookup(self, condition: Condition, names: frozenset[str] = _COMMON) -> None:
         """Build, as pending work, the lookups that the next caller with such a condition can use (D-17).
 
         Args:
@@ -355,16 +355,16 @@ class Backlog:
         """
         if condition is None or self.view_of(condition) is not self.main:
             return None
-        promised = False
+        common = False
         for name, values in indexable(condition):
             lookup = self.lookups.get(name)
             if lookup is None:
-                promised = promised or name in _PROMISED
+                common = common or name in _COMMON
             elif lookup.scanning == ALL_SCANNED and (entries := lookup.find(values, FEW)) is not None:
                 waiting = [(key_of(entry), entry) for entry in entries if entry.state <= STRAY]
                 return [entry for key, entry in sorted(waiting) if key > after]
-        if promised and after < 0:
-            self.promise_lookup(condition)
+        if common and after < 0:
+            self.prepare_lookup(condition)
         return None
 
     def walk(self, condition: Condition | None = None, after: int = -1) -> Walk | Few:
@@ -498,7 +498,7 @@ class Backlog:
         if lookup is None:
             condition = compile_selector("JMSMessageID = ''")
             assert condition is not None
-            self.promise_lookup(condition)
+            self.prepare_lookup(condition)
             return None
         return lookup.find(names) if lookup.scanning == ALL_SCANNED else None
 

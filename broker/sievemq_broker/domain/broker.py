@@ -33,7 +33,7 @@ class Broker:
 
     Args:
         settings: policies and limits.
-        observer: hears what becomes of messages; None costs nothing.
+        observer: receives what becomes of messages; None costs nothing.
     """
 
     def __init__(self, settings: DomainSettings | None = None, *, observer: Observer | None = None) -> None:
@@ -99,7 +99,7 @@ class Broker:
         for space in self.namespaces.values():
             space.set_gate(gate_of(space))
 
-    def tell_deleted(self, on_deleted: Callable[[Queue | Topic], None]) -> None:
+    def notify_deleted(self, on_deleted: Callable[[Queue | Topic], None]) -> None:
         """Call back with each queue and topic before it is deleted, so that its counters are not lost."""
         self.on_deleted = on_deleted
 
@@ -269,12 +269,12 @@ class Broker:
         if self.rooms.waiting:
             self.rooms.look(now)
         publishings = self._publishings
-        told = False
+        notified = False
         if publishings:
             publishing = publishings.popleft()
             if publishing.added:
-                publishing.tell(now)
-                told = bool(self.rooms.waiting)  # another batch may have waited for this one as well as for room
+                publishing.notify(now)
+                notified = bool(self.rooms.waiting)  # another batch may have waited for this one as well as for room
             else:
                 publishings.append(publishing)
                 budget -= publishing.work(min(budget, SLICE), now)
@@ -295,7 +295,7 @@ class Broker:
             self._stamp(now)
         if self._leaving:
             self._go_on_leaving(now)
-        return bool(work or publishings or self._leaving or told or self.fan_out is not None or self.stamping)
+        return bool(work or publishings or self._leaving or notified or self.fan_out is not None or self.stamping)
 
 
 def _behind(before: Steps[None], steps: Steps[None]) -> Steps[None]:

@@ -78,12 +78,12 @@ def without_room(queues: list[Queue], messages: int, size: int) -> Iterator[Queu
     if policy.max_messages:
         most = policy.max_messages - messages
         yield from [
-            queue for queue in queues if queue.backlog.depth + len(queue.scheduled) + queue.promised_messages > most
+            queue for queue in queues if queue.backlog.depth + len(queue.scheduled) + queue.reserved_messages > most
         ]
     if policy.max_bytes:
         most = policy.max_bytes - size
         yield from [
-            queue for queue in queues if queue.backlog.bytes + queue.scheduled_bytes + queue.promised_bytes > most
+            queue for queue in queues if queue.backlog.bytes + queue.scheduled_bytes + queue.reserved_bytes > most
         ]
 
 
@@ -126,7 +126,7 @@ def check(queue: Queue, messages: int, size: int) -> None:
         RequestError: RESOURCE_ALLOCATION, the policy's limit would be passed.
     """
     policy = queue.policy
-    messages += queue.promised_messages
+    messages += queue.reserved_messages
     if policy.max_messages and queue.depth + len(queue.scheduled) + messages > policy.max_messages:
         raise RequestError(
             f"{queue.label} holds {counted(queue.depth + len(queue.scheduled), 'message')} and may hold "
@@ -134,7 +134,7 @@ def check(queue: Queue, messages: int, size: int) -> None:
             ErrorCode.RESOURCE_ALLOCATION,
             {"destination": queue.label, "limit": "max_messages"},
         )
-    if policy.max_bytes and queue.bytes + queue.promised_bytes + size > policy.max_bytes:
+    if policy.max_bytes and queue.bytes + queue.reserved_bytes + size > policy.max_bytes:
         raise RequestError(
             f"{queue.label} holds {queue.bytes} bytes and may hold {policy.max_bytes}; this would add {size}; "
             "consume or purge some, or raise max_bytes in its policy",
@@ -194,7 +194,7 @@ def _must_wait(queues: list[Queue], messages: int, size: int, waiting: Collectio
 
 
 def _has_some(queue: Queue) -> bool:
-    return bool(queue.depth or queue.scheduled or queue.promised_messages)
+    return bool(queue.depth or queue.scheduled or queue.reserved_messages)
 
 
 def lacking(load: Iterable[Load], patient: bool, waiting: Collection[Limited]) -> list[Limited]:

@@ -79,7 +79,7 @@ class Source(Protocol):
     def effort(self) -> int:
         """The cost of taking back a message, relative to a message on which no selector is evaluated."""
 
-    def burial(self, entry: Entry, reject: bool) -> int:
+    def dead_letter_cost(self, entry: Entry, reject: bool) -> int:
         """The extra cost if the message comes back marked and becomes a dead letter by that; 0 if it does not."""
 
     def hold(self) -> None:
@@ -373,12 +373,12 @@ class Consumer:
             self.source.take_back([], now, self._take(tags[at : at + count]), None, reject)
             at += count
 
-        def burial(number: int) -> int:
+        def cost_of(number: int) -> int:
             index = tags[at + number] - self.base - 1
             entry = self.window[index] if index >= 0 else None
-            return 0 if entry is None else self.source.burial(entry, reject)
+            return 0 if entry is None else self.source.dead_letter_cost(entry, reject)
 
-        now = yield from self._in_slices(lambda: len(tags) - at, give, burial, now, meter)
+        now = yield from self._in_slices(lambda: len(tags) - at, give, cost_of, now, meter)
         if not self.open and not self.window:
             self.source.taken_back(self, None, now)
         return now
@@ -545,12 +545,12 @@ class Consumer:
             if left is not None:
                 left = max(0, left - len(marked))
 
-        def burial(number: int) -> int:
+        def cost_of(number: int) -> int:
             entry = self.window[number]
-            return 0 if entry is None or self.base + number >= handed else self.source.burial(entry, False)
+            return 0 if entry is None or self.base + number >= handed else self.source.dead_letter_cost(entry, False)
 
         now = yield from self._in_slices(
-            lambda: len(self.window), give, burial if suspects is None else None, now, meter
+            lambda: len(self.window), give, cost_of if suspects is None else None, now, meter
         )
         self.source.taken_back(self, None, now)
         return now
@@ -559,7 +559,7 @@ class Consumer:
         self,
         left: Callable[[], int],
         give: Callable[[int, int], None],
-        burial: Callable[[int], int] | None,
+        cost_of: Callable[[int], int] | None,
         now: int,
         meter: Meter,
     ) -> Steps[int]:
@@ -569,7 +569,7 @@ class Consumer:
         Args:
             left: returns the number of messages that are still to be returned.
             give: returns the given number of messages, at a time in ms.
-            burial: :meth:`Source.burial` of the message with this number among those left; None if that costs nothing.
+            cost_of: :meth:`Source.dead_letter_cost` of the message with this number among those left; None for 0.
             now: ms epoch.
             meter: says when a slice is full.
 
@@ -583,13 +583,13 @@ class Consumer:
                 if not room:
                     now = yield
                     continue
-                if burial is None:
+                if cost_of is None:
                     count = min(rest, room // effort or 1)
                     meter.spend(count * effort)
                 else:
                     count = 0
                     while count < rest and room > 0:
-                        cost = effort + burial(count)
+                        cost = effort + cost_of(count)
                         meter.spend(cost)
                         room -= cost
                         count += 1

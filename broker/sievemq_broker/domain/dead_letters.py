@@ -34,13 +34,13 @@ __all__ = [
     "REASON",
     "REFUSED_DELAY_MS",
     "SUBSCRIPTION",
-    "Burial",
-    "bury",
+    "DeadLettering",
+    "dead_letter",
     "dead_letter_address",
     "effort_of",
     "origin_of",
     "origins_of",
-    "risen",
+    "restored",
 ]
 
 PREFIX = "DLQ."
@@ -67,7 +67,7 @@ _MAKING = 30
 already, and without a delay it would go round as fast as consumers can fail."""
 
 
-class Burial(Enum):
+class DeadLettering(Enum):
     """The result of an attempt to dead-letter a message."""
 
     DONE = auto()
@@ -104,7 +104,9 @@ def effort_of(entry: Entry) -> int:
     return _MAKING + (len(entry.envelope.packed) >> 7)
 
 
-def bury(transfer: Callable[[str, Envelope, int], None], place: Place, entry: Entry, reason: str, now: int) -> Burial:
+def dead_letter(
+    transfer: Callable[[str, Envelope, int], None], place: Place, entry: Entry, reason: str, now: int
+) -> DeadLettering:
     """Move a message to its dead-letter queue (D-22), if that is possible.
 
     Args:
@@ -116,12 +118,12 @@ def bury(transfer: Callable[[str, Envelope, int], None], place: Place, entry: En
     """
     target = dead_letter_address(place.destination)
     if target is None:
-        return Burial.NOWHERE
+        return DeadLettering.NOWHERE
     try:
         transfer(target, _marked(entry, place, reason, now), now)
     except SieveError:
-        return Burial.REFUSED  # better delivered once more than lost
-    return Burial.DONE
+        return DeadLettering.REFUSED  # better delivered once more than lost
+    return DeadLettering.DONE
 
 
 def _marked(entry: Entry, place: Place, reason: str, now: int) -> Envelope:
@@ -164,9 +166,9 @@ def _packed_size(properties: dict[str, PropertyValue]) -> int:
     return 0 if packed is None else len(packed)
 
 
-def risen(envelope: Envelope) -> tuple[str | None, Envelope]:
+def restored(envelope: Envelope) -> tuple[str | None, Envelope]:
     """A dead letter as it was before: the address of its origin (None if it does not name one), and the message without
-    the properties that :func:`bury` added."""
+    the properties that :func:`dead_letter` added."""
     try:
         properties = dict(envelope.properties)
     except ProtocolError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain import capacity
-from sievemq_broker.domain.dead_letters import CLIENT_ID, SUBSCRIPTION, origin_of, risen
+from sievemq_broker.domain.dead_letters import CLIENT_ID, SUBSCRIPTION, origin_of, restored
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, STRAY, Entry, key_of
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import SLICE, Steps
@@ -157,7 +157,7 @@ def retry(
     """
 
     def act(entry: Entry, now: int) -> Steps[bool]:
-        origin, envelope = risen(entry.envelope)
+        origin, envelope = restored(entry.envelope)
         if origin is None:
             return False
         allow(origin)

@@ -597,12 +597,12 @@ class Namespace:
         full += capacity.lacking(going_to, patient, waiting)
         if full:
             return full
-        promised = {
+        reserved = {
             goal: (messages, size)
             for goal, (messages, size, _) in load.items()
             if goal.policy.at_limit in (FAIL, BLOCK)
         }
-        publishing = Publishing(sends, destinations, promised, connection, self.broker, self._published)
+        publishing = Publishing(sends, destinations, reserved, connection, self.broker, self._published)
         self.publishing = publishing
         self.broker.add_publishing(publishing)
         return publishing
@@ -869,10 +869,10 @@ class Namespace:
 
     # -- dead letters -------------------------------------------------------------------------------------------
 
-    def bury(self, place: Place, entry: Entry, reason: str, now: int) -> dead_letters.Burial:
+    def dead_letter(self, place: Place, entry: Entry, reason: str, now: int) -> dead_letters.DeadLettering:
         """Move a message to its dead-letter queue (D-22), if that is possible."""
         self.deadlines.spend(dead_letters.effort_of(entry))
-        return dead_letters.bury(self.transfer, place, entry, reason, now)
+        return dead_letters.dead_letter(self.transfer, place, entry, reason, now)
 
     # -- for its queues -----------------------------------------------------------------------------------------
 

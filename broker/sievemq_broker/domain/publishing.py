@@ -24,7 +24,7 @@ from sievemq_core.message.envelope import Envelope
 if TYPE_CHECKING:
     from sievemq_broker.domain.fan_out import Deliverer
 
-__all__ = ["AT_ONCE", "Load", "Publishing", "Sends", "Told", "Weighing", "is_large", "load_of", "to_weigh"]
+__all__ = ["AT_ONCE", "Listener", "Load", "Publishing", "Sends", "Weighing", "is_large", "load_of", "to_weigh"]
 
 #: Messages that are added within one turn: each counts once for every subscription that it goes to, or for every
 #: selector that is evaluated if these are more. Two or three milliseconds.
@@ -34,7 +34,7 @@ Sends: TypeAlias = list[tuple[str, Envelope]]
 
 _Goal = TypeVar("_Goal", bound="Queue | Topic")
 
-Told: TypeAlias = Callable[[int], None]
+Listener: TypeAlias = Callable[[int], None]
 """Called when it is over, with the time (ms epoch)."""
 
 
@@ -213,7 +213,7 @@ class Publishing:
     Args:
         sends: address and message, in order; consumed.
         destinations: where each address leads.
-        promised: messages and bytes reserved for it below limits, by queue; by topic for each subscription.
+        reserved: messages and bytes reserved for it below limits, by queue; by topic for each subscription.
         connection: id of the sender's connection, for no_local.
         deliverer: the broker; it adds no message to a topic with very many subscriptions while it delivers another.
         over: called when it is done, before all others.
@@ -231,10 +231,10 @@ class Publishing:
         "_held",
         "_left",
         "_limited",
+        "_listeners",
         "_over",
-        "_promised",
         "_queues",
-        "_told",
+        "_reserved",
         "_unheld",
         "_unreleased",
         "error",
@@ -244,7 +244,7 @@ class Publishing:
         self,
         sends: Sends,
         destinations: dict[str, Queue | Topic],
-        promised: dict[Queue | Topic, tuple[int, int]],
+        reserved: dict[Queue | Topic, tuple[int, int]],
         connection: str | None,
         deliverer: Deliverer,
         over: Callable[[], None],
@@ -255,24 +255,24 @@ class Publishing:
         self._left = sends  # the next one last: entries taken from the end are freed one by one, not all in one turn
         self._destinations = destinations
         self._connection = connection
-        self._told: list[Told] = []
+        self._listeners: list[Listener] = []
         self.error: Exception | None = None
         #: Its queues, while they deliver nothing of it. Later subscriptions get nothing of the batch.
         self._held: dict[Queue, None] = {}
         self._completed = False
         #: Messages and bytes that are still reserved, by queue.
-        self._promised: dict[Queue, tuple[int, int]] = {}
+        self._reserved: dict[Queue, tuple[int, int]] = {}
         #: Queues that are not held yet, the next one last, with what is reserved in each as it is held. If there are
         #: very many, they are held in slices before the first message.
         self._unheld: list[tuple[list[Queue], tuple[int, int] | None]] = []
         for destination in dict.fromkeys(destinations.values()):
             queues = destination.queues
             queues.reverse()
-            self._unheld.append((queues, promised.pop(destination, None) if destination.large else None))
+            self._unheld.append((queues, reserved.pop(destination, None) if destination.large else None))
         self._unheld.reverse()
-        for goal, promise in promised.items():
+        for goal, reservation in reserved.items():
             for queue in goal.queues:
-                self._promise(queue, promise)
+                self._reserve(queue, reservation)
         #: Queues that are not released yet, the next one last.
         self._unreleased: list[Queue] = []
         if not self.holding:
@@ -294,7 +294,7 @@ class Publishing:
     @property
     def holding(self) -> bool:
         """True until room is reserved in all of very many subscriptions. Until then nothing else is sent to them."""
-        return any(promise is not None for _, promise in self._unheld)
+        return any(reservation is not None for _, reservation in self._unheld)
 
     @property
     def has_room(self) -> bool:
@@ -306,9 +306,9 @@ class Publishing:
         """As of such a place."""
         return "a large batch is being published"
 
-    def then(self, told: Told) -> None:
+    def then(self, listener: Listener) -> None:
         """Call this when it is done, after callbacks registered before."""
-        self._told.append(told)
+        self._listeners.append(listener)
 
     def work(self, budget: int, now: int) -> int:
         """Add messages; then deliver them to consumers.
@@ -349,22 +349,22 @@ class Publishing:
         """Hold up to `budget` further queues. Returns how many were held."""
         done = 0
         while self._unheld and done < budget:
-            queues, promise = self._unheld[-1]
+            queues, reservation = self._unheld[-1]
             start = max(0, len(queues) - budget + done)
             for queue in reversed(queues[start:]):
                 self._held[queue] = None
                 queue.hide()
-                if promise is not None:
-                    self._promise(queue, promise)
+                if reservation is not None:
+                    self._reserve(queue, reservation)
                 done += 1
             del queues[start:]
             if not queues:
                 self._unheld.pop()
         return done
 
-    def _promise(self, queue: Queue, promise: tuple[int, int]) -> None:
-        self._promised[queue] = promise
-        queue.promise(*promise)
+    def _reserve(self, queue: Queue, reservation: tuple[int, int]) -> None:
+        self._reserved[queue] = reservation
+        queue.reserve(*reservation)
 
     def _take_next(self, budget: int, now: int) -> int:
         """Choose the queues of the next message, once its topic delivers no other message in slices. Returns the
@@ -409,29 +409,29 @@ class Publishing:
             self._envelope = None
         return added
 
-    def tell(self, now: int) -> None:
+    def notify(self, now: int) -> None:
         """Call the callbacks: it is done. They run in a turn of their own, since another batch may begin in them and
         the journal must be written in between."""
         self._over()
-        for told in self._told:
-            told(now)
+        for listener in self._listeners:
+            listener(now)
 
     def finish(self, now: int) -> None:
         """Complete it at once: the broker stops."""
         while not self.added:
             self.work(SLICE, now)
-        self.tell(now)
+        self.notify(now)
 
     def _redeem(self, queue: Queue, size: int) -> None:
         """A message uses the room that was reserved for it."""
-        left = self._promised.get(queue)
+        left = self._reserved.get(queue)
         if left is not None:
             messages, total = left
             if messages > 1:
-                self._promised[queue] = messages - 1, total - size
+                self._reserved[queue] = messages - 1, total - size
             else:
-                del self._promised[queue]
-            queue.promise(-1, -size)
+                del self._reserved[queue]
+            queue.reserve(-1, -size)
 
     def _complete(self) -> None:
         """All of it is in its place. Consumers receive it over several turns; browsers wait for the last one."""
@@ -441,8 +441,8 @@ class Publishing:
         journal = self._deliverer.journal
         if journal is not None:
             journal.let_go()
-        for queue, (messages, size) in self._promised.items():
-            queue.promise(-messages, -size)  # reserved for subscriptions that have ended, or after a fault
+        for queue, (messages, size) in self._reserved.items():
+            queue.reserve(-messages, -size)  # reserved for subscriptions that have ended, or after a fault
         self._unreleased = list(self._held)
         self._unreleased.reverse()
         self._held = {}

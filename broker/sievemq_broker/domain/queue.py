@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from sievemq_broker.domain.backlog import Backlog
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.dead_letters import EXPIRED, FAILED, REFUSED_DELAY_MS, REJECTED, Burial, effort_of
+from sievemq_broker.domain.dead_letters import EXPIRED, FAILED, REFUSED_DELAY_MS, REJECTED, DeadLettering, effort_of
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED, HELD, READY, STRAY, Entry, key_of
 from sievemq_broker.domain.place import Place
@@ -61,7 +61,7 @@ class Host(Protocol):
     def blocked_senders(self, queue: Queue) -> int:
         """Count the senders that wait for room in the queue."""
 
-    def bury(self, place: Place, entry: Entry, reason: str, now: int) -> Burial:
+    def dead_letter(self, place: Place, entry: Entry, reason: str, now: int) -> DeadLettering:
         """Move a message to its dead-letter queue, if that is possible."""
 
     def add_work(self, queue: Queue) -> None:
@@ -107,7 +107,7 @@ class Queue:
         acknowledged, redelivered, expired, dead_lettered, removed, unreadable: counts of messages by outcome.
         dead_expired: dead letters that had expired. dead_refused: messages that their dead-letter queue refused.
         dropped_oldest, dropped_newest: messages dropped at a limit; the latter never entered the queue.
-        promised_messages, promised_bytes: reserved below the limits for batches that are being published.
+        reserved_messages, reserved_bytes: reserved below the limits for batches that are being published.
         sequence: of the latest arrival.
         turn: deliveries made so far.
         observers: are told the outcome of each message, in this order.
@@ -150,10 +150,10 @@ class Queue:
         "paused",
         "place",
         "policy",
-        "promised_bytes",
-        "promised_messages",
         "redelivered",
         "removed",
+        "reserved_bytes",
+        "reserved_messages",
         "scheduled",
         "scheduled_bytes",
         "sequence",
@@ -198,7 +198,7 @@ class Queue:
         self._unserved = False  # the last turn had no time for all that consumers can take
         self._shut = False  # paused or held: nothing is delivered
         self.deleted = False
-        self.promised_messages = self.promised_bytes = 0
+        self.reserved_messages = self.reserved_bytes = 0
         self.sequence = 0
         self._resequenced = 0  # sequences that were assigned again, to messages that had been scheduled
         self.turn = 0
@@ -290,8 +290,8 @@ class Queue:
         policy = self.policy
         messages, size = policy.max_messages, policy.max_bytes
         return self.deleted or not (
-            (messages and self.depth + len(self.scheduled) + self.promised_messages >= messages - messages // 16)
-            or (size and self.bytes + self.promised_bytes >= size - size // 16)
+            (messages and self.depth + len(self.scheduled) + self.reserved_messages >= messages - messages // 16)
+            or (size and self.bytes + self.reserved_bytes >= size - size // 16)
         )
 
     @property
@@ -300,8 +300,8 @@ class Queue:
         policy = self.policy
         messages, size = policy.max_messages, policy.max_bytes
         return bool(
-            (messages and self.depth + len(self.scheduled) + self.promised_messages >= messages)
-            or (size and self.bytes + self.promised_bytes >= size)
+            (messages and self.depth + len(self.scheduled) + self.reserved_messages >= messages)
+            or (size and self.bytes + self.reserved_bytes >= size)
         )
 
     @property
@@ -316,10 +316,10 @@ class Queue:
         """Senders that wait for room here."""
         return self._host.blocked_senders(self)
 
-    def promise(self, messages: int, size: int) -> None:
+    def reserve(self, messages: int, size: int) -> None:
         """Reserve room below the limits for a batch that is being published; negative numbers release it."""
-        self.promised_messages += messages
-        self.promised_bytes += size
+        self.reserved_messages += messages
+        self.reserved_bytes += size
 
     def drop_new(self, envelope: Envelope) -> None:
         """Drop a new message because of a limit."""
@@ -667,7 +667,7 @@ class Queue:
         for observer in self.observers:
             observer.expired(self, entry)
         if self.policy.dead_letter_expired:
-            self._bury(entry, EXPIRED, now)
+            self._dead_letter(entry, EXPIRED, now)
         entry.end()
 
     # -- settlement -----------------------------------------------------------------------------------------------
@@ -698,7 +698,7 @@ class Queue:
         """The cost of taking back a message, relative to a message on which no selector is evaluated."""
         return 1 + self.index.most if self.backlog.views and not self.index.costly else 1
 
-    def burial(self, entry: Entry, reject: bool) -> int:
+    def dead_letter_cost(self, entry: Entry, reject: bool) -> int:
         """The extra cost if a message comes back marked and becomes a dead letter by that; 0 if it does not."""
         most = self.policy.max_attempts
         return effort_of(entry) if reject or 0 < most <= entry.count + 1 else 0
@@ -764,28 +764,28 @@ class Queue:
         policy = self.policy
         delay = policy.redelivery_delay_after(entry.count)
         if reject or (suspect and 0 < policy.max_attempts <= entry.count):
-            burial = self._bury(entry, REJECTED if reject else FAILED, now)
-            if burial is Burial.DONE:
+            outcome = self._dead_letter(entry, REJECTED if reject else FAILED, now)
+            if outcome is DeadLettering.DONE:
                 entry.end()
                 return False
-            if burial is Burial.REFUSED:
+            if outcome is DeadLettering.REFUSED:
                 delay = max(delay, REFUSED_DELAY_MS)
         if delay:
             self._schedule(entry, now + delay, span=True)
             return False
         return True
 
-    def _bury(self, entry: Entry, reason: str, now: int) -> Burial:
+    def _dead_letter(self, entry: Entry, reason: str, now: int) -> DeadLettering:
         """Move a message to its dead-letter queue (D-22), if that is possible, and count it."""
-        burial = self._host.bury(self.place, entry, reason, now)
-        if burial is Burial.REFUSED:
+        outcome = self._host.dead_letter(self.place, entry, reason, now)
+        if outcome is DeadLettering.REFUSED:
             self.dead_refused += 1
-        elif burial is Burial.DONE:
+        elif outcome is DeadLettering.DONE:
             for observer in self.observers:
                 observer.dead_lettered(self, entry, reason)
             self.dead_lettered += 1
             self.dead_expired += reason == EXPIRED
-        return burial
+        return outcome
 
     def unmark(self, entries: list[tuple[Entry, int]], now: int) -> None:
         """Undo the marks of messages that came back although no application had seen them (D-32). Messages that have

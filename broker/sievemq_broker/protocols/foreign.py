@@ -149,7 +149,7 @@ class ForeignOutbox(ABC):
             self._failure = error
         self.touch()
 
-    def take_asked_back(self) -> list[int]:
+    def take_recalled(self) -> list[int]:
         """Return the consumers with recalled messages, and forget them."""
         asked, self.asked_back = self.asked_back, []
         return list(dict.fromkeys(asked))
@@ -362,7 +362,7 @@ class Line:
         beat: writes a heartbeat.
     """
 
-    __slots__ = ("_awaited", "_beat", "_heard", "_outbox", "_parser", "interval_in", "interval_out")
+    __slots__ = ("_awaited", "_beat", "_outbox", "_parser", "_received", "interval_in", "interval_out")
 
     #: The size of a frame may not be known before its end.
     frame_text = "a frame"
@@ -372,7 +372,7 @@ class Line:
         self._outbox = outbox
         self._awaited = awaited
         self._beat = beat
-        self._heard = False
+        self._received = False
         self.interval_in = self.interval_out = 0
 
     def agree(self, incoming: int, outgoing: int) -> None:
@@ -394,14 +394,14 @@ class Line:
         """Bytes of the incomplete frame that have arrived."""
         return self._parser.pending
 
-    def heard(self) -> bool:
+    def received(self) -> bool:
         """True if any bytes arrived since the last call."""
-        heard, self._heard = self._heard, False
-        return heard
+        received, self._received = self._received, False
+        return received
 
     def excuse(self) -> None:
         """Count as if bytes had arrived."""
-        self._heard = True
+        self._received = True
 
     def heartbeat_due(self) -> None:
         """Write a heartbeat."""
@@ -590,7 +590,7 @@ class ForeignConnection(ABC):
             if self._duties_due:
                 if peer.clock_lag:
                     peer.see_clock(self._services.clock_offset)
-                for consumer in outbox.take_asked_back():
+                for consumer in outbox.take_recalled():
                     self._give_back(consumer, now)
                 self._do_duties(now)
             if self._ready:

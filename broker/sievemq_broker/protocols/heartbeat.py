@@ -37,7 +37,7 @@ class Wire(Protocol):
     def unfinished(self) -> int:
         """Bytes of that frame that have arrived."""
 
-    def heard(self) -> bool:
+    def received(self) -> bool:
         """True if any bytes arrived since the last call."""
 
     def excuse(self) -> None:
@@ -117,7 +117,7 @@ class Heartbeat:
         # stopped for a minute, makes one interval look long and must not end every connection.
         interval = wire.interval_in
         if interval:
-            if wire.heard():
+            if wire.received():
                 self._misses = 0
                 self._check_at = now + interval
             elif now >= self._check_at:

@@ -179,7 +179,7 @@ class Server:
         if self.opened is not None:
             self._remember_connections(self.opened)
         self._announced = self.clock.offset
-        self.broker.tell_deleted(self.ended.add)
+        self.broker.notify_deleted(self.ended.add)
         limit = settings.max_memory_bytes
         self.memory = Memory(
             int(machine_limit() * SHARE) if limit is None else limit,
@@ -224,7 +224,7 @@ class Server:
             opened.store,
             self.broker.refuse_persistent,
             self._store_failed,
-            self._store_stands,
+            self._report_store,
         )
         if not opened.store.has_reserve:
             commits.start_refusing(f"the disk of {directory} is full")
@@ -246,11 +246,11 @@ class Server:
         self.links.abort_all()  # no client gets a confirm for something that is not on disk
         self.on_failure()
 
-    def _store_stands(self, reason: str | None) -> None:
+    def _report_store(self, reason: str | None) -> None:
         """The store cannot be written, and no output leaves; or it can be again."""
         if reason is not None:
             for link in self.links.open:
-                link.say_blocked(reason)
+                link.send_blocked(reason)
             return
         for connection in tuple(self.services.connections.values()):
             connection.flow_changed()

@@ -28,7 +28,7 @@ from sievemq_broker.session.rights import Identity, Verb, forbidden
 from sievemq_broker.session.session import Session, SessionMode
 from sievemq_broker.session.settings import AuthenticationError, SessionSettings
 from sievemq_broker.session.transaction import StagedBytes
-from sievemq_broker.session.waiting import Stall
+from sievemq_broker.session.waiting import BlockedSender
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.message.destination import parse_address
@@ -253,7 +253,7 @@ class Services(ABC):
         """
 
     @property
-    def standing(self) -> bool:
+    def clock_frozen(self) -> bool:
         """True while time stands still (test clocks only): no deadline is reached."""
         return False
 
@@ -641,9 +641,9 @@ class Peer:
         )
 
     @property
-    def stalls(self) -> list[Stall]:
+    def blocked_senders(self) -> list[BlockedSender]:
         """The sends and COMMITs that wait for room."""
-        return [session.stall for session in self.sessions.values() if session.stall is not None]
+        return [session.blocked_sender for session in self.sessions.values() if session.blocked_sender is not None]
 
     @property
     def temporaries(self) -> int:
@@ -825,7 +825,7 @@ class Peer:
         Args:
             timestamp: as for :meth:`sent_after_move`; 0 if the message has none.
         """
-        if timestamp and self.services.standing:
+        if timestamp and self.services.clock_frozen:
             return self.services.now() - timestamp
         return self.clock_lag
 
@@ -892,7 +892,7 @@ class Peer:
             command: that is answered.
             now: ms since 1970.
         """
-        self.end_stall(session)
+        self.end_blocked_sender(session)
         self.confirm(session, session.sent)
         del self.sessions[session.id]
         for consumer_id in session.consumers:
@@ -1106,7 +1106,7 @@ class Peer:
 
     # -- waiting for room ---------------------------------------------------------------------------------------------
 
-    def stall_send(self, session: Session, full: list[Limited], address: str, envelope: Envelope) -> None:
+    def block_send(self, session: Session, full: list[Limited], address: str, envelope: Envelope) -> None:
         """The session's next send waits for room.
 
         Args:
@@ -1116,11 +1116,11 @@ class Peer:
             envelope: the message.
         """
         retry = partial(self._retry_send, session, address, envelope)
-        stall = Stall(self.broker.rooms, full, self.services.now(), retry, envelope=envelope)
-        session.wait(stall)
-        self.out.flow(True, stall.text, session.id, session.sent + 1, address)
+        sender = BlockedSender(self.broker.rooms, full, self.services.now(), retry, envelope=envelope)
+        session.wait(sender)
+        self.out.flow(True, sender.text, session.id, session.sent + 1, address)
 
-    def stall_commit(self, session: Session, full: list[Limited], command: CommandTuple, handler: Handler) -> None:
+    def block_commit(self, session: Session, full: list[Limited], command: CommandTuple, handler: Handler) -> None:
         """The session's COMMIT, with all staged messages, waits for room.
 
         Args:
@@ -1129,51 +1129,51 @@ class Peer:
             command: the COMMIT.
             handler: tries again.
         """
-        stall = session.stall
-        if stall is not None:
-            stall.wait_in(full)
+        sender = session.blocked_sender
+        if sender is not None:
+            sender.wait_in(full)
             return
         retry = partial(self.carry_out_late, command, handler)
-        stall = Stall(
+        sender = BlockedSender(
             self.broker.rooms, full, self.services.now(), retry, transaction=session.transaction, request=command[1]
         )
-        session.wait(stall)
-        self.out.flow(True, stall.text, session.id, 0, getattr(full[0], "label", None) if len(full) == 1 else None)
+        session.wait(sender)
+        self.out.flow(True, sender.text, session.id, 0, getattr(full[0], "label", None) if len(full) == 1 else None)
 
     def _retry_send(self, session: Session, address: str, envelope: Envelope, now: int) -> None:
-        stall = session.stall
-        if stall is None:
+        sender = session.blocked_sender
+        if sender is None:
             return
         before = self.broker.fan_out
         try:
             full = self.namespace.send(address, envelope, now, self.id, waited=True)
         except SieveError as error:
-            self.refuse_stalled_send(session, error)
+            self.refuse_blocked_send(session, error)
         except Exception as error:  # the broker's own fault: other connections must go on
             self.crash((_SEND,), error, now)
             self.out.touch()
         else:
             fan_out = self.broker.fan_out
             if full is not None:
-                stall.wait_in(full)
+                sender.wait_in(full)
             elif fan_out is None or fan_out is before:
                 session.expect_again()
-                self._stalled_send_taken(session, address, envelope, now)
+                self._blocked_send_taken(session, address, envelope, now)
             else:
                 self.flush_confirms()  # of earlier sends
                 session.expect_again()  # from here on it is sent, even if the connection is lost
-                stall.deliver(fan_out, partial(self._stalled_send_delivered, session, address, envelope, fan_out))
+                sender.deliver(fan_out, partial(self._blocked_send_delivered, session, address, envelope, fan_out))
 
-    def _stalled_send_delivered(
+    def _blocked_send_delivered(
         self, session: Session, address: str, envelope: Envelope, fan_out: FanOut, now: int
     ) -> None:
         if fan_out.error is not None:
             self.crash((_SEND,), fan_out.error, now)
             self.out.touch()
         else:
-            self._stalled_send_taken(session, address, envelope, now)
+            self._blocked_send_taken(session, address, envelope, now)
 
-    def _stalled_send_taken(self, session: Session, address: str, envelope: Envelope, now: int) -> None:
+    def _blocked_send_taken(self, session: Session, address: str, envelope: Envelope, now: int) -> None:
         session.end_wait()
         self.confirm(session, session.sent)
         self._resume_sends(session)
@@ -1191,24 +1191,24 @@ class Peer:
             now: ms since 1970.
         """
         for session in sessions:
-            stall = session.stall
-            delivery = None if stall is None else stall.delivery
-            if stall is not None and delivery is not None:
-                act = partial(self._carry_out_behind, session, stall, command, handler)
+            sender = session.blocked_sender
+            delivery = None if sender is None else sender.delivery
+            if sender is not None and delivery is not None:
+                act = partial(self._carry_out_behind, session, sender, command, handler)
                 self.go_on_with(Pending(delivery, command, act, 0), now)
                 return True
         return False
 
     def _carry_out_behind(
-        self, session: Session, stall: Stall, command: CommandTuple, handler: Handler, now: int
+        self, session: Session, sender: BlockedSender, command: CommandTuple, handler: Handler, now: int
     ) -> None:
         """A send has been delivered: confirm it, unless that is done, and carry out the command that waits for it."""
-        if session.stall is stall:
-            stall.end_delivery(now)
+        if session.blocked_sender is sender:
+            sender.end_delivery(now)
         if not self.closing:
             self.carry_out_late(command, handler, now)
 
-    def refuse_stalled_send(self, session: Session, error: SieveError) -> None:
+    def refuse_blocked_send(self, session: Session, error: SieveError) -> None:
         """Refuse the send that waited, or end its wait as its client has withdrawn it; inform the client from where to
         continue.
 
@@ -1226,21 +1226,21 @@ class Peer:
         self.out.flow(False, "", session.id, session.again)
         self.out.touch()
 
-    def end_stalled_commit(self, session: Session) -> None:
+    def end_blocked_commit(self, session: Session) -> None:
         """The COMMIT that waited was carried out, or refused: its answer informs the client."""
         session.end_wait()
         self.out.flow(False, "", session.id)
         self.out.touch()
 
-    def end_stall(self, session: Session) -> None:
+    def end_blocked_sender(self, session: Session) -> None:
         """The session is about to be closed or rolled back: drop what waits."""
-        stall = session.stall
-        if stall is None:
+        sender = session.blocked_sender
+        if sender is None:
             return
-        text = f"this was rolled back while its commit waited for room: {stall.text}"
+        text = f"this was rolled back while its commit waited for room: {sender.text}"
         session.end_wait()
-        if stall.request and not self.closing:
-            self.out.refuse(stall.request, RequestError(text, ErrorCode.TRANSACTION_ROLLED_BACK))
+        if sender.request and not self.closing:
+            self.out.refuse(sender.request, RequestError(text, ErrorCode.TRANSACTION_ROLLED_BACK))
             self.out.flow(False, "", session.id)
 
     # -- answers ------------------------------------------------------------------------------------------------------
@@ -1330,7 +1330,7 @@ class Peer:
         services = self.services
         services.connections.pop(self.id, None)
         for session in self.sessions.values():
-            self.end_stall(session)
+            self.end_blocked_sender(session)
         memory = self._remember() if handed is None and self.keep else None
         if handed is not None:
             for session in self.sessions.values():

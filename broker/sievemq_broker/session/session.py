@@ -10,7 +10,7 @@ from typing import Final
 from sievemq_broker.domain.consumer import Consumer, Held
 from sievemq_broker.domain.steps import Meter, Steps
 from sievemq_broker.session.transaction import StagedBytes, Transaction
-from sievemq_broker.session.waiting import Stall
+from sievemq_broker.session.waiting import BlockedSender
 from sievemq_core.errors import SieveError
 
 __all__ = ["Session", "SessionMode"]
@@ -38,7 +38,7 @@ class Session:
     """
 
     __slots__ = (
-        "again", "committing", "confirmed", "consumers", "id", "mode", "refused", "sent", "settled", "stall",
+        "again", "blocked_sender", "committing", "confirmed", "consumers", "id", "mode", "refused", "sent", "settled",
         "transaction",
     )  # fmt: skip
 
@@ -55,7 +55,7 @@ class Session:
         self.refused: deque[tuple[int, int, str]] | None = None
         #: Set while it waits for room; and the send from which its client must repeat what was skipped meanwhile, 0 if
         #: it never had to.
-        self.stall: Stall | None = None
+        self.blocked_sender: BlockedSender | None = None
         self.again = 0
         #: True from a large COMMIT to its answer, while it is published in slices or waits until another one is.
         self.committing = False
@@ -100,15 +100,15 @@ class Session:
                 self.refused = deque(maxlen=remember)
             self.refused.append((sequence, int(error.code), error.text))
 
-    def wait(self, stall: Stall) -> None:
+    def wait(self, sender: BlockedSender) -> None:
         """It waits for room from now on."""
-        self.stall = stall
+        self.blocked_sender = sender
 
     def end_wait(self) -> None:
         """It no longer waits."""
-        if self.stall is not None:
-            self.stall.finish()
-            self.stall = None
+        if self.blocked_sender is not None:
+            self.blocked_sender.finish()
+            self.blocked_sender = None
 
     def expect_again(self) -> None:
         """The send that waited is settled: the client repeats those behind it."""
@@ -118,7 +118,7 @@ class Session:
     def passes_over(self, sequence: int) -> bool:
         """True if a send must be skipped: it waits for room or comes behind one that does. Or it is out of order in a
         session that has waited, since the client repeats some sends twice."""
-        if self.stall is not None and self.stall.envelope is not None:
+        if self.blocked_sender is not None and self.blocked_sender.envelope is not None:
             return True
         return self.again > 0 and sequence != self.sent + 1
 

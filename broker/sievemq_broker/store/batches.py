@@ -147,6 +147,6 @@ class Batches:
             if row is None or state is None:
                 continue
             budget -= len(row[0])
-            data = state.without_gone(unpack_batch(batch_id, row[0]))
+            data = state.without_removed(unpack_batch(batch_id, row[0]))
             self._execute("UPDATE batch SET data = ? WHERE id = ?", (data, batch_id))
             self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, state.pack(batch_id)))

@@ -149,7 +149,7 @@ class State:
         if self.failures:
             self.failures = {place: when for place, when in self.failures.items() if states[place] != GONE_STATE}
 
-    def without_gone(self, kept: Kept) -> bytes:
+    def without_removed(self, kept: Kept) -> bytes:
         """The batch's row without messages that are gone."""
         states = self.states
         owners, messages, places = array("I"), array("I"), array("I")

@@ -35,7 +35,7 @@ def _run(act: Callable[[], Report]) -> Report:
         raise typer.Exit(FAILED) from None
 
 
-def _tell(report: Report) -> None:
+def _print(report: Report) -> None:
     for finding in report.findings:
         typer.echo(f"damaged: {finding}", err=True)
 
@@ -44,7 +44,7 @@ def _tell(report: Report) -> None:
 def check(directory: _Directory) -> None:
     """Read everything. Exit codes: 0 all is well, 1 it cannot be looked at, 4 something is damaged."""
     report = _run(lambda: check_store(directory))
-    _tell(report)
+    _print(report)
     typer.echo(
         f"{counted(report.messages, 'message')} in {counted(report.batches, 'batch', many='batches')}, "
         f"{counted(report.definitions, 'definition')}"
@@ -67,7 +67,7 @@ def export(
         descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             report = _run(lambda: export_store(directory, file))
-    _tell(report)
+    _print(report)
     typer.echo(counted(report.messages, "message"), err=True)
     if report.findings:
         raise typer.Exit(REFUSED)
@@ -77,7 +77,7 @@ def export(
 def repair(directory: _Directory) -> None:
     """Make a new store of everything that can be read; damaged parts are set aside and listed."""
     report = _run(lambda: repair_store(directory, lambda: secrets.token_hex(5)))
-    _tell(report)
+    _print(report)
     if report.set_aside is None:
         typer.echo("The store is fine; nothing was done.")
         return

@@ -38,7 +38,7 @@ settles it: set a future or release a lock there, nothing more.
 ``producer.sends.window_opens()``; then ``producer.send(message, producer.target(destination), …)``: None means it need
 not wait, otherwise wait for the completion it returns. An asynchronous send is given callbacks: when its fate is known
 it is among ``session.sends.calls``, for which :func:`call` is to be called soon, one after the other, and
-``session.sends.ring`` is called. ``session.sends.settled()`` is what close, commit and rollback wait for.
+``session.sends.notify`` is called. ``session.sends.settled()`` is what close, commit and rollback wait for.
 
 A send, a window and a commit that may take only so long: ``engine.expect(sends, completion, monotonic_ms, timeout,
 sequence)``, where an asynchronous send has no completion, and ``tick`` when that is over. What waits for room is then

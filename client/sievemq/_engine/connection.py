@@ -157,10 +157,10 @@ class ClientConnection:
     def open(self) -> Completion[None]:
         """Send HELLO. The completion succeeds with WELCOME, or fails: JMSSecurityException for bad credentials
         (FAC-02), InvalidClientIDException for an administered id that is in use (SUB-32)."""
-        self._say_hello(None, {})
+        self._send_hello(None, {})
         return self.opened
 
-    def _say_hello(self, resume: str | None, more: dict[str, object]) -> None:
+    def _send_hello(self, resume: str | None, more: dict[str, object]) -> None:
         options = self.options
         if options.reconnect:  # the broker may notice a loss at once, this end only after some silent heartbeats
             more = {"keep": options.reconnect + 3 * options.heartbeat, **more}
@@ -434,12 +434,12 @@ class ClientConnection:
             self._on_lost(error)
 
     def reopen(self) -> None:
-        """There is a new transport: send HELLO on it, in the place of the lost connection. With WELCOME everything goes
-        on. If the transport is lost before, :attr:`reopened` is False again."""
+        """There is a new transport: send HELLO on it for the lost connection. With WELCOME everything continues. If
+        the transport is lost before, :attr:`reopened` is False again."""
         self.outbox.lose(None)
         self._shutdown_notice = None
         self.reopened = True
-        self._say_hello(self.terms.connection_id, self._recovery.options(self._last_session))
+        self._send_hello(self.terms.connection_id, self._recovery.options(self._last_session))
 
     def attempt_failed(self, error: JMSException) -> None:
         """No new transport could be opened this time."""
@@ -463,9 +463,9 @@ class ClientConnection:
         """Closing begins. If the connection is lost, pending calls fail at once (D-32)."""
         self.leaving = True
         if self.repairing:
-            self._fail(self.outbox.cause or self._loss(None), tell=False)
+            self._fail(self.outbox.cause or self._loss(None), notify=False)
 
-    def _fail(self, error: JMSException, tell: bool = True) -> None:
+    def _fail(self, error: JMSException, notify: bool = True) -> None:
         """Everything that waits fails: sends before requests, each kind in the order of its calls."""
         opened = self.opened.done
         self.outbox.fail(error)
@@ -475,7 +475,7 @@ class ClientConnection:
             session.sends.fail(error)
         self.outbox.end_requests(error)
         self.deliveries.end()
-        if opened and tell:
+        if opened and notify:
             self.outbox.report(error)
 
     def _loss(self, error: BaseException | None, code: str = "CONNECTION_LOST") -> JMSException:
@@ -514,8 +514,8 @@ class ClientConnection:
     def close(self) -> Completion[Any]:
         """Close sessions, consumers, temporary destinations, then the connection (CLO-02). Idempotent (CLO-01).
 
-        The completion succeeds, whatever state the connection is in; then the transport can be closed. What waits for
-        an answer that will not come has failed by then.
+        The completion succeeds in any state of the connection; then the transport can be closed. Requests without an
+        answer have failed by then.
         """
         done: Completion[Any] = Completion()
         self.leave()
@@ -527,7 +527,7 @@ class ClientConnection:
             session.mark_closed()
         self.outbox.flush()  # D-26: sends and acknowledgements go first
         handed = tuple(field for session in self.sessions.values() for field in session.handed())
-        self.outbox.say_goodbye(handed, done)
+        self.outbox.send_goodbye(handed, done)
 
         def ended(_: Completion[Any]) -> None:
             if not self.closed:  # the answer has come: unconfirmed sends were not accepted
@@ -590,11 +590,11 @@ class ClientConnection:
             session.set_flowing(self.deliveries.started)
         outage = self.outages
 
-        def tell() -> None:
+        def notify() -> None:
             if self._on_restored is not None and self.usable and self.outages == outage:
                 self._on_restored()
 
-        when_settled(answers, tell)
+        when_settled(answers, notify)
 
     def _on_ok(self, command: CommandTuple) -> None:
         try:

@@ -193,7 +193,7 @@ class EngineConsumer:
             self._outbox.unsettled.append(self)
 
     def unsettle(self) -> None:
-        """The last message taken did not reach the application: an interrupt came in between. It is not done."""
+        """The last message taken did not reach the application because of an interrupt: it counts as not taken."""
         if self.acknowledges_itself and self.done == self.handed:
             self.done -= 1
 
@@ -313,7 +313,7 @@ class EngineConsumer:
             self._outbox.append((Command.CREDIT, self.id, room))
 
     def expect(self) -> bool:
-        """A caller begins to wait, since the buffer is empty: grant credit.
+        """A caller begins to wait because the buffer is empty: grant credit.
 
         Returns:
             True if :meth:`want` should follow at once, for there is no credit. False if it may follow a little later,
@@ -398,7 +398,7 @@ class EngineConsumer:
         """The application was informed of what it had been handed before the last loss."""
         self.handed_then = self.handed
 
-    def say_again(self, started: bool, number: int | None) -> Completion[Any]:
+    def recreate(self, started: bool, number: int | None) -> Completion[Any]:
         """Open it again on a connection that is being restored.
 
         Args:
@@ -410,7 +410,7 @@ class EngineConsumer:
         self.mark = self.taken + self.window.half if credit else 0
         self.waited_at = self.taken
         self.ran_dry = False
-        return self._outbox.say_first(Command.OPEN_CONSUMER, *self.fields(credit), number=number)
+        return self._outbox.send_first(Command.OPEN_CONSUMER, *self.fields(credit), number=number)
 
     def one_at_a_time(self) -> None:
         """Without prefetch a listener gets one message at a time."""

@@ -41,7 +41,7 @@ class PrefetchWindow:
         self.size: int = FIRST_WINDOW if prefetch is None else min(prefetch, MAX_CREDIT)
 
     def set(self, size: int) -> None:
-        """Hold so many from now on."""
+        """Set the number of messages that may be held."""
         self.size = size
 
     @property

@@ -61,10 +61,10 @@ class Deliveries:
         self.routes.pop(consumer.id, None)
 
     def ignore(self, consumer: EngineConsumer) -> None:
-        """Drop what arrives for a consumer until :meth:`heed`."""
+        """Drop what arrives for a consumer until :meth:`stop_ignoring`."""
         self.routes.pop(consumer.id, None)
 
-    def heed(self, consumer: EngineConsumer) -> None:
+    def stop_ignoring(self, consumer: EngineConsumer) -> None:
         """Deliver to the consumer again, unless it is closed."""
         if consumer.id in self.consumers:
             self.routes[consumer.id] = consumer

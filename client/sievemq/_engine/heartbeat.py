@@ -46,7 +46,7 @@ class Heartbeat:
             if self._check is None:
                 self._check = now + self.incoming
             elif now >= self._check:
-                self._misses = 0 if wire.heard() else self._misses + 1
+                self._misses = 0 if wire.received() else self._misses + 1
                 self._check = now + self.incoming
                 if self._misses >= 2:
                     return 0

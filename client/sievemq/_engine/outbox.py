@@ -58,7 +58,7 @@ class Completion(Generic[T]):
             self._value = value
             self.done = True
         if self._callbacks:
-            self.tell()
+            self.notify()
 
     def fail(self, error: Exception) -> None:
         """Settle with an error. A completion that is settled already stays as it is."""
@@ -66,7 +66,7 @@ class Completion(Generic[T]):
             self.error = error
             self.done = True
         if self._callbacks:
-            self.tell()
+            self.notify()
 
     def result(self) -> T:
         """The value of a settled completion.
@@ -79,7 +79,7 @@ class Completion(Generic[T]):
             raise self.error
         return self._value  # type: ignore[return-value]
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Call the callbacks of a settled completion that have not returned yet."""
         callbacks = self._callbacks
         if not callbacks:
@@ -193,7 +193,7 @@ class Requests:
         """An interrupt may have broken into a call here: pass on each answer that has arrived."""
         for number, (completion, _) in tuple(self.pending.items()):
             if completion.done:
-                completion.tell()
+                completion.notify()
                 self._forget(number)
 
     def doubt(self) -> None:
@@ -318,7 +318,7 @@ class Outbox:
     # -- saying something ---------------------------------------------------------------------------------------------
 
     def put(self, packed: bytes, size: int) -> None:
-        """Queue a send of so many bytes. Needs no lock."""
+        """Queue a send of this size. Needs no lock."""
         self.queue.append(packed)
         self.queued_bytes += size
 
@@ -425,7 +425,7 @@ class Outbox:
         self.repairing = True
         self.requests.doubt()
 
-    def say_first(self, kind: int, *fields: object, number: int | None = None) -> Completion[Any]:
+    def send_first(self, kind: int, *fields: object, number: int | None = None) -> Completion[Any]:
         """Send a request before anything that waits in the queue, while the connection is restored.
 
         Args:
@@ -454,7 +454,7 @@ class Outbox:
         self.clear()
         self.unsettled.clear()
 
-    def say_goodbye(self, handed: tuple[int, ...], done: Completion[Any]) -> None:
+    def send_goodbye(self, handed: tuple[int, ...], done: Completion[Any]) -> None:
         """Write everything that waits, then GOODBYE (D-26)."""
         self.goodbye = number = self.requests.expect(done, Command.GOODBYE, handed)
         self.wire.send(Command.GOODBYE, number, handed)

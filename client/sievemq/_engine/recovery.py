@@ -136,7 +136,7 @@ class Recovery:
             answers += [self._create_again(*temporary) for temporary in tuple(self._temporaries.items())]
         for number, (_, command) in pending.items():
             if command[0] in _RECOVERING:  # sends that came before are forgotten already
-                outbox.say_first(command[0], *command[2:], number=number)
+                outbox.send_first(command[0], *command[2:], number=number)
         for session, count in arrived.items():
             for packed in islice(_snapshot(session.sends.unconfirmed), count, None):
                 outbox.wire.send_packed(packed)
@@ -144,7 +144,7 @@ class Recovery:
         answers += [self._open_consumer(consumer, opening) for consumer in tuple(self._deliveries.consumers.values())]
         for number, (_, command) in pending.items():
             if command[0] not in _OPENING and command[0] not in _RECOVERING:
-                outbox.say_first(command[0], *command[2:], number=number)
+                outbox.send_first(command[0], *command[2:], number=number)
         return answers
 
     def _settle_doubtful(self, known: Progress, forgotten: bool) -> None:
@@ -178,7 +178,7 @@ class Recovery:
         if not session.transacted and session.id in known:  # sends of a transacted session were rolled back
             arrived = min(max(0, known[session.id][0] - sends.confirmed), len(sends.unconfirmed))
         number = opening.get((Command.OPEN_SESSION, session.id))
-        answer = session.say_again(sends.confirmed + arrived, number)
+        answer = session.recreate(sends.confirmed + arrived, number)
         if number is None:
             answer.add_callback(opened)
         answers.append(answer)
@@ -190,7 +190,7 @@ class Recovery:
                 self._temporaries.pop(address, None)
                 self._outbox.report(answer.error)
 
-        answer = self._outbox.say_first(Command.CREATE_TEMPORARY, topic, address)
+        answer = self._outbox.send_first(Command.CREATE_TEMPORARY, topic, address)
         answer.add_callback(created)
         return answer
 
@@ -200,10 +200,10 @@ class Recovery:
                 self.close_consumer(consumer, answer.error)
 
         number = opening.get((Command.OPEN_CONSUMER, consumer.id))
-        answer = consumer.say_again(self._deliveries.started, number)
+        answer = consumer.recreate(self._deliveries.started, number)
         if number is None:
             answer.add_callback(opened)
-        self._deliveries.heed(consumer)
+        self._deliveries.stop_ignoring(consumer)
         return answer
 
     def close_consumer(self, consumer: EngineConsumer, error: Exception) -> None:

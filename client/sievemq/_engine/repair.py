@@ -55,7 +55,7 @@ class Repair:
         self._ends = 0
 
     def begin(self, now: int, opened: int | None = None) -> None:
-        """A connection is lost, or needed for the first time.
+        """A connection was lost, or is needed for the first time.
 
         Args:
             now: milliseconds of any clock that never goes back.

@@ -113,7 +113,7 @@ class Hold:
         self._said = self._since = sequence - 1
 
     def allow(self, taken: int) -> None:
-        """So many have been settled since the last time."""
+        """This many have been settled since the last call."""
         if not self.waiting:
             self._allowance += taken
 
@@ -143,7 +143,7 @@ class Sends:
             broker did not take them.
         waiting: those with a waiting caller, in order.
         calls: the asynchronous ones whose fate is known, and whose callbacks are to be called, in order.
-        ring: called when there are such; of the front, which calls them.
+        notify: called when there are such; of the front, which calls them.
         window_waiters: callers that wait for the window.
         hold: there while the broker does not take them, and until they have been sent again.
         blocked: for what they, or the session's commit, wait now; `last_blocked` for what they did last.
@@ -163,7 +163,7 @@ class Sends:
         "confirmed_bytes",
         "hold",
         "last_blocked",
-        "ring",
+        "notify",
         "sent_at",
         "sent_bytes",
         "sequence",
@@ -191,7 +191,7 @@ class Sends:
         self.unconfirmed: deque[bytes] = deque()
         self.waiting: deque[Fate] = deque()
         self.calls: deque[Fate] = deque()
-        self.ring: Callable[[], None] = _unheard
+        self.notify: Callable[[], None] = _ignore
         self._barriers: deque[tuple[int, Completion[None]]] = deque()
         self.window_waiters: list[Completion[None]] = []
         self.hold: Hold | None = None
@@ -277,7 +277,7 @@ class Sends:
         except ValueError:
             return  # the other thread calls back
         self.calls.append(failing(fate, settled, error))
-        self.ring()
+        self.notify()
 
     @property
     def torn(self) -> bool:
@@ -319,9 +319,9 @@ class Sends:
         """True if an asynchronous send is not settled yet."""
         return any(isinstance(settled, tuple) for _, settled, _ in self.waiting)
 
-    def call_back(self, ring: Callable[[], None]) -> None:
+    def call_back(self, notify: Callable[[], None]) -> None:
         """Set a callback for when there is something in :attr:`calls`."""
-        self.ring = ring
+        self.notify = notify
 
     def settled(self) -> Completion[None]:
         """Settled once every send made so far is confirmed or has failed (CPL-09, CPL-10)."""
@@ -344,7 +344,7 @@ class Sends:
         self.byte_limit = self.confirmed_bytes + self._terms.window_bytes
         if self.hold is not None:
             self.hold.allow(count)
-            self._say_again(self.hold)
+            self._resend(self.hold)
         self._settle(sequence)
         barriers = self._barriers
         while barriers and barriers[0][0] <= sequence:
@@ -374,10 +374,10 @@ class Sends:
                     settled.fail(error)
                 waiting.popleft()
         if self.calls:
-            self.ring()
+            self.notify()
         return known
 
-    def _tell(self, fate: Fate, error: Exception) -> None:
+    def _notify(self, fate: Fate, error: Exception) -> None:
         _, settled, _ = fate
         if isinstance(settled, tuple):
             self.calls.append(failing(fate, settled, error))
@@ -454,9 +454,9 @@ class Sends:
         self.blocked = None
         if sequence and self.hold is not None:
             self.hold.go_on(sequence)
-            self._say_again(self.hold)
+            self._resend(self.hold)
 
-    def _say_again(self, hold: Hold) -> None:
+    def _resend(self, hold: Hold) -> None:
         """Repeat more of the sends that the broker did not accept; open the window when all are sent."""
         self.sequence_limit = 0
         if hold.waiting:
@@ -491,17 +491,17 @@ class Sends:
         self.unconfirmed[index] = instead
         self.withdrawn[sequence] = error
 
-        def heard(answer: Completion[object]) -> None:
+        def settle(answer: Completion[object]) -> None:
             if answer.error is None:
                 if sequence <= self.confirmed:
                     self.withdrawn.pop(sequence, None)
                 elif (place := self._place(sequence)) is not None:
-                    self._tell(self.waiting[place], error)
+                    self._notify(self.waiting[place], error)
                     self.waiting[place] = (sequence, _DONE, None)
                     if self.calls:
-                        self.ring()
+                        self.notify()
 
-        self._outbox.request(Command.WITHDRAW, self._session, sequence).add_callback(heard)
+        self._outbox.request(Command.WITHDRAW, self._session, sequence).add_callback(settle)
 
     def _place(self, sequence: int) -> int | None:
         """Index of a send in the unconfirmed ones; None if it is settled."""
@@ -532,7 +532,7 @@ def _sequence_of(packed: bytes) -> int:
     return int(second if number == Command.SEND else third)
 
 
-def _unheard() -> None:
+def _ignore() -> None:
     """No front is attached."""
 
 
@@ -572,7 +572,7 @@ class Flow:
         self.on_blocked, self.on_unblocked = on_blocked, on_unblocked
 
     def block(self, limit: str | None) -> None:
-        """The broker takes no sends at all, since this limit is reached; None: it takes them."""
+        """The broker accepts no sends because this limit is reached; None: it accepts them again."""
         self.broker_blocked = limit
 
     def changed(self) -> None:

@@ -384,7 +384,7 @@ class EngineSession:
 
     def _resume(self) -> None:
         for consumer in tuple(self.consumers.values()):
-            self._deliveries.heed(consumer)
+            self._deliveries.stop_ignoring(consumer)
             consumer.set_flowing(self._deliveries.started)
 
     # -- a lost connection -------------------------------------------------------------------------------------------
@@ -421,14 +421,14 @@ class EngineSession:
         self.sends.freeze()
         return handed
 
-    def say_again(self, confirmed: int, number: int | None) -> Completion[Any]:
+    def recreate(self, confirmed: int, number: int | None) -> Completion[Any]:
         """Open it again on a connection that is being restored.
 
         Args:
             confirmed: how many of its sends the broker has.
             number: of an OPEN_SESSION that waits for its answer; None if it was open.
         """
-        return self.outbox.say_first(Command.OPEN_SESSION, self.id, self.mode, confirmed, number=number)
+        return self.outbox.send_first(Command.OPEN_SESSION, self.id, self.mode, confirmed, number=number)
 
     # -- verbs of the connection that an application calls on a session -----------------------------------------------
 

@@ -31,7 +31,7 @@ def _source(consumer: EngineConsumer) -> Source:
 
 
 def adopted(message: Any, callbacks: Callbacks | None) -> tuple[Message, Callbacks | None]:
-    """The message that observers get, of ours if it is another implementation's; callbacks that get the original.
+    """The message for observers, adopted if it is of another implementation; callbacks that get the original.
 
     Raises:
         MessageFormatException: it is no message.

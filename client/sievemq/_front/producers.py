@@ -136,7 +136,7 @@ class ProducerState:
         self._callbacks: tuple[Callable[..., Any], Callable[..., Any]] | None = None
 
     def __repr__(self) -> str:
-        """Its connection, and what is not as it is by default."""
+        """Its connection, and the settings that differ from the defaults."""
         engine = self._engine
         options = {
             "priority": (engine.priority, DEFAULT_PRIORITY),

@@ -68,7 +68,7 @@ class ExceptionReports:
     def add(self, error: Exception) -> None:
         """Report an error soon. Never waits."""
         exception = error if isinstance(error, JMSException) else JMSException(str(error), None, error)
-        self._soon(lambda: self._tell(exception))
+        self._soon(lambda: self._call_listener(exception))
 
     def lost(self, error: JMSException) -> None:
         """Report soon that the connection is lost and is being repaired."""
@@ -91,7 +91,7 @@ class ExceptionReports:
             first = not self._flows
             self._flows[destination] = reason
         if first:
-            self._soon(self._tell_flows)
+            self._soon(self._report_flows)
 
     def _flow_calls(self) -> Iterator[Callable[[], Any]]:
         """The calls for everything that has changed since the last time."""
@@ -107,7 +107,7 @@ class ExceptionReports:
                 if self._blocked is not None:
                     yield partial(self._blocked, destination, reason)
 
-    def _tell(self, exception: JMSException) -> Any:
+    def _call_listener(self, exception: JMSException) -> Any:
         if self._callback is None:
             _log.error("%s (no exception listener is set)", exception)
             return None
@@ -117,6 +117,6 @@ class ExceptionReports:
         """Have it called behind those that wait."""
         raise NotImplementedError
 
-    def _tell_flows(self) -> Any:
+    def _report_flows(self) -> Any:
         """Make the calls of :meth:`_flow_calls`."""
         raise NotImplementedError

@@ -159,7 +159,7 @@ class Connection:
         return self._listener
 
     def set_exception_listener(self, listener: ExceptionListener | Callable[[JMSException], Any] | None) -> None:
-        """Hear of the connection's problems (CON-14); None for no more.
+        """Set the listener for problems of the connection (CON-14); None removes it.
 
         Args:
             listener: an object with ``on_exception(exception)``, or a callable; may be coroutine functions.
@@ -174,7 +174,7 @@ class Connection:
 
     @property
     def blocked(self) -> tuple[Blocked, ...]:
-        """For what sends wait now, since a limit is reached: destinations, each with the reason. An extension."""
+        """The destinations at which sends wait for room now, each with the reason. An extension."""
         self._engine.check_open()
         with self._transport.lock:
             return self._engine.flow.blocked

@@ -25,7 +25,7 @@ M = TypeVar("M", bound=Message)
 
 
 class MessageConsumer:
-    """Made by a session. ``async for message in consumer`` receives until the consumer is closed.
+    """Created by a session. ``async for message in consumer`` receives until the consumer is closed.
 
     A receive that is cancelled has not taken a message: what has arrived meanwhile comes with the next one.
     """

@@ -144,7 +144,7 @@ class Control:
         self.transport.flush_soon()
 
     def interrupted(self, consumer: EngineConsumer, taken: int, error: BaseException) -> None:
-        """A signal handler raised while a message was taken: the connection is lost, and the message comes again.
+        """A signal handler raised while a message was taken: the connection is lost, and the message is redelivered.
 
         Args:
             consumer: where.
@@ -272,7 +272,7 @@ class Control:
         priority: object = None,
         time_to_live: object = None,
     ) -> None:
-        """Send, and tell observers. Arguments as of :meth:`EngineProducer.send`."""
+        """Send, and notify observers. Arguments as of :meth:`EngineProducer.send`."""
         with sending(self.engine.terms, message, destination):
             if not self.transport.admits(engine.sends):
                 await self.make_room(engine)

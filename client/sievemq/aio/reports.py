@@ -51,7 +51,7 @@ class Reports(ExceptionReports):
         finally:
             self._task = None
 
-    async def _tell_flows(self) -> None:
+    async def _report_flows(self) -> None:
         for call in self._flow_calls():
             await _called(call)
 

@@ -61,7 +61,7 @@ class _Connection(Protocol):
 
 @names_selector
 class Session:
-    """Made by :meth:`Connection.create_session`. Belongs to the loop it was made on.
+    """Created by :meth:`Connection.create_session`. Belongs to the loop it was made on.
 
     One task at a time receives, acknowledges and ends transactions in it (THR-02); several may send; `close` may be
     called from any task. With a listener it belongs to its delivery task, except for sends: a call such as `recover`
@@ -142,7 +142,7 @@ class Session:
     # -- transactions, recovery ---------------------------------------------------------------------------------------
 
     async def commit(self) -> None:
-        """Publish what was sent and acknowledge what was received since the last commit or rollback (TXN-10).
+        """Publish all sends and acknowledge all messages received since the last commit or rollback (TXN-10).
 
         Cancelled while it waits for the broker, its result is unknown.
 
@@ -163,7 +163,7 @@ class Session:
         await transport.wait(completion)  # at a limit where senders wait
 
     async def rollback(self) -> None:
-        """Forget what was sent; what was received is redelivered, marked (TXN-04).
+        """Drop all sends; received messages are redelivered with JMSRedelivered set (TXN-04).
 
         Raises:
             IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
@@ -389,7 +389,7 @@ class Session:
         """A browser of a queue (SES-32).
 
         Args:
-            queue: what to look at; nothing is taken from it.
+            queue: the queue to browse; no message is removed.
             message_selector: condition on headers and properties; None or "" for none.
 
         Raises:

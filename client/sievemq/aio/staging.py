@@ -3,7 +3,7 @@
     name = await stage(session, "query 5f2c", batch=7)      # instead of session.commit(); on each connection
     await publish(connection, "query 5f2c", 7, [name, …])   # once: the broker remembers that batch 7 was published
 
-What was staged and is not published within its lease is forgotten. See docs/protocol.md, section 13.
+A stage that is not published within its lease is dropped. See docs/protocol.md, section 13.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["LEASE", "discard", "publish", "stage"]
 
 
 async def stage(session: Session, key: str, batch: int, lease: Milliseconds = LEASE) -> str:
-    """Take what a transacted session has sent since its last commit out of it, and keep it until it is published.
+    """Move the sends of a transacted session since its last commit to a stage, kept until it is published.
 
     The connection must not repair itself (URL option ``reconnect=0``): what was sent on one that is lost is lost, and
     would be missing without a word.
@@ -48,7 +48,7 @@ async def stage(session: Session, key: str, batch: int, lease: Milliseconds = LE
 
 
 async def publish(connection: Connection, key: str, batch: int, names: Iterable[str]) -> int | None:
-    """Send what is staged under these names, in their order, all or nothing; forget what else the batch has staged.
+    """Send the stages with these names, in their order, all or nothing; drop the batch's other stages.
 
     Returns:
         How many messages were sent; None if this batch or a later one of the key was published before.

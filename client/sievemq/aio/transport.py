@@ -51,12 +51,12 @@ def wall_clock(_time: Callable[[], int] = time.time_ns) -> int:
 
 @coroutine
 def turn() -> Generator[None, None, None]:
-    """Let the loop turn once: what is ready runs, sockets are read and written."""
+    """Yield to the loop once: ready callbacks run, sockets are read and written."""
     yield
 
 
 def wake(future: asyncio.Future[bool], expired: bool = False) -> None:
-    """Let the waiter for the future continue; it may have been cancelled meanwhile.
+    """Resume the task that awaits the future; it may have been cancelled.
 
     Args:
         future: what somebody awaits.
@@ -272,7 +272,7 @@ class Transport(asyncio.Protocol):
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def admits(self, sends: Sends) -> bool:
-        """A send may be made now; what it queues is written in this turn of the loop."""
+        """A send may be queued now; it is written in this turn of the loop."""
         if (
             sends.sequence >= sends.sequence_limit
             or sends.sent_bytes >= sends.byte_limit
@@ -385,7 +385,7 @@ class Transport(asyncio.Protocol):
         return completion.result()
 
     async def ask(self, request: Callable[[], Completion[T]], undo: Callable[[T], object] | None = None) -> T:
-        """Make a request and wait for its answer, which comes at once from a broker that answers at all.
+        """Send a request and wait for its answer.
 
         Args:
             request: makes it.
@@ -468,8 +468,7 @@ class Transport(asyncio.Protocol):
                 timer.cancel()
 
     async def undone(self) -> None:
-        """Wait until what cancelled waits had asked for is taken back, so that it is in the way of nothing; no longer
-        than a request may take."""
+        """Wait until the requests of cancelled waits are undone; no longer than the request timeout."""
         end = self.loop.time() + self._patience / 1000.0 if self._patience else None
         while self.undoing and (end is None or self.loop.time() < end):
             await self.wait_until(self.undoing[-1], end)

@@ -20,7 +20,7 @@ M = TypeVar("M", bound=Message)
 
 
 class QueueBrowser:
-    """Looks at a queue without changing it; made by a session. Works on a stopped connection too (D-36).
+    """Browses a queue without changing it; created by a session. Works on a stopped connection too (D-36).
 
     ``for message in browser`` is a new scan.
     """

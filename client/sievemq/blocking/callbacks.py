@@ -26,17 +26,17 @@ class CompletionCalls:
         done: those whose callback has returned; written by the thread alone.
     """
 
-    __slots__ = ("_bell", "_calls", "_ident", "_lock", "_resting", "_watchers", "begun", "done")
+    __slots__ = ("_calls", "_ident", "_lock", "_resting", "_wake_up", "_watchers", "begun", "done")
 
     #: Seconds an idle thread waits for more.
     IDLE = 5.0
 
     def __init__(self, sends: Sends) -> None:
         self._calls = sends.calls
-        sends.call_back(self._ring)
+        sends.call_back(self._wake)
         self._lock = allocate_lock()  # guards whether the thread rests or is there at all, and the watchers
-        self._bell = allocate_lock()
-        self._bell.acquire()
+        self._wake_up = allocate_lock()
+        self._wake_up.acquire()
         self._resting = True
         self._watchers: list[LockType] = []
         self._ident: int | None = None
@@ -53,9 +53,9 @@ class CompletionCalls:
             begun: what :attr:`begun` was before it.
         """
         self.begun = begun
-        self._tell_watchers()
+        self._notify_watchers()
 
-    def _ring(self) -> None:
+    def _wake(self) -> None:
         """There is something to call."""
         if self._resting:
             with self._lock:
@@ -68,11 +68,11 @@ class CompletionCalls:
                         thread = threading.Thread(target=self._run, name="sievemq-completions", daemon=True)
                         self._ident = -1
                         thread.start()
-                    elif self._bell.locked():
-                        self._bell.release()
+                    elif self._wake_up.locked():
+                        self._wake_up.release()
                 except BaseException:  # interrupted: it is called once more
                     if thread is None:
-                        self._resting = self._bell.locked()
+                        self._resting = self._wake_up.locked()
                     elif thread.ident is None:
                         self._ident, self._resting = None, True
                     raise
@@ -89,19 +89,19 @@ class CompletionCalls:
 
     def wait(self) -> None:
         """Return once every callback of the sends made so far has returned (CPL-09, CPL-10)."""
-        told = allocate_lock()
-        told.acquire()
+        watcher = allocate_lock()
+        watcher.acquire()
         with self._lock:
-            self._watchers.append(told)
-        self._tell_watchers()  # nothing may be pending any more
-        told.acquire()
+            self._watchers.append(watcher)
+        self._notify_watchers()  # nothing may be pending any more
+        watcher.acquire()
 
-    def _tell_watchers(self) -> None:
+    def _notify_watchers(self) -> None:
         if self._watchers and self.begun <= self.done:
             with self._lock:
                 watchers, self._watchers = self._watchers, []
-            for told in watchers:
-                told.release()
+            for watcher in watchers:
+                watcher.release()
 
     def _run(self) -> None:
         self._ident = threading.get_ident()
@@ -116,13 +116,13 @@ class CompletionCalls:
                     _log.exception("a completion listener raised")
                 finally:
                     self.done += 1
-            self._tell_watchers()
+            self._notify_watchers()
             self._resting = True
             if calls and self._rises():
                 continue
-            if not self._bell.acquire(timeout=self.IDLE) and self._ends():
+            if not self._wake_up.acquire(timeout=self.IDLE) and self._ends():
                 return
-            # Rung, or about to be; or an interrupt has kept the bell from ringing.
+            # Woken, or about to be; or an interrupt has prevented it.
 
     def _rises(self) -> bool:
         """True if the thread rests no more by itself; False if somebody else has seen it rest, and rings."""

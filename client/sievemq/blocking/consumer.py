@@ -26,7 +26,7 @@ M = TypeVar("M", bound=Message)
 
 
 class MessageConsumer:
-    """Made by a session. ``for message in consumer`` receives until the consumer is closed."""
+    """Created by a session. ``for message in consumer`` receives until the consumer is closed."""
 
     __slots__ = ("_control", "_engine", "_listener", "_transport")
 

@@ -109,7 +109,7 @@ class JMSContext:
 
     @translated
     def set_exception_listener(self, listener: ExceptionListener | Callable[[JMSException], None] | None) -> None:
-        """Hear of the connection's problems (CTX-04, EXL-06)."""
+        """Set the listener for problems of the connection (CTX-04, EXL-06)."""
         self._session._engine.check_open()
         self._connection.set_exception_listener(listener)
 

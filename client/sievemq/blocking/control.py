@@ -150,7 +150,7 @@ class Control:
         try:
             with self.guard:
                 self._check_receivable(consumer)
-                message, completion = transport.call(lambda: self._take_or_ask(consumer, take))
+                message, completion = transport.call(lambda: self._take_or_request(consumer, take))
                 if message is None:
                     if completion is None:  # MCO-06: stopped
                         return None
@@ -169,7 +169,7 @@ class Control:
                 self.interrupted(consumer, taken, error)
             raise
 
-    def _take_or_ask(
+    def _take_or_request(
         self, consumer: EngineConsumer, take: Callable[[], Message | None]
     ) -> tuple[Message | None, Completion[object] | None]:
         message = take() if consumer.flowing else None
@@ -221,7 +221,7 @@ class Control:
             self.transport.write()
 
     def interrupted(self, consumer: EngineConsumer, taken: int, error: BaseException) -> None:
-        """A signal handler raised while a message was taken: the connection is lost, and the message comes again.
+        """A signal handler raised while a message was taken: the connection is lost, and the message is redelivered.
 
         Args:
             consumer: where.
@@ -281,7 +281,7 @@ class Control:
         self.transport.ask(self.engine.recover)
 
     def acknowledge(self) -> None:
-        """What message.acknowledge() does (MSG-01)."""
+        """Implements message.acknowledge() (MSG-01)."""
         with settling("acknowledge", self.engine.terms):
             self.transport.ask(self.engine.acknowledge)
 
@@ -329,7 +329,7 @@ class Control:
         priority: object = None,
         time_to_live: object = None,
     ) -> None:
-        """Send, and tell observers. Arguments as of :meth:`EngineProducer.send`."""
+        """Send, and notify observers. Arguments as of :meth:`EngineProducer.send`."""
         with sending(self.engine.terms, message, destination):
             completion = self.send(engine, message, destination, callbacks, delivery_mode, priority, time_to_live)
             if completion is not None:

@@ -44,6 +44,6 @@ class Reports(ExceptionReports):
             except BaseException:  # SystemExit too: the next report is to come
                 _log.exception("an exception listener raised")
 
-    def _tell_flows(self) -> None:
+    def _report_flows(self) -> None:
         for call in self._flow_calls():
             refuse_awaitable(call())

@@ -60,7 +60,7 @@ class _Connection(Protocol):
 
 @names_selector
 class Session:
-    """Made by :meth:`Connection.create_session`. Use it from one thread at a time (THR-02); `close` from any.
+    """Created by :meth:`Connection.create_session`. Use it from one thread at a time (THR-02); `close` from any.
 
     Once a consumer has a listener and the connection is started, the session belongs to its delivery thread (THR-04).
     """
@@ -134,7 +134,7 @@ class Session:
     # -- transactions, recovery ---------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Publish what was sent and acknowledge what was received since the last commit or rollback (TXN-10).
+        """Publish all sends and acknowledge all messages received since the last commit or rollback (TXN-10).
 
         Raises:
             IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
@@ -153,7 +153,7 @@ class Session:
         transport.wait(completion)  # at a limit where senders wait
 
     def rollback(self) -> None:
-        """Forget what was sent; what was received is redelivered, marked (TXN-04).
+        """Drop all sends; received messages are redelivered with JMSRedelivered set (TXN-04).
 
         Raises:
             IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
@@ -366,7 +366,7 @@ class Session:
         """A browser of a queue (SES-32).
 
         Args:
-            queue: what to look at; nothing is taken from it.
+            queue: the queue to browse; no message is removed.
             message_selector: condition on headers and properties; None or "" for none.
 
         Raises:

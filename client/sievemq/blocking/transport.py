@@ -100,62 +100,62 @@ AT_EVICT: Final = (FREE, EVICTED, EVICTED, ENDING, ENDED)
 AT_CLOSE: Final = (ENDED, ENDING, ENDING, ENDING, ENDED)
 
 
-class _Bell:
-    """Has a leader look around, where it waits in a poll."""
+class _WakePipe:
+    """Wakes a leader that waits in a poll."""
 
-    __slots__ = ("_ears", "_hand", "fd", "rung")
+    __slots__ = ("_read_end", "_write_end", "fd", "signalled")
 
     def __init__(self) -> None:
-        self._ears, self._hand = socket.socketpair()
-        self._ears.setblocking(False)
-        self._hand.setblocking(False)
-        self.fd = self._ears.fileno()
-        self.rung = False
+        self._read_end, self._write_end = socket.socketpair()
+        self._read_end.setblocking(False)
+        self._write_end.setblocking(False)
+        self.fd = self._read_end.fileno()
+        self.signalled = False
 
-    def ring(self) -> None:
+    def signal(self) -> None:
         """Make :attr:`fd` readable for the thread that polls it."""
-        if not self.rung:
-            self.rung = True
+        if not self.signalled:
+            self.signalled = True
             try:
-                self._hand.send(b"\0")
+                self._write_end.send(b"\0")
             except OSError:  # closed: no thread polls it any more
                 pass
 
-    def hush(self) -> None:
-        """Nothing is there any more."""
+    def drain(self) -> None:
+        """Take the byte out of the pipe."""
         try:
-            self._ears.recv(64)
-        except OSError:  # nothing was; or closed, while a signal handler kept this thread
+            self._read_end.recv(64)
+        except OSError:  # empty; or closed while a signal handler kept this thread
             pass
-        self.rung = False  # last: who rings before does not know that its byte is taken, but what it says is seen
+        self.signalled = False  # last: a signal before this is lost, but its cause is seen
 
     def close(self) -> None:
-        self._ears.close()
-        self._hand.close()
+        self._read_end.close()
+        self._write_end.close()
 
     @property
     def sockets(self) -> tuple[socket.socket, socket.socket]:
-        """What it is made of."""
-        return self._ears, self._hand
+        """Its two ends."""
+        return self._read_end, self._write_end
 
 
 class _Socket(Protocol):
-    """What a leader needs of the transport whose socket it reads."""
+    """The part of a transport that the leader of its socket uses."""
 
     @property
     def lock(self) -> LockType: ...
 
     @property
     def asleep(self) -> bool:
-        """The I/O thread would not notice by itself that there is something to write."""
+        """The I/O thread sleeps, and must be woken to write."""
 
     @property
     def asked(self) -> int:
-        """How often something was said to the broker that it may answer."""
+        """The number of writes that the broker may answer."""
 
     @property
-    def heeded(self) -> bool:
-        """What is read concerns others than the waiting thread: callbacks of sends."""
+    def has_callbacks(self) -> bool:
+        """Input may concern other threads than the waiting one: callbacks of sends."""
 
     @property
     def can_be_led(self) -> bool:
@@ -165,7 +165,7 @@ class _Socket(Protocol):
         """The socket's file descriptor."""
 
     def watch(self) -> None:
-        """Wake the I/O thread for what is left to it. The lock is held."""
+        """Wake the I/O thread for the rest of the work. The lock is held."""
 
     def read_for_leader(self) -> None:
         """Read the socket in the leader's thread. The lock is held."""
@@ -200,11 +200,11 @@ class Lead:
 
     __slots__ = (
         "_asked",
-        "_bell",
         "_busy_poll",
         "_expects",
         "_followers",
         "_left",
+        "_pipe",
         "_poll",
         "_transport",
         "_woken",
@@ -222,8 +222,8 @@ class Lead:
         self._followers: set[LockType] = set()
         self._poll: select.poll | None = None  # for the present socket; None while a thread is still in it
         self._woken: LockType | None = None  # of the leader
-        self._left: dict[LockType, list[_Bell]] = {}  # by what wakes those who gave up: they poll for these still
-        self._bell: _Bell | None = None
+        self._left: dict[LockType, list[_WakePipe]] = {}  # by what wakes those who gave up: they poll for these still
+        self._pipe: _WakePipe | None = None
 
     def begin(self, woken: LockType) -> None:
         """This thread is going to wait; :meth:`end` follows. It becomes the leader if there is none and the socket is
@@ -249,11 +249,11 @@ class Lead:
             self._poll = self._make_poll()
 
     def _make_poll(self) -> select.poll:
-        if self._bell is None:
-            self._bell = _Bell()
+        if self._pipe is None:
+            self._pipe = _WakePipe()
         poll = select.poll()
         poll.register(self._transport.fileno(), select.POLLIN)
-        poll.register(self._bell.fd, select.POLLIN)  # behind the socket: poll lists what is ready in this order
+        poll.register(self._pipe.fd, select.POLLIN)  # behind the socket: poll lists what is ready in this order
         return poll
 
     def wait(self, woken: LockType, seconds: float) -> bool:
@@ -285,9 +285,9 @@ class Lead:
             with self._transport.lock:
                 if self.thread != me:  # gave up
                     continue
-                bell = self._bell
-                if bell is not None and (bell.rung or (ready and ready[-1][0] == bell.fd)):
-                    bell.hush()
+                pipe = self._pipe
+                if pipe is not None and (pipe.signalled or (ready and ready[-1][0] == pipe.fd)):
+                    pipe.drain()
                 if self.state == LED:
                     self._transport.read_for_leader()
         if self._expects and self.thread == me:
@@ -295,7 +295,7 @@ class Lead:
         return True
 
     def _look(self, poll: select.poll, seconds: float) -> list[tuple[int, int]] | None:
-        """What is ready, if that comes at once and looking for it is worth while.
+        """The ready descriptors, if some are ready at once and polling pays off.
 
         Args:
             poll: what to ask.
@@ -325,8 +325,8 @@ class Lead:
         """
         self._followers.discard(woken)
         if self._left:
-            for bell in self._left.pop(woken, ()):
-                bell.close()
+            for pipe in self._left.pop(woken, ()):
+                pipe.close()
         self._hand_over()
 
     def _hand_over(self) -> None:
@@ -334,29 +334,29 @@ class Lead:
         transport = self._transport
         if self.thread == get_ident():
             self.state, self.thread = AT_LEAVE[self.state], None
-            if self._bell is not None and self._bell.rung:
-                self._bell.hush()
+            if self._pipe is not None and self._pipe.signalled:
+                self._pipe.drain()
             if self.state == ENDED:
                 self.close()
-        if self.thread is None and (self._followers or transport.heeded or transport.asleep):
+        if self.thread is None and (self._followers or transport.has_callbacks or transport.asleep):
             transport.watch()
 
     def give_up(self) -> None:
         """This thread is going to wait for something else: a signal handler does, in the middle of a wait."""
         if self.thread == get_ident():
             self._poll = None  # it may be in it
-            if self._woken is not None and self._bell is not None:
-                self._bell.ring()
-                self._left.setdefault(self._woken, []).append(self._bell)
-                self._bell = None
+            if self._woken is not None and self._pipe is not None:
+                self._pipe.signal()
+                self._left.setdefault(self._woken, []).append(self._pipe)
+                self._pipe = None
             self._hand_over()
 
     def rouse(self) -> None:
         """Have the leader look whether it is woken; nothing to do in its own thread. What it is to see is there before:
         then the lock is not needed."""
-        bell = self._bell
-        if bell is not None and self.thread is not None and self.thread != get_ident():
-            bell.ring()
+        pipe = self._pipe
+        if pipe is not None and self.thread is not None and self.thread != get_ident():
+            pipe.signal()
 
     def evict(self) -> None:
         """The socket is of no use any more."""
@@ -369,16 +369,16 @@ class Lead:
         self.state = AT_CLOSE[self.state]
         self._poll = None
         if self.state == ENDED:
-            if self._bell is not None:
-                self._bell.close()
+            if self._pipe is not None:
+                self._pipe.close()
         else:
             self.rouse()
 
     def forget(self) -> list[socket.socket]:
         """In a child made by fork: there is no leader. Returns sockets that are the parent's."""
         self.state, self.thread, self._poll = ENDED, None, None
-        bells = [*chain.from_iterable(self._left.values()), *([self._bell] if self._bell else [])]
-        return [end for bell in bells for end in bell.sockets]
+        pipes = [*chain.from_iterable(self._left.values()), *([self._pipe] if self._pipe else [])]
+        return [end for pipe in pipes for end in pipe.sockets]
 
 
 # -- the transport -----------------------------------------------------------------------------------------------------
@@ -401,9 +401,9 @@ class Transport:
         lock: guards the engine, reading, and the order of writes.
         undoing: what interrupted waits had asked for, and what is to be taken back when it is answered.
         lead: a waiting thread that reads in place of the I/O thread.
-        asleep: True while the I/O thread would not notice by itself that there is something to write.
-        asked: how often something was said to the broker that it may answer.
-        heeded: what is read concerns others than the waiting thread: callbacks of sends. Set without the lock; stays.
+        asleep: True while the I/O thread sleeps, and must be woken to write.
+        asked: the number of writes that the broker may answer.
+        has_callbacks: input may concern other threads: callbacks of sends. Set without the lock; stays.
         written_at: millisecond of the last write, on the wall clock, as the engine's `sent_at`.
     """
 
@@ -433,7 +433,7 @@ class Transport:
         "_wrote",
         "asked",
         "asleep",
-        "heeded",
+        "has_callbacks",
         "lead",
         "lock",
         "undoing",
@@ -466,7 +466,7 @@ class Transport:
         sock.setblocking(False)
         self.lock = threading.Lock()
         self.undoing: list[Completion[Any]] = []
-        self.asleep = self.heeded = False
+        self.asleep = self.has_callbacks = False
         self.asked = 0
         self.written_at = 0
         self._wrote = 0.0
@@ -544,7 +544,7 @@ class Transport:
             self.wake()
 
     def ask(self, request: Callable[[], Completion[T]], undo: Callable[[T], object] | None = None) -> T:
-        """Make a request and wait for its answer, which comes at once from a broker that answers at all.
+        """Send a request and wait for its answer.
 
         Args:
             request: makes it.
@@ -575,7 +575,7 @@ class Transport:
             self.wake()
 
     def undone(self) -> None:
-        """Wait until what interrupted waits had asked for is taken back; no longer than a request may take."""
+        """Wait until the requests of interrupted waits are undone; no longer than the request timeout."""
         for completion in tuple(self.undoing):
             with suppress(JMSException):
                 self._wait(completion, self._patience, "")
@@ -611,8 +611,8 @@ class Transport:
             raise
 
     def broken(self, error: BaseException, sends: Sends | None = None) -> None:
-        """An exception from outside, of a signal handler most likely, broke into the engine. What was being done is
-        done in part: so the connection is lost, and repaired as its options say. Nothing that was confirmed is lost.
+        """An exception from outside, of a signal handler most likely, broke into the engine. Its work is half done, so
+        the connection is lost, and repaired according to its options. No confirmed message is lost.
 
         Args:
             error: the exception.
@@ -647,15 +647,15 @@ class Transport:
         with self.lock:
             self.write()
 
-    def queued(self, sends: Sends, heeded: bool = False) -> None:
+    def queued(self, sends: Sends, has_callbacks: bool = False) -> None:
         """One of these was queued that is not waited for: write it now, or see that it is written with others soon.
 
         Args:
             sends: where it is counted.
-            heeded: it has a callback.
+            has_callbacks: it has a callback.
         """
-        if heeded:
-            self.heeded = True
+        if has_callbacks:
+            self.has_callbacks = True
         if sends.sent_at != self.written_at or self._engine.outbox.queued_bytes >= _GATHER:
             self.flush()
         elif self.asleep:

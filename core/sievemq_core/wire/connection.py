@@ -214,10 +214,10 @@ class WireConnection:
     __slots__ = (
         "_decoder",
         "_frames",
-        "_heard",
         "_max_frame",
         "_payloads",
         "_plain",
+        "_received",
         "_row",
         "_spoke",
         "interval_in",
@@ -250,7 +250,7 @@ class WireConnection:
         self.pending_bytes = 0
         #: Milliseconds after which this end expects a byte from the peer, and after which the peer does; 0 for never.
         self.interval_in = self.interval_out = 0
-        self._heard = self._spoke = False
+        self._received = self._spoke = False
 
     # -- receiving ------------------------------------------------------------------------------------------------
 
@@ -265,7 +265,7 @@ class WireConnection:
             ProtocolError: the peer broke the protocol. The state is CLOSED; commands of the same call are dropped,
                 those of frames before were returned by earlier calls.
         """
-        self._heard = True
+        self._received = True
         try:
             payloads = self._frames.feed(data)
             if len(payloads) == 1 and not self._payloads:
@@ -457,14 +457,14 @@ class WireConnection:
         self.send(Command.HEARTBEAT)
         return True
 
-    def heard(self) -> bool:
+    def received(self) -> bool:
         """True if anything arrived since the last call. Call it each incoming interval; two misses are a dead peer."""
-        heard, self._heard = self._heard, False
-        return heard
+        received, self._received = self._received, False
+        return received
 
     def excuse(self) -> None:
         """Count as alive: nothing was read from the peer."""
-        self._heard = True
+        self._received = True
 
     # -- state ----------------------------------------------------------------------------------------------------
 

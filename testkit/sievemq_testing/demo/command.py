@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from sievemq_testing.demo.flights import TOTAL
-from sievemq_testing.demo.story import DemoFailedError, Outcome, tell
+from sievemq_testing.demo.story import DemoFailedError, Outcome, run_story
 
 __all__ = ["demo"]
 
@@ -64,7 +64,7 @@ def _with_progress(limit: int | None, total: int) -> Outcome:
             "published": bar.add_task("flights published to queue and topic", total=total),
             "received": bar.add_task("messages received", total=None),
         }
-        return tell(limit, lambda what, count: bar.update(tasks[what], advance=count))
+        return run_story(limit, lambda what, count: bar.update(tasks[what], advance=count))
 
 
 def _table(outcome: Outcome) -> Table:

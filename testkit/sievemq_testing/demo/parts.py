@@ -63,7 +63,7 @@ def take(url: str, selector: str | None, subscribe: bool, pipe: Pipe) -> None:
         if subscribe:
             with context.create_consumer(context.create_topic(DESTINATION), selector) as subscriber:
                 pipe.send(("ready",))
-                pipe.send(("topic", _receive_until_told(subscriber, pipe)))
+                pipe.send(("topic", _receive_until_stopped(subscriber, pipe)))
         else:
             pipe.send(("ready",))
         pipe.recv()
@@ -74,7 +74,7 @@ def take(url: str, selector: str | None, subscribe: bool, pipe: Pipe) -> None:
             pipe.send(("queue", counting.tally()))
 
 
-def _receive_until_told(subscriber: JMSConsumer, pipe: Pipe) -> Tally:
+def _receive_until_stopped(subscriber: JMSConsumer, pipe: Pipe) -> Tally:
     counting = Counting(pipe)
     told = False
     while True:

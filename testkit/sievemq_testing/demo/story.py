@@ -19,7 +19,7 @@ from sievemq_testing.demo.flights import SELECTORS, read_flights
 from sievemq_testing.demo.parts import Tally, publish, take
 from sievemq_testing.demo.referee import Referee, Verdict
 
-__all__ = ["DemoFailedError", "Line", "Outcome", "Progress", "tell"]
+__all__ = ["DemoFailedError", "Line", "Outcome", "Progress", "run_story"]
 
 #: How long a process may print nothing before the demo gives up.
 SILENCE_S = 120
@@ -83,7 +83,7 @@ class _Part:
         self.process.join()
 
 
-def tell(limit: int | None = None, progress: Progress = lambda what, count: None) -> Outcome:
+def run_story(limit: int | None = None, progress: Progress = lambda what, count: None) -> Outcome:
     """Run the demo.
 
     Args:

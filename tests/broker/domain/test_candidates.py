@@ -187,7 +187,7 @@ def check_random_history(data: st.DataObject) -> None:
     condition = selector(TEXTS[0])
     assert condition is not None
     if data.draw(st.booleans()):
-        queue.backlog.promise_lookup(condition, frozenset({"JMSCorrelationID"}))
+        queue.backlog.prepare_lookup(condition, frozenset({"JMSCorrelationID"}))
     for _ in range(data.draw(st.integers(0, 5))):
         action = data.draw(st.sampled_from(["send", "recover", "close", "work"]))
         consumers = queue.consumers

@@ -246,9 +246,9 @@ def test_block_resumes_senders_a_sixteenth_below_a_large_limit() -> None:
 
 def test_bytes_kept_free_for_a_commit_count_as_taken() -> None:
     queue = queue_of(small("block", max_bytes=1_000))
-    queue.promise(1, 990)
+    queue.reserve(1, 990)
     assert not queue.has_room
-    queue.promise(-1, -990)
+    queue.reserve(-1, -990)
     assert queue.has_room
 
 

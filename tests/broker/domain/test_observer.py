@@ -1,4 +1,4 @@
-"""What an observer hears, and that it changes nothing."""
+"""What an observer receives, and that it changes nothing."""
 
 from __future__ import annotations
 

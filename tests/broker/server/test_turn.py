@@ -146,8 +146,8 @@ def test_a_turn_writes_within_its_time_and_the_next_flushes_the_rest(stage: Stag
 
 def test_a_link_is_flushed_in_every_turn_however_long(stage: Stage) -> None:
     turn = stage.make(0)
-    hears, asks = [Slow(stage, seconds=1.0) for _ in range(3)], [Slow(stage, seconds=1.0) for _ in range(2)]
-    for link in hears:
+    receives, asks = [Slow(stage, seconds=1.0) for _ in range(3)], [Slow(stage, seconds=1.0) for _ in range(2)]
+    for link in receives:
         turn.mark(link)
     for link in asks:
         turn.fed(link)
@@ -155,7 +155,7 @@ def test_a_link_is_flushed_in_every_turn_however_long(stage: Stage) -> None:
     # one of each kind, as long as there are both
     for heard, asked in ((1, 1), (2, 1), (3, 1), (3, 2)):
         assert stage.loop.run()
-        assert sum(link.flushed for link in hears) == heard
+        assert sum(link.flushed for link in receives) == heard
         assert sum(link.flushed for link in asks) == asked
     assert not stage.loop.run()
 

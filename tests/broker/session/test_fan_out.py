@@ -846,7 +846,7 @@ def test_a_subscription_without_room_for_what_it_would_get_refuses_a_commit_to_v
     answer = sender.answer_to(98)
     assert (answer is None) is (rule == "block")
     assert {each.queue.depth for each in topic_of(world).subscriptions} == {2}
-    assert all(each.queue.promised_messages == 0 for each in topic_of(world).subscriptions)
+    assert all(each.queue.reserved_messages == 0 for each in topic_of(world).subscriptions)
     assert len(some) == MANY
 
 
@@ -911,7 +911,7 @@ def test_subscriptions_that_come_and_go_while_a_commit_is_weighed(more: int) -> 
     assert (sender.answer_to(99)[0] == Command.ERROR) is refused  # type: ignore[index]
     assert filled.depth == len(row) + (0 if refused else WEIGHED // 2)
     assert depths(world) == {ROOM - WEIGHED // 2, 0, filled.depth} if refused else {ROOM, 0}
-    assert all(each.queue.promised_messages == 0 for each in topic_of(world).subscriptions)
+    assert all(each.queue.reserved_messages == 0 for each in topic_of(world).subscriptions)
 
 
 def test_room_that_is_taken_while_a_commit_is_weighed_is_not_given_twice() -> None:
@@ -926,12 +926,12 @@ def test_room_that_is_taken_while_a_commit_is_weighed_is_not_given_twice() -> No
         turns(world)
     assert sender.answer_to(99) is None
     assert depths(world) == {ROOM - WEIGHED // 2 + 1}
-    assert sender.broker.peer.stalls
+    assert sender.broker.peer.blocked_senders
     for consumer in consumers[0].client.broker.peer.consumers.values():
         consumer.grant(1, world.now)
         consumer.acknowledge(1, world.now)
     for _ in range(2 * MANY):  # it looks at a few places at once
-        if not sender.broker.peer.stalls:
+        if not sender.broker.peer.blocked_senders:
             break
         turns(world)
     turns(world)
@@ -969,7 +969,7 @@ def test_a_sender_waits_in_a_few_of_very_many_full_subscriptions() -> None:
     session = sender.session()
     begin(sender, session, "m1", "m2", "m3")
     turns(world)
-    (stall,) = sender.broker.peer.stalls
+    (stall,) = sender.broker.peer.blocked_senders
     assert len(stall.places) <= 16
     for consumer in consumers[0].client.broker.peer.consumers.values():
         consumer.grant(3, world.now)
@@ -986,7 +986,7 @@ def test_senders_that_have_waited_for_room_deliver_in_slices_one_after_the_other
         session = sender.session()
         begin(sender, session, f"m{number}")
         turns(world)
-    assert [len(sender.broker.peer.stalls) for sender in senders] == [0, 1, 1]
+    assert [len(sender.broker.peer.blocked_senders) for sender in senders] == [0, 1, 1]
     for consumer in list(consumers[0].client.broker.peer.consumers.values()):
         consumer.grant(3, world.now)
     most, before = 0, sum(each.queue.sequence for each in topic_of(world).subscriptions)
@@ -1048,7 +1048,7 @@ def test_room_is_kept_for_a_commit_to_very_many_subscriptions(rule: str) -> None
     turns(world)
     assert committer.answer_to(99) == (Command.OK, 99, None)
     assert {each.queue.depth for each in topic_of(world).subscriptions} == {2}
-    assert all(each.queue.promised_messages == 0 for each in topic_of(world).subscriptions)
+    assert all(each.queue.reserved_messages == 0 for each in topic_of(world).subscriptions)
     for consumer in consumers[0].client.broker.peer.consumers.values():
         consumer.grant(3, world.now)
     turns(world)

@@ -266,7 +266,7 @@ def test_its_room_is_kept_for_it(rule: str) -> None:
     assert bool(other.take(Command.SEND_FAILED)) is (rule == "fail")
     for _ in until_answered(world, sender, request):
         assert queue_of(world).depth <= LARGE + 2
-    assert (queue_of(world).promised_messages, queue_of(world).promised_bytes) == (0, 0)
+    assert (queue_of(world).reserved_messages, queue_of(world).reserved_bytes) == (0, 0)
     assert sorted(texts_in(queue_of(world))) == sorted(["there", *names("m"), "fits"])
     reader = other.consumer(other.session(AUTO), credit=100)
     turns(world)
@@ -322,7 +322,7 @@ def test_an_ended_subscription_frees_its_reserved_room() -> None:
     turns(world)
     there.credit(100)
     assert there.all() == names("m")
-    assert [queue.promised_messages for queue in queues] == [0, 0]
+    assert [queue.reserved_messages for queue in queues] == [0, 0]
 
 
 def test_overrides_apply_once_and_count_for_the_limit() -> None:
@@ -347,7 +347,7 @@ def test_a_fault_during_a_commit_is_reported_and_frees_reserved_room() -> None:
     assert sender.fatal is not None
     assert "while carrying out COMMIT" in sender.fatal[3]
     assert world.services.reports.pop()[0] == "carrying out COMMIT"
-    assert queue_of(world).promised_messages == 0
+    assert queue_of(world).reserved_messages == 0
     other.send(other.session(AUTO), *names("o"))
     assert texts_in(queue_of(world)) == names("o")
 

@@ -158,7 +158,7 @@ def test_where_there_are_limits_it_is_refused_at_once_or_done(world: World) -> N
     published = sender.request(Command.PUBLISH, "k", 0, (name,))
     turns(world)
     assert sender.answer_to(published) == (Command.OK, published, COUNT)
-    assert (queue.depth, queue.promised_messages) == (COUNT, 0)
+    assert (queue.depth, queue.reserved_messages) == (COUNT, 0)
 
 
 def test_a_fault_during_publishing_affects_no_other_client(world: World) -> None:

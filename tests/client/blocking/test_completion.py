@@ -14,7 +14,7 @@ from .helpers import SOON
 
 
 class Completions:
-    """A completion listener that keeps what it hears."""
+    """A completion listener that keeps what it receives."""
 
     def __init__(self, act: Any = None) -> None:
         self.heard: list[tuple[str, Message, Exception | None]] = []

@@ -105,7 +105,7 @@ def test_tmp_12_lifetime_with_contexts(factory: ConnectionFactory, session: Sess
 
 
 def test_deleting_a_destination_closes_its_consumer(connect: Connect, session: Session) -> None:
-    """The broker closes a consumer: a blocked receive returns None, the exception listener hears why."""
+    """The broker closes a consumer: a blocked receive returns None, the exception listener receives why."""
     # Only an administrator can delete what has consumers; seen from here it is a CONSUMER_CLOSED like any other.
     connection = connect()
     reported: SimpleQueue[JMSException] = SimpleQueue()

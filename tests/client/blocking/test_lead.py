@@ -56,7 +56,7 @@ class Socket:
     """The transport of a leader, with a socket at which nothing happens."""
 
     can_be_led = True
-    asleep = heeded = False
+    asleep = has_callbacks = False
     asked = 0
 
     def __init__(self) -> None:

@@ -421,7 +421,7 @@ def test_a_broker_without_room_makes_senders_wait(
 
 
 class Blocked:
-    """An exception listener that hears of a destination at a limit."""
+    """An exception listener that receives of a destination at a limit."""
 
     def __init__(self) -> None:
         self.event = threading.Event()

@@ -262,8 +262,8 @@ def test_no_heartbeat_without_a_request_or_before_the_connection_is_open() -> No
 
 def test_received_means_any_byte_since_the_last_check() -> None:
     wire = at(State.OPEN, "client")
-    wire.heard()
-    assert not wire.heard()
+    wire.received()
+    assert not wire.received()
     wire.receive_data(b"\x00")
-    assert wire.heard()
-    assert not wire.heard()
+    assert wire.received()
+    assert not wire.received()

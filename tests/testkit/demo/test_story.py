@@ -9,7 +9,7 @@ from sievemq_testing.demo import command, story
 from sievemq_testing.demo.flights import SELECTORS, TOTAL, read_flights
 from sievemq_testing.demo.parts import Tally
 from sievemq_testing.demo.referee import Referee, Verdict
-from sievemq_testing.demo.story import DemoFailedError, Line, Outcome, tell
+from sievemq_testing.demo.story import DemoFailedError, Line, Outcome, run_story
 
 LIMIT = 3_000
 
@@ -20,7 +20,7 @@ def test_every_selector_agrees_with_sqlite() -> None:
     def progress(what: str, count: int) -> None:
         reports[what] += count
 
-    outcome = tell(LIMIT, progress)
+    outcome = run_story(LIMIT, progress)
     assert outcome.flights == LIMIT
     assert outcome.agrees
     assert [line.selector for line in outcome.lines] == [*SELECTORS, *SELECTORS, None]
@@ -33,7 +33,7 @@ def test_every_selector_agrees_with_sqlite() -> None:
 
 @pytest.mark.slow
 def test_all_flights_of_the_year() -> None:
-    outcome = tell()
+    outcome = run_story()
     assert outcome.flights == TOTAL
     assert outcome.agrees, [line for line in outcome.lines if not line.agrees]
 
@@ -41,7 +41,7 @@ def test_all_flights_of_the_year() -> None:
 def test_a_process_that_fails_ends_the_demo_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(story, "SELECTORS", ("carrier =",))
     with pytest.raises(DemoFailedError, match="ended with code 1"):
-        tell(10)
+        run_story(10)
 
 
 def test_a_line_agrees_only_if_count_checksum_and_order_do() -> None:
@@ -59,7 +59,7 @@ def outcome_with(tally: Tally) -> Outcome:
 
 
 def test_the_command_ends_with_0_if_all_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "tell", lambda limit, progress: outcome_with(Tally(3, 30, True)))
+    monkeypatch.setattr(command, "run_story", lambda limit, progress: outcome_with(Tally(3, 30, True)))
     result = CliRunner().invoke(command.demo, ["flights"])
     assert result.exit_code == 0
     assert "All 2 counts and checksums agree" in result.stdout
@@ -67,7 +67,7 @@ def test_the_command_ends_with_0_if_all_agrees(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("tally", [Tally(2, 30, True), Tally(3, 31, True), Tally(3, 30, False)])
 def test_the_command_ends_with_1_on_any_mismatch(monkeypatch: pytest.MonkeyPatch, tally: Tally) -> None:
-    monkeypatch.setattr(command, "tell", lambda limit, progress: outcome_with(tally))
+    monkeypatch.setattr(command, "run_story", lambda limit, progress: outcome_with(tally))
     result = CliRunner().invoke(command.demo, ["flights"])
     assert result.exit_code == 1
     assert "1 of 2 lines do not agree" in result.stdout

@@ -190,7 +190,7 @@ class BrokerCollector(Collector):
         yield CounterMetricFamily("sievemq_received_bytes", "Bytes from clients.", value=links.bytes_in)
         yield CounterMetricFamily("sievemq_sent_bytes", "Bytes to clients.", value=links.bytes_out)
         everybody = services.blocked is not None
-        blocked = sum(everybody or bool(connection.stalls) for connection in services.connections.values())
+        blocked = sum(everybody or bool(connection.blocked_senders) for connection in services.connections.values())
         memory = self._server.memory
         yield GaugeMetricFamily(
             "sievemq_memory_bytes",

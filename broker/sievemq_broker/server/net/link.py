@@ -305,11 +305,11 @@ class Link(asyncio.BufferedProtocol):
         "_large",
         "_linger",
         "_links",
+        "_paused_by_disk",
         "_queued",
         "_reading",
         "_refuse",
         "_rests",
-        "_stalled",
         "_turn",
         "_waits",
         "bytes_in",
@@ -349,7 +349,7 @@ class Link(asyncio.BufferedProtocol):
         #: Number of the large frame that has begun, 0 if there is none; and it has to wait.
         self._large = 0
         self._waits = False
-        self._stalled = False
+        self._paused_by_disk = False
         #: Input that was read when the turn had no time left for it.
         self.unheard = b""
         #: Not all that was read has been carried out: it is its turn again later.
@@ -502,7 +502,7 @@ class Link(asyncio.BufferedProtocol):
         """Bytes that are written and not sent: the client does not read, or the disk is not done."""
         return self.transport.get_write_buffer_size() + self.held
 
-    def hear_out(self) -> None:
+    def process_rest(self) -> None:
         """Process all input that was read, however long it takes: no more follows."""
         while self.behind:
             self._turn.grant()
@@ -528,7 +528,7 @@ class Link(asyncio.BufferedProtocol):
     def eof_received(self) -> None:
         """The peer sends no more. Remaining output is written, then the transport closes."""
         try:
-            self.hear_out()  # inside TLS, where the end is read all the same
+            self.process_rest()  # inside TLS, where the end is read all the same
             self.connection.receive_eof(self._clock.now())
         except Exception as error:
             self.fail(error)
@@ -561,7 +561,7 @@ class Link(asyncio.BufferedProtocol):
                 self._put_off()
             elif not self._rests and not self._waits:
                 self.transport.resume_reading()
-        if self._stalled:  # by the disk, which resumes it itself
+        if self._paused_by_disk:  # by the disk, which resumes it itself
             return
         try:
             self.connection.resume(self._clock.now())
@@ -596,8 +596,8 @@ class Link(asyncio.BufferedProtocol):
                     transport.write(data)
                 else:
                     self.held += size
-                    if self.held > HELD_HIGH and not self._stalled:
-                        self._stalled = True
+                    if self.held > HELD_HIGH and not self._paused_by_disk:
+                        self._paused_by_disk = True
                         connection.pause()
             if self._reading and transport.get_write_buffer_size() + self.held > READ_PAUSE:
                 self._reading = False
@@ -605,7 +605,7 @@ class Link(asyncio.BufferedProtocol):
         if connection.closing and not self.held:
             self._close()
 
-    def say_blocked(self, text: str) -> None:
+    def send_blocked(self, text: str) -> None:
         """Send FLOW past what waits for the disk: it refers to nothing that must be on disk first.
 
         Args:
@@ -632,9 +632,9 @@ class Link(asyncio.BufferedProtocol):
             return
         unsent = transport.get_write_buffer_size()
         if unsent > HIGH_WATER:  # resume_writing follows
-            self._stalled = self._stalled and self.held > HELD_HIGH
-        elif (self._stalled or not self._reading) and self.held <= HELD_HIGH:
-            self._stalled = False
+            self._paused_by_disk = self._paused_by_disk and self.held > HELD_HIGH
+        elif (self._paused_by_disk or not self._reading) and self.held <= HELD_HIGH:
+            self._paused_by_disk = False
             self.resume_writing()
 
     def _close(self) -> None:

@@ -108,7 +108,7 @@ class ServerServices(Services):
         return self._clock.now()
 
     @property
-    def standing(self) -> bool:
+    def clock_frozen(self) -> bool:
         return self._clock.frozen_at is not None
 
     def report(self, peer: Peer, doing: str, error: BaseException) -> None:

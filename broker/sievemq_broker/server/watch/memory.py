@@ -211,7 +211,7 @@ class Memory:
         if enough and room >= wanted:
             self.blocked = False
             log.info("memory.below_limit", bytes=self.bytes, limit=self.limit)
-            self._say(None)
+            self._announce(None)
 
     def _measure_room(self) -> int:
         """Compute the room that is left, and how it is watched."""
@@ -285,14 +285,14 @@ class Memory:
     def _block(self) -> None:
         self.blocked = True
         log.warning("memory.limit_reached", bytes=self.bytes, limit=self.limit, note="producers wait")
-        self._say(f"messages take {self.bytes} bytes; the broker's limit is {self.limit} (max_memory_bytes)")
+        self._announce(f"messages take {self.bytes} bytes; the broker's limit is {self.limit} (max_memory_bytes)")
 
-    def _say(self, text: str | None) -> None:
+    def _announce(self, text: str | None) -> None:
         # A send may be in progress: no FLOW to its connection in the middle of that.
         self._broker.set_over(text)
-        self._soon(self._tell)
+        self._soon(self._send_flow)
 
-    def _tell(self) -> None:
+    def _send_flow(self) -> None:
         over = self._broker.over
         self._flow(None if over is None else over.limit_text)
 

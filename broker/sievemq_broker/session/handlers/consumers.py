@@ -116,7 +116,7 @@ def on_want(peer: Peer, command: CommandTuple, now: int) -> None:
             f"consumer {consumer_id} has {_MAX_WANTS} WANTs that are not answered yet", ErrorCode.RESOURCE_ALLOCATION
         )
     # It may be patient if there is no answer to wait for, unless time stands still, since patience is a length of time.
-    patient = not request and not peer.services.standing
+    patient = not request and not peer.services.clock_frozen
     settled = consumer.want(now, patient, brief=request != 0)
     if request:
         if settled:

@@ -94,7 +94,7 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     if session is None:
         _refuse_closed(peer, session_id, sequence)
         return 1
-    if sequence != session.sent + 1 or session.stall is not None:
+    if sequence != session.sent + 1 or session.blocked_sender is not None:
         if peer.resumed and sequence <= session.sent:
             return 1  # a repeat of a send that was carried out, on the lost connection or this one
         if session.passes_over(sequence):
@@ -234,7 +234,7 @@ def _delivered(
 def _wait(peer: Peer, session: Session, text: str, envelope: Envelope, full: list[Limited]) -> None:
     """There is no room for a message: the session waits."""
     peer.confirm(session, session.sent)
-    peer.stall_send(session, full, text, envelope)
+    peer.block_send(session, full, text, envelope)
 
 
 def _stage(peer: Peer, session: Session, transaction: Transaction, text: str, envelope: Envelope, urgent: bool) -> None:
@@ -286,8 +286,8 @@ def on_withdraw(peer: Peer, command: CommandTuple, now: int) -> None:
         _withdraw_commit(peer, session, now)
     elif sequence == session.sent + 1:
         error = RequestError("its sender has withdrawn it", ErrorCode.RESOURCE_ALLOCATION)
-        if session.stall is not None and session.stall.envelope is not None:
-            peer.refuse_stalled_send(session, error)
+        if session.blocked_sender is not None and session.blocked_sender.envelope is not None:
+            peer.refuse_blocked_send(session, error)
         else:
             session.took(1)
             peer.refuse_send(session, sequence, error)
@@ -303,12 +303,12 @@ def on_withdraw(peer: Peer, command: CommandTuple, now: int) -> None:
 
 def _withdraw_commit(peer: Peer, session: Session, now: int) -> None:
     """End a COMMIT that waits for room, if one does: it is rolled back."""
-    stall = session.stall
-    if stall is None or stall.envelope is not None:
+    sender = session.blocked_sender
+    if sender is None or sender.envelope is not None:
         return
     assert session.transaction is not None
-    session.transaction.fail(RequestError(f"waited for room: {stall.text}", ErrorCode.RESOURCE_ALLOCATION))
-    stall.room(stall.places[0], now)
+    session.transaction.fail(RequestError(f"waited for room: {sender.text}", ErrorCode.RESOURCE_ALLOCATION))
+    sender.room(sender.places[0], now)
 
 
 # -- acknowledgement and transactions ---------------------------------------------------------------------------------
@@ -427,7 +427,7 @@ def on_commit(peer: Peer, command: CommandTuple, now: int) -> None:
     if transaction is None:
         raise RequestError("this session is not transacted: there is nothing to commit (TXN-08)",
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
-    if transaction.staged and transaction.doom is None and session.stall is None and not session.committing:
+    if transaction.staged and transaction.doom is None and session.blocked_sender is None and not session.committing:
         transaction.weigh(peer.namespace.weighing(transaction.staged, peer.id))
         examining = peer.namespace.examining(transaction.staged, transaction.weighed)
         if examining is not None:
@@ -445,7 +445,7 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
     assert transaction is not None
     large = peer.namespace.is_large(transaction.staged)
     if (large or session.committing) and peer.namespace.publishing is not None:
-        if session.stall is None:  # otherwise it is tried again as long as it waits for room
+        if session.blocked_sender is None:  # otherwise it is tried again as long as it waits for room
             session.begin_commit()
             peer.wait_for_publishing(command, on_commit)
         return
@@ -456,7 +456,7 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
     session.end_commit()
     if doom is None:
         try:
-            waited = session.stall is not None
+            waited = session.blocked_sender is not None
             full: list[Limited] | None
             how = {"patient": True, "waited": waited, "acknowledges": any(seen.values())}
             if large:
@@ -465,12 +465,12 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
             else:
                 full = peer.namespace.commit(transaction.staged, now, peer.id, **how)
             if full is not None:
-                peer.stall_commit(session, full, command, on_commit)
+                peer.block_commit(session, full, command, on_commit)
                 return
         except SieveError as error:  # nothing was published
             doom = error
-    if session.stall is not None:
-        peer.end_stalled_commit(session)
+    if session.blocked_sender is not None:
+        peer.end_blocked_commit(session)
     if peer.watcher is not None:
         peer.watcher.committed(peer, transaction.staged, doom, now)
     transaction.clear()
@@ -521,7 +521,7 @@ def on_rollback(peer: Peer, command: CommandTuple, now: int) -> None:
     if session.committing and peer.wait_for_publishing(command, on_rollback):
         return
     seen = peer.handed_to(session, handed)
-    peer.end_stall(session)
+    peer.end_blocked_sender(session)
     peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
     session.transaction.clear()
     peer.give_back(session.recover(seen, now), command, partial(_recovered, peer, session, request), now)

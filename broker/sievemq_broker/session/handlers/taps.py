@@ -187,7 +187,7 @@ def _publish(
     def allow_to(address: str) -> None:
         identity.require(Verb.SEND, namespace, address)
 
-    def told(now: int) -> None:
+    def complete(now: int) -> None:
         if peer.closing:
             return
         assert publishing is not None
@@ -211,7 +211,7 @@ def _publish(
     if publishing is None:
         peer.answer(request, sent)
     else:
-        publishing.then(told)
+        publishing.then(complete)
 
 
 def on_discard(peer: Peer, command: tuple[Any, ...], now: int) -> None:

@@ -102,7 +102,7 @@ def act(
     count = api.post(path, {**asked, "limit": chosen.most or None, "dry_run": True})
     matched = int(count["matched"])
     if care.dry_run:
-        _say(count, as_json, f"{_messages(matched)} would be {past}")
+        _print(count, as_json, f"{_messages(matched)} would be {past}")
         return
     if matched:
         confirm(question.format(_messages(matched)), care.yes)
@@ -128,7 +128,7 @@ def act(
     stopped = answer.get("stopped")
     answer.update(matched=matched, touched=touched, skipped=skipped)
     text = f"{_messages(touched)} {past}" + (f", {skipped:,} left as they are" if skipped else "")
-    _say(answer, as_json, text)
+    _print(answer, as_json, text)
     if stopped:
         typer.echo(f"sievemq: it stopped there: {harmless(stopped['text'])}", err=True)
         raise typer.Exit(FAILED)
@@ -156,5 +156,5 @@ def _messages(number: int) -> str:
     return counted(number, "message", form=",")
 
 
-def _say(answer: dict[str, Any], as_json: bool, text: str) -> None:
+def _print(answer: dict[str, Any], as_json: bool, text: str) -> None:
     typer.echo(json.dumps(answer) if as_json else text)

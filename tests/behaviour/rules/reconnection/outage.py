@@ -1,4 +1,4 @@
-"""A network between clients and broker that a test cuts, and what an exception listener hears of it."""
+"""A network between clients and broker that a test cuts, and what an exception listener receives of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def connect(api: Api, relay: Relay, **more: Any) -> Any:
 
 
 class Hooks:
-    """An exception listener that hears everything."""
+    """An exception listener that receives everything."""
 
     def __init__(self, api: Api) -> None:
         self.heard: list[str] = []

@@ -59,7 +59,7 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         for connection in server.services.connections.values()
         if identity.may(Verb.VIEW, connection.namespace.name, "*")
     ]
-    waiting = [connection for connection in connections if connection.stalls]
+    waiting = [connection for connection in connections if connection.blocked_senders]
     blocked_at = await _blocked_at(waiting)
     for _ in server.memory.add_up() if everything else ():
         await asyncio.sleep(0)
@@ -95,11 +95,11 @@ async def _blocked_at(connections: list[Peer]) -> list[answers.BlockedPlace]:
     """Where senders of these connections wait, longest first."""
     found: dict[tuple[str, str | None, str], list[tuple[Peer, int]]] = {}
     async for connection in in_slices(connections, every=8):
-        for stall in connection.stalls:
-            for place in stall.places:
+        for sender in connection.blocked_senders:
+            for place in sender.places:
                 address = address_at(place)
                 key = (connection.namespace.name, address, place.limit_text)
-                found.setdefault(key, []).append((connection, stall.since))
+                found.setdefault(key, []).append((connection, sender.since))
     rows = [
         answers.BlockedPlace(
             namespace=namespace,

@@ -66,7 +66,7 @@ def connection_number(identifier: str) -> int:
 
 def _show(call: Call[Any, Any], connection: Peer) -> answers.Connection:
     link = call.server.links.of(connection)
-    stall = min(connection.stalls, key=lambda stall: stall.since, default=None)
+    sender = min(connection.blocked_senders, key=lambda sender: sender.since, default=None)
     return answers.Connection(
         id=connection.id,
         peer=connection.address,
@@ -79,9 +79,9 @@ def _show(call: Call[Any, Any], connection: Peer) -> answers.Connection:
         consumers=len(connection.consumers) - len(connection.retired),
         unacknowledged=sum(consumer.unacknowledged for consumer in connection.consumers.values()),
         congested=connection.out.congested,
-        blocked_since=None if stall is None else stall.since,
-        blocked_by=None if stall is None else stall.text,
-        blocked_at=None if stall is None else address_at(stall.places[0]),
+        blocked_since=None if sender is None else sender.since,
+        blocked_by=None if sender is None else sender.text,
+        blocked_at=None if sender is None else address_at(sender.places[0]),
         staged_bytes=connection.staged.used,
         temporary_destinations=connection.temporaries,
         bytes_in=0 if link is None else link.bytes_in,

@@ -14,7 +14,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
+from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.api.rights import caller, verbs
 from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
 from sievemq_broker.server.http.api.slices import in_slices, run
@@ -42,7 +42,7 @@ async def list_destinations(call: Call[requests.Find, Any]) -> answers.Destinati
     identity = caller(call.scope)
     everything = identity.may(Verb.VIEW, space.name, "*")
     after = decode_cursor(query.cursor, tuple[float, str])
-    fits = asked_for(query.like)
+    fits = name_matcher(query.like)
     # A pasted address means that destination; "queue" means any name with this text in it.
     by_address = query.like is not None and query.like.startswith(tuple(f"{kind.value}:" for kind in Kind))
     prefix = "" if query.kind is None else f"{query.kind}:"

@@ -95,14 +95,14 @@ class History:
         return f"{self._run}.{look}" if number is None else f"{self._run}.{look}.{number}"
 
     def since(
-        self, event_id: str, hears: Callable[[Event], bool], hears_all: bool
+        self, event_id: str, receives: Callable[[Event], bool], receives_all: bool
     ) -> tuple[Missed | None, list[tuple[str, Event]]]:
         """The changes since an event.
 
         Args:
             event_id: its id, as the listener got it.
-            hears: whether the listener gets an event.
-            hears_all: it gets every one.
+            receives: whether the listener gets an event.
+            receives_all: it gets every one.
 
         Returns:
             What is not kept any more, None if nothing; and events with their ids, oldest first.
@@ -116,7 +116,7 @@ class History:
             missed = Missed(None, "forgotten")
         else:
             gone = self._gone_since(mark)
-            if gone is None or (gone and not hears_all):
+            if gone is None or (gone and not receives_all):
                 missed = Missed(None, "forgotten")
             elif gone:
                 missed = Missed(gone, "forgotten")
@@ -124,7 +124,7 @@ class History:
         for look in self._looks:
             if look.number < mark.look:
                 continue
-            for number, event in enumerate(filter(hears, look.events), 1):
+            for number, event in enumerate(filter(receives, look.events), 1):
                 if look.number > mark.look or (mark.number is not None and number > mark.number):
                     told.append((self.id_of(look.number, number), event))
         return missed, told

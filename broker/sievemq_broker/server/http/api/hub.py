@@ -64,11 +64,11 @@ class Listener:
         self._awake = asyncio.Event()
 
     @property
-    def hears_all(self) -> bool:
+    def receives_all(self) -> bool:
         """It gets every event."""
         return self._everything and self.namespace is None
 
-    def hears(self, event: Event) -> bool:
+    def receives(self, event: Event) -> bool:
         """True if it subscribed to events of this kind, and may view their subject."""
         name, about = event
         namespace = about.get("namespace")
@@ -165,7 +165,7 @@ class Hub:
         self.listeners.add(listener)
         self._shares.add(listener.identity.user, listener)
         if since is not None:
-            missed, events = self._history.since(since, listener.hears, listener.hears_all)
+            missed, events = self._history.since(since, listener.receives, listener.receives_all)
             if missed is not None:
                 listener.put(None, ("missed", missed._asdict()))
             for event_id, event in events:
@@ -205,7 +205,7 @@ class Hub:
         history.add(events)
         totals = self._totals()
         for listener in self.listeners:
-            for number, event in enumerate(filter(listener.hears, events), 1):
+            for number, event in enumerate(filter(listener.receives, events), 1):
                 listener.put(history.id_of(history.look, number), event)
             listener.tick(history.id_of(history.look), totals)
 

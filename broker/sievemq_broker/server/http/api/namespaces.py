@@ -10,7 +10,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.destinations import empty
-from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
+from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.api.rights import caller, may, require
 from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.http.errors import ApiError
@@ -29,7 +29,7 @@ async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
     """Namespaces by name; figures are those of what the caller may view."""
     query = call.query
     rights = caller(call.scope).rights
-    fits = asked_for(query.like)
+    fits = name_matcher(query.like)
     chosen, total, more = await page_of(
         list(call.server.broker.namespaces),
         str,

@@ -13,7 +13,7 @@ import msgspec
 from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.http.errors import bad_request
 
-__all__ = ["asked_for", "decode_cursor", "encode_cursor", "page_of"]
+__all__ = ["decode_cursor", "encode_cursor", "name_matcher", "page_of"]
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def decode_cursor(text: str | None, kind: type[T]) -> T | None:
         raise bad_request("a cursor is what the page before answered as `next`", parameter="cursor") from None
 
 
-def asked_for(like: str | None) -> Callable[[str], bool]:
+def name_matcher(like: str | None) -> Callable[[str], bool]:
     """True if a name matches: it contains the text, in either case; `*` matches any text."""
     if like is None:
         return lambda _: True

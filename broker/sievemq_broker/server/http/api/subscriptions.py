@@ -10,7 +10,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
+from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.api.rights import may, require, verbs
 from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.server.http.errors import not_found
@@ -30,7 +30,7 @@ _Row = tuple[tuple[str, str, str, int], Subscription]
 async def list_subscriptions(call: Call[requests.ListSubscriptions, Any]) -> answers.Subscriptions:
     """Subscriptions by topic, client id and name. Those without a name come first, one for each consumer."""
     query, space = call.query, call.namespace()
-    fits = asked_for(query.like)
+    fits = name_matcher(query.like)
     rows: list[_Row] = []
     async for destination in in_slices(list(space.destinations.values())):
         label = destination.label

@@ -11,7 +11,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.messages import selector_of
-from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
+from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.api.rights import caller, may
 from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.server.http.errors import not_found
@@ -33,7 +33,7 @@ _OPTIONS = ("start", "retain_messages", "retain_bytes", "retain_age", "lease")
 async def list_taps(call: Call[requests.ListTaps, Any]) -> answers.Taps:
     """Taps by destination and name, with how far their readers are behind."""
     query, space = call.query, call.namespace()
-    fits = asked_for(query.like)
+    fits = name_matcher(query.like)
     on = None if query.destination is None else str(parse_address(query.destination))
 
     def keep(tap: CopyTap | DrainTap) -> bool:
