@@ -261,6 +261,20 @@ def test_bodies(page: Page, shop_broker: EmbeddedBroker, kind: str, view: str, w
         assert word in shown
 
 
+def test_the_reason_why_a_view_cannot_be_shown_stays_until_it_can(page: Page, shop_broker: EmbeddedBroker) -> None:
+    """Also in a view that does not read its data at each tick."""
+    open_view(page, shop_broker, "#/later/dead-letters")
+    page.shows("There is no namespace later.")
+    requests = "performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/dead-letters')).length"
+    page.until("document.body.classList.contains('live')")  # it may be read once for that
+    page.until(f"{requests} > {page.value(requests) + 1}")
+    page.shows("There is no namespace later.")
+    page.click("button", "Make it")
+    page.shows("No dead letters.")
+    page.until("!document.body.innerText.includes('There is no namespace later.')")
+    shop_broker.call(lambda broker: broker.delete_namespace("later"))
+
+
 def test_a_line_of_bytes_is_not_broken(page: Page, shop_broker: EmbeddedBroker) -> None:
     where = "#/default/destination/queue%3Ainventory/messages?selector=JMSType%20%3D%20%27label%27"
     open_view(page, shop_broker, where)

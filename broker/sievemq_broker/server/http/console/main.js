@@ -96,7 +96,8 @@ async function read(ticking = false) {
   }
   now.reading = new AbortController();
   try {
-    await now.view.read?.(AbortSignal.any([now.stop.signal, now.reading.signal]), ticking);
+    // A view that has failed is read whole: one that reads nothing on a tick would count as shown again.
+    await now.view.read?.(AbortSignal.any([now.stop.signal, now.reading.signal]), ticking && !now.failed);
     if (now === shown) succeed(now);
   } catch (error) {
     if (now === shown && error.name !== "AbortError") fail(now, error);
