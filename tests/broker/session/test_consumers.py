@@ -404,7 +404,7 @@ def test_ord_01_a_want_of_request_0_leaves_older_messages_to_the_working_consume
     world: World, monkeypatch: pytest.MonkeyPatch, standing: bool
 ) -> None:
     """But not while time stands still: then nobody could ever be seen to do nothing (MCO-14)."""
-    monkeypatch.setattr(MemoryServices, "standing", property(lambda self: standing))
+    monkeypatch.setattr(MemoryServices, "clock_frozen", property(lambda self: standing))
     client, other = world.client(), world.client()
     busy = client.consumer(client.session(), credit=2)
     client.send(busy.session, "a", "b")
