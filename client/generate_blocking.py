@@ -132,7 +132,7 @@ PHRASES = [
         (
             "        Cancelled while it waits for room, the message has not been sent and has no new id. Cancelled"
             " while it waits for\n        the broker's confirm, the message is on its way as after an asynchronous"
-            " send: only the confirm is not heard.\n\n"
+            " send: only its confirm is ignored.\n\n"
         ),
         "",
     ),

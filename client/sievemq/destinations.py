@@ -1,4 +1,4 @@
-"""Destinations: where messages go to and come from (§4.1.4, §4.2.6, §5.2). Value objects, safe to share (THR-01)."""
+"""Destinations: queues and topics (§4.1.4, §4.2.6, §5.2). Value objects, safe to share between threads (THR-01)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Destination:
 
     @property
     def address(self) -> Address:
-        """Kind and name as the wire and the broker know them."""
+        """Kind and name as on the wire."""
         return self._address
 
     def __str__(self) -> str:

@@ -20,7 +20,7 @@
         └── JMSRuntimeException  (also a RuntimeError)
             ├── IllegalStateRuntimeException           (also an IllegalStateException)
             ├── InvalidClientIDRuntimeException        (also an InvalidClientIDException)
-            └── …                                      each twin is also what it is the twin of
+            └── …                                      each twin is also an instance of the class that it pairs with
 
     ValueError           a property or map name that is not allowed, a listener that is None
     NumberFormatError    (a ValueError) text or null that is not a number of the wanted type
@@ -128,7 +128,7 @@ class JMSException(Exception):  # noqa: N818 - the name is the specification's
         return self.__cause__
 
     def set_linked_exception(self, exception: BaseException | None) -> None:
-        """Say what caused this exception (EXC-17)."""
+        """Set the cause of this exception (EXC-17)."""
         self.__cause__ = exception
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -152,7 +152,7 @@ class InvalidDestinationException(JMSException):
 class InvalidSelectorException(JMSException):
     """A selector with a mistake, raised by the call that presents it (EXC-05).
 
-    ``str()`` shows the selector with a caret under the mistake. What is unknown is None.
+    ``str()`` shows the selector with a caret under the mistake. Unknown fields are None.
     """
 
     @property
@@ -222,7 +222,7 @@ class TransactionRolledBackException(JMSException):
 
 
 class InvalidURLException(JMSException, ValueError):  # noqa: N818
-    """The URL of a broker, or one of its options, is not valid; the text names the part and what it could be.
+    """The URL of a broker, or one of its options, is not valid; the text names the part and the values allowed.
 
     Raised when a ConnectionFactory is made, where there is no choice between the two trees yet; not in JMS, which
     leaves the making of factories to providers (EXC-19).
@@ -361,7 +361,7 @@ _CODES: Final = frozenset(int(code) for code in ErrorCode)
 def from_core(error: SieveError, runtime: bool = False) -> Exception:
     """The exception that the API raises for an error of the core, which becomes its ``__cause__``.
 
-    NumberFormatError and NullValueError are the API's own classes (EXC-18) and come back as they are.
+    NumberFormatError and NullValueError are classes of the API itself (EXC-18) and are returned unchanged.
     """
     if isinstance(error, (NumberFormatError, NullValueError)):
         return error

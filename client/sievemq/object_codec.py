@@ -162,7 +162,7 @@ _ENCODERS: Final[dict[type, tuple[int, Callable[[Any], Any]]]] = {
     tuple: (1, list),
     set: (2, list),
     frozenset: (3, list),
-    int: (4, str),  # msgpack asks only for those it cannot hold
+    int: (4, str),  # msgpack calls this only for types that it does not have
     dt.datetime: (5, dt.datetime.isoformat),
     dt.date: (6, dt.date.isoformat),
     dt.time: (7, dt.time.isoformat),
@@ -234,7 +234,7 @@ def _build(name: str, values: Any) -> Any:
         raise FormatError(f"an object of the type {name!r:.200} without its field {missing[0]!r}")
     try:
         built = cls(**{field: value for field, value in values.items() if field in known and known[field].init})
-    except Exception as error:  # whatever the application's __post_init__ raises
+    except Exception as error:  # any exception of the application's __post_init__
         raise FormatError(f"an object of the type {name!r:.200} was refused by its class: {error}") from error
     for field in known.values():
         if not field.init and field.name in values:

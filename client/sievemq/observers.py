@@ -1,4 +1,4 @@
-"""Hooks for instrumentation: what the clients of this process do, told to observers.
+"""Hooks for instrumentation: observers are called around the operations of the clients of this process.
 
     class Sizes(Observer):
         def received(self, message, source, seconds):
@@ -37,7 +37,7 @@ class Source(NamedTuple):
     """A consumer, to an observer.
 
     Attributes:
-        destination: what it consumes from.
+        destination: the destination that it consumes from.
         subscription: the name of its subscription; None if it has none.
         client: its connection.
     """
@@ -48,7 +48,7 @@ class Source(NamedTuple):
 
 
 class Observer:
-    """What it does not override does nothing."""
+    """The base class of observers. A method that is not overridden does nothing."""
 
     def send(
         self, message: Message | None, destination: Destination | None, client: Client
@@ -57,7 +57,7 @@ class Observer:
 
         Args:
             message: it may be given properties before it is sent; None if the call was refused before it had a message.
-            destination: where it is sent; None likewise.
+            destination: the destination of the send; None likewise.
             client: the producer's connection.
         """
         return nullcontext()
@@ -75,7 +75,7 @@ class Observer:
         """A receive raises; arguments as of :meth:`received`."""
 
     def process(self, message: Message, source: Source) -> AbstractContextManager[object]:
-        """Around the call of a message listener, and what it returned if that is awaited."""
+        """Around the call of a message listener, and the awaiting of its result."""
         return nullcontext()
 
     def settle(self, operation: str, client: Client) -> AbstractContextManager[object]:
@@ -84,7 +84,7 @@ class Observer:
         return nullcontext()
 
 
-#: The observers of this process. The clients look whether there is one before they call :mod:`sievemq._front.observed`.
+#: The observers of this process. The clients check that there is one before they call :mod:`sievemq._front.observed`.
 OBSERVERS: Final[list[Observer]] = []
 
 
@@ -94,7 +94,7 @@ def observe(observer: Observer) -> None:
 
 
 def unobserve(observer: Observer) -> None:
-    """Have it called no more.
+    """Remove an observer.
 
     Raises:
         ValueError: it was not.

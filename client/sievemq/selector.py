@@ -28,7 +28,7 @@ class Selector:
             filters of AMQP Filter Expressions.
 
     Raises:
-        InvalidSelectorException: the text has a mistake; the exception shows where and says what to write instead.
+        InvalidSelectorException: the text has a mistake; the exception shows where, with a suggestion.
         ValueError: there is no such dialect.
 
     >>> from sievemq import Message
@@ -60,7 +60,7 @@ class Selector:
 
     @property
     def text(self) -> str:
-        """The text as it was given."""
+        """The text that was passed in."""
         return self._text
 
     @property
@@ -79,7 +79,7 @@ class Selector:
 
     @property
     def warnings(self) -> tuple[SelectorWarning, ...]:
-        """What is legal and hardly meant, such as a condition that no message can meet."""
+        """Warnings about legal but suspicious conditions, such as one that no message can meet."""
         return () if self._compiled is None else self._compiled.warnings
 
     def matches(self, message: Message | ReadableMessage) -> bool:

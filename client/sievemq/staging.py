@@ -28,7 +28,7 @@ def stage(session: Session, key: str, batch: int, lease: Milliseconds = LEASE) -
 
     Args:
         session: transacted.
-        key: who publishes.
+        key: name of the publisher.
         batch: of the key; ascending.
         lease: how long it is kept unpublished; a timedelta, or an int of milliseconds.
 
@@ -67,7 +67,7 @@ def publish(connection: Connection, key: str, batch: int, names: Iterable[str]) 
 
 
 def discard(connection: Connection, key: str, batch: int) -> int:
-    """Forget what is staged for a batch and not published.
+    """Discard the messages that are staged for a batch and not published.
 
     Returns:
         How many messages that was.

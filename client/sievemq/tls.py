@@ -1,4 +1,4 @@
-"""Whom to trust, and who we are: what TLS is set up with, on the wire and on the management port."""
+"""TLS contexts from certificates and keys, for the wire port and the management port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_SPOKEN: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTE
 
 
 def tls_of(url: BrokerURL) -> ssl.SSLContext | None:
-    """What the options of a URL say; None where TLS is not spoken.
+    """The TLS context for the options of a URL; None for a URL without TLS.
 
     Raises:
         JMSException: as :func:`tls_context`.
@@ -32,10 +32,10 @@ def tls_context(*, ca: str | None, cert: str | None, key: str | None, verify: bo
     Args:
         ca: file of the certificates to trust; the system's if None.
         cert, key: files of the client's own certificate, if it has one, and its key, if that is not in the same file.
-        verify: look whether the certificate of the other end is trusted, and its own.
+        verify: check that the certificate of the other end is trusted, and issued for its host name.
 
     Raises:
-        JMSException: a file is not there, or is not what it should be.
+        JMSException: a file does not exist, or is not a certificate or key.
     """
     try:
         context = ssl.create_default_context(cafile=ca)
@@ -54,7 +54,7 @@ def of_tls(error: OSError) -> str:
     """The text for a handshake that failed.
 
     Args:
-        error: an ssl.SSLError, or what the socket said meanwhile.
+        error: an ssl.SSLError, or the error of the socket.
     """
     reason = getattr(error, "reason", None)
     if reason in _NOT_SPOKEN:

@@ -2,7 +2,7 @@
 
     sievemq://[user[:password]@]host[:port][,host[:port]…][/namespace][?option=value[&option=value…]]
 
-``sievemqs://`` is the same over TLS. The port is 7672 if not given; IPv6 addresses stand in brackets; user, password,
+``sievemqs://`` is the same over TLS. The port is 7672 if not given; IPv6 addresses need brackets; user, password,
 namespace and values may be percent-encoded and must be where they hold one of ``:/?#[]@,&%``. Several hosts are tried
 in order. :class:`ClientOptions` lists the options.
 
@@ -54,7 +54,7 @@ class _Kind:
 
     Attributes:
         wanted: these values in words, for errors and documents.
-        words: what a URL may say -> the value.
+        words: text in a URL -> the value.
         numbers: besides the words.
         length: of a text at most; 0 where no other text is a value.
         unit: of a length of time, which may also be a timedelta.
@@ -111,7 +111,7 @@ def _option(default: Any, kind: _Kind, reason: str) -> Any:
 
 
 class Options(TypedDict, total=False):
-    """The options as keywords; :class:`ClientOptions` says what each is."""
+    """The options as keywords; :class:`ClientOptions` describes each."""
 
     client_id: str | None
     application: str | None
@@ -298,7 +298,7 @@ def parse_url(text: str, **options: Unpack[Options]) -> BrokerURL:
         options: options as Python values; they win over those in the text.
 
     Raises:
-        InvalidURLException: (a ValueError) names the part that is wrong and what it could be.
+        InvalidURLException: (a ValueError) names the wrong part and the values allowed.
     """
     if not isinstance(text, str):
         raise InvalidURLException(f"a URL is text, not {type(text).__name__}")
@@ -328,7 +328,7 @@ def parse_url(text: str, **options: Unpack[Options]) -> BrokerURL:
 
 
 def url_of_environment() -> BrokerURL:
-    """Where the broker is for a program that does not say: the URL in ``SIEVEMQ_URL``, or this machine.
+    """The default URL of a broker: the one in ``SIEVEMQ_URL``, or of this machine.
 
     Raises:
         InvalidURLException: what ``SIEVEMQ_URL`` holds is none.
@@ -406,7 +406,7 @@ def _as_text(value: object) -> str:
 
 
 def options_as_rows() -> list[dict[str, str]]:
-    """The options for documents: name, default, what it must be, why."""
+    """The options for documents: name, default, allowed values, purpose."""
     return [
         {
             "name": name,

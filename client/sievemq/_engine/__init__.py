@@ -22,9 +22,9 @@ settles it: set a future or release a lock there, nothing more.
 **Receiving.** ``consumer = session.open_consumer(…)``, wait for ``consumer.opened``. To receive:
 
 1. if ``consumer.flowing``: ``message = consumer.take()``; not None: go to 3.
-2. else ``consumer.waits(callback)`` (called once, then forgotten) and call ``consumer.expect()``; if that is True,
-   or after waiting ``PATIENCE`` in vain, ``consumer.want()``; write, wait; then again from 1. Between the last look at
-   the buffer and setting the waker no ``receive_data`` may come in between.
+2. else ``consumer.waits(callback)`` (called once, then dropped) and call ``consumer.expect()``; if that is True, or
+   when ``PATIENCE`` has passed without a message, ``consumer.want()``; write, wait; then again from 1. No
+   ``receive_data`` may be called between the last check of the buffer and setting the callback.
    ``receive_no_wait``: wait for ``consumer.want(answered=True)``, then 1 a last time.
    ``consumer.shut`` ends the wait with None, ``engine.failure`` with the exception of ``engine.check_open()``.
 3. in AUTO and DUPS_OK sessions (``session.acknowledges_itself``) call ``consumer.settle()`` when the message counts as
@@ -32,7 +32,7 @@ settles it: set a future or release a lock there, nothing more.
    ``session.recover()`` instead (LIS-04).
 4. if ``consumer.taken >= consumer.mark``: ``consumer.top_up()`` and write.
 
-``receive_body`` looks with ``peek()`` first, so that a body that does not fit stays where it is (JCO-09).
+``receive_body`` calls ``peek()`` first, so that a body that does not fit stays where it is (JCO-09).
 
 **Sending.** ``producer = EngineProducer(session, destination)``. While ``producer.sends.window_is_full`` wait for
 ``producer.sends.window_opens()``; then ``producer.send(message, producer.target(destination), …)``: None means it need
@@ -52,7 +52,7 @@ wake and return None (CLO-06); a running listener keeps the full service (CLO-08
 **A lost connection** is repaired if the options say for how long (D-32): ``engine.repairing`` is True, nothing flows,
 requests wait. The front opens another transport, at times that a :class:`Repair` gives, and calls
 ``engine.reopen()``; ``engine.attempt_failed(error)`` if there is none this time, ``engine.give_up()`` when the time is
-over. ``engine.down`` is True once the present transport is of no use any more. Behind WELCOME the engine repeats
+over. ``engine.down`` is True once the present transport has failed. After WELCOME the engine repeats
 everything by itself. A front that begins to close calls ``engine.leave()``.
 
 **Threads.** ``EngineConsumer.take`` and ``settle`` and ``EngineProducer.send`` may be called without a lock, by one

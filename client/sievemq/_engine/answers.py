@@ -61,7 +61,7 @@ def _check_page(result: object) -> None:
         check_envelope(row[1])
 
 
-#: What every answer says that tells how a tap stands; and what those to some commands say besides.
+#: Fields of every answer with the state of a tap, and further fields of the answers to some commands.
 _STATE: Final[Mapping[str, type]] = {
     "id": str,
     "mode": str,

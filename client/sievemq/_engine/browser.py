@@ -22,7 +22,7 @@ class EngineBrowser:
 
     Args:
         session: where it belongs.
-        queue: what it reads.
+        queue: the queue to browse.
         selector: condition, or None; checked.
 
     Attributes:

@@ -50,9 +50,9 @@ class ClientConnection:
         sessions: those that are open, by id.
         temporaries: temporary destinations by address: True for a topic.
         flow: what sends wait for.
-        reopened: while it is repaired: a new transport is there, and HELLO was sent.
+        reopened: during a repair: there is a new transport, and HELLO was sent.
         outages: how often it was lost.
-        leaving: it is about to be closed; a loss is not repaired any more.
+        leaving: it is about to be closed; a loss is no longer repaired.
         opened: settled with WELCOME.
         busy_poll: how the front waits for the present broker's answers.
     """
@@ -93,7 +93,7 @@ class ClientConnection:
         it.
 
         Args:
-            on_exception: with what has no other place to be reported (EXL-03).
+            on_exception: called with errors that no call can raise (EXL-03).
             on_lost: with the reason when it is lost and is going to be repaired.
             on_restored: when it is repaired.
         """
@@ -104,7 +104,7 @@ class ClientConnection:
 
     @property
     def failure(self) -> JMSException | None:
-        """Why the connection is lost for good; None as long as it is not."""
+        """Why the connection is lost beyond repair; None while it is not."""
         return self.outbox.failure
 
     @property
@@ -124,7 +124,7 @@ class ClientConnection:
 
     @property
     def usable(self) -> bool:
-        """Neither lost for good nor closed."""
+        """True until the connection is closed or lost beyond repair."""
         return self.outbox.usable
 
     @property
@@ -302,7 +302,7 @@ class ClientConnection:
         return completion
 
     def start(self) -> None:
-        """Let messages flow (CON-15)."""
+        """Start delivery (CON-15)."""
         self.check_open()
         self.mark_used()
         if not self.deliveries.started:
@@ -450,7 +450,7 @@ class ClientConnection:
         """The connection is lost for good: all pending calls fail.
 
         Args:
-            error: why; None because the time is over that a repair may take.
+            error: the cause; None if the time for repairs has passed.
         """
         if not self.usable:
             return
@@ -627,7 +627,7 @@ class ClientConnection:
         _, number, tag, envelopes = command
         self._commands_in += len(envelopes) - 1
         consumer = self.deliveries.routes.get(number)
-        if consumer is not None:  # each as the DELIVER that it stands for
+        if consumer is not None:  # handle each as a DELIVER of its own
             consumer.buffer.extend([(_DELIVER, number, at, 1, fields) for at, fields in enumerate(envelopes, tag)])
             consumer.wake()
 

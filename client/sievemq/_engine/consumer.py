@@ -62,7 +62,7 @@ class EngineConsumer:
         mark: when `taken` reaches it, :meth:`top_up` is due, under the lock.
         session: id of its session.
         shut: closing has begun, here or above: waiting calls return None (CLO-06).
-        gone: why the broker closed this consumer; None if it did not.
+        gone: the reason why the broker closed this consumer; None if it did not.
         base: tags of the present connection begin behind this one; those of lost connections are not above it.
         handed_then: what `handed` was when the last connection was lost.
         refused: the last message whose body was not of the requested type.
@@ -154,7 +154,7 @@ class EngineConsumer:
         self.refused: object = None
         # Written under the lock.
         self.window = PrefetchWindow(terms.options.prefetch)
-        self._started = False  # the connection lets messages flow
+        self._started = False  # the connection is started
         self.granted = self.released = 0
         self.base = self.handed_then = 0
         self.waited_at = 0  # `taken` at the last wait for the empty buffer
@@ -216,7 +216,7 @@ class EngineConsumer:
         """Send OPEN_CONSUMER; answered by :attr:`opened`. Deliveries must be routed here from now on.
 
         Args:
-            started: the connection lets messages flow: they may come at once.
+            started: the connection is started: messages may arrive immediately.
         """
         self._started = started
         self.granted = credit = self.first_credit if started else 0
@@ -395,7 +395,7 @@ class EngineConsumer:
         self.done = self.handed_then = self.handed
 
     def forget_returned(self) -> None:
-        """The application was informed of what it had been handed before the last loss."""
+        """The application was informed about the messages that it received before the last loss."""
         self.handed_then = self.handed
 
     def recreate(self, started: bool, number: int | None) -> Completion[Any]:
@@ -426,7 +426,7 @@ class EngineConsumer:
         self.waited_at = self.taken
 
     def end(self) -> None:
-        """The connection is lost for good."""
+        """The connection is lost beyond repair."""
         self.flowing = False
         self.wake()
 
@@ -460,7 +460,7 @@ class EngineConsumer:
 
     @property
     def holds_returned(self) -> bool:
-        """A message was handed over in the moment in which the connection was lost: it is the application's no more."""
+        """The connection was lost while a message was handed over: the message no longer belongs to the application."""
         return self.handed_then < self.handed <= self.base
 
     # -- gates --------------------------------------------------------------------------------------------------------

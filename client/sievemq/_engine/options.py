@@ -29,7 +29,7 @@ class EngineOptions:
             (D-23), 0 fetches a message only on demand.
         send_confirm: which sends wait for the broker's confirm (D-24).
         dialect: selector dialect of consumers and browsers; None for the broker's default.
-        reconnect: milliseconds for which a lost connection is tried to be repaired (D-32); 0 for not at all.
+        reconnect: milliseconds for which the client tries to repair a lost connection (D-32); 0 to not try.
         send_timeout: milliseconds that a send or commit may wait for room; 0 for ever.
         request_timeout: milliseconds that the answer to a request may take; 0 for no limit.
         busy_poll: microseconds for which a thread polls for the answer before it sleeps, 0 for never (decision

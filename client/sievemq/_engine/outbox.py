@@ -53,7 +53,7 @@ class Completion(Generic[T]):
             self._callbacks.append(callback)
 
     def succeed(self, value: T) -> None:
-        """Settle with a value. A completion that is settled already stays as it is."""
+        """Settle with a value. Has no effect on a completion that is settled already."""
         if not self.done:
             self._value = value
             self.done = True
@@ -61,7 +61,7 @@ class Completion(Generic[T]):
             self.notify()
 
     def fail(self, error: Exception) -> None:
-        """Settle with an error. A completion that is settled already stays as it is."""
+        """Settle with an error. Has no effect on a completion that is settled already."""
         if not self.done:
             self.error = error
             self.done = True
@@ -95,7 +95,7 @@ class Completion(Generic[T]):
 
 
 def when_settled(completions: Sequence[Completion[Any]], then: Callable[[], None]) -> None:
-    """Call something once all these completions are settled, whichever way; at once if they are."""
+    """Call something once all these completions have succeeded or failed; immediately if they have."""
     left = sum(not completion.done for completion in completions)
     if not left:
         then()
@@ -244,10 +244,10 @@ class Outbox:
         requests: those that wait for an answer.
         hurried: something waits for the confirm of a NON_PERSISTENT message.
         repairing: held: the connection is lost and under repair; commands wait.
-        failure: why the connection is lost for good; None as long as it is not.
+        failure: why the connection is lost beyond repair; None while it is not.
         cause: of the last outage; of the last attempt, while it is repaired; of a loss after GOODBYE.
         closing, closed: GOODBYE was sent; the connection was closed on purpose.
-        on_exception: called with what has no other place to be reported (EXL-03).
+        on_exception: called with errors that no call can raise (EXL-03).
     """
 
     __slots__ = (
@@ -285,7 +285,7 @@ class Outbox:
 
     @property
     def usable(self) -> bool:
-        """Neither lost for good nor closed."""
+        """True until the connection is closed or lost beyond repair."""
         return self.failure is None and not self.closed
 
     @property
@@ -307,12 +307,12 @@ class Outbox:
             raise JMSException(str(self.failure), self.failure.get_error_code(), self.failure.get_linked_exception())
 
     def report(self, error: Exception) -> None:
-        """Report what has no other place to be reported."""
+        """Report an error that no call can raise."""
         if self.on_exception is not None:
             self.on_exception(error)
 
     def listen(self, on_exception: Callable[[Exception], None] | None) -> None:
-        """Call this with what has no other place to be reported; None: nothing."""
+        """Set the callable for errors that no call can raise; None for none."""
         self.on_exception = on_exception
 
     # -- saying something ---------------------------------------------------------------------------------------------
@@ -397,7 +397,7 @@ class Outbox:
 
     @property
     def urgent(self) -> bool:
-        """What waits is more than acknowledgements: answers to the broker, requests, sends."""
+        """The output holds more than acknowledgements: answers to the broker, requests or sends."""
         return bool(self.wire.pending_bytes or ((self.queue or self.hurried) and not self.repairing))
 
     # -- loss, repair, end --------------------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ class Outbox:
         self.repairing = False
 
     def fail(self, error: JMSException) -> None:
-        """The connection is lost for good. What waits for answers fails with :meth:`end_requests`."""
+        """The connection is lost beyond repair. Pending requests fail with :meth:`end_requests`."""
         self.failure = error
         self.repairing = False
         self.clear()

@@ -187,7 +187,7 @@ class EngineProducer:
         The caller has seen that the session's window is not full, and flushes afterwards.
 
         Args:
-            message: one of ours, or whatever has the methods of one (D-31).
+            message: a SieveMQ message, or any object with the methods of one (D-31).
             destination: what :meth:`target` gave.
             callbacks: for an asynchronous send; one will be among the session's `sends.calls`.
             delivery_mode, priority, time_to_live: None for the producer's (D-27).

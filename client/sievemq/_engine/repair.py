@@ -13,7 +13,7 @@ __all__ = ["FOREVER", "Repair", "for_how_long", "is_passing"]
 
 H = TypeVar("H")
 
-#: Milliseconds that `reconnect=forever` stands for: a hundred years.
+#: Milliseconds that `reconnect=forever` means: a hundred years.
 FOREVER: Final = 100 * 365 * 24 * 60 * 60 * 1000
 
 _PASSING: Final = frozenset(
@@ -68,7 +68,7 @@ class Repair:
             self._attempts = 0
 
     def left(self, now: int) -> int:
-        """Milliseconds that are left; 0 when it is time to give up."""
+        """Milliseconds that are left; 0 when the repair has failed."""
         return max(0, self._ends - now)
 
     def pause(self, now: int, chance: float) -> int:

@@ -1,4 +1,4 @@
-"""The sends of a session: their fate, the window that bounds them, what they wait for, and for how long."""
+"""The sends of a session: their outcome, the window that bounds them, the limits that block them, their timeouts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DONE.succeed(None)
 # -- their fate: what waits for it, a completion or a CompletionListener (section 12) ----------------------------------
 #
 # There is one for each message, and ten thousand may be on their way, which the garbage collector visits in each run:
-# so it is a tuple of what is there anyway.
+# so it is a tuple of existing objects.
 
 Callbacks: TypeAlias = tuple[Callable[..., Any], Callable[..., Any]]
 """Of a CompletionListener: for success and failure."""
@@ -267,7 +267,7 @@ class Sends:
         return completion
 
     def _fail_late(self, fate: Fate, error: Exception) -> None:
-        """A send after the connection was lost for good. Another thread may be failing it at the same time."""
+        """A send after the connection was lost beyond repair. Another thread may be failing it at the same time."""
         _, settled, _ = fate
         if not isinstance(settled, tuple):
             settled.fail(error)
@@ -647,7 +647,7 @@ class Deadlines:
                 self.next = now + timeout
 
     def due(self, now: int) -> int | None:
-        """End calls whose time is over. Returns the next deadline, :attr:`next`."""
+        """End calls whose timeout has passed. Returns the next deadline, :attr:`next`."""
         if self.next is None or now < self.next:
             return self.next
         waits = [wait for wait in self._waits if not wait.over]

@@ -337,7 +337,7 @@ class EngineSession:
         return self._take_back(Command.ROLLBACK)
 
     def _commit_broken(self) -> Completion[Any]:
-        """A part of the transaction was lost with a connection: the rest is rolled back, too (TXN-09)."""
+        """A part of the transaction was lost with a connection: roll back the rest, too (TXN-09)."""
         completion: Completion[Any] = Completion()
 
         def ended(answer: Completion[Any]) -> None:

@@ -29,15 +29,15 @@ class TapState:
     Attributes:
         id: of the tap; one that was recreated under the same name has another.
         mode: ``copy``, ``outcomes`` or ``drain``.
-        first: sequence of the oldest message that is there; one more than `last` if there is none.
+        first: sequence of the oldest message that it holds; one more than `last` if it holds none.
         last: sequence of the latest message that there ever was.
         acknowledged: up to this sequence its readers are done.
         lost: the last sequence that went before it was acknowledged: no room, too old, or given back to the queue.
         missed: how many did.
-        bytes: what it holds at the broker.
+        bytes: size of the messages that it holds at the broker.
         made: the request made it.
         upto: how far a reader may read now.
-        more: there is more to be had at once, ask again.
+        more: the broker has more messages now: fetch again.
     """
 
     id: str
@@ -94,7 +94,7 @@ def fields_of(
         engine: of the connection; knows the dialect.
         name, destination, mode: of the tap.
         selector: verified here.
-        options: None for what is the broker's to choose.
+        options: None where the broker chooses.
 
     Raises:
         InvalidSelectorException: the selector, with the place of the mistake.

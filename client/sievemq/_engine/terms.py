@@ -23,7 +23,7 @@ class Terms:
     """Those of one connection.
 
     Args:
-        options: what it is opened with.
+        options: the options of the connection.
         clock: returns the time in milliseconds since 1970-01-01 UTC.
 
     Attributes:
@@ -115,7 +115,7 @@ class Terms:
     # -- limits and checks --------------------------------------------------------------------------------------------
 
     def check_limit(self, limit: str, there: int, where: str) -> None:
-        """Raise unless there may be one more. The broker looks as well; this saves the way there.
+        """Raise unless there may be one more. The broker checks this too; checking here saves the round trip.
 
         Args:
             limit: its name in WELCOME; what is counted.

@@ -76,7 +76,7 @@ def refuse_awaitable(result: object) -> None:
     """Raise if a listener of the blocking API has returned an awaitable: its work was not done.
 
     Raises:
-        TypeError: so it is.
+        TypeError: the result is awaitable.
     """
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):

@@ -18,11 +18,11 @@ M = TypeVar("M", bound=Message)
 
 
 class Wanted(Generic[T]):
-    """Takes the next message of a consumer if it is what is wanted.
+    """Takes the next message of a consumer if it is of the wanted class.
 
     Args:
         consumer: whose.
-        read: gives what is wanted of a message, or raises MessageFormatException.
+        read: returns the wanted value of a message, or raises MessageFormatException.
 
     Attributes:
         value: what `read` gave of the message that was taken.
@@ -39,8 +39,8 @@ class Wanted(Generic[T]):
         """The message, or None if there is none. The engine lock is held.
 
         Raises:
-            MessageFormatException: it is not what is wanted. In a session that acknowledges itself it stays, unseen,
-                unless it was refused before (JCO-09); in others it counts as received (JCO-10, JCO-11).
+            MessageFormatException: it is of another class. If the session acknowledges automatically the message stays,
+                unseen, unless it was refused before (JCO-09); otherwise it counts as received (JCO-10, JCO-11).
         """
         consumer = self._consumer
         message = consumer.peek()

@@ -1,5 +1,6 @@
-"""What an ExceptionListener receives, and what is dropped. Each front adds where and when it is
-called: one call at a time (EXL-02)."""
+"""Queues the calls of an ExceptionListener, and drops those that are outdated.
+
+Each front makes the calls, one at a time (EXL-02): in a thread or in a task."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ class ExceptionReports:
         self._flow(blocked.destination, blocked.reason)
 
     def unblocked(self, blocked: Blocked) -> None:
-        """Report soon that they do not any more. A slow listener gets no report of a wait that is over already."""
+        """Report soon that they are unblocked. A slow listener gets no report of a wait that has ended already."""
         self._flow(blocked.destination, None)
 
     def _flow(self, destination: str | None, reason: str | None) -> None:
@@ -114,7 +115,7 @@ class ExceptionReports:
         return self._callback(exception)
 
     def _soon(self, call: Callable[[], Any]) -> None:
-        """Have it called behind those that wait."""
+        """Append a call to the queue."""
         raise NotImplementedError
 
     def _report_flows(self) -> Any:

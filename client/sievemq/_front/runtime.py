@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 def translated(method: Callable[P, R]) -> Callable[P, R]:
-    """The method, raising the runtime twins of what it raises."""
+    """The method, raising the runtime twin of each exception."""
 
     @wraps(method)
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:

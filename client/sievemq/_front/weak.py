@@ -33,7 +33,7 @@ def is_gone() -> NoReturn:
 
 
 def is_unclosed(engine: ClientConnection) -> bool:
-    """The connection is still to be closed: neither lost for good nor closed, nor is it being closed."""
+    """True if the connection is neither closed, nor closing, nor lost beyond repair."""
     return engine.usable and not engine.closing
 
 

@@ -16,7 +16,7 @@ __all__ = ["CompletionCalls"]
 _log = logging.getLogger("sievemq")
 
 #: Calls after which others have a turn: no fewer than the sends that a turn may add, of which the smallest takes more
-#: than 32 bytes, or what is confirmed would gather without a limit.
+#: than 32 bytes, or confirmed sends would gather without a limit.
 _TURN: Final = 2_048
 
 

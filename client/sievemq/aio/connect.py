@@ -100,7 +100,7 @@ async def _reach(
             last = error
         else:
             return number
-    # What is not trusted now will not be trusted a moment later.
+    # A certificate that is not trusted now will not be trusted a moment later.
     code = "TLS" if isinstance(last, ssl.SSLCertVerificationError) else "CONNECTION_FAILED"
     raise JMSException(f"no broker could be reached: {'; '.join(failures)}", code, last)
 

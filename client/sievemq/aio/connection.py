@@ -182,7 +182,7 @@ class Connection:
     # -- start, stop, close -------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Let messages flow (CON-15)."""
+        """Start delivery (CON-15)."""
         with self._transport.lock:
             started = self._engine.started
             self._engine.start()

@@ -1,4 +1,4 @@
-"""MessageConsumer (§8), and what it is called on a queue and on a topic."""
+"""MessageConsumer (§8), QueueReceiver and TopicSubscriber."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ class MessageConsumer:
             return receipt.of(await self._control.receive(self._engine, take, timeout))
 
     async def _receive_now(self, take: Callable[[], Message | None]) -> Message | None:
-        """Receive what is there now, and call the observers."""
+        """Receive a message that is available now, and call the observers."""
         if not OBSERVERS:
             return await self._control.receive_no_wait(self._engine, take)
         with Receipt(self._engine, now) as receipt:
@@ -238,7 +238,7 @@ class MessageConsumer:
         """Have a message redelivered whose body was refused, if that counts."""
         engine = self._engine
         if engine.acknowledges_itself and engine.done != engine.handed:
-            with suppress(JMSException):  # the message goes back with its connection's end
+            with suppress(JMSException):  # the broker returns the message when the connection ends
                 await self._control.recover()
 
     # -- closing ------------------------------------------------------------------------------------------------------

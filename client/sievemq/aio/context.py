@@ -146,13 +146,13 @@ class JMSContext:
 
     @translated
     def get_auto_start(self) -> bool:
-        """What was set (CTX-06)."""
+        """Whether creating a consumer starts the connection (CTX-06)."""
         self._session._engine.check_open()
         return self._auto_start
 
     @translated_coroutine
     async def close(self) -> None:
-        """Close the session and what it made; with the last context the connection closes too (CTX-08). Idempotent.
+        """Close the session and all it created; with the last context the connection closes too (CTX-08). Idempotent.
 
         Once begun it is carried out, cancelled or not.
 
@@ -302,7 +302,7 @@ class JMSContext:
         Tasks that request at once take turns.
 
         Args:
-            destination: where the request goes.
+            destination: the destination of the request.
             message: a message, whose JMSReplyTo is set; or a body, as of :meth:`JMSProducer.send`.
             timeout: of the reply: a timedelta, or an int of milliseconds; 0 or None waits without limit.
 
@@ -313,7 +313,7 @@ class JMSContext:
         Raises:
             ValueError: the timeout is negative, or neither of these.
             IllegalStateRuntimeException: the connection is stopped, and :meth:`set_auto_start` is off.
-            JMSRuntimeException: whatever the send raises.
+            JMSRuntimeException: as the send raises it.
         """
         self._session._engine.check_open()
         milliseconds = None if timeout is None else check_timeout(timeout)

@@ -109,7 +109,7 @@ class Control:
                 timer.cancel()
 
     async def receive_no_wait(self, consumer: EngineConsumer, take: Callable[[], Message | None]) -> Message | None:
-        """Receive what is there now, in the buffer or at the broker."""
+        """Receive a message that is available now, in the buffer or at the broker."""
         await self._enter(consumer)
         try:
             if consumer.buffer and not ~consumer.taken & TURN_MASK:
@@ -139,7 +139,7 @@ class Control:
             self.transport.nudge()
 
     def top_up(self, consumer: EngineConsumer) -> None:
-        """Ask for more messages of a consumer."""
+        """Grant credit for more messages of a consumer."""
         consumer.top_up()
         self.transport.flush_soon()
 
@@ -149,7 +149,7 @@ class Control:
         Args:
             consumer: where.
             taken: how many it had taken before.
-            error: what was raised.
+            error: the exception that was raised.
         """
         if not isinstance(error, Exception):
             if consumer.taken != taken:
@@ -221,11 +221,11 @@ class Control:
         await asyncio.shield(self.transport.loop.create_task(wait()))
 
     async def paused(self) -> None:
-        """Return once no listener is running (CON-16). Messages flow no more."""
+        """Return once no listener is running (CON-16). Delivery has stopped."""
         await self.delivery.left()
 
     async def recover(self) -> None:
-        """Have what was received and not acknowledged come again."""
+        """Redeliver the messages that were received and not acknowledged."""
         await self.transport.ask(self.engine.recover)
 
     def acknowledge(self) -> Awaitable[None]:

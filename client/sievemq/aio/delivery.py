@@ -24,7 +24,7 @@ _log = logging.getLogger("sievemq")
 
 #: Messages of one consumer before the next one has a turn, and of all before other tasks have one.
 _TURN: Final = 32
-#: Seconds after which a consumer that got nothing says that it waits; one that gets something all the time never does.
+#: Seconds without a message after which a consumer informs the broker that it waits.
 _PATIENCE: Final = 0.003
 
 
@@ -34,7 +34,7 @@ class Delivery:
     Args:
         engine: of the session.
         transport: of its connection.
-        recover: has what was received and not acknowledged come again.
+        recover: redelivers the messages that were received and not acknowledged.
 
     Attributes:
         idle: no consumer has a listener, and none is running.
@@ -71,7 +71,7 @@ class Delivery:
         # Consumers that may have messages. Each is here at most once: its waker puts it in and is then gone.
         self._ready: deque[EngineConsumer] = deque()
         self._hungry: set[EngineConsumer] = set()
-        self._rest: Coroutine[Any, Any, None] | None = None  # of the call of a listener: what has to be awaited
+        self._rest: Coroutine[Any, Any, None] | None = None  # the awaitable that a listener returned
         self._feeding = False
         self._signal: asyncio.Future[bool] | None = None
         self._waiters: list[asyncio.Future[bool]] = []
@@ -90,7 +90,7 @@ class Delivery:
         return self._task is not None and asyncio.current_task() is self._task
 
     def set_listener(self, consumer: EngineConsumer, listener: Callable[[Message], Any] | None) -> None:
-        """Deliver to a listener from now on, or no more."""
+        """Set or remove the listener of a consumer."""
         if listener is None:
             if self._listeners.pop(consumer, None) is not None:
                 del self._wakers[consumer]
@@ -267,7 +267,7 @@ class Delivery:
             _log.debug("the message comes again with its connection's end", exc_info=error)
 
     def _feed(self) -> None:
-        """A listener waits too: nobody's idle buffer may starve it (MCO-14)."""
+        """A listener waits too: messages in the idle buffer of another consumer may not starve it (MCO-14)."""
         self._feeding = False
         hungry, self._hungry = self._hungry, set()
         for consumer in hungry:

@@ -79,7 +79,7 @@ class JMSProducer(ProducerState):
             completion_listener: an object with ``on_completion(message)`` and ``on_exception(message, exception)``, or
                 a pair of callables; may be coroutine functions.
         """
-        # What is none is refused now, not at the send.
+        # Anything else is refused now, not at the send.
         self._callbacks = (
             None if completion_listener is None else completion_callbacks(completion_listener, awaits=True)
         )
@@ -87,5 +87,5 @@ class JMSProducer(ProducerState):
         return self
 
     def get_async(self) -> Listener | None:
-        """What was set (JPR-10)."""
+        """The CompletionListener that was set (JPR-10)."""
         return self._async  # type: ignore[no-any-return]

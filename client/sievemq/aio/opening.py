@@ -1,4 +1,4 @@
-"""What calls return that open something: it is awaited, or entered at once by ``async with``."""
+"""The result of calls that open something: awaitable, and an async context manager."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Opening(Coroutine[Any, Any, C_co]):
     """A call that has not begun yet: ``await`` it, or write ``async with`` in front of it.
 
     Args:
-        coroutine: the call; gives what has to be closed.
+        coroutine: the call; returns the object to close.
     """
 
     __slots__ = ("_coroutine", "_opened")

@@ -106,7 +106,7 @@ class MessageProducer(ProducerDefaults):
         (PRO-21). The object can be changed and sent again at once (PRO-22).
 
         Cancelled while it waits for room, the message has not been sent and has no new id. Cancelled while it waits for
-        the broker's confirm, the message is on its way as after an asynchronous send: only the confirm is not heard.
+        the broker's confirm, the message is on its way as after an asynchronous send: only its confirm is ignored.
 
         Args:
             message: what to send.

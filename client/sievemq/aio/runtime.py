@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 def translated_coroutine(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """The coroutine function, raising the runtime twins of what it raises."""
+    """The coroutine function, raising the runtime twin of each exception."""
 
     @wraps(method)
     async def call(*arguments: P.args, **keywords: P.kwargs) -> R:

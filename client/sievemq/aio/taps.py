@@ -119,7 +119,7 @@ async def open_tap(
         retain_messages, retain_bytes: that it may hold; the broker's defaults if not given.
         retain_age: how long a copy is kept, a timedelta or an int of milliseconds; 0 for no limit.
         lease: how long its reader may be silent, likewise; then a drain gives back what it holds and a copy ends.
-        existing: make the tap only on a destination that is there, or on the dead-letter queue of one.
+        existing: create the tap only on an existing destination, or on the dead-letter queue of one.
         reader: name of the only program that may read it, for as long as this connection is open.
 
     Returns:
@@ -144,7 +144,7 @@ async def open_tap(
     engine.check_open()
 
     def undo(answer: dict[str, Any]) -> None:
-        if answer["made"]:  # nobody would know that it keeps messages
+        if answer["made"]:  # otherwise it would keep messages without a reader
             engine.request(Command.DELETE_TAP, name, str(destination))
 
     answer = await connection._transport.ask(lambda: engine.request(Command.OPEN_TAP, *fields), undo)

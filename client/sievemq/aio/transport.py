@@ -36,7 +36,7 @@ Reach: TypeAlias = Callable[["Transport", Sequence[tuple[int, tuple[str, int]]],
 _GATHER: Final = 64 * 1024
 #: Seconds that acknowledgements alone may wait for company.
 _ACKNOWLEDGE_DELAY: Final = 0.005
-#: Bytes that the loop's transport may hold before it says that the peer is slow.
+#: Bytes that the loop's transport may hold before the peer counts as slow.
 _HIGH_WATER: Final = 256 * 1024
 
 
@@ -59,7 +59,7 @@ def wake(future: asyncio.Future[bool], expired: bool = False) -> None:
     """Resume the task that awaits the future; it may have been cancelled.
 
     Args:
-        future: what somebody awaits.
+        future: the future that a caller awaits.
         expired: what the wait results in: True if it was for too long.
     """
     if not future.done():
@@ -102,7 +102,7 @@ class LoopGuard:
 
 
 class _Limit:
-    """Until when a request may take; none any more without its completion."""
+    """The deadline of a request, while its completion exists."""
 
     __slots__ = ("completion", "end")
 
@@ -124,12 +124,12 @@ class Transport(asyncio.Protocol):
         loop: the running loop; the connection belongs to it.
         patience: milliseconds that a request may take; 0 for no limit.
         hosts: where a broker may be found again.
-        repair: when to look for another one; None for never.
+        repair: when to reconnect; None for never.
         reach: how to connect.
         connect_timeout: milliseconds for reaching a host, and for being welcomed there.
 
     Attributes:
-        asked: something was said to the broker that it may answer, and it has said nothing since.
+        asked: the broker may answer something that was sent, and nothing has arrived since.
         asleep: no write is due in this turn of the loop.
         paused: the peer does not read as fast as we write.
         ended: done once the loop's transport is closed, for good.
@@ -240,7 +240,7 @@ class Transport(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """The socket is closed."""
         engine = self.engine
         engine.lost(exc)
         self._transport = None
@@ -354,7 +354,7 @@ class Transport(asyncio.Protocol):
             try:
                 return work()
             except BaseException as error:
-                if not isinstance(error, Exception):  # KeyboardInterrupt, most likely
+                if not isinstance(error, Exception):  # KeyboardInterrupt, for example
                     self.broken(error)
                 raise
 
@@ -544,7 +544,7 @@ class Transport(asyncio.Protocol):
         completion.add_callback(left)
 
     async def close(self) -> None:
-        """Write what is left, close the socket, wait until it is closed."""
+        """Write the remaining output, close the socket, wait until it is closed."""
         if self._repairing is not None:
             self._repairing.cancel()
         if self._transport is None:
@@ -562,7 +562,7 @@ class Transport(asyncio.Protocol):
         try:
             while engine.repairing:
                 await self._attempt()
-        except Exception as error:  # a defect: nobody must wait for a repair that is gone
+        except Exception as error:  # a defect: no caller may wait for a repair that has ended
             engine.give_up(error)
         finally:
             self._repairing = None
@@ -614,6 +614,6 @@ class Transport(asyncio.Protocol):
         elif engine.repairing:
             engine.lost(None)
         self._lost = None
-        while self._transport is not None and engine.down:  # its end is not heard yet
+        while self._transport is not None and engine.down:  # its end was not reported yet
             self._lost = loop.create_future()
             await self._lost

@@ -1,4 +1,4 @@
-"""What code needs that waits, under the names that it has in both APIs: a lock, a clock, what is carried out once."""
+"""A lock, a clock and closing once, under the same names in both APIs, for code that is generated from one."""
 
 from __future__ import annotations
 

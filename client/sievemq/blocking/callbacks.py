@@ -1,7 +1,7 @@
 """Calls of the CompletionListeners of one session: in order, one at a time, on a thread of their own (CPL-05 … 07).
 
-One call a message: so the thread takes all that wait in one go, and is woken only when it rests. Whoever rings does so
-after appending; the thread looks at what waits after it set `_resting`: one of them sees the other.
+There is one call a message: so the thread takes all that wait in one go, and is woken only when it rests. A sender
+appends before it wakes the thread; the thread checks the queue after it set `_resting`: one of them sees the other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CompletionCalls:
     def __init__(self, sends: Sends) -> None:
         self._calls = sends.calls
         sends.call_back(self._wake)
-        self._lock = allocate_lock()  # guards whether the thread rests or is there at all, and the watchers
+        self._lock = allocate_lock()  # guards whether the thread exists and rests, and the watchers
         self._wake_up = allocate_lock()
         self._wake_up.acquire()
         self._resting = True
@@ -125,7 +125,7 @@ class CompletionCalls:
             # Woken, or about to be; or an interrupt has prevented it.
 
     def _rises(self) -> bool:
-        """True if the thread rests no more by itself; False if somebody else has seen it rest, and rings."""
+        """True if the thread ends its rest itself; False if a sender has seen it rest, and wakes it."""
         with self._lock:
             rested, self._resting = self._resting, False
             return rested

@@ -105,6 +105,6 @@ def _reach(
             last = error
             continue
         return number, sock
-    # What is not trusted now will not be trusted a moment later.
+    # A certificate that is not trusted now will not be trusted a moment later.
     code = "TLS" if isinstance(last, ssl.SSLCertVerificationError) else "CONNECTION_FAILED"
     raise JMSException(f"no broker could be reached: {'; '.join(failures)}", code, last)

@@ -1,5 +1,5 @@
 # Generated from sievemq/aio/consumer.py by client/generate_blocking.py; change that file, then run `make format`.
-"""MessageConsumer (§8), and what it is called on a queue and on a topic."""
+"""MessageConsumer (§8), QueueReceiver and TopicSubscriber."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ class MessageConsumer:
             return receipt.of(self._control.receive(self._engine, take, timeout))
 
     def _receive_now(self, take: Callable[[], Message | None]) -> Message | None:
-        """Receive what is there now, and call the observers."""
+        """Receive a message that is available now, and call the observers."""
         if not OBSERVERS:
             return self._control.receive_no_wait(self._engine, take)
         with Receipt(self._engine, now) as receipt:
@@ -234,7 +234,7 @@ class MessageConsumer:
         """Have a message redelivered whose body was refused, if that counts."""
         engine = self._engine
         if engine.acknowledges_itself and engine.done != engine.handed:
-            with suppress(JMSException):  # the message goes back with its connection's end
+            with suppress(JMSException):  # the broker returns the message when the connection ends
                 self._control.recover()
 
     # -- closing ------------------------------------------------------------------------------------------------------

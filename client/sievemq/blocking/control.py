@@ -20,9 +20,9 @@ __all__ = ["Control"]
 
 T = TypeVar("T")
 
-#: Seconds between looks at whether a receive or listener that is to be waited for has come to its end.
+#: Seconds between two checks whether a receive or listener has ended.
 _LOOK: Final = 0.002
-#: Milliseconds; a receive with a shorter timeout tells the broker at once that it waits.
+#: Milliseconds; a receive with a shorter timeout informs the broker immediately that it waits.
 _SHORT: Final = 20
 
 
@@ -39,7 +39,7 @@ class Control:
         owner: the session, which lives, and its connection with it, as long as anything that it made.
 
     Attributes:
-        guard: held while a message is taken out of a buffer, and by whoever calls a listener, recovers or ends a
+        guard: held while a message is taken out of a buffer, and by a thread that calls a listener, recovers or ends a
             transaction; not by a receive that waits.
         receiving: the consumer at which some thread receives, unless its message was there already; None if none does.
         sending: two threads sending is wrong, but must not mix up their sequence (THR-06).
@@ -144,7 +144,7 @@ class Control:
                 self._turn = self.receiving = None
 
     def receive_no_wait(self, consumer: EngineConsumer, take: Callable[[], Message | None]) -> Message | None:
-        """Receive what is there now, in the buffer or at the broker."""
+        """Receive a message that is available now, in the buffer or at the broker."""
         self._check_receivable(consumer)
         transport, message, taken = self.transport, None, consumer.taken
         try:
@@ -215,7 +215,7 @@ class Control:
             self.transport.nudge()
 
     def top_up(self, consumer: EngineConsumer) -> None:
-        """Ask for more messages of a consumer."""
+        """Grant credit for more messages of a consumer."""
         with self.transport.lock:
             consumer.top_up()
             self.transport.write()
@@ -226,7 +226,7 @@ class Control:
         Args:
             consumer: where.
             taken: how many it had taken before.
-            error: what was raised.
+            error: the exception that was raised.
         """
         if not isinstance(error, Exception):
             if consumer.taken != taken:
@@ -277,7 +277,7 @@ class Control:
                 pass
 
     def recover(self) -> None:
-        """Have what was received and not acknowledged come again."""
+        """Redeliver the messages that were received and not acknowledged."""
         self.transport.ask(self.engine.recover)
 
     def acknowledge(self) -> None:

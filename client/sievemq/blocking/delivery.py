@@ -32,7 +32,7 @@ class Delivery:
         engine: of the session.
         transport: of its connection.
         guard: held while listeners are called.
-        recover: has what was received and not acknowledged come again.
+        recover: redelivers the messages that were received and not acknowledged.
 
     Attributes:
         idle: no consumer has a listener, and none is running.
@@ -90,7 +90,7 @@ class Delivery:
         return threading.current_thread() is self._thread
 
     def set_listener(self, consumer: EngineConsumer, listener: Callable[[Message], Any] | None) -> None:
-        """Deliver to a listener from now on, or no more. The engine lock is held."""
+        """Set or remove the listener of a consumer. The engine lock is held."""
         if listener is None:
             if self._listeners.pop(consumer, None) is not None:
                 del self._wakers[consumer]
@@ -124,8 +124,8 @@ class Delivery:
             if self._signal.locked():
                 self._signal.release()
         except RuntimeError:
-            pass  # somebody released it before: the thread is awake or about to be
-        if lead.thread is not None and lead.thread == self._thread.ident:  # it rests, so whoever calls has the lock
+            pass  # another thread released it before: the thread is awake or about to be
+        if lead.thread is not None and lead.thread == self._thread.ident:  # it rests, so the caller has the lock
             lead.rouse()
 
     def _run(self) -> None:

@@ -22,7 +22,7 @@ class MessageListener(Protocol):
 
 @runtime_checkable
 class ExceptionListener(Protocol):
-    """Hears of a connection's serious problems (section 7).
+    """Is notified about serious problems of a connection (section 7).
 
     It may have two methods more: ``on_connection_lost(exception)`` is called when a loss is going to be repaired,
     ``on_connection_restored()`` when it is repaired (docs/reconnection.md). And two for limits at which senders wait
@@ -31,7 +31,7 @@ class ExceptionListener(Protocol):
     """
 
     def on_exception(self, exception: JMSException, /) -> None:
-        """Called with what has no other place to be reported (EXL-03)."""
+        """Called with errors that no call can raise (EXL-03)."""
 
 
 @runtime_checkable
@@ -45,6 +45,6 @@ class CompletionListener(Protocol):
         """The send has failed, or its fate is unknown (CPL-02).
 
         Args:
-            message: as it was given to `send`.
+            message: the object that was passed to `send`.
             exception: why.
         """

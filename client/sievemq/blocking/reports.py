@@ -1,4 +1,4 @@
-"""Calls of an ExceptionListener: one at a time (EXL-02), on a thread that lives while there is something to say."""
+"""Calls an ExceptionListener, one call at a time (EXL-02), in a thread that exists only while calls are queued."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class _Requestor:
 
         Raises:
             ValueError: the timeout is negative, or neither of these.
-            JMSException: closed (REQ-05); whatever the send raises.
+            JMSException: closed (REQ-05); or as the send raises it.
         """
         self._session._engine.check_open()
         milliseconds = None if timeout is None else check_timeout(timeout)

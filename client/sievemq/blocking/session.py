@@ -162,7 +162,7 @@ class Session:
             self._end_transaction("rollback", lambda: self._transport.ask(self._engine.rollback))
 
     def recover(self) -> None:
-        """Redeliver what was received and not acknowledged, marked (ACK-08).
+        """Redeliver the messages that were received and not acknowledged, with JMSRedelivered set (ACK-08).
 
         Raises:
             IllegalStateException: the session is transacted (ACK-12).
@@ -233,7 +233,7 @@ class Session:
         if not isinstance(name, str) or not name:
             raise InvalidDestinationException(f"a subscription's name is needed, not {name!r}")
         if self._transport.undoing:
-            self._transport.undone()  # a consumer of it that nobody waited for any more
+            self._transport.undone()  # a consumer of it whose caller no longer waits
         self._transport.ask(lambda: self._engine.unsubscribe(name))
 
     # -- producers, consumers, browsers -------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ class Session:
     # -- closing ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the session and what it made; a transaction is rolled back (CLO-03, TXN-05). Idempotent.
+        """Close the session and all it created; a transaction is rolled back (CLO-03, TXN-05). Idempotent.
 
         Waits for a running listener (CLO-08) and for asynchronous sends (CPL-09); a receive that is blocked returns
         None (CLO-06).

@@ -176,16 +176,16 @@ class Lead:
     (decision 0020). The I/O thread does not watch for bytes meanwhile; it does all else. Other threads that wait, the
     followers, are woken by what the leader reads.
 
-    The leader stops as soon as it has what it waits for, or is wanted elsewhere:
+    The leader stops as soon as its wait ends, and in these cases:
 
-    - another thread wakes it (:meth:`rouse`): its consumer was closed, the connection is lost;
+    - another thread wakes it (:meth:`rouse`): its consumer was closed, or the connection is lost;
     - the I/O thread takes the socket away (:meth:`evict`);
-    - a signal handler waits for the broker in the leader's own thread (:meth:`give_up`). The leader's poll goes on when
-      the handler returns: it finds a byte then, and looks whether the handler's wait has read what it waits for.
+    - a signal handler waits for the broker in the leader's own thread (:meth:`give_up`). The leader's poll continues
+      when the handler returns: it finds a byte in the pipe, and checks whether the handler's wait has read its answer.
 
-    A leader that has said something since it last waited expects an answer. While answers come at once it polls for a
-    moment before it blocks (decision 0022). When it leaves, the I/O thread is made to watch the socket only if another
-    thread would miss it; else it watches when it next looks around, within milliseconds (decision 0021).
+    A leader expects an answer if the client has written since the leader last waited. While answers arrive quickly it
+    spins briefly before it blocks (decision 0022). When it leaves, it wakes the I/O thread to watch the socket only if
+    another thread depends on that; otherwise the I/O thread watches in its next round, within milliseconds (0021).
 
     Everything but :meth:`wait` and :meth:`rouse` needs the transport's lock.
 
@@ -222,7 +222,7 @@ class Lead:
         self._followers: set[LockType] = set()
         self._poll: select.poll | None = None  # for the present socket; None while a thread is still in it
         self._woken: LockType | None = None  # of the leader
-        self._left: dict[LockType, list[_WakePipe]] = {}  # by what wakes those who gave up: they poll for these still
+        self._left: dict[LockType, list[_WakePipe]] = {}  # polled by threads that gave up, by their locks
         self._pipe: _WakePipe | None = None
 
     def begin(self, woken: LockType) -> None:
@@ -295,10 +295,10 @@ class Lead:
         return True
 
     def _look(self, poll: select.poll, seconds: float) -> list[tuple[int, int]] | None:
-        """The ready descriptors, if some are ready at once and polling pays off.
+        """Spin briefly: the ready descriptors, if some become ready; None if spinning does not pay off.
 
         Args:
-            poll: what to ask.
+            poll: the poll object of socket and wake pipe.
             seconds: at most; negative for no limit.
         """
         global _polling_thread
@@ -352,20 +352,20 @@ class Lead:
             self._hand_over()
 
     def rouse(self) -> None:
-        """Have the leader look whether it is woken; nothing to do in its own thread. What it is to see is there before:
-        then the lock is not needed."""
+        """Have the leader check whether it is woken; no effect in its own thread. The caller has changed the state that
+        the leader will see: so the lock is not needed."""
         pipe = self._pipe
         if pipe is not None and self.thread is not None and self.thread != get_ident():
             pipe.signal()
 
     def evict(self) -> None:
-        """The socket is of no use any more."""
+        """The socket has failed or is being replaced."""
         self._poll = None
         self.state = AT_EVICT[self.state]
         self.rouse()
 
     def close(self) -> None:
-        """No thread leads any more. A leader that is still there ends it."""
+        """Leading ends. A leader that has not left yet closes the pipe."""
         self.state = AT_CLOSE[self.state]
         self._poll = None
         if self.state == ENDED:
@@ -391,15 +391,15 @@ class Transport:
         engine: the engine; from here on only used with :attr:`lock` held, as :mod:`sievemq._engine` says.
         sock: connected; TLS is set up already. Belongs to the transport.
         request_timeout: milliseconds that the answer to a request may take; 0 for no limit.
-        hosts: where a broker may be found again; none to look for no other.
+        hosts: the hosts to reconnect to; none to not reconnect.
         at: number of the host that `sock` is connected to.
-        repair: when to look.
+        repair: when to reconnect.
         reach: how to connect.
         connect_timeout: milliseconds for reaching a host, and for being welcomed there.
 
     Attributes:
         lock: guards the engine, reading, and the order of writes.
-        undoing: what interrupted waits had asked for, and what is to be taken back when it is answered.
+        undoing: requests of interrupted waits, to be undone when they are answered.
         lead: a waiting thread that reads in place of the I/O thread.
         asleep: True while the I/O thread sleeps, and must be woken to write.
         asked: the number of writes that the broker may answer.
@@ -457,7 +457,7 @@ class Transport:
         engine.terms.connected_to(hosts[at] if hosts else None)
         self._repair, self._reach = repair, reach
         self._connect_timeout = connect_timeout / 1000.0
-        self._outages = 0  # those that the plan for repairs knows of
+        self._outages = 0  # those that the repair has counted
         self._opened = _milliseconds()
         self._welcome_by = 0.0
         self._patience = request_timeout / 1000.0 if request_timeout else -1.0
@@ -587,7 +587,7 @@ class Transport:
                 return work()
             except Exception:
                 raise
-            except BaseException as error:  # KeyboardInterrupt, most likely
+            except BaseException as error:  # KeyboardInterrupt, for example
                 self._broken(error)
                 raise
 
@@ -712,7 +712,7 @@ class Transport:
             self._close()
 
     def _serve(self) -> None:
-        """Read and write until the socket is of no use any more."""
+        """Read and write until the socket has failed."""
         engine = self._engine
         quiet = 0
         while True:
@@ -750,7 +750,7 @@ class Transport:
                 return _SEND_DELAY
             if engine.outbox.unsettled or quiet < _QUIET_ROUNDS:
                 return _ACKNOWLEDGE_DELAY
-            # In this order: whoever queues something from here on sees it asleep, or is seen below.
+            # In this order: a thread that queues output from here on sees it asleep, or is seen below.
             self.asleep = True
         if engine.has_output:
             self.asleep = False
@@ -963,13 +963,13 @@ def check_alive(_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
     """Raise if nothing can be waited for any more: the interpreter ends, and the I/O threads have stopped.
 
     Raises:
-        JMSException: so it is; whoever calls is a ``__del__`` most likely.
+        JMSException: the interpreter is shutting down; the caller probably is a ``__del__``.
     """
     if _finalizing():
         raise JMSException("the interpreter is shutting down: nothing can be sent or received any more")
 
 
-#: Transports that were started; those of connections that nobody closed are still here when the process ends.
+#: Transports that were started; those of connections that were not closed are still here when the process ends.
 _running: WeakSet[Transport] = WeakSet()
 
 

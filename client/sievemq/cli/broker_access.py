@@ -59,7 +59,7 @@ DEFAULT_URL = "sievemq://127.0.0.1:7672"
 def connect(url: str, user: str | None) -> Connection:
     """A connection, stopped. Credentials given apart from the URL go before those in it."""
     password = os.environ.get("SIEVEMQ_PASSWORD") if user is not None else None
-    # A person waits at a terminal: report an unreachable broker at once, unless the URL says otherwise.
+    # A person waits at a terminal: report an unreachable broker immediately, unless the URL has `reconnect`.
     patience: dict[str, Any] = {} if "reconnect=" in url else {"reconnect": 0}
     return ConnectionFactory(url, application="sievemq-cli", **patience).create_connection(user, password)
 
@@ -67,7 +67,7 @@ def connect(url: str, user: str | None) -> Connection:
 def destination_of(text: str) -> Destination:
     """The destination that an argument names; a name that is not allowed ends the command.
 
-    A bare name with a colon is refused: ``tpoic:prices`` is hardly meant to be a queue. Its full form says it is one.
+    A bare name with a colon is refused, since ``tpoic:prices`` is probably a mistake; ``queue:tpoic:prices`` is not.
     """
     kind, colon, name = text.partition(":")
     if colon and kind not in _KINDS:
@@ -84,18 +84,18 @@ def destination_of(text: str) -> Destination:
 
 
 def missing(browser: QueueBrowser) -> str | None:
-    """What is wrong where a browser's queue does not exist: it says so, and which names are similar. Else None."""
+    """The error that a browser's queue does not exist, with similar names; None if it exists."""
     if not browser._engine.missing:
         return None
     similar = browser._engine.similar
-    hint = f"did you mean {' or '.join(similar)}?" if similar else "whoever first sends to it makes it"
+    hint = f"did you mean {' or '.join(similar)}?" if similar else "the first send creates it"
     return f"there is no {browser._engine.queue}; {hint}"
 
 
 def _hint(code: str | None, text: str) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return ". If it is a private certificate, name its authority: --url 'sievemqs://HOST:PORT?tls_ca=FILE'"
-    if "TLS" in text:  # what is wrong there has been said
+    if "TLS" in text:  # its error has been printed
         return ""
     return ". --url or SIEVEMQ_URL says where; `sievemq broker` starts one" if code == "CONNECTION_FAILED" else ""
 

@@ -35,7 +35,7 @@ def browse(
     url: UrlOption = DEFAULT_URL,
     user: UserOption = None,
 ) -> None:
-    """Print what waits in a queue, in order, and leave it there. The whole queue is looked through, however deep.
+    """Print the waiting messages of a queue, in order, without removing them. The whole queue is searched.
 
     Exit codes: 0 done (an empty queue too), 1 failed, 2 usage, 3 no such queue, 4 selector or credentials refused.
     """

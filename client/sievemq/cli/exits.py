@@ -12,6 +12,6 @@ FAILED: Final = 1
 USAGE: Final = 2
 """It was not tried: unknown options, bad values or settings, a missing extra."""
 NOT_FOUND: Final = 3
-"""What was asked for is not there: no such destination, no message within the wait."""
+"""Not found: no such destination, or no message within the wait."""
 REFUSED: Final = 4
-"""A check said no: a selector that is not valid, credentials that are not accepted."""
+"""A check failed: a selector that is not valid, credentials that are not accepted."""

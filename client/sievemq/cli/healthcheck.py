@@ -38,10 +38,10 @@ def healthcheck(
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait.")] = 3.0,
 ) -> None:
-    """Ask the broker on this machine whether it is ready.
+    """Check whether the broker on this machine is ready.
 
     It reads the broker's settings: options of process 1, SIEVEMQ_… variables, the configuration file. Without HTTP
-    (SIEVEMQ_HTTP=false) it asks whether the wire port accepts connections.
+    (SIEVEMQ_HTTP=false) the check is whether the wire port accepts connections.
     Exit codes: 0 ready, 1 not ready or not there, 2 the URL is wrong.
     """
     try:
@@ -54,10 +54,10 @@ def healthcheck(
 
 
 def probe(url: str | None, timeout: float, main: str = MAIN) -> tuple[str, bool]:
-    """Ask.
+    """Check once.
 
     Args:
-        url: what to ask; None for what the broker's settings say.
+        url: the health endpoint; None to find it in the broker's settings.
         timeout: seconds.
         main: file with the command line of the broker's process.
 
@@ -83,7 +83,7 @@ def probe(url: str | None, timeout: float, main: str = MAIN) -> tuple[str, bool]
 
 
 def settings_of(environ: Mapping[str, str], main: str = MAIN) -> dict[str, str]:
-    """Where the broker on this machine listens, as far as it was given.
+    """The host and ports of the broker on this machine, as far as they are set.
 
     Args:
         environ: the environment, which a container's processes share.
@@ -123,7 +123,7 @@ def _options(main: str) -> dict[str, str]:
 
 
 def _local_host(settings: Mapping[str, str], *names: str) -> str:
-    """Where a broker that listens on what the settings say is reached from this machine."""
+    """The URL at which this machine reaches a broker with these settings."""
     host = next((value for value in map(settings.get, names) if value), "127.0.0.1")
     if host in ("0.0.0.0", "::"):  # noqa: S104  what a broker listens on, not what we bind
         return "127.0.0.1"

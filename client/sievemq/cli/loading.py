@@ -25,7 +25,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused by a check."""
 
 
 class MissingExtraError(Exception):
-    """A command whose packages are not installed; the text says what to install."""
+    """A command whose packages are not installed; the text names what to install."""
 
 
 def build(arguments: Sequence[str]) -> Callable[[Sequence[str]], int]:

@@ -57,9 +57,9 @@ def receive(
     url: UrlOption = DEFAULT_URL,
     user: UserOption = None,
 ) -> None:
-    """Receive messages and print their bodies. Of a topic, what is published from now on.
+    """Receive messages and print their bodies; from a topic, messages published from now on.
 
-    Exit codes: 0 received all that were asked for (with -n 0: at least one), 1 failed, 2 usage, 3 fewer came within the
+    Exit codes: 0 received as many as requested (with -n 0: at least one), 1 failed, 2 usage, 3 fewer arrived within the
     wait or there is no such queue, 4 selector or credentials refused.
     """
     milliseconds = parse_duration(wait)

@@ -109,7 +109,7 @@ def explain(
     dialect: _DialectOption = _JAKARTA,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how a selector is understood and, with -p, -m and the like, why it does or does not match a message.
+    """Show how a selector is parsed and, with -p, -m and the like, why it does or does not match a message.
 
     Exit codes: 0 explained, 2 usage, 4 the selector is not valid.
     """
@@ -179,7 +179,7 @@ def _print(record: dict[str, Any]) -> None:
 
 
 def _read(file: Path, message: Message) -> bool:
-    """Fill a message from a file in the form of `sievemq browse --json`; whatever is missing stays as it is."""
+    """Fill a message from a file in the form of `sievemq browse --json`; missing fields stay unchanged."""
     try:
         record = json.loads(_content(file))
         if not isinstance(record, dict):

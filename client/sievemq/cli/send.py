@@ -62,10 +62,10 @@ def send(
     url: UrlOption = DEFAULT_URL,
     user: UserOption = None,
 ) -> None:
-    """Send a message and print its id; or several alike, and print how many.
+    """Send a message and print its id; or send several copies, and print how many.
 
-    At a limit where senders wait it says so on the standard error and waits; with ?send_timeout=5000 in the URL so many
-    milliseconds.
+    If a limit blocks the send, a line on standard error says so and the command waits, without a limit or for as many
+    milliseconds as the URL says: ?send_timeout=5000.
 
     Exit codes: 0 sent, 1 not sent (all of a failing batch of a thousand are taken back), 2 usage, 3 the destination
     does not exist, 4 credentials refused.
@@ -109,7 +109,7 @@ def send(
 
 
 class _Told:
-    """What is printed while the command waits."""
+    """Prints a line while the command waits."""
 
     def on_exception(self, exception: JMSException) -> None:
         typer.echo(f"sievemq: {exception}", err=True)

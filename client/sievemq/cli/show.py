@@ -127,7 +127,7 @@ def _body(message: Message) -> tuple[Any, str | None]:
     if isinstance(message, ObjectMessage):
         try:
             return repr(message.get_object()), "repr"
-        except JMSException as error:  # a class that this program does not know
+        except JMSException as error:  # a class that this version does not have
             return f"({error})", "error"
     return None, None
 

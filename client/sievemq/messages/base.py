@@ -1,7 +1,7 @@
 """Message: headers, properties and their modes together (§3); the body belongs to the subclasses, one per file.
 
 A message's headers are held as an envelope tuple, the very form that travels: a received message is built around what
-the decoder yielded, without a copy, and its properties and body are decoded when somebody first asks. On a message that
+the decoder yielded, without a copy, and its properties and body are decoded at the first access. On a message that
 is being made, the tuple is a constant until a header is set.
 """
 
@@ -54,7 +54,7 @@ class _Pending:
 #: The largest packed body that is decoded for a repr.
 MAX_REPR_BYTES: Final = 4096
 
-#: Stands for a body that has arrived and not been decoded.
+#: Marks a body that has arrived and not been decoded.
 PENDING: Final = _Pending()
 
 #: Kinds whose body may be JSON.
@@ -159,7 +159,7 @@ class Message(Properties):
         return None
 
     def get_json(self) -> Any:
-        """The value that the body says in JSON: of a TextMessage, or of a BytesMessage in UTF-8. An extension.
+        """The value of a body that is JSON: the text of a TextMessage, or a BytesMessage in UTF-8. An extension.
 
         Raises:
             MessageFormatException: a message of another kind, without a body, or whose body is not JSON.
@@ -230,7 +230,7 @@ class Message(Properties):
             start, sequence, digits, packed_decided: as :func:`sievemq_core.wire.codec.pack_send` takes them.
             max_body: bytes that a body may have.
             message_id: None where ids are disabled.
-            decided: the fields of a new message behind its id, timestamp to delivery time as they were decided.
+            decided: the fields of a new message after its id, from timestamp to delivery time.
             destination: where it is sent.
 
         Raises:
@@ -250,7 +250,7 @@ class Message(Properties):
                     packed = pack(properties)
                 if len(packed) >= _FEW:
                     packed_properties(properties)  # raises if they are too many
-        elif properties is None:  # received, never looked at, passed on
+        elif properties is None:  # received, never decoded, passed on
             packed, letters = fields[9], fields[10]
         body = self._body
         if body.__class__ is not bytes or not body:
@@ -278,7 +278,7 @@ class Message(Properties):
         return None
 
     def _completed(self) -> None:
-        """Make the message what a CompletionListener may read at once (MOD-09, CPL-15)."""
+        """Make the message readable for a CompletionListener (MOD-09, CPL-15)."""
 
     def __getstate__(self) -> object:
         """For copy and pickle: the copy is independent of this message (MSG-17) and of its session."""

@@ -1,4 +1,4 @@
-"""BytesMessage: raw bytes, written and read with a pointer (§3.11.1). Nothing in them says what they are (BYT-18)."""
+"""BytesMessage: raw bytes, written and read with a pointer (§3.11.1). They carry no types (BYT-18)."""
 
 from __future__ import annotations
 
@@ -347,7 +347,7 @@ class BytesMessage(Message):
         body = self._body
         if body is PENDING:
             return self._fields[12]  # type: ignore[no-any-return]
-        return bytes(body) or None  # a copy only of what was written piece by piece
+        return bytes(body) or None  # a copy only of bytes that were written piece by piece
 
     _completed = reset  # CPL-15
 

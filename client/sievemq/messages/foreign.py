@@ -140,7 +140,7 @@ def _copy_headers(message: Any, ours: Message) -> None:
 
 def _copy_properties(message: Any, ours: Message) -> None:
     for name in message.get_property_names():
-        # what another provider sets for its receivers is not the sender's to pass on (JSX-11)
+        # properties that another provider sets for receivers are not passed on (JSX-11)
         if name in ON_RECEIVE or (name.startswith("JMSX") and name not in JMSX):
             continue
         ours.set_object_property(name, message.get_object_property(name))

@@ -96,12 +96,12 @@ class Headers:
         self._set_header(6, correlation_id)
 
     def get_jms_reply_to(self) -> Destination | None:
-        """Where a reply should go; a receiver can use it as it is (HDR-10)."""
+        """The destination for a reply; a receiver can use it unchanged (HDR-10)."""
         value = self._fields[7]
         return parse_destination(value) if type(value) is str else value
 
     def set_jms_reply_to(self, destination: Destination | None) -> None:
-        """Say where a reply should go (HDR-10).
+        """Set the destination for a reply (HDR-10).
 
         Raises:
             InvalidDestinationException: not a destination.

@@ -9,7 +9,7 @@ from sievemq.exceptions import MessageFormatException
 
 __all__ = ["CONTENT_TYPE", "JSON_TYPE", "Json", "read_json"]
 
-#: The property that says what the text is, and its value. Selectors see it: ``content_type = 'application/json'``.
+#: The property with the media type, and its value. Selectors see it: ``content_type = 'application/json'``.
 CONTENT_TYPE: Final = "content_type"
 JSON_TYPE: Final = "application/json"
 
@@ -41,7 +41,7 @@ class Json:
 
 
 def read_json(body: object, kind: str) -> Any:
-    """The value that a body says.
+    """The value of a body that is JSON.
 
     Args:
         body: a text, or bytes in UTF-8.

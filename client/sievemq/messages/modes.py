@@ -1,4 +1,4 @@
-"""What may be changed on a message, and what a send must look at: bits of ``Message._modes``."""
+"""Which parts of a message may be changed, and which a send must check: bits of ``Message._modes``."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ PROPERTIES_READ_ONLY: Final = 1
 BODY_READ_ONLY: Final = 2
 RECEIVED: Final = PROPERTIES_READ_ONLY | BODY_READ_ONLY  # MSG-14
 HAS_ON_RECEIVE: Final = 4  # some property must be dropped when the message is sent (JSX-11)
-HAS_TYPED: Final = 8  # some property may need type letters: looked at when the message is sent
+HAS_TYPED: Final = 8  # some property may need type letters: checked when the message is sent
 SLOW_TO_SEND: Final = HAS_ON_RECEIVE | HAS_TYPED

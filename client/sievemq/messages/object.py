@@ -26,7 +26,7 @@ class ObjectMessage(Message):
     Decimal, UUID and the wrappers Byte … Char, nested as you like. Nothing is ever pickled or unpickled.
 
     Args:
-        obj: a snapshot is taken at once (OBJ-01).
+        obj: a snapshot is taken immediately (OBJ-01).
         properties: set one by one as ``set_object_property`` does.
 
     Raises:

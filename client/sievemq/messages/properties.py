@@ -24,7 +24,7 @@ __all__ = ["Properties", "check_property_name", "packed_properties"]
 
 _AMBIGUOUS: Final = frozenset({Byte, Short, Long, Float})
 
-#: Names that passed :func:`check_property_name` and need no look again: a program sets the same few on every message.
+#: Names that passed :func:`check_property_name` and are not checked again: a program sets the same few on each message.
 #: Bounded, since names can be made from data. Names in ON_RECEIVE never enter, so setting one always takes the slow
 #: path.
 KNOWN_NAMES: Final[set[str]] = set()
@@ -68,7 +68,7 @@ def _reserved(name: str) -> str:
 
 
 def to_property(name: str, value: object) -> PropertyValue:
-    """What is held for a value that names its own type (PRP-02).
+    """The stored form of a value that names its own type (PRP-02).
 
     Raises:
         MessageFormatException: it is of a type that a property cannot have.
@@ -80,7 +80,7 @@ def to_property(name: str, value: object) -> PropertyValue:
 
 
 def to_typed_property(name: str, letter: str, value: object) -> PropertyValue:
-    """What is held for a value whose type the setter names (PRP-01).
+    """The stored form of a value whose type the setter names (PRP-01).
 
     Raises:
         MessageFormatException: it is of another type, or out of range (PY-08).

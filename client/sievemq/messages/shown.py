@@ -25,7 +25,7 @@ def short_mapping(values: Mapping[str, object], limit: int = 12) -> str:
 
 
 def not_set(name: object, names: Collection[str], limit: int = 12) -> str:
-    """What an error says of a name that is not among those that are set: the one that was meant, and what there is.
+    """The hint of an error about a name that is not set: similar names, and the names that are set.
 
     >>> not_set("Regoin", ["amount", "region"])
     "is not set; did you mean 'region'? There are 'amount', 'region'"

@@ -31,7 +31,7 @@ _CODES: Final = {
 }  # fmt: skip
 _LETTERS: Final = {code: letter for letter, code in _CODES.items()}
 
-#: Names that are written as tags; others stand in the attribute `name` (XML-02).
+#: Names that are written as tags; others are written in the attribute `name` (XML-02).
 _TAG: Final = re.compile(r"(?![xX][mM][lL])[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
 
 # What XML 1.0 cannot carry in any form.

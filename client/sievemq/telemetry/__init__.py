@@ -13,11 +13,11 @@ development: they may change with a minor version of SieveMQ.
 - A send's context travels in the properties ``traceparent`` and ``tracestate`` (and ``baggage``): ordinary string
   properties that selectors can see. A message that is sent on with its properties read-only keeps the context it came
   with.
-- Whoever receives *links* to that context. A listener's span begins a trace of its own, or continues the sender's with
+- The receive span *links* to that context. A listener's span begins a trace of its own, or continues the sender's with
   ``instrument(continue_trace=True)``. :func:`process` records the handling of a message from ``receive()``.
 - A receive that finds nothing makes no span; what is only buffered has none either.
 
-Not instrumented, the client does not know of any of this and pays nothing for it.
+Without instrumentation the client runs none of this.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 try:
     from opentelemetry.trace import Span
-except ImportError as error:  # pragma: no cover - says what to install
+except ImportError as error:  # pragma: no cover - names what to install
     raise ImportError("sievemq.telemetry needs OpenTelemetry: pip install 'sievemq[otel]'") from error
 
 from sievemq.messages import Message
@@ -64,7 +64,7 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Record nothing any more. Without effect if nothing is recorded."""
+    """Stop recording. Has no effect if nothing is recorded."""
     global _recorder
     if _recorder is not None:
         unobserve(_recorder)
@@ -73,7 +73,7 @@ def uninstrument() -> None:
 
 @contextmanager
 def process(message: Message) -> Iterator[Span]:
-    """A span around what is done with a received message, linked to the send of the message.
+    """A span around the processing of a received message, linked to the span of its send.
 
         message = consumer.receive()
         with process(message):

@@ -39,7 +39,7 @@ def carried(message: Message) -> Iterator[None]:
     """While this lasts, the message carries the current context; afterwards it is again as the application made it.
 
     A context that the application has put there itself stays. A message whose properties are read-only was received
-    and is sent on: it keeps the context it came with.
+    and is sent on: it keeps the context of its first send.
     """
     held = message._properties
     before = None if held is None else frozenset(held)

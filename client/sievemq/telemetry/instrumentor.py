@@ -1,4 +1,4 @@
-"""The form in which ``opentelemetry-instrument`` looks for instrumentations."""
+"""The entry point that ``opentelemetry-instrument`` loads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SieveMQInstrumentor(BaseInstrumentor):  # type: ignore[misc, unused-ignore
     """``SieveMQInstrumentor().instrument()`` is :func:`sievemq.telemetry.instrument` with the same arguments."""
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """SieveMQ itself, which is there."""
+        """SieveMQ itself, which is always installed."""
         return ()
 
     def _instrument(self, **keywords: Any) -> None:

@@ -135,7 +135,7 @@ class Recorder(Observer):
         *,
         listener: bool = False,
     ) -> Iterator[Span]:
-        """Around what is done with a message.
+        """A span around the processing of a message.
 
         Args:
             message: the message.

@@ -51,7 +51,7 @@ _CODES: Final = {401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 422: REFUSED, 400: 
 
 
 class Api:
-    """One broker's management API. A request that fails ends the command, with what was wrong and its exit code.
+    """One broker's management API. A request that fails ends the command with an error and its exit code.
 
     Args:
         url: of the management port; for https with ``?tls_ca=``, ``tls_cert=``, ``tls_key=``, as of the wire port.
@@ -93,7 +93,7 @@ class Api:
         return "/".join([*parts, *rest])
 
     def get(self, path: str, **query: object) -> Any:
-        """What is there; parameters that are None are left out."""
+        """GET; parameters that are None are left out."""
         chosen = {name: value for name, value in query.items() if value is not None}
         return self._ask("GET", f"{path}?{urlencode(chosen)}" if chosen else path)
 
@@ -114,7 +114,7 @@ class Api:
         return self._ask("PUT", path, None if body is None else dict(body))
 
     def post(self, path: str, body: Mapping[str, object], timeout: float = TIMEOUT) -> Any:
-        """Say something to it; the answer may take `timeout` seconds."""
+        """POST; the response may take `timeout` seconds."""
         return self._ask("POST", path, dict(body), timeout)
 
     def delete(self, path: str, **query: object) -> Any:
@@ -192,7 +192,7 @@ def address_of(text: str, *, topic: bool = False) -> str:
 
 
 def _tls(url: SplitResult) -> ssl.SSLContext | None:
-    """What the files that a URL names say: whom to trust, and who we are. None where TLS is not spoken."""
+    """The TLS context with the certificates that a URL names; None for a URL without TLS."""
     try:
         given = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=True)) if url.query else {}
     except ValueError:

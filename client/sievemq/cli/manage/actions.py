@@ -1,4 +1,4 @@
-"""What the commands that change messages share: choose, count, ask, work in pieces with a bar, say how many."""
+"""Shared by commands that change messages: choose, count, confirm, work in pieces with a progress bar, report."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ class Whose(NamedTuple):
 
 
 class Care(NamedTuple):
-    """Options: whether to do it at all, and whether to ask first."""
+    """Options: a dry run, and whether to ask for confirmation."""
 
     dry_run: DryRunOption = False
     yes: YesOption = False
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before something is changed; a no ends the command. ``--yes`` answers the question.
+    """Ask for confirmation before a change; a no ends the command. ``--yes`` answers the question.
 
     Args:
-        question: says what would be done, and to how many.
+        question: what would be done, and to how many.
         yes: it is settled.
     """
     if yes:
@@ -95,7 +95,7 @@ def act(
         more: what else the API takes for this action.
         past: the verb for what has been done: ``moved``.
         question: the text of the question, with ``{}`` for the messages, ``1 message``.
-        whole: one request does it all; it cannot be divided, because what was touched would be chosen again.
+        whole: one request does it all; it cannot be divided, because the same messages would be chosen again.
     """
     path = api.place(address, "actions", verb)
     asked = {"selector": chosen.selector, "ids": chosen.ids, **(more or {})}
@@ -108,13 +108,13 @@ def act(
         confirm(question.format(_messages(matched)), care.yes)
     touched = skipped = 0
     answer: dict[str, Any] = dict(count, dry_run=False, touched=0)
-    # Only of several pieces is there progress to see.
+    # One piece has no progress to show.
     watched = matched > PIECE and sys.stderr.isatty()
     with Progress(console=Console(stderr=True), transient=True, disable=not watched) as progress:
         task = progress.add_task(past, total=matched)
         while touched + skipped < matched:
             left = matched - touched - skipped
-            # Those that were skipped before are still there, and chosen again.
+            # Messages that were skipped before remain, and are chosen again.
             piece = left if whole else min(PIECE, left) + skipped
             # What cannot be divided has as long as its pieces would have had.
             timeout = TIMEOUT * -(-piece // PIECE)

@@ -72,7 +72,7 @@ _CONSUMERS: Columns = {
 
 
 def state(row: dict[str, Any]) -> str:
-    """What is unusual about a destination, in words with a comma between them."""
+    """The unusual facts about a destination, separated by commas."""
     return ",".join([word for word, name in (("paused", "paused"), ("at-limit", "at_limit")) if row[name]])
 
 
@@ -121,7 +121,7 @@ def _rule(name: str) -> Any:
 @queue.command("ls")
 @grouped
 def list_queues(listing: Listing, place: Place, *, as_json: LinesOption = False) -> None:
-    """List queues with what waits in them."""
+    """List queues with the numbers of their messages."""
     _list("queue", _QUEUES, listing, place, as_json)
 
 
@@ -145,7 +145,7 @@ def list_consumers(name: QueueArgument, place: Place, *, as_json: LinesOption = 
 @queue.command("create")
 @grouped
 def create_queue(name: QueueArgument, place: Place) -> None:
-    """Make a queue. One that is there already stays as it is."""
+    """Create a queue. An existing one is left unchanged."""
     _create(address_of(name), place)
 
 
@@ -159,7 +159,7 @@ def delete_queue(name: QueueArgument, care: Care, place: Place) -> None:
 @queue.command("pause")
 @grouped
 def pause_queue(name: QueueArgument, place: Place) -> None:
-    """Stop deliveries. Sending continues; what has been delivered can be acknowledged."""
+    """Stop deliveries. Sending continues; delivered messages can be acknowledged."""
     api = place.api()
     api.post(api.place(address_of(name), "actions", "pause"), {})
     typer.echo(f"{address_of(name)} is paused")
@@ -185,7 +185,7 @@ def purge_queue(
     place: Place,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove what waits in a queue, scheduled messages too. What is in flight stays."""
+    """Remove the waiting and scheduled messages of a queue. Messages in flight stay."""
     address = address_of(name)
     chosen = Chosen(selector, most=most)
     question = f"Remove {{}} from {address}?"
@@ -212,7 +212,7 @@ def show_topic(name: TopicArgument, place: Place, *, as_json: JsonOption = False
 @topic.command("create")
 @grouped
 def create_topic(name: TopicArgument, place: Place) -> None:
-    """Make a topic. One that is there already stays as it is."""
+    """Create a topic. An existing one is left unchanged."""
     _create(address_of(name, topic=True), place)
 
 

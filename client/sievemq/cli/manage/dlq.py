@@ -1,4 +1,4 @@
-"""``sievemq dlq …``: dead letters, why they are there, and back to where they came from."""
+"""``sievemq dlq …``: dead letters with their reasons; retry or delete them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["dlq"]
 
 dlq = typer.Typer(help="Dead letters by reason: ls, retry, drop.", no_args_is_help=True)
 
-#: The property by which a dead letter names where it came from.
+#: The property with the original destination of a dead letter.
 _ORIGIN: Final = "JMS_SieveMQ_DeadLetterOrigin"
 
 DeadLettersArgument = Annotated[
@@ -49,7 +49,7 @@ def list_dead_letters(place: Place, *, as_json: LinesOption = False) -> None:
 @dlq.command()
 @grouped
 def retry(name: DeadLettersArgument, chosen: Chosen, care: Care, place: Place, *, as_json: JsonOption = False) -> None:
-    """Send dead letters back to where they came from; their attempts are counted from zero.
+    """Send dead letters back to their original destinations; their attempts are counted from zero.
 
     Exit codes: as everywhere; 3 for a queue that is no dead-letter queue and holds no dead letters.
     """
@@ -63,7 +63,7 @@ def retry(name: DeadLettersArgument, chosen: Chosen, care: Care, place: Place, *
 @dlq.command()
 @grouped
 def drop(name: DeadLettersArgument, chosen: Chosen, care: Care, place: Place, *, as_json: JsonOption = False) -> None:
-    """Delete the messages of a dead-letter queue for good.
+    """Delete the messages of a dead-letter queue permanently.
 
     Exit codes: as everywhere; 3 for a queue that is no dead-letter queue.
     """

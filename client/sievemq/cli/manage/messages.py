@@ -30,7 +30,7 @@ def move(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Move waiting messages to another destination, in order. What is in flight stays."""
+    """Move waiting messages to another destination, in order. Messages in flight stay."""
     origin, to = address_of(source), address_of(target)
     more = {"to": target, **whose._asdict()}
     question = f"Move {{}} from {origin} to {to}?"

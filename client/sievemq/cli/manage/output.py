@@ -27,9 +27,9 @@ def print_rows(
 
     Args:
         rows: as the API gives them.
-        columns: what is shown of each.
+        columns: the columns of the table.
         as_json: one JSON object per line instead, whole.
-        nothing: said on standard error if there are no rows and a person reads.
+        nothing: printed on standard error if there are no rows and the output is a terminal.
         seldom: columns that a person sees only where some row has something there.
     """
     if as_json:

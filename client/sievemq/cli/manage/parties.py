@@ -1,4 +1,4 @@
-"""``sievemq namespace``, ``subscription``, ``connection``, ``consumer``: who and what is there beside queues."""
+"""``sievemq namespace``, ``subscription``, ``connection`` and ``consumer``."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _CONNECTIONS: Columns = {
 @namespace.command("ls")
 @grouped
 def list_namespaces(port: Port, *, as_json: LinesOption = False) -> None:
-    """List namespaces with what they hold."""
+    """List namespaces with the numbers of their messages."""
     print_rows(port.api().rows("/namespaces", "namespaces"), _NAMESPACES, as_json, "no namespaces")
 
 
@@ -101,7 +101,7 @@ def delete_subscription(
     care: Care,
     place: Place,
 ) -> None:
-    """Delete a durable subscription with what has been collected for it."""
+    """Delete a durable subscription with its messages."""
     api = place.api()
     path = f"{api.place()}/subscriptions/{quote(client_id or '-', safe='')}/{quote(name, safe='')}"
     remove(api, path, name, care, called=f"subscription {name}")
@@ -115,7 +115,7 @@ def list_connections(
     as_json: LinesOption = False,
     port: Port,
 ) -> None:
-    """List connections: who, from where, with what open, and for how long they have waited to send at a limit."""
+    """List connections: user, address, open sessions and consumers, and how long a limit has blocked their sends."""
     api = port.api()
     rows = api.rows("/connections", "connections", namespace=namespace)
     if not as_json:

@@ -34,7 +34,7 @@ def list_scheduled(
     place: Place,
     as_json: LinesOption = False,
 ) -> None:
-    """List what a queue holds back until its time, earliest first."""
+    """List the scheduled messages of a queue, earliest delivery time first."""
     api = place.api()
     address = address_of(name)
     rows = api.rows(api.place(address, "scheduled"), "messages", most, selector=selector)

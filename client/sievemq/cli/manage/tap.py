@@ -100,7 +100,7 @@ def list_taps(
 @tap.command("info")
 @grouped
 def show_tap(destination: DestinationArgument, name: TapArgument, *, place: Place, as_json: JsonOption = False) -> None:
-    """Show one tap: what it holds, what it may hold, its reader and the end of its lease."""
+    """Show one tap: its messages, its limits, its reader and the end of its lease."""
     api = place.api()
     print_one(api.get(_path(api, destination, name)), _ONE, as_json)
 
@@ -127,7 +127,7 @@ def create_tap(
     ] = None,
     place: Place,
 ) -> None:
-    """Make a tap before its reader comes, so that it misses nothing; or give one that is there new terms."""
+    """Create a tap before its reader connects, so that the reader misses nothing; or change an existing one."""
     api = place.api()
     body = {
         "mode": mode.value,
