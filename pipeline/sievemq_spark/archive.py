@@ -36,7 +36,7 @@ __all__ = [
     "require_messages",
 ]
 
-#: Spark writes '' as a NULL partition; a name that no namespace has stands for the broker's default one.
+#: Spark writes '' as a NULL partition; a name that no namespace can have represents the broker's default one.
 DEFAULT_NAMESPACE: Final = "(default)"
 KEY: Final = ("broker", "namespace", "destination", "message_id")
 OUTCOMES: Final = "_outcomes"
@@ -51,7 +51,7 @@ class Archived:
 
     Attributes:
         seen: messages in the queues.
-        added: those that the archive did not have.
+        added: messages that the archive did not have.
         outcomes: that were added.
     """
 
@@ -98,7 +98,7 @@ def read_queues(
 
 
 def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
-    """Add messages to an archive; those that it has already are left out, so that it can be repeated at any time.
+    """Add messages to an archive; messages that it has already are left out, so the call can be repeated at any time.
 
     A message is known by broker, namespace, destination and message id; the id begins with the broker's incarnation, so
     a broker that starts again never repeats one. Messages without an id (producers may disable them) are always
@@ -163,7 +163,7 @@ def archive_stream(
     outcomes: bool = False,
     fail_on_missing: bool = True,
 ) -> Archived:
-    """Add what has gone through destinations since the last call, consumed or not; from a scheduler, again and again.
+    """Add the messages that were sent to destinations since the last call, consumed or not; for use in a scheduler.
 
     The first call makes a tap on each destination: from then on nothing is missed, within the limits of a tap
     (docs/pipeline.md). A call that was killed is completed by the next one; nothing is added twice, except messages
@@ -310,7 +310,7 @@ def require_destination(spark: SparkSession, path: str, destination: str, *, emp
         emptied: the folder of a destination is enough, as it remains when all its days are removed.
 
     Raises:
-        NoDestinationError: it has none; names those that it has.
+        NoDestinationError: it has no such destination; the text names those that it has.
     """
     place = Files(spark, path)
     folders = {part for name, _ in place.parquet() for part in name.split("/")}

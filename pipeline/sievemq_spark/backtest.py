@@ -82,7 +82,7 @@ def _compiled(selectors: Sequence[str], dialect: str) -> list[CompiledSelector]:
 
 
 def backtest(messages: DataFrame, selectors: Sequence[str], *, dialect: str = "jakarta", sample: int = 5) -> Backtest:
-    """Ask what selectors would have matched, each message once (:func:`sievemq_spark.traffic.traffic`).
+    """Find the messages that selectors would have matched, each message once (:func:`sievemq_spark.traffic.traffic`).
 
     Args:
         messages: rows as in schema.py, of an archive or of a queue.
@@ -217,7 +217,7 @@ class Coverage:
 
 
 def coverage(messages: DataFrame, selectors: Sequence[str], *, dialect: str = "jakarta") -> Coverage:
-    """Ask which messages none, one or many of some selectors match, and which selectors shadow one another.
+    """Find the messages that none, one or several of some selectors match, and selectors that shadow others.
 
     Args, Raises: as for :func:`backtest`.
     """

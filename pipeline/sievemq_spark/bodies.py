@@ -1,4 +1,4 @@
-"""Bodies of Map-, Stream- and ObjectMessages as values of Spark, and back: what stands in the column ``body_bytes``.
+"""Bodies of Map-, Stream- and ObjectMessages as values of Spark, and back: the column ``body_bytes``.
 
     maps = messages.filter("body_kind = 'MAP'").select(body_map("body_bytes")["qty"]["l"])
     messages.select(body_json("body_kind", "body_bytes"))
@@ -104,7 +104,7 @@ def object_body(text: Column | str) -> Column:
 def _function(work: Callable[..., pa.Array], kind: str, *columns: Column | str) -> Column:
     from pyspark.sql.pandas import functions
 
-    arrow_udf: Any = functions.arrow_udf  # its overloads know no function of a type that is chosen at run time
+    arrow_udf: Any = functions.arrow_udf  # its overloads have no form for a type that is chosen at run time
     return arrow_udf(work, kind)(*columns)  # type: ignore[no-any-return]
 
 

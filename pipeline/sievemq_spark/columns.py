@@ -28,12 +28,12 @@ def parse_columns(columns: str | Mapping[str, str] | None, taken: frozenset[str]
     """Property name -> Spark type, in order.
 
     Args:
-        columns: ``region STRING, price DOUBLE``; names with blanks or commas stand in backticks. Or a mapping.
+        columns: ``region STRING, price DOUBLE``; names with blanks or commas need backticks. Or a mapping.
         taken: names that columns already have, in lower case.
 
     Raises:
         PipelineError: it cannot be read, names a type that no property has, or a name twice or one that is taken
-            (Spark does not tell letter case in names).
+            (Spark ignores letter case in names).
     """
     if not columns:
         return {}

@@ -55,12 +55,12 @@ class Compacted:
 def compact(spark: SparkSession, path: str, *, files: int = 4) -> Compacted:
     """Write the days of an archive that have many files as few files, sorted by time.
 
-    Nobody may read from or add to the archive meanwhile.
+    No other program may read from or add to the archive meanwhile.
 
     Args:
         spark: the session.
         path: the archive.
-        files: days with fewer files stay as they are; at least 2.
+        files: days with fewer files are left unchanged; at least 2.
 
     Raises:
         NoArchiveError: there is none.

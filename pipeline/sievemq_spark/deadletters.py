@@ -49,7 +49,7 @@ class Lift:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """Dead letters by what is known of them.
+    """Dead letters, grouped by reason, origin and properties.
 
     Attributes:
         messages: how many.
@@ -57,7 +57,7 @@ class DeadLetters:
         reasons: (reason, origin) -> messages.
         attempts: deliveries that were tried -> messages.
         times: by minute, hour or day of the last failure, ``2026-11-21T05`` (UTC), as suits their span; of the send for
-            those that expired.
+            messages that expired.
         time_to_fail: ms from the send to the first failure, at 50, 90, 99 and 100 percent; empty if none failed.
         values: property values, those first that are most over-represented.
     """
@@ -74,11 +74,11 @@ class DeadLetters:
 def deadletters(
     messages: DataFrame, normal: DataFrame | None = None, *, values: int = 20, least: int = 2
 ) -> DeadLetters:
-    """Ask why messages became dead letters.
+    """Find out why messages became dead letters.
 
     Args:
         messages: rows as in schema.py; those that carry the broker's dead-letter properties count, others do not.
-        normal: what is normal traffic, such as the archive of the origins; rows that are dead letters do not count,
+        normal: normal traffic, such as the archive of the origins; rows that are dead letters do not count,
             nor do the messages that became one of them, which a tap on their queue has archived under the same id.
         values: property values to report at most.
         least: dead letters that must share a value for it to be reported.
@@ -158,7 +158,7 @@ def _lifts(dead: DataFrame, total: int, ordinary: DataFrame | None, others: int,
         # No value is NULL: a null String counts as absent.
         joined = counted.join(there, ["key", "t", "text"], "left").fillna(0, ["normal"])
     share, usual = f.col("dead") / total, f.col("normal") / max(others, 1)
-    # Those that no normal message has come first, the more of them the earlier.
+    # Values that no normal message has come first, frequent ones before rare ones.
     ranked = joined.orderBy(f.when(f.col("normal") > 0, share / usual).desc_nulls_first(), f.col("dead").desc(), "key")
     found = [_lift(row["key"], TYPE_NAMES[row["t"]], row["text"], row, total, others) for row in ranked.take(values)]
     found += _absences(dead, total, ordinary, others, least)

@@ -1,4 +1,4 @@
-"""Taking what waits in queues as one batch: read, written, and only then gone."""
+"""Takes the waiting messages of queues as one batch: read, written, and only then removed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def drain(
     lease: int | None = None,
     fail_on_missing: bool = True,
 ) -> Iterator[DataFrame]:
-    """What waits in queues now, as a DataFrame; when the block ends well the messages are gone, else they stay.
+    """The waiting messages of queues as a DataFrame; removed if the block ends without an error, else they stay.
 
         with drain(spark, url, "queue:orders", tap="nightly") as orders:
             orders.write.parquet(path)
@@ -47,7 +47,7 @@ def drain(
         spark: the session.
         url: the broker, or several with commas between.
         destinations: queues.
-        tap: name of the taps that take them; nobody else may use it.
+        tap: name of the taps that take them; no other program may use it.
         user, password: credentials.
         selector, dialect: only messages for which it is true; the others stay.
         columns: properties with a column of their own.
@@ -55,7 +55,7 @@ def drain(
         fail_on_missing: raise if a queue is not there; False shows nothing of it.
 
     Raises:
-        DataLossError: the block took longer than the lease; what was read is on its queue again.
+        DataLossError: the block took longer than the lease; the messages are on their queues again.
         JMSException: a broker cannot be reached.
         NoDestinationError: a queue is not there.
         PipelineError, InvalidSelectorException, InvalidURLException: an argument is wrong.

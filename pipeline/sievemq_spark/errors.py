@@ -6,11 +6,11 @@ __all__ = ["DataLossError", "MissingSparkError", "NoArchiveError", "NoDestinatio
 
 
 class PipelineError(ValueError):
-    """Something the caller gave cannot be used; the text says what, and what to do."""
+    """An argument cannot be used; the text names it, the reason, and what to do."""
 
 
 class DataLossError(RuntimeError):
-    """Messages that should have been read are not there any more; the text says which, why, and how to continue."""
+    """Messages were removed before they were read; the text names them, the reason, and how to continue."""
 
 
 class NoArchiveError(PipelineError):
@@ -22,4 +22,4 @@ class NoDestinationError(PipelineError):
 
 
 class MissingSparkError(RuntimeError):
-    """PySpark or Java is not there; the text says what to install."""
+    """PySpark or Java is missing; the text names what to install."""

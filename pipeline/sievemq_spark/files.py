@@ -22,7 +22,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]+:")
 
 
 def check_writable(path: str) -> None:
-    """Raise if a local folder can neither be made nor written to. Needs no Spark, and asks no other file system.
+    """Raise if a local folder can neither be created nor written to. Needs no Spark, checks no other file system.
 
     Raises:
         PipelineError: says why.
@@ -78,7 +78,7 @@ class Files:
         """Make the folder if it is not there, write a file in it and remove that again.
 
         Raises:
-            PipelineError: that is not possible; says why.
+            PipelineError: that is not possible; names the reason.
         """
         probe = self._path(self.at(f"_probe-{uuid.uuid4()}"))
         try:
@@ -104,7 +104,7 @@ class Files:
         What Spark itself has noted there is passed over: programs that change the columns of a file keep that note.
 
         Raises:
-            Py4JJavaError: it cannot be read; its cause says why.
+            Py4JJavaError: it cannot be read; its cause has the reason.
         """
         hadoop = self._jvm.org.apache.parquet.hadoop
         source = hadoop.util.HadoopInputFile.fromPath(self._path(self.at(name)), self._settings)
@@ -173,12 +173,12 @@ class Replacement(TypedDict):
 
 
 def decide(place: Files, job: str, moves: list[Replacement]) -> None:
-    """Describe what is to be replaced: from here on it counts, and :func:`finish` carries it out."""
+    """Describe a replacement: from here on it is certain, and :func:`finish` completes it."""
     place.write(f"{WORK}/{job}.json", json.dumps(moves))
 
 
 def finish(spark: SparkSession, path: str) -> None:
-    """Carry out what was decided, as by a job that was killed. Without effect otherwise.
+    """Complete a replacement that was described, such as by a job that was killed. Has no effect otherwise.
 
     Raises:
         PipelineError: the new files are neither where they were written nor where they belong; nothing is changed.
@@ -189,7 +189,7 @@ def finish(spark: SparkSession, path: str) -> None:
             continue
         moves: list[Replacement] = json.loads(place.read(f"{WORK}/{description}"))
         for move in moves:
-            for name in move["new"]:  # before the first old file goes: it would be the last copy
+            for name in move["new"]:  # before the first old file is removed: it would be the last copy
                 if not (place.exists(f"{move['staged']}/{name}") or place.exists(f"{move['folder']}/{name}")):
                     raise PipelineError(
                         f"{place.at(WORK)}/{description} says that {move['staged']}/{name} takes the place of "

@@ -24,7 +24,7 @@ __all__ = ["HINT", "PATIENCE", "Link", "connect", "is_missing", "require_queues"
 
 T = TypeVar("T")
 
-#: Seconds for which a broker that was there may be away: long enough to be started again.
+#: Seconds for which a broker may be unreachable after the first connection: enough for a restart.
 PATIENCE: Final = 5.0
 
 _PAUSE: Final = 0.1  # seconds between two attempts
@@ -45,7 +45,7 @@ class Link:
         url: of the broker.
         user, password: credentials.
         dialect: of selectors.
-        known: it was reached before; otherwise the first failure is raised at once.
+        known: it was reached before; otherwise the first failure is raised immediately.
     """
 
     def __init__(self, url: str, user: str | None, password: str | None, dialect: str, *, known: bool = False) -> None:
@@ -53,7 +53,7 @@ class Link:
         self._known = known
 
     def ask(self, question: Callable[[Connection], T]) -> T:
-        """Ask the broker, again if the connection is lost.
+        """Send a request to the broker, and repeat it if the connection is lost.
 
         Raises:
             JMSException: what the broker answered; or it cannot be reached.
@@ -92,7 +92,7 @@ class Link:
 
 
 def connect(url: str, user: str | None, password: str | None, dialect: str | None = None, **options: Any) -> Connection:
-    """A connection that says whose it is; `options` as those of the URL."""
+    """A connection with a name; `options` as those of the URL."""
     chosen = options if dialect is None else {"selector_dialect": dialect, **options}
     return ConnectionFactory(url, application="sievemq-spark", **chosen).create_connection(user, password)
 
@@ -120,7 +120,7 @@ def require_queues(connection: Connection, url: str, options: ReadOptions) -> No
         options: of a read with mode ``browse``.
 
     Raises:
-        NoDestinationError: says which.
+        NoDestinationError: names it.
         JMSException: no right; the selector.
     """
     with connection.create_session() as session:

@@ -1,4 +1,4 @@
-"""Columns that are not those of messages: which, what they are, what they should be, and what to do. No Spark is needed
+"""Finds columns with wrong names or types, with what they should be and what to do. No Spark is needed
 for anything here; types are compared by name, so that Spark's need not be imported."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SPELLED: Final = {"map": f"map<string,{PROPERTY_TYPE}>", "struct": PROPERTY_TYP
 
 
 def misspelled(name: str, columns: Mapping[str, str]) -> str | None:
-    """The column that is named the same but for letter case, which Spark does not tell apart; None if there is none."""
+    """The column that is named the same but for letter case, which Spark ignores; None if there is none."""
     return next((each for each in columns if each.lower() == name.lower() and each != name), None)
 
 
@@ -34,11 +34,11 @@ def misfits(
     Args:
         schema: Spark's, of the rows; it may have other columns as well.
         columns: name -> Spark type, as in schema.py.
-        ordered: the fields within `properties` have to stand in order, with none between; Spark casts and joins structs
+        ordered: the fields within `properties` must be in order, with none between; Spark casts and joins structs
             by position. Parquet is read by name.
 
     Returns:
-        the names that are missing, and those of another type -> what it is and what it should be. Within `properties`
+        the missing names, and the names of another type -> its type and the expected one. Within `properties`
         a name is a path: ``properties.value.l``.
     """
     found = dict(_paths_of_all(schema))
@@ -149,10 +149,10 @@ def require_files(place: Files, found: Sequence[tuple[str, int]], columns: Mappi
     Args:
         place: the archive's folder.
         found: names below it and bytes, as :meth:`Files.parquet` gives them.
-        columns: name -> Spark type, as in schema.py; those that the folders name are not in the files.
+        columns: name -> Spark type, as in schema.py; columns that the folders name are not in the files.
 
     Raises:
-        PipelineError: names the file, and what is wrong with it.
+        PipelineError: names the file and its mistake.
     """
     from pyspark.sql.types import StructType
 
@@ -179,7 +179,7 @@ def _require_place(place: Files, name: str) -> None:
 
 
 def _footer(place: Files, name: str, size: int) -> str:
-    """The file's columns: files that are alike say the same."""
+    """The file's columns; equal for files of equal schemas."""
     if not size:  # Spark passes over it without a word
         raise PipelineError(f"{DAMAGED}: {place.at(name)} is empty. Restore or remove it")
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,import-not-found]

@@ -3,7 +3,7 @@
     {"queue:orders": {"tap": "k3v9x2-7.1", "seq": 8123}}
 
 The key is the destination; with several brokers those from the second on are ``queue:orders#2``: hosts may move, and
-the tap's id, which no other tap ever has, tells whether it is still the same one. ``lost`` is there once messages were
+the tap's id, which is never reused, shows whether it is still the same one. ``lost`` is there once messages were
 lost that the query went on without (``failOnDataLoss=false``): how many, added up.
 """
 
@@ -48,7 +48,7 @@ def shown(found: dict[str, Place]) -> JSON:
 
 
 def lag(progress: Mapping[str, Any] | None) -> dict[str, int]:
-    """How many messages a query is behind, by source: the latest message of its taps, less what it has read.
+    """The lag of a query in messages, by source: the latest message of its taps, less the last one read.
 
     Spark has no metrics for sources in Python (``sources[].metrics``), but shows both offsets.
 

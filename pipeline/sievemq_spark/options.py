@@ -25,7 +25,7 @@ __all__ = ["WORTH", "ReadOptions", "WriteOptions", "destination_of"]
 #: is browsed, the broker passes over the messages of other tasks.
 WORTH: Final = 25_000
 
-#: How users write the options; Spark does not tell letter case.
+#: The options in the spelling of the documentation; Spark ignores letter case.
 _SPELLED: Final = {
     name.lower(): name
     for name in (
@@ -127,7 +127,7 @@ class ReadOptions(_Options):
         columns: properties that get a column of their own: ``region STRING, price DOUBLE``.
         limit: browse: messages of each destination; 0 for all.
         batch_size: rows of an Arrow batch.
-        tap: name of the taps, one on each destination; nobody else may read them.
+        tap: name of the taps, one on each destination; no other program may read them.
         starting_offsets: of a tap that is made: ``earliest`` begins with what waits in the queue, ``latest`` with what
             comes next. Or a JSON object, by destination one of these or the sequence of the first message to read of a
             tap that is there; those it does not name begin ``earliest``.
@@ -267,9 +267,9 @@ class WriteOptions(_Options):
 
     Attributes:
         url, user, password: the broker.
-        destination: where every row goes; without it a row's column ``destination`` says.
-        rate: messages per second and task; 0 for as fast as it goes.
-        dry_run: look at every row, send nothing.
+        destination: the destination of every row; without it, that in the row's column ``destination``.
+        rate: messages per second and task; 0 for no limit.
+        dry_run: check every row, send nothing.
         transaction_size: messages that become visible together; 0: all.
         write_id: names this write; written once more under the same name, what was written before is not sent again.
         stage_lease: ms that messages wait at the broker for the write to be complete.
@@ -296,7 +296,7 @@ class WriteOptions(_Options):
 
 
 def destination_of(text: str) -> Destination:
-    """A destination that somebody wrote.
+    """The destination that an option names.
 
     Raises:
         PipelineError: it is none.

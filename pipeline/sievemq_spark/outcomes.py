@@ -1,4 +1,4 @@
-"""Outcomes of messages: which, when, and how long it took."""
+"""Outcomes of messages: which, when, and after how long."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Outcomes:
 
     Attributes:
         messages: how many there are.
-        open: those of which no outcome is known: they wait, or nobody watched; those without an id are left out.
+        open: messages without a known outcome: they wait, or no tap recorded it; messages without an id are left out.
         fates: by outcome and reason, the most frequent first.
         destinations: (destination, outcome) -> messages.
         selectors: of the consumers that acknowledged, None for those without -> messages.
@@ -60,7 +60,7 @@ class Outcomes:
 
 
 def outcomes(messages: DataFrame, fates: DataFrame) -> Outcomes:
-    """Ask the outcome of messages, each once (:func:`sievemq_spark.traffic.traffic`).
+    """Find the outcomes of messages, each message once (:func:`sievemq_spark.traffic.traffic`).
 
     Args:
         messages: rows as in schema.py.

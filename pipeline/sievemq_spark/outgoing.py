@@ -44,7 +44,7 @@ class _UnusualError(Exception):
 def outgoing(
     batches: Iterable[pa.RecordBatch], options: WriteOptions, columns: Mapping[str, str]
 ) -> Iterator[Outgoing]:
-    """Each row as a message, and where it goes.
+    """Each row as a message, with its destination.
 
     Args:
         batches: the rows.

@@ -38,7 +38,7 @@ class PropertyProfile:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Messages by what they are made of.
+    """Statistics of messages: headers, properties, bodies.
 
     Attributes:
         messages: how many.
@@ -60,7 +60,7 @@ class Profile:
 
 
 def profile(messages: DataFrame) -> Profile:
-    """Look at messages, each once (:func:`sievemq_spark.traffic.traffic`).
+    """Gather the statistics of messages, each once (:func:`sievemq_spark.traffic.traffic`).
 
     Args:
         messages: rows as in schema.py.

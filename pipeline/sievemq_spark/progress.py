@@ -74,7 +74,7 @@ def progress(spark: SparkSession, title: str, console: Console | None = None) ->
     Args:
         spark: the session that works.
         title: stands before the bar.
-        console: where the bar goes.
+        console: the console that shows the progress bar.
     """
     console = console or Console(stderr=True)
     if not console.is_terminal:

@@ -25,10 +25,10 @@ __all__ = ["PropertyColumns"]
 
 _NULL, _BOOLEAN, _INTEGER, _FLOATING, _TEXT = range(5)
 _KINDS: Final[dict[type, int]] = {type(None): _NULL, bool: _BOOLEAN, int: _INTEGER, float: _FLOATING, str: _TEXT}
-#: The letter of a value whose kind alone says its type, by kind.
+#: The type letter of values whose Python class determines it, by class.
 _LETTERS: Final = np.frombuffer(b"szids", np.uint8)
 _RANGES: Final = {"b": (-128, 127), "h": (-32768, 32767)}
-#: Stands for a letter where a message has none.
+#: Takes the place of a letter where a message has none.
 _UNSAID: Final = "?"
 _NO_HEADERS: Final = (None,) * PROPERTIES
 

@@ -26,8 +26,8 @@ class Replayed:
 
     Attributes:
         selected: messages that were chosen.
-        sent: those that were sent now; 0 in a dry run.
-        sent_before: those that an earlier run under the same name has sent.
+        sent: messages sent now; 0 in a dry run.
+        sent_before: messages that an earlier run under the same name has sent.
     """
 
     selected: int
@@ -61,10 +61,10 @@ def replay(
     Args:
         messages: rows as in schema.py.
         url: the broker.
-        destination: where all go; without it each goes to where it came from.
+        destination: the destination of all; without it each message is sent to its original destination.
         selector, dialect: only those for which it is true.
         user, password: credentials.
-        rate: messages per second over all partitions; 0 for as fast as it goes.
+        rate: messages per second over all partitions; 0 for no limit.
         dry_run: count and check, send nothing.
         partitions: how many are sent side by side.
         changes: to destinations and properties, made after the selector has chosen.
@@ -109,7 +109,7 @@ class Changes:
 
     Attributes:
         destinations: from -> to, ``queue:orders`` or a bare queue name; others stay.
-        properties: set on every message, in place of what it has; plain values or the wrappers of ``sievemq``.
+        properties: set on every message, replacing its own; plain values or the wrappers of ``sievemq``.
         without: properties that are taken away. Those of dead letters (``JMS_SieveMQ_DeadLetter…``) always are.
     """
 
@@ -121,7 +121,7 @@ class Changes:
         """Raise if something is wrong with them, before Spark starts.
 
         Raises:
-            PipelineError: a destination or a property is not possible; says which.
+            PipelineError: a destination or a property is not allowed; the text names it.
         """
         self._renamed()
         self._typed()
@@ -159,7 +159,7 @@ class Changes:
         return found
 
     def apply(self, messages: DataFrame) -> DataFrame:
-        """The messages as they are to be sent.
+        """The messages in the form in which they will be sent.
 
         Args:
             messages: rows as in schema.py.

@@ -43,11 +43,11 @@ def expire(
         path: the archive.
         before: the first day that stays.
         destination: only this one's, ``queue:orders``.
-        dry_run: say what would go, remove nothing.
+        dry_run: report what would be removed, remove nothing.
 
     Raises:
         NoArchiveError: there is none.
-        NoDestinationError: it never had the destination. One whose days are all gone is no error.
+        NoDestinationError: it never had the destination. A destination without remaining days is no error.
     """
     from urllib.parse import unquote
 

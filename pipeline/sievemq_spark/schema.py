@@ -169,7 +169,7 @@ _HOLD: Final[dict[str, Callable[[Any], PropertyValue]]] = {"b": Byte, "h": Short
 
 
 def untyped(item: Sequence[Any] | Mapping[str, Any] | None) -> PropertyValue:
-    """The property's value out of the map, held as message/values.py says.
+    """The property's value from the map, in the form that message/values.py describes.
 
     Args:
         item: t, b, l, d, s in that order or by name, as Spark and Arrow give a struct; a map may have a NULL there.

@@ -130,7 +130,7 @@ class _Compiler:
                     return "TRUE" if node.negated else "FALSE"
                 return f"`not`({null})" if node.negated else null
             case _:
-                value = self._leaf(node)  # D-07: what is no boolean is UNKNOWN as a condition
+                value = self._leaf(node)  # D-07: as a condition, a value that is not a boolean is UNKNOWN
                 return f"{value.boolean}" if value.boolean is not None else "CAST(NULL AS BOOLEAN)"
 
     @property

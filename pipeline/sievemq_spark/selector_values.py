@@ -83,7 +83,7 @@ def _long(value: int) -> str:
 
 
 def any_of(*conditions: str | None) -> str | None:
-    """OR of conditions that stand in a WHEN; None is one that never holds."""
+    """OR of conditions of a WHEN; None is a condition that never holds."""
     found = [condition for condition in conditions if condition is not None]
     if "TRUE" in found:
         return "TRUE"
@@ -103,7 +103,7 @@ def either(conditions: list[str]) -> str:
 
 
 def all_of(*conditions: str | None) -> str | None:
-    """AND of conditions that stand in a WHEN."""
+    """AND of conditions of a WHEN."""
     if None in conditions:
         return None
     found = [condition for condition in conditions if condition is not None and condition != "TRUE"]
@@ -163,7 +163,7 @@ class Value:
         return any_of(self.has(self.text), self.has(self.boolean))
 
     def has(self, sql: str | None) -> str | None:
-        """Condition: what `sql` (text or boolean) reads is there."""
+        """Condition: the value that `sql` (text or boolean) reads is not NULL."""
         if sql is None:
             return None
         return "TRUE" if self.null is None else f"{sql} IS NOT NULL"

@@ -32,7 +32,7 @@ class SieveMQDataSource(DataSource):
         return "sievemq"
 
     def schema(self) -> str:
-        """Asked for by ``load()``, so that a wrong option or selector shows there.
+        """Called by ``load()``, so that a wrong option or selector raises there.
 
         Raises:
             PipelineError, InvalidSelectorException, InvalidURLException: see :meth:`ReadOptions.read`.
@@ -63,7 +63,7 @@ class SieveMQDataSource(DataSource):
         return MessageWriter(WriteOptions.read(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """A writer for ``writeStream``, in whatever output mode: what a batch brings is sent."""
+        """A writer for ``writeStream``, in any output mode: the rows of a batch are sent."""
         return MessageStreamWriter(WriteOptions.read(self.options), schema)
 
 

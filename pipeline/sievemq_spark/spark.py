@@ -33,7 +33,7 @@ def require_spark() -> None:
     """Raise unless PySpark, what it needs, and a Java that it runs on are there, in versions that fit.
 
     Raises:
-        MissingSparkError: the text says what to install.
+        MissingSparkError: the text names what to install.
     """
     for name, (first, beyond) in NEEDED.items():
         try:
@@ -88,7 +88,7 @@ def _java_version() -> int | None:
     try:
         shown = subprocess.run([_java(), "-version"], capture_output=True, text=True, check=False, timeout=60).stderr  # noqa: S603
     except subprocess.TimeoutExpired:
-        return None  # a busy machine; Spark will say so itself
+        return None  # a busy machine; Spark will raise an error itself
     _, quote, rest = shown.partition('version "')
     first = rest.split('"')[0].split(".")
     number = first[1] if quote and first[0] == "1" and len(first) > 1 else first[0]

@@ -92,7 +92,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch; everything up to `start` is processed and acknowledged.
 
         Raises:
-            DataLossError: messages that should have been read are gone, or a tap is another one.
+            DataLossError: messages were removed before they were read, or a tap is another one.
             JMSException: a broker cannot be reached.
         """
         begin, end = places(start), {}
@@ -134,7 +134,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         state = self._acknowledge(source, Place(tap.id, place.seq), state)
         if state.lost > place.seq:
             missing = 0
-            if self._options.mode != "drain":  # what a drain lost is on its queue, and comes again
+            if self._options.mode != "drain":  # messages that a drain lost are on their queues, and will be read again
                 self._lost(lost_text(source, place.seq, state.lost))
                 missing = state.lost - place.seq
             return Place(tap.id, state.lost, place.lost + missing)
@@ -158,7 +158,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not state.more or (messages and upto - place.seq >= messages) or (size and upto < state.last):
                 return upto if target is None else min(upto, target)
             if upto == before:
-                time.sleep(_PAUSE)  # the queue is being looked through for the selector
+                time.sleep(_PAUSE)  # the queue is being searched for the selector
 
     def _resumed(self, source: Source, begin: Place | None, state: TapState) -> Place:
         """The place to continue in a tap, whether or not it is the one that the query knows."""

@@ -16,7 +16,7 @@ from sievemq_spark.writer import Written, check_schema, discard_all, publish_all
 
 __all__ = ["MessageStreamWriter"]
 
-#: What Spark tells its tasks about the query. Its id is part of the checkpoint, so it is the same after a restart.
+#: Spark's properties of a task that name the query. Its id is part of the checkpoint: it stays after a restart.
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
 
@@ -56,5 +56,5 @@ class MessageStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _key_of(messages: list[WriterCommitMessage | None]) -> str | None:
-    """The query, as the tasks were told; None if there were none, or none got so far."""
+    """The query that the tasks belong to; None if there were no tasks, or none got so far."""
     return next((each.key for each in messages if isinstance(each, Written)), None)

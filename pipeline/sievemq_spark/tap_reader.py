@@ -119,7 +119,7 @@ class Source:
         """The sequence behind which a read without an offset begins.
 
         Raises:
-            DataLossError: the option startingOffsets names a message that is gone.
+            DataLossError: the option startingOffsets names a message that was removed.
             PipelineError: it names one that was never there.
         """
         first = max(state.acknowledged, state.first - 1)
@@ -176,7 +176,7 @@ def read_range(options: ReadOptions, schema: pa.Schema, part: TapRange) -> Itera
     """The messages of a range. Each call reads it again.
 
     Raises:
-        DataLossError: some of them are not there any more, and the options do not say to continue without.
+        DataLossError: some of them were removed, and the options do not allow to continue without them.
     """
     source, after = part.source, part.after
     link = source.link(options, known=True)

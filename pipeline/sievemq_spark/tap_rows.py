@@ -1,4 +1,4 @@
-"""Pages of a tap as Arrow record batches, column by column: most columns need no look at single messages."""
+"""Pages of a tap as Arrow record batches, column by column: most columns are built without visiting single messages."""
 
 from __future__ import annotations
 

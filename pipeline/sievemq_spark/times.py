@@ -1,4 +1,4 @@
-"""Days, and other spans of time, of milliseconds, in UTC whatever the session's time zone is."""
+"""Days and other spans of milliseconds, in UTC, independent of the session's time zone."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def is_dead_letter() -> Column:
 
 
 def traffic(messages: DataFrame) -> DataFrame:
-    """The messages, each once: a dead letter is left out where the message that it was is there as well.
+    """The messages, each once: a dead letter is left out if its original message is present as well.
 
     Of an archive of a dead-letter queue alone nothing is left out.
 

@@ -68,7 +68,7 @@ def check_schema(columns: Mapping[str, str], options: WriteOptions) -> dict[str,
 
     Raises:
         PipelineError: a column of a message has a wrong type, one of a property a type or name that no property has,
-            or no row can say where it goes.
+            or no row can name its destination.
     """
     properties = {}
     for name, kind in columns.items():
@@ -97,7 +97,7 @@ def check_schema(columns: Mapping[str, str], options: WriteOptions) -> dict[str,
     return properties
 
 
-#: The partition column of an archive says nothing that the timestamp does not.
+#: The partition column of an archive adds nothing to the timestamp.
 _ARCHIVE_ONLY: Final = frozenset({"date"})
 
 
@@ -108,7 +108,7 @@ class Written(WriterCommitMessage):
     Attributes:
         messages: rows it was given, all of which are messages.
         key: under which it is published.
-        stages: names of what it has staged, in order; none where it has published by itself.
+        stages: names of its stages, in order; none if the task has published them itself.
         sent: messages it has published by itself.
     """
 
@@ -135,7 +135,7 @@ def write_rows(
     rows = outgoing(iterator, options, columns)
     if options.dry_run:
         return Written(sum(1 for _ in rows), key)
-    # A transaction does not outlive its connection: what was sent on a lost one must not be missing without a word.
+    # A transaction ends with its connection: messages sent on a lost one must not be missing without an error.
     with (
         connect(options.url, options.user, options.password, reconnect=0) as connection,
         connection.create_session(Session.SESSION_TRANSACTED) as session,
@@ -205,7 +205,7 @@ def publish_all(messages: list[WriterCommitMessage | None], options: WriteOption
         Messages that were sent now; None if this was published before.
 
     Raises:
-        PipelineError: the broker does not have it (any more), or refuses it. Nothing was published.
+        PipelineError: the broker does not have the stage (any more), or refuses it. Nothing was published.
     """
     done = [each for each in messages if isinstance(each, Written)]
     if options.dry_run or options.rate or options.transaction_size:
@@ -259,7 +259,7 @@ class MessageWriter(DataSourceArrowWriter):
         """Write a frame as ``frame.write`` does, which returns nothing.
 
         Returns:
-            Messages sent now: without those that were sent before under the same writeId.
+            The number of messages sent now, without those sent before under the same writeId.
 
         Raises:
             PipelineError: the messages could not be published, none of them was.

@@ -100,5 +100,5 @@ def _check_there(session: OpenSession, target: Destination, selector: str | None
     except JMSSecurityException:
         return  # the user may consume and not browse
     if wrong is not None:
-        typer.echo(f"sievemq: {harmless(wrong)}. --create makes it, and waits there", err=True)
+        typer.echo(f"sievemq: {harmless(wrong)}. --create creates it and waits for messages", err=True)
         raise typer.Exit(NOT_FOUND)

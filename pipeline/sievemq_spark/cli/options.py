@@ -52,7 +52,7 @@ DestinationOption = Annotated[
 
 
 class Archived(NamedTuple):
-    """What of an archive a command is about."""
+    """Options: the part of an archive that a command reads."""
 
     archive: ArchiveArgument
     first: FromOption = None
@@ -63,7 +63,7 @@ class Archived(NamedTuple):
         """Raise if a day or the destination cannot be, before Spark starts.
 
         Raises:
-            PipelineError: says which.
+            PipelineError: names the mistake.
         """
         for text in (self.first, self.last):
             if text is not None:
@@ -99,7 +99,7 @@ class Archived(NamedTuple):
 
     @property
     def about(self) -> list[str]:
-        """What a report says of it: where it is, which messages, when it was asked."""
+        """The lines of a report about its source: path, chosen messages, time of the report."""
         from datetime import UTC, datetime
 
         where = self.archive if ":" in self.archive else str(Path(self.archive).absolute())
@@ -119,7 +119,7 @@ class Output(NamedTuple):
         """Raise if the report's file cannot be written, before Spark starts.
 
         Raises:
-            PipelineError: says why.
+            PipelineError: names the reason.
         """
         if self.html is not None:
             folder = self.html.absolute().parent
@@ -133,7 +133,7 @@ class Output(NamedTuple):
         Args:
             result: of a job, a dataclass.
             title: of the report.
-            about: what it was made of.
+            about: the source of the report.
 
         Raises:
             PipelineError: the file cannot be written.
@@ -162,7 +162,7 @@ class Access(NamedTuple):
 
 
 def day(text: str) -> str:
-    """A day that somebody wrote.
+    """The day that an option names.
 
     Raises:
         PipelineError: it is none.

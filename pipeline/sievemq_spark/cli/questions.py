@@ -1,4 +1,4 @@
-"""``sievemq pipeline backtest``, ``coverage``, ``profile``, ``outcomes``, ``deadletters``: what an archive tells."""
+"""``sievemq pipeline backtest``, ``coverage``, ``profile``, ``outcomes``, ``deadletters``: reports about an archive."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def profile(archived: Archived, *, master: MasterOption = LOCAL, output: Output)
 
 
 def outcomes(archived: Archived, *, master: MasterOption = LOCAL, output: Output) -> None:
-    """What became of the messages: acknowledged, expired, dead-lettered, dropped; when, and how long it took."""
+    """Report the outcomes of messages: acknowledged, expired, dead-lettered, dropped; when, and after how long."""
     from sievemq_spark.archive import read_outcomes
     from sievemq_spark.outcomes import outcomes as job
 

@@ -1,4 +1,4 @@
-"""Spark for the time of one command, and what goes wrong in it as one line and an exit code."""
+"""Runs Spark for one command, and turns its errors into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def running_spark(
         selectors, dialect: checked before Spark starts, which takes seconds.
         broker: must be reachable; checked before as well.
         checks: what else raises if it is wrong; called first of all.
-        ask: what raises if the broker does not have what the command needs.
+        ask: raises if the broker lacks something that the command needs.
     """
     code = FAILED
     try:
@@ -62,7 +62,7 @@ def running_spark(
         java = os.environ.get("SPARK_SUBMIT_OPTS", "")
         if LOG not in java:
             os.environ["SPARK_SUBMIT_OPTS"] = f"{java} {LOG}{Path(__file__).with_name('log4j2.properties').as_uri()}"
-        # a command has a bar of its own, and says itself what goes wrong
+        # a command has a progress bar of its own, and prints its own errors
         settings = {"spark.ui.showConsoleProgress": "false", "spark.executor.heartbeatInterval": "1s"}  # for its rows
         spark = spark_session(master, "sievemq pipeline", settings)
         spark.sparkContext.setLogLevel("OFF")

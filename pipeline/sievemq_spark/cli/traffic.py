@@ -40,9 +40,9 @@ def archive(
     master: MasterOption = LOCAL,
     as_json: JsonOption = False,
 ) -> None:
-    """Add to an archive, as Parquet, what it does not have yet. The destinations stay as they are.
+    """Add messages that an archive does not have yet, as Parquet. The destinations stay unchanged.
 
-    Without --tap, what waits in queues now. With --tap, everything since the last run under that name, consumed or not;
+    Without --tap, the messages waiting now. With --tap, all since the last run under that name, consumed or not;
     the first run makes the taps.
     """
     from sievemq_spark import archive as job
@@ -117,7 +117,7 @@ def replay(
     master: MasterOption = LOCAL,
     as_json: JsonOption = False,
 ) -> None:
-    """Send archived messages again. All become visible at once, or piece by piece with a rate or transaction size."""
+    """Send archived messages again. All become visible together, or in pieces with a rate or transaction size."""
     from sievemq_spark.replay import Changes
     from sievemq_spark.replay import replay as job
 

@@ -23,7 +23,7 @@ def compact(
     master: MasterOption = LOCAL,
     as_json: JsonOption = False,
 ) -> None:
-    """Make few files of many in an archive. Nobody may use it meanwhile; killing it does no harm."""
+    """Merge small files of an archive. No other program may use it meanwhile; killing the command does no harm."""
     from sievemq_spark.compaction import compact as job
 
     with running_spark(master) as spark:

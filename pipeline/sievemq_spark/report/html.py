@@ -64,10 +64,10 @@ def write_html(path: str | Path, title: str, parts: Sequence[Part], about: Seque
     """Write a report.
 
     Args:
-        path: the file; replaced if it is there.
+        path: the file; replaced if it exists.
         title: of the page.
         parts: tables and charts, in order.
-        about: lines below the title, such as where the messages came from.
+        about: lines below the title, such as the source of the messages.
 
     Raises:
         MissingSparkError: a library of the extra ``spark`` is missing.

@@ -1,4 +1,4 @@
-"""What a result consists of: tables and charts. One place says it for the terminal and for HTML."""
+"""The parts of a result, tables and charts: one description for the terminal and for HTML."""
 
 from __future__ import annotations
 

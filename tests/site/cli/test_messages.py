@@ -133,7 +133,7 @@ def test_browsing_a_missing_queue_does_not_create_it(broker: EmbeddedBroker, sie
         assert (done.code, done.out) == (3, "")
         assert done.err.startswith("sievemq: there is no queue:invioces; did you mean queue:invoices?")
     far = sievemq("receive", "nothing-like-it", "-w", "0")
-    assert "there is no queue:nothing-like-it; whoever first sends to it makes it. --create" in far.err
+    assert "there is no queue:nothing-like-it; the first send creates it. --create" in far.err
     assert broker.call(lambda domain: list(domain.namespace("default").destinations)) == ["queue:invoices"]
     done = sievemq("receive", "invioces", "-w", "0", "--create")
     assert (done.code, done.err) == (3, "sievemq: nothing came from queue:invioces\n")

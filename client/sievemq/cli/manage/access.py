@@ -110,7 +110,7 @@ class Api:
                 return
 
     def put(self, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """Make it."""
+        """PUT."""
         return self._ask("PUT", path, None if body is None else dict(body))
 
     def post(self, path: str, body: Mapping[str, object], timeout: float = TIMEOUT) -> Any:
@@ -118,7 +118,7 @@ class Api:
         return self._ask("POST", path, dict(body), timeout)
 
     def delete(self, path: str, **query: object) -> Any:
-        """Remove it."""
+        """DELETE; parameters that are false are left out."""
         chosen = {name: str(value).lower() for name, value in query.items() if value}
         return self._ask("DELETE", f"{path}?{urlencode(chosen)}" if chosen else path)
 
