@@ -76,7 +76,7 @@ def broker(
         float | None, _option("--session-seconds", text="A browser's session ends after so long without use; 1800.")
     ] = None,
     insecure: Annotated[
-        bool | None, _option("--insecure", text="Without users, let anybody in who reaches the port.")
+        bool | None, _option("--insecure", text="Without users, accept every client that reaches the port.")
     ] = None,
     tls_cert: Annotated[
         str | None, _option("--tls-cert", text="PEM certificate chain; the wire port speaks TLS.")

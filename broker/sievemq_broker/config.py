@@ -217,7 +217,7 @@ def parse_policies(value: object) -> dict[str, DestinationPolicy]:
 
     Args:
         value: pattern -> table of :class:`DestinationPolicy`'s attributes; or the same as JSON text. A pattern without
-            ``queue:`` or the like is one of queues; ``*`` stands for any text.
+            ``queue:`` or the like is one of queues; ``*`` matches any text.
 
     Raises:
         ValueError: it names the pattern and what is wrong.

@@ -21,7 +21,7 @@ __all__ = ["user"]
 # Exit codes of every sievemq command; docs and `sievemq --help` list them.
 FAILED, USAGE, NOT_FOUND, REFUSED = 1, 2, 3, 4
 
-user = typer.Typer(help="Users of a broker: who may come in, and what they may do.", no_args_is_help=True)
+user = typer.Typer(help="Users of a broker: names, passwords and rights.", no_args_is_help=True)
 
 _Name = Annotated[str, typer.Argument(help="The user's name.", show_default=False)]
 _File = Annotated[

@@ -146,7 +146,7 @@ class ClientOptions:
         None, _text(MAX_IDENTIFIER_CHARS), "administered client id of every connection (FAC-07); none by default"
     )
     application: str | None = _option(
-        None, _text(MAX_IDENTIFIER_CHARS), "name of the application, for people who operate the broker"
+        None, _text(MAX_IDENTIFIER_CHARS), "name of the application, shown to operators of the broker"
     )
     send_confirm: Literal["auto", "always", "never"] = _option(
         "auto",
@@ -180,8 +180,8 @@ class ClientOptions:
     reconnect_delay: int = _option(
         50,
         _time(1, _DAY_MS),
-        "pause before the second attempt to reach a broker. The first is made at once; each further pause is twice as "
-        "long. Half of each pause is random, so that many clients do not return at the same moment",
+        "pause before the second attempt to reach a broker. The first is made immediately; each further pause is twice "
+        "as long. Half of each pause is random, so that many clients do not return at the same moment",
     )
     reconnect_max_delay: int = _option(2_000, _time(1, _DAY_MS), "longest pause between two attempts")
     request_timeout: int = _option(
@@ -345,7 +345,7 @@ def url_of_environment() -> BrokerURL:
 def _host(part: str) -> tuple[str, int]:
     match = re.fullmatch(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[^:\[\]]*))?", part)
     if match is None:
-        hint = "; an IPv6 address stands in brackets, such as [::1]:7672" if part.count(":") > 1 else ""
+        hint = "; write an IPv6 address in brackets, such as [::1]:7672" if part.count(":") > 1 else ""
         raise InvalidURLException(f"{part!r:.80} is not a host and port{hint}")
     host = _unquote("host", match["six"] or match["host"])
     if not host:

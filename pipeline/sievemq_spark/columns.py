@@ -48,7 +48,7 @@ def parse_columns(columns: str | Mapping[str, str] | None, taken: frozenset[str]
         if name.lower() in seen:
             what = "is a column of every message" if name.lower() in taken else "is there twice"
             raise PipelineError(
-                f"the column {name!r} {what} (Spark does not tell letter case in names); "
+                f"the column {name!r} {what} (Spark ignores letter case in names); "
                 f"properties['{name}'] reads the property"
             )
         seen.add(name.lower())

@@ -93,5 +93,5 @@ def _acknowledge(options: ReadOptions, held: dict[str, tuple[Place, int]]) -> No
         if state.lost > place.seq:
             raise DataLossError(
                 f"{source} was not heard of for its lease and gave its messages {place.seq + 1} to {state.lost} back "
-                "to the queue: what was read comes again. Give drain() a longer lease"
+                "to the queue: they will be read again. Give drain() a longer lease"
             )

@@ -98,7 +98,7 @@ def connect(url: str, user: str | None, password: str | None, dialect: str | Non
 
 
 #: What to do where a destination is not there on purpose.
-HINT: Final = "The option failOnMissing=false (on the command line: --allow-missing) goes on without it"
+HINT: Final = "The option failOnMissing=false (on the command line: --allow-missing) continues without it"
 
 #: How the name of a dead-letter queue begins (D-22).
 _DEAD: Final = "DLQ."

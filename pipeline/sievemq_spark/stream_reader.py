@@ -208,15 +208,15 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         if self._options.mode == "drain" and after.lost > state.acknowledged:
             self._lost(
-                f"{source} was not heard of for its lease and gave its messages {state.acknowledged + 1} to "
-                f"{after.lost} back to the queue. They were read, and come again. Raise the option lease above the "
-                "time that a batch takes"
+                f"{source} was silent for longer than its lease and gave its messages {state.acknowledged + 1} to "
+                f"{after.lost} back to the queue. They were read, and will be read again. Raise the option lease above "
+                "the time that a batch takes"
             )
         return after
 
     def _lost(self, text: str) -> None:
         if self._options.fail_on_data_loss:
-            raise DataLossError(f"{text}. The option failOnDataLoss=false goes on")
+            raise DataLossError(f"{text}. The option failOnDataLoss=false continues")
         log.warning("%s", text)
 
     def _link(self, source: Source) -> Link:

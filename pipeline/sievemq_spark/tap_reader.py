@@ -215,7 +215,7 @@ def lost_text(source: Source, after: int, upto: int) -> str:
 
 def _missing(options: ReadOptions, text: str, cause: BaseException | None = None) -> None:
     if options.fail_on_data_loss:
-        raise DataLossError(f"{text}. The option failOnDataLoss=false goes on without them") from cause
+        raise DataLossError(f"{text}. The option failOnDataLoss=false continues without them") from cause
 
 
 def taken(options: ReadOptions, source: Source, reader: str | None = None) -> dict[str, tuple[Place, int]]:
@@ -257,8 +257,8 @@ class TapReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         if options.mode == "drain" and options.tap_ranges is None:
             raise PipelineError(
-                "a batch reader does not learn when Spark has written what it read, so it could not say when to take "
-                "the messages away for good: use 'with sievemq_spark.drain(…) as frame', or a stream with mode 'drain'"
+                "a batch reader is not informed when Spark has written its rows, so it cannot remove the messages: use "
+                "'with sievemq_spark.drain(…) as frame', or a stream with mode 'drain'"
             )
         self._options = options
         self._schema = schema

@@ -82,8 +82,8 @@ def check_schema(columns: Mapping[str, str], options: WriteOptions) -> dict[str,
             continue
         elif meant := misspelled(name, COLUMNS):
             raise PipelineError(
-                f"the column {name!r} differs from {meant!r} of a message in letter case alone, which Spark does not "
-                f"tell apart: name it {meant!r}; a property of that name can stand in the map 'properties'"
+                f"the column {name!r} differs from {meant!r} of a message in letter case alone, which Spark "
+                f"ignores: name it {meant!r}; a property of that name can be put into the map 'properties'"
             )
         elif kind not in TYPES:
             raise PipelineError(

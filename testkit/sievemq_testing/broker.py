@@ -437,7 +437,7 @@ class TestNamespace(EmbeddedNamespace):
         if forgotten := self.broker.call(lambda _: self._journal().open_dropped):
             raise AssertionError(
                 f"the journal of namespace {self.name!r} had to forget {counted(forgotten, 'message')} before "
-                "that was settled, so nobody can say what became of it; TestBroker(journal_events=…) makes it longer"
+                "that was settled, so its outcome is unknown; TestBroker(journal_events=…) keeps more"
             )
 
     # -- its life -----------------------------------------------------------------------------------------------------

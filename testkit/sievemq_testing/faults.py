@@ -515,7 +515,7 @@ class Faults:
         """
         code = _code(error)
         if not code.fatal:
-            raise ValueError(f"a connection goes on after {code.name}; refuse() answers a command with it")
+            raise ValueError(f"a connection continues after {code.name}; refuse() answers a command with it")
 
         def close(_: Broker) -> int:
             connections = self._connections(client_id)

@@ -205,8 +205,8 @@ class _View:
             text += self._ask(lambda broker: _held(self._queues(broker)))
         if forgotten:
             text.append(
-                f"  {forgotten} more {'was' if forgotten == 1 else 'were'} {word} before, which the journal has "
-                "forgotten; TestBroker(journal_events=…) makes it longer"
+                f"  {forgotten} more {'was' if forgotten == 1 else 'were'} {word} before, which the journal no "
+                "longer has; TestBroker(journal_events=…) keeps more"
             )
         failure, cause = self._failure(text)
         raise failure from cause

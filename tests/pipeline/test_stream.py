@@ -171,7 +171,7 @@ def test_a_lost_commit_log_and_lost_messages(
 ) -> None:
     """The driver dies between the sink's commit and its own note of it: Spark writes the batch again, under its number.
 
-    Then messages are dropped before they are read: the query fails and says which, or goes on without them.
+    Then messages are dropped before they are read: the query fails and says which, or continues without them.
     """
     send(broker, *(str(n) for n in range(50)))
     frame = stream(spark, broker.url, maxMessagesPerTrigger=20, retainMessages=60)

@@ -218,7 +218,7 @@ def test_a_missed_heartbeat_without_waiting_for_one(faults: Faults, namespace: T
     assert told.wait(SOON)
     assert "the test wants this connection to end" in str(heard[0])
     context.close()
-    with pytest.raises(ValueError, match=r"a connection goes on after SECURITY"):
+    with pytest.raises(ValueError, match=r"a connection continues after SECURITY"):
         faults.close_connections("SECURITY")
 
 

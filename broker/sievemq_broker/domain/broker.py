@@ -77,8 +77,7 @@ class Broker:
         if found is None:
             if len(self.namespaces) >= self.settings.max_namespaces:
                 raise RequestError(
-                    f"there are {len(self.namespaces)} namespaces, as many as are allowed; delete those that are not "
-                    "used any more",
+                    f"there are {len(self.namespaces)} namespaces, as many as are allowed; delete unused ones",
                     ErrorCode.RESOURCE_ALLOCATION,
                     {"limit": "max_namespaces"},
                 )

@@ -218,7 +218,7 @@ class Namespace:
             if len(self.destinations) >= settings.max_destinations:
                 raise RequestError(
                     f"namespace {self.name!r} has {counted(len(self.destinations), 'destination')}, as many as are "
-                    "allowed; delete those that are not used any more",
+                    "allowed; delete unused ones",
                     ErrorCode.RESOURCE_ALLOCATION,
                     {"limit": "max_destinations"},
                 )

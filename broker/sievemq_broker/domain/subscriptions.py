@@ -116,7 +116,7 @@ class Subscriptions:
         if len(self.durable) + len(self.shared) >= self._limit:
             raise RequestError(
                 f"namespace {self._namespace.name!r} has {self._limit} durable and shared subscriptions, as many as "
-                "are allowed; unsubscribe those that are not used any more",
+                "are allowed; unsubscribe unused ones",
                 ErrorCode.RESOURCE_ALLOCATION,
                 {"limit": "max_subscriptions"},
             )

@@ -58,7 +58,7 @@ def terms_of(mode: str, options: dict[str, Any]) -> TapTerms:
     if 0 < values["lease"] < _SHORTEST_LEASE:
         raise RequestError(f"a tap's lease is {_SHORTEST_LEASE} ms or more, or 0", ErrorCode.ILLEGAL_STATE)
     if mode == "drain" and not values["lease"]:
-        raise RequestError("a tap that drains needs a lease: its reader may be gone for good", ErrorCode.ILLEGAL_STATE)
+        raise RequestError("a tap that drains needs a lease: its reader may never return", ErrorCode.ILLEGAL_STATE)
     return TapTerms(*values.values())
 
 

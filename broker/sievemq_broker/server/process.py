@@ -170,7 +170,8 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
     if not is_loopback(settings.host):
         if not settings.secured:
             log.warning(
-                "broker.insecure", note="anybody who reaches the port may do anything; name users to change that"
+                "broker.insecure",
+                note="every client that reaches the port may do everything; configure users to change that",
             )
         elif settings.tls_cert is None:
             log.warning("broker.clear_text", note="passwords and messages cross the network in clear; set tls_cert")

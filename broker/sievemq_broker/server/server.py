@@ -317,8 +317,8 @@ class Server:
             connection.close(ErrorCode.SHUTTING_DOWN, "the broker is shutting down", now)
         else:
             text = (
-                f"the broker has {limit} connections, as many as are allowed (max_connections); close those that are "
-                "not used, or try again later"
+                f"the broker has {limit} connections, as many as are allowed (max_connections); close unused ones, or "
+                "try again later"
             )
             connection.close(ErrorCode.TOO_MANY_CONNECTIONS, text, now)
 
@@ -335,7 +335,7 @@ class Server:
             if new is None or old is None or new.secret != old.secret:
                 connection.close(ErrorCode.AUTHENTICATION, "the user or its password has changed; sign in again", now)
             elif not new.rights.enters(connection.namespace.name):
-                connection.close(ErrorCode.AUTHENTICATION, "the user has no right in this namespace any more", now)
+                connection.close(ErrorCode.AUTHENTICATION, "the user no longer has a right in this namespace", now)
             elif new.rights != old.rights:
                 connection.entitle(new.identity)
         self.turn.worked()

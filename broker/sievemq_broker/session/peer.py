@@ -751,7 +751,7 @@ class Peer:
                 consumer.acknowledge(min(tag, consumer.tag), now)
         self._handed_elsewhere = handed
         self.keep = max(self.keep, 1)
-        self.close(ErrorCode.HEARTBEAT_MISSED, "its client has come back on another connection", now)
+        self.close(ErrorCode.HEARTBEAT_MISSED, "its client has reconnected on another connection", now)
 
     def _may_keep(self, resume: str) -> bool:
         """True if a connection that this broker does not remember may keep its id. Another start of the broker assigned
@@ -873,7 +873,7 @@ class Peer:
         limit = self.settings.max_sessions
         if len(self.sessions) >= limit:
             raise RequestError(
-                f"a connection may have {limit} sessions; close those that are done", ErrorCode.RESOURCE_ALLOCATION
+                f"a connection may have {limit} sessions; close unused ones", ErrorCode.RESOURCE_ALLOCATION
             )
         session = self.sessions[session_id] = Session(session_id, SessionMode(mode), self.staged)
         if self._resumed:  # it may continue a session of the connection that was lost

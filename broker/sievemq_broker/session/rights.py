@@ -3,7 +3,7 @@
     Grant(may={send, consume}, destination="queue:orders.*", namespace="default")
 
 A user may do what one of its grants says, and nothing else; there is no "deny", so the order of grants means nothing.
-A user with any right on a destination may also view it. In patterns ``*`` stands for any text and nothing else is
+A user with any right on a destination may also view it. In patterns ``*`` matches any text and nothing else is
 special. Asking for ``"*"`` asks for every destination (or namespace): only a pattern that fits everything grants that.
 
 Pure: no clock, no I/O. The session layer asks for every command of a limited user (`session/table.py`), the management

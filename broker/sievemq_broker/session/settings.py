@@ -37,7 +37,7 @@ class SessionSettings:
         body_bytes: largest body accepted.
         window_messages: sends that a client may have unconfirmed.
         window_bytes: the same in bytes.
-        heartbeat_ms: after which the broker wants to hear something; 0 for never.
+        heartbeat_ms: after which the broker expects a frame; 0 for never.
         handshake_ms: a peer may take for its HELLO.
         frame_ms: a peer may take for one frame; 0 for any time.
         max_connections: of the broker; the rim keeps it.

@@ -106,7 +106,7 @@ class _Reader:
         self.findings += [f"{self.path.name}: {row[0]}" for row in rows if row[0] != "ok"]
         schema = [row[0] for row in self._try("SELECT sql FROM sqlite_master ORDER BY rowid")]
         if rows and schema != list(SCHEMA):
-            self.found(f"{self.path.name}: its tables are not those that were made")
+            self.found(f"{self.path.name}: its tables are not those that SieveMQ creates")
 
     def _head(self) -> None:
         rows = self._try("SELECT data FROM definition WHERE kind = '' AND key = x''")

@@ -170,7 +170,7 @@ class SqliteStore:
         if [row[2] for row in schema] != list(SCHEMA) or any(
             f"TABLE {n} " not in sql or n != of for n, of, sql in schema
         ):
-            raise DamagedError(f"{path} is damaged: its tables are not those that were made. {HOW_TO_REPAIR}")
+            raise DamagedError(f"{path} is damaged: its tables are not those that SieveMQ creates. {HOW_TO_REPAIR}")
         found = [row[0] for row in self._execute("PRAGMA quick_check(20)")]
         if found != ["ok"]:
             raise DamagedError(f"{path} is damaged: {found[0]}. {HOW_TO_REPAIR}", found)

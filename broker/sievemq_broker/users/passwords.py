@@ -83,8 +83,8 @@ def check_hash(name: str, secret: str) -> None:
         keys = _SCRAM_FORM.fullmatch(secret)
         if keys is None or not _LEAST_SCRAM_ROUNDS <= int(keys[1]) <= _MAX_SCRAM_ROUNDS:
             raise ValueError(
-                f"the password of user {name!r} begins like keys of SCRAM but is none, with {_LEAST_SCRAM_ROUNDS:,} to "
-                f"{_MAX_SCRAM_ROUNDS:,} rounds; `sievemq user hash --scram` makes them"
+                f"the password of user {name!r} begins like keys of SCRAM, but is not valid: they have "
+                f"{_LEAST_SCRAM_ROUNDS:,} to {_MAX_SCRAM_ROUNDS:,} rounds; `sievemq user hash --scram` makes them"
             )
         return
     match = _FORM.fullmatch(secret)

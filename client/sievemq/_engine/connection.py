@@ -447,7 +447,7 @@ class ClientConnection:
             self.outbox.blame(error)
 
     def give_up(self, error: Exception | None = None) -> None:
-        """The connection is lost for good: all pending calls fail.
+        """The connection is lost beyond repair: all pending calls fail.
 
         Args:
             error: the cause; None if the time for repairs has passed.
@@ -504,8 +504,8 @@ class ClientConnection:
     def _unrepaired(self) -> JMSException:
         """The exception for pending calls after the time for repairs is over."""
         text = (
-            f"the connection to the broker is lost for good: it was not repaired within {self.options.reconnect} ms "
-            f"({self.outbox.cause}). Create a new connection or context; a service sets the option reconnect=forever"
+            f"the connection to the broker was not repaired within {self.options.reconnect} ms ({self.outbox.cause}). "
+            f"Create a new connection or context; a service sets the option reconnect=forever"
         )
         return JMSException(text, "CONNECTION_LOST", self.outbox.cause)
 

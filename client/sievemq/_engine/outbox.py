@@ -234,7 +234,7 @@ class Unsettled(Protocol):
 
 
 class Outbox:
-    """Of one connection. It is open; or held, while the connection is repaired; or ended, lost for good or closed.
+    """Of one connection. It is open; or held, while the connection is repaired; or ended, when it is closed or lost.
 
     Attributes:
         wire: of the present transport.

@@ -39,7 +39,7 @@ class Recovery:
 
     Args:
         outbox, terms, deliveries, sessions, temporaries: of the connection.
-        give_up: called where a session cannot be opened again: the connection is lost for good.
+        give_up: called where a session cannot be opened again: the connection is lost beyond repair.
     """
 
     __slots__ = ("_deliveries", "_give_up", "_handed", "_outbox", "_sessions", "_temporaries", "_terms")
@@ -224,10 +224,11 @@ def _snapshot(unconfirmed: deque[bytes]) -> tuple[bytes, ...]:
 
 _OPENING: Final = frozenset({Command.OPEN_SESSION, Command.OPEN_CONSUMER})
 _RETURNED: Final = (
-    "the connection was lost before the acknowledgement was carried out: the messages come again, marked as redelivered"
+    "the connection was lost before the acknowledgement was carried out: the messages are redelivered, with "
+    "JMSRedelivered set"
 )
 _ROLLED_BACK: Final = "the connection was lost before the commit was carried out: the transaction was rolled back"
 _UNKNOWN: Final = (
-    "the connection was lost while the commit was on its way, and the broker does not remember it any more: whether it "
-    "was carried out is not known"
+    "the connection was lost while the commit was on its way, and the broker no longer remembers it: its outcome is "
+    "unknown"
 )

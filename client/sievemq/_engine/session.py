@@ -285,8 +285,8 @@ class EngineSession:
             for consumer in self.consumers.values():
                 consumer.forget_returned()
             raise JMSException(
-                "the connection was lost and repaired since some of these messages were received: they come again, "
-                "marked as redelivered, and nothing was acknowledged; acknowledge() counts again from here on",
+                "the connection was lost and repaired since some of these messages were received: they are "
+                "redelivered with JMSRedelivered set, and nothing was acknowledged; the next acknowledge() counts",
                 "CONNECTION_LOST",
                 self.outbox.cause,
             )

@@ -111,4 +111,4 @@ def check_transacted(session: EngineSession) -> None:
     """
     session.check_open()
     if not session.transacted:
-        raise IllegalStateException("only a transacted session can stage what it has sent")
+        raise IllegalStateException("only a transacted session can stage its sends")

@@ -128,7 +128,7 @@ class Terms:
         most = self.limits.get(limit)
         if type(most) is int and 0 < most <= there:
             raise ResourceAllocationException(
-                f"{where} has as many {limit} as the broker allows, {most}; close those that are done",
+                f"{where} has as many {limit} as the broker allows, {most}; close unused ones",
                 "RESOURCE_ALLOCATION",
             )
 

@@ -264,7 +264,7 @@ class Delivery:
         try:
             await self._recover()
         except JMSException:
-            _log.debug("the message comes again with its connection's end", exc_info=error)
+            _log.debug("the message is redelivered when its connection ends", exc_info=error)
 
     def _feed(self) -> None:
         """A listener waits too: messages in the idle buffer of another consumer may not starve it (MCO-14)."""

@@ -221,4 +221,4 @@ class Delivery:
         try:
             self._recover()
         except JMSException:
-            _log.debug("the message comes again with its connection's end", exc_info=error)
+            _log.debug("the message is redelivered when its connection ends", exc_info=error)

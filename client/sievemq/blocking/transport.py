@@ -966,7 +966,7 @@ def check_alive(_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         JMSException: the interpreter is shutting down; the caller probably is a ``__del__``.
     """
     if _finalizing():
-        raise JMSException("the interpreter is shutting down: nothing can be sent or received any more")
+        raise JMSException("the interpreter is shutting down: nothing can be sent or received")
 
 
 #: Transports that were started; those of connections that were not closed are still here when the process ends.

@@ -49,9 +49,7 @@ def receive(
         Ack,
         typer.Option("--ack", help="auto: a printed message is consumed; none: all go back, marked as redelivered."),
     ] = Ack.AUTO,
-    create: Annotated[
-        bool, typer.Option("--create", help="Wait at a queue that does not exist yet; this makes it.")
-    ] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the queue if it does not exist, and wait.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Headers and properties too.")] = False,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,

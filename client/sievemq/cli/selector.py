@@ -163,7 +163,7 @@ def explain(
 
 def _show_inside(compiled: CompiledSelector, index: list[str], python: bool) -> None:
     _show("plan", describe_plan(compiled.plan))
-    _show("found by index", index or ["no: asked for every message"])
+    _show("found by index", index or ["no: evaluated for every message"])
     if python:
         _show("python", compiled.source.splitlines())
 

@@ -141,5 +141,5 @@ def _message(content: bytes | None, as_bytes: bool) -> Message:
     try:
         return TextMessage(content.decode("utf-8"))
     except UnicodeDecodeError as error:
-        typer.echo(f"sievemq: the body is not UTF-8 text (byte {error.start}); --bytes sends it as it is", err=True)
+        typer.echo(f"sievemq: the body is not UTF-8 text (byte {error.start}); --bytes sends it unchanged", err=True)
         raise typer.Exit(USAGE) from None

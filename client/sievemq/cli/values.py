@@ -54,7 +54,7 @@ def parse_property(text: str) -> tuple[str, PropertyValue]:
         raise typer.BadParameter(f"{text!r} is not of the form name=value or name=value:type")
     before, colon, kind = name.rpartition(":")
     if colon and kind in _TYPES:
-        raise typer.BadParameter(f"the type stands behind the value: {before}={value}:{kind}, not {text!r}")
+        raise typer.BadParameter(f"the type follows the value: {before}={value}:{kind}, not {text!r}")
     front, colon, kind = value.rpartition(":")
     if colon and kind in _TYPES:
         try:

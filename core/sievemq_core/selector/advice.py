@@ -67,7 +67,7 @@ def advise(node: Node, test: plan.Test, facts: Facts, dialect: Dialect) -> tuple
                 if isinstance(operation, In):
                     found += _of_list(operation)
                 elif "*" in str(operation.pattern.value) and not {"%", "_"} & set(str(operation.pattern.value)):
-                    message = "'*' is a plain character in LIKE; '%' stands for any text"
+                    message = "'*' is a plain character in LIKE; '%' matches any text"
                     found.append(_warning("plain-star", message, operation.pattern.span))
             case IsNull(operand=Identifier(name=name)) if field_type(name) in (FieldType.NUMBER, FieldType.MODE):
                 found.append(_warning("never-null", f"{name} is never NULL", part.span))
@@ -134,7 +134,7 @@ def _of_quotes(node: Compare) -> list[SelectorWarning]:
         for name, other in ((node.right.name, node.left.name), (node.left.name, node.right.name)):
             if len(name) > 1 and name.isupper() and not other.isupper() and name not in HEADERS:
                 span = node.right.span if name == node.right.name else node.left.span
-                return [_warning("unquoted-text", f"{name} is a property; a text stands in quotes: '{name}'", span)]
+                return [_warning("unquoted-text", f"{name} is a property; write text in quotes: '{name}'", span)]
     return []
 
 

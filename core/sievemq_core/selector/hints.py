@@ -64,7 +64,7 @@ def missing_operand(token: Token, text: str) -> str | None:
             return "a missing value is found with IS NULL or IS NOT NULL"
         if token.text in ("AND", "OR") and before:
             return f"a condition is missing in front of {token.text}; a reserved word cannot be a name"
-        return "a reserved word cannot be a name, in whatever letter case"
+        return "a reserved word cannot be a name, in any letter case"
     if token.kind is TokenKind.END:
         return f"the selector ends too early: something is missing behind {_last_word(before)}"
     if token.text == ")":
@@ -127,7 +127,7 @@ def _after_symbol(token: Token, node: Node, text: str) -> str | None:
         return "digits are written without commas: 1000, and a decimal point is a point"
     if _is_text(node) or isinstance(node, Identifier):
         return "for one of several texts write name IN ('a', 'b')"
-    return f"{_JOINED}; a list stands in parentheses behind IN"
+    return f"{_JOINED}; write a list in parentheses after IN"
 
 
 def _last(node: Node) -> Node:

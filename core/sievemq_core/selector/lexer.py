@@ -168,11 +168,11 @@ _FOREIGN: tuple[tuple[str, str, str], ...] = (
     (";", "a selector is one condition without ';'", "leave it out"),
     ("?", "there are no parameters", "write the value"),
     (":", "there are no parameters", "write the value"),
-    ("[", "there are no brackets in a selector", "a name has none; a list stands in parentheses: IN ('a', 'b')"),
-    ("]", "there are no brackets in a selector", "a name has none; a list stands in parentheses: IN ('a', 'b')"),
+    ("[", "there are no brackets in a selector", "names have none; write a list in parentheses: IN ('a', 'b')"),
+    ("]", "there are no brackets in a selector", "names have none; write a list in parentheses: IN ('a', 'b')"),
     ("{", "there are no braces in a selector", "write the value in place of a parameter, and parentheses for a list"),
     ("}", "there are no braces in a selector", "write the value in place of a parameter, and parentheses for a list"),
-    (".", "'.' means nothing here", "a name has no dots, and a number with one has a digit beside it"),
+    (".", "'.' is not allowed here", "a name has no dots, and a number with one has a digit beside it"),
     ("#", "comments are not supported, and '#' is no letter of a name", "leave it out"),
     ("@", "'@' is no letter of a name", "names have letters, digits, '_' and '$'"),
     ("\\", "there are no backslash escapes", "write a quote in a string twice: 'it''s'"),
@@ -362,7 +362,7 @@ class Lexer:
         assert self._fields is not None
         if section.lower() not in self._fields:
             raise self.fail(
-                f"there is no section '{_short(section)}' that a selector can look at",
+                f"there is no section '{_short(section)}' that a selector can read",
                 (start, at - 1),
                 hint=f"there are {', '.join(self._fields)}",
             )
@@ -376,9 +376,9 @@ class Lexer:
                 return Token(TokenKind.NAME, stands_for, start, end)
         end = identifier_end(self._text, at)
         raise self.fail(
-            f"a selector cannot look at '{_short(self._text[at:end])}' of the section '{section}'",
+            f"a selector cannot read '{_short(self._text[at:end])}' of the section '{section}'",
             (start, end),
-            hint=f"it can at {', '.join(fields)}",
+            hint=f"it can read {', '.join(fields)}",
         )
 
     def _string(self, start: int) -> Token:
@@ -410,13 +410,13 @@ class Lexer:
             raise self.fail(
                 "double quotes mean nothing in a selector",
                 (start, close + 1),
-                hint="a string has single quotes: 'text'; a name has none",
+                hint="a string has single quotes: 'text'; names have none",
             )
         if c in _QUOTES:
             raise self.fail(
                 f"{c} is not the quote that encloses strings",
                 (start, start + 1),
-                hint="write the plain quote: 'text'; a name has none",
+                hint="write the plain quote: 'text'; names have none",
             )
         if c.isspace() or category(c) in ("Zs", "Cf", "Cc"):
             raise self.fail(
@@ -424,7 +424,7 @@ class Lexer:
                 (start, start + 1),
                 hint="write a plain blank",
             )
-        raise self.fail(f"'{c}' (U+{ord(c):04X}) means nothing in a selector", (start, start + 1))
+        raise self.fail(f"'{c}' (U+{ord(c):04X}) has no meaning in a selector", (start, start + 1))
 
     def _number(self, start: int) -> Token:
         text = self._text

@@ -180,7 +180,7 @@ class _Parser:
                 return self._made(Literal(text == "TRUE", token.span))
             if text == "NOT":
                 if power > _NOT:
-                    self._fail("NOT stands in front of a condition, not of a value", token.span, expected="a value")
+                    self._fail("NOT precedes a condition, not a value", token.span, expected="a value")
                 self._token = self._next()
                 operand = self._right_side(_NOT)
                 return self._made(Not(operand, (token.start, operand.span[1])), operand)
@@ -290,7 +290,7 @@ class _Parser:
                     expected="BETWEEN, IN or LIKE",
                     hint="write IS NOT NULL"
                     if self._is_word("NULL")
-                    else "NOT stands in front of a comparison, and AND between two: NOT a = 1 AND NOT b = 2",
+                    else "write NOT before a comparison, and AND between two: NOT a = 1 AND NOT b = 2",
                 )
             self._token = self._next()
         if token.text == "BETWEEN":
@@ -328,14 +328,14 @@ class _Parser:
         while True:
             token = self._token
             if token.kind is not TokenKind.STRING:
-                what = f"{self._described()} cannot stand in a list"
+                what = f"{self._described()} cannot be in a list"
                 if self._is_symbol(")"):
                     what = "the list of IN is empty" if not items else "a list item is missing"
                 hint = "a list has strings with commas in between: IN ('a', 'b')"
                 if token.kind is TokenKind.NUMBER:
                     hint = "IN lists strings; for numbers write a = 1 OR a = 2"
                 elif token.kind is TokenKind.NAME:
-                    hint = f"text stands in quotes: '{_short(token.text)}'"
+                    hint = f"write text in quotes: '{_short(token.text)}'"
                 elif token.kind is TokenKind.WORD and token.text == "NULL":
                     hint = "a missing value is found with IS NULL"
                 self._fail(what, token.span, expected="a string", hint=hint)
@@ -376,7 +376,7 @@ class _Parser:
                 f"{self._described()} cannot be the pattern of LIKE",
                 self._token.span,
                 expected="a string",
-                hint="in quotes, where '%' stands for any text and '_' for one character: LIKE 'order-%'",
+                hint="in quotes, where '%' matches any text and '_' one character: LIKE 'order-%'",
             )
         pattern = self._literal()
         escape: Literal | None = None

@@ -202,7 +202,7 @@ class _Notes:
         """A boolean property as a condition, with a NOT somewhere above."""
         alone = isinstance(above, Not)
         rewrite = f"{node.name} = FALSE" if alone else None
-        message = "FALSE if it is no boolean, so that NOT makes it TRUE; here UNKNOWN"
+        message = "FALSE if it is not a boolean, so that NOT makes it TRUE; here UNKNOWN"
         self.note(_RELATED, "D-07", message, rewrite, above if alone else node)
 
     def _on_compare(self, node: Compare, place: _Place) -> None:
@@ -316,21 +316,21 @@ class _Notes:
             self.note(
                 (_CLASSIC, _ARTEMIS),
                 "ESCAPE",
-                f"the {escape} in front of a character that is no wildcard stands for itself; here it is skipped",
+                f"the {escape} before a character that is not a wildcard is a plain character; here it is skipped",
                 rewrite,
                 node,
             )
         if escape > "\uffff":
             self.note(_RELATED, "ESCAPE", f"refused: {escape} is two characters in Java", None, node)
         elif escape + escape in plain and not "\x10" <= escape <= "\xff":
-            self.note(_RELATED, "ESCAPE", f"a doubled {escape} does not stand for itself", None, node)
+            self.note(_RELATED, "ESCAPE", f"a doubled {escape} is not a plain character", None, node)
 
     # -- values -------------------------------------------------------------------------------------------------
 
     def _on_arithmetic(self, node: Arithmetic, place: _Place) -> None:
         sides = (node.left, node.right)
         if place.alternative and _may_fail(node):
-            message = "fails on what is no number, and the message is not selected, whatever else is TRUE; here NULL"
+            message = "fails on a value that is not a number, and the message is not selected; here the result is NULL"
             self.note(_RELATED, "D-14", message, None, node, once=True)
         for side in sides:
             self._on_operand(side)

@@ -128,7 +128,7 @@ _HANDED = _f(
 _TAP = _f("tap", "str", "its name; unique on its destination")
 _TAP_DESTINATION = _f("destination", "str", "address of the queue or topic that it is on")
 _TAP_ID = _f("id", "str", "as OPEN_TAP answered; another tap of the same name has another one")
-_KEY = _f("key", "str", "who publishes, such as a query: 1 to 255 characters")
+_KEY = _f("key", "str", "name of the publisher, such as a query: 1 to 255 characters")
 _BATCH = _f("batch", "uint", "of this key; numbers ascend")
 
 COMMANDS: Final[dict[int, CommandSpec]] = {
@@ -146,8 +146,8 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 _f("user", "str?", "user name; nil for anonymous"),
                 _f("password", "str?", "password in clear: use TLS outside the loopback"),
                 _f("client_id", "str?", "JMS client id; nil to set none"),
-                _f("heartbeat", "uint", "milliseconds after which the client wants to hear something; 0 for never"),
-                _f("agent", "str", "client library, its version, the application: for people who operate a broker"),
+                _f("heartbeat", "uint", "milliseconds after which the client expects a frame; 0 for never"),
+                _f("agent", "str", "client library, its version, the application: for operators of the broker"),
                 _f("resume", "str?", "connection id of a lost connection whose place this one takes"),
                 _f("options", "map", "further wishes by name; unknown ones are ignored"),
             ),
@@ -204,7 +204,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 _f("subscription", "str?", "subscription name for a durable or shared consumer"),
                 _f("durable", "bool", "the subscription outlives its consumers"),
                 _f("shared", "bool", "several consumers may share the subscription"),
-                _f("credit", "uint", "messages that may be sent to it at once"),
+                _f("credit", "uint", "messages that the broker may send now"),
                 _optional("tag", "uint", 0, "opened again: its tags begin behind this one"),
             ),
         ),
@@ -220,7 +220,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             Command.DECLARE,
             "DECLARE",
             "client",
-            "asks whether a destination can be sent to, and makes it if it does not exist",
+            "checks that the client may send to a destination, and creates it if it does not exist",
             (_REQUEST, _f("destination", "str", "address")),
         ),
         CommandSpec(
@@ -336,7 +336,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             Command.RECOVER,
             "RECOVER",
             "client",
-            "what the session was handed and has not acknowledged comes again, marked (ACK-08). The credit of its "
+            "redelivers the unacknowledged messages of the session, marked (ACK-08). The credit of its "
             "consumers falls to zero; the client grants it anew after the answer",
             (_REQUEST, _SESSION, _HANDED),
         ),
@@ -344,14 +344,14 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             Command.COMMIT,
             "COMMIT",
             "client",
-            "publishes what the session sent and acknowledges what it was handed, all or nothing (TXN-10)",
+            "publishes the session's sends and acknowledges its deliveries, all or nothing (TXN-10)",
             (_REQUEST, _SESSION, _HANDED),
         ),
         CommandSpec(
             Command.ROLLBACK,
             "ROLLBACK",
             "client",
-            "forgets what the session sent; what it was handed comes again, marked. Credit as for RECOVER",
+            "discards the session's sends and redelivers its deliveries, marked. Credit as for RECOVER",
             (_REQUEST, _SESSION, _HANDED),
         ),
         CommandSpec(
@@ -391,8 +391,8 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 _f(
                     "outcome",
                     "uint",
-                    "0: acknowledged; 1: the attempt failed, and the message comes again, marked, or becomes a dead "
-                    "letter after too many attempts; 2: a dead letter at once",
+                    "0: acknowledged; 1: the attempt failed, and the message is redelivered, marked, or becomes a "
+                    "dead letter after too many attempts; 2: a dead letter immediately",
                 ),
                 _f("credit", "uint", "further messages that may be sent to the consumer"),
             ),
@@ -481,8 +481,8 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             Command.PUBLISH,
             "PUBLISH",
             "client",
-            "sends what was staged, by whatever connection, all or nothing; what else was staged for the batch is "
-            "forgotten. Answer: how many messages; nil if this batch or a later one of the key was published before",
+            "sends the staged messages, of any connection, all or nothing; other stages of the batch are "
+            "discarded. Answer: how many messages; nil if this batch or a later one of the key was published before",
             (
                 _REQUEST,
                 _KEY,
@@ -512,7 +512,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                     "id of the connection, its old one if it is resumed: prefix of message ids, owner of temporary "
                     "destinations",
                 ),
-                _f("heartbeat", "uint", "milliseconds after which the broker wants to hear something; 0 for never"),
+                _f("heartbeat", "uint", "milliseconds after which the broker expects a frame; 0 for never"),
                 _f(
                     "limits",
                     "map",
@@ -577,7 +577,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             Command.RECALL,
             "RECALL",
             "broker",
-            "another consumer waits for these messages: RELEASE those that are still in the buffer",
+            "another consumer waits for these messages: RELEASE the ones still in the buffer",
             (_CONSUMER, _f("tags", "ids", "their tags")),
         ),
         CommandSpec(
@@ -591,7 +591,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             Command.FLOW,
             "FLOW",
             "broker",
-            "a limit is reached and sends are not taken, or it is not any more",
+            "a limit blocks sends, or no longer does",
             (
                 _f("blocked", "bool", "true: blocked"),
                 _f("text", "str", "which limit"),

@@ -32,7 +32,7 @@ def archive(
         bool, typer.Option("--outcomes", help="With --tap: what became of the messages as well.")
     ] = False,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="A destination that is not there is no error; a tap makes it.")
+        bool, typer.Option("--allow-missing", help="A missing destination is no error; a tap creates it.")
     ] = False,
     selector: SelectorOption = None,
     dialect: DialectOption = "jakarta",

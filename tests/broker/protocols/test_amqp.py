@@ -513,7 +513,7 @@ def test_a_browser_with_a_filter_in_sql(world: World) -> None:
 @pytest.mark.parametrize(
     ("filters", "said"),
     [
-        ({"sql": Described(Symbol("amqp:sql-filter"), "p.to = 'q'")}, "cannot look at 'to' of the section 'p'"),
+        ({"sql": Described(Symbol("amqp:sql-filter"), "p.to = 'q'")}, "cannot read 'to' of the section 'p'"),
         ({"sql": Described(Symbol("amqp:sql-filter"), 7)}, "must be a string"),
         ({"sql": Described(Symbol("amqp:sql-filter"), "n = 1"), **selector("n = 1")}, "one selector or SQL filter"),
     ],

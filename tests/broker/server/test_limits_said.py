@@ -38,7 +38,7 @@ def test_connections() -> None:
         for context in contexts:
             context.create_temporary_queue()  # connected
         text = refused(lambda: factory.create_context().create_temporary_queue())
-        assert re.search(r"has 2 connections, as many as are allowed \(max_connections\); close those", text), text
+        assert re.search(r"has 2 connections, as many as are allowed \(max_connections\); close unused", text), text
         for context in contexts:
             context.close()
 
@@ -48,7 +48,7 @@ def test_subscriptions() -> None:
         for name in "ab":
             durable(context, name)
         text = refused(lambda: durable(context, "c"))
-        assert re.search(r"'default' has 2 durable and shared subscriptions, .* unsubscribe those", text), text
+        assert re.search(r"'default' has 2 durable and shared subscriptions, .* unsubscribe unused", text), text
         durable(context, "a")  # one that is there
         context.unsubscribe("a")
         durable(context, "c")
@@ -58,7 +58,7 @@ def test_destinations() -> None:
     with with_limits(max_destinations=1) as broker, ConnectionFactory(broker.url).create_context() as context:
         context.create_producer().send(context.create_queue("a"), "x")
         text = refused(lambda: context.create_producer().send(context.create_queue("b"), "x"))
-        assert re.search(r"'default' has 1 destination, as many as are allowed; delete those", text), text
+        assert re.search(r"'default' has 1 destination, as many as are allowed; delete unused", text), text
 
 
 def test_namespaces() -> None:
@@ -66,4 +66,4 @@ def test_namespaces() -> None:
         context.create_temporary_queue()
         other = ConnectionFactory(f"{broker.url}/other", reconnect=0)
         text = refused(lambda: other.create_context().create_temporary_queue())
-        assert re.search(r"there are 1 namespaces, as many as are allowed; delete those", text), text
+        assert re.search(r"there are 1 namespaces, as many as are allowed; delete unused", text), text

@@ -85,7 +85,7 @@ def test_no_error_shows_a_part_of_the_password(text):
         ("sievemq://", "names a host"), ("sievemq:///ns", "names a host"), ("sievemq://a,,b", "names a host"),
         ("sievemq://:7672", "names a host"), ("sievemq://a:0", "1 to 65535, not '0'"),
         ("sievemq://a:65536", "1 to 65535"), ("sievemq://a:x", "1 to 65535"), ("sievemq://a:", "1 to 65535"),
-        ("sievemq://a:٣", "1 to 65535"), ("sievemq://::1:7672", "stands in brackets"),
+        ("sievemq://a:٣", "1 to 65535"), ("sievemq://::1:7672", "in brackets"),
         ("sievemq://[::1", "not a host and port"), ("sievemq://a b", "not the name of a host"),
         ("sievemq://a\n", "not the name of a host"), ("sievemq://a%00", "not the name of a host"),
         ("sievemq://a/b/c", "one name"), ("sievemq://a#b", "%23"), ("sievemq://a/%zz", "two hexadecimal digits"),

@@ -38,9 +38,9 @@ def test_a_field_is_what_it_stands_for(text: str, jakarta: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said", "place"),
     [
-        ("p.to = 'x'", "cannot look at 'to' of the section 'p'", "p.to"),
-        ("h.durable = TRUE", "cannot look at 'durable' of the section 'h'", "h.durable"),
-        ("p.subject_x = 'x'", "cannot look at 'subject_x'", "p.subject_x"),
+        ("p.to = 'x'", "cannot read 'to' of the section 'p'", "p.to"),
+        ("h.durable = TRUE", "cannot read 'durable' of the section 'h'", "h.durable"),
+        ("p.subject_x = 'x'", "cannot read 'subject_x'", "p.subject_x"),
         ("f.x = 1", "there is no section 'f'", "f"),
         ("UTC() > 1", "", "UTC"),
         ("a % 2 = 1", "remainder", "%"),

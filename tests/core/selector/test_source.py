@@ -93,7 +93,7 @@ def test_details_carry_everything_over_the_wire() -> None:
         "selector": "a IN (1)",
         "expected": "a string",
         "hint": "IN lists strings; for numbers write a = 1 OR a = 2",
-        "message": "the number 1 cannot stand in a list",
+        "message": "the number 1 cannot be in a list",
     }
     again = SelectorError.from_details(error.text, error.details)
     assert str(again) == str(error)

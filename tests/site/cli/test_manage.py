@@ -50,7 +50,7 @@ def bodies(context: JMSContext, name: str) -> list[str]:
 def test_lists(sievemq: Sievemq, context: JMSContext) -> None:
     fill(context)
     fill(context, 2, "other")
-    assert sievemq("queue", "create", "third").out == "queue:third is there\n"
+    assert sievemq("queue", "create", "third").out == "queue:third exists\n"
     shown = sievemq("queue", "ls", "--sort", "-depth")
     assert shown.lines[0].split("\t")[:4] == ["queue", "ready", "in flight", "scheduled"]
     assert [line.split("\t")[:2] for line in shown.lines[1:]] == [["orders", "10"], ["other", "2"], ["third", "0"]]
@@ -62,7 +62,7 @@ def test_lists(sievemq: Sievemq, context: JMSContext) -> None:
     facts = sievemq("queue", "info", "orders")
     assert "ready" in facts.out
     assert json.loads(sievemq("queue", "info", "orders", "--json").out)["depth"] == 10
-    assert sievemq("topic", "create", "prices").out == "topic:prices is there\n"
+    assert sievemq("topic", "create", "prices").out == "topic:prices exists\n"
     assert sievemq("topic", "ls").lines[1].startswith("prices\t")
     assert json.loads(sievemq("topic", "info", "prices", "--json").out)["kind"] == "topic"
 
@@ -313,7 +313,7 @@ def test_parties(sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext) 
     (mine,) = map(json.loads, sievemq("connection", "ls", "--json").lines)
     assert mine["client_id"] == "shop"
     assert sievemq("connection", "close", mine["id"], "--yes").out == f"{mine['id']} closed\n"
-    assert sievemq("namespace", "create", "tests").out == "tests is there\n"
+    assert sievemq("namespace", "create", "tests").out == "tests exists\n"
     assert "tests" in sievemq("namespace", "ls").out
     assert sievemq("namespace", "delete", "tests", "--yes").out == "tests deleted with 0 messages\n"
     assert sievemq("namespace", "delete", "tests", "--yes").code == 3
@@ -332,7 +332,7 @@ def test_how_long_a_message_waits(sievemq: Sievemq, broker: EmbeddedBroker, cont
 
 def test_taps(sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext) -> None:
     assert sievemq("tap", "create", "orders", "a/b", "--retain-age", "7d", "--lease", "1h").out == (
-        "a/b is there, on queue:orders\n"
+        "a/b exists on queue:orders\n"
     )
     assert sievemq("tap", "create", "orders", "small", "--retain-messages", "2", "-s", "n > 0").code == 0
     fill(context, 5)

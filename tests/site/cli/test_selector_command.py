@@ -81,7 +81,7 @@ def test_explain_for_people(sievemq: Sievemq) -> None:
     assert "plan           all of" in outcome.out
     assert "def selector" not in outcome.out
     assert "UNKNOWN: does not match" in outcome.out
-    assert "asked for every message" in sievemq("selector", "explain", "a <> b OR 1 = 1").out
+    assert "evaluated for every message" in sievemq("selector", "explain", "a <> b OR 1 = 1").out
     assert "every message" in sievemq("selector", "explain", " ").out
 
 

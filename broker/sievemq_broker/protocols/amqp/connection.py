@@ -391,7 +391,7 @@ class AmqpConnection(ForeignConnection):
         if theirs.handle in session.links:
             raise _unexpected(f"attach of handle {theirs.handle}, which is attached")
         if len(session.links) >= self._services.settings.max_consumers:
-            raise RequestError("too many links in a session; detach those that are done", ErrorCode.RESOURCE_ALLOCATION)
+            raise RequestError("too many links in a session; detach unused ones", ErrorCode.RESOURCE_ALLOCATION)
         try:
             if len(theirs.name) > MAX_NAME_CHARS:
                 raise RequestError(

@@ -200,7 +200,7 @@ class StompConnection(ForeignConnection):
         version = next((each for each in VERSIONS if each in wanted), None)
         if version is None:
             raise ProtocolError(
-                f"of the versions {shown(','.join(wanted))} none is spoken here; {', '.join(VERSIONS)} are",
+                f"none of the versions {shown(','.join(wanted))} is supported; {', '.join(VERSIONS)} are",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
         theirs_out, theirs_in = _heartbeats(headers.get("heart-beat", "0,0"))

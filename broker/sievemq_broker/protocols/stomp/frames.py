@@ -127,7 +127,7 @@ class FrameParser:
             if end >= len(received):
                 return None
             if received[end]:
-                raise _malformed(f"content-length is {length}, but no NUL octet stands behind so many bytes")
+                raise _malformed(f"content-length is {length}, but no NUL octet follows that many bytes")
         if end - start > self._body_bytes:
             raise _too_large(end - start, self._body_bytes)
         body = bytes(received[start:end])

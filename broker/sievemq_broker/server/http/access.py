@@ -232,7 +232,7 @@ class Access:
             text = "a page of another site must not change anything here (Origin, Sec-Fetch-Site)"
             raise ApiError(403, "CROSS_SITE", text)
         if path == WEBSOCKET and not same and not self._invites(headers.get("origin")):
-            text = "a page of another site must not connect here (Origin); http_origins names those that may"
+            text = "a page of another site must not connect here (Origin); http_origins lists the allowed ones"
             raise ApiError(403, "CROSS_SITE", text)
         authenticator = self._authenticator
         if not authenticator.required:

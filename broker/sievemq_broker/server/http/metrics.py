@@ -65,7 +65,7 @@ def chosen(server: Server, namespace: str, pattern: str) -> tuple[list[Queue | T
 
     Args:
         server: the broker.
-        namespace: pattern over the names of namespaces; ``*`` stands for any text.
+        namespace: pattern over the names of namespaces; ``*`` matches any text.
         pattern: over addresses such as ``queue:orders``.
     """
     spaces = [space for name, space in server.broker.namespaces.items() if fnmatchcase(name, namespace)]
@@ -121,7 +121,7 @@ _BY_REASON: tuple[tuple[str, str, dict[str, Callable[[Counts], int]]], ...] = (
     ),
     (
         "sievemq_messages_dropped",
-        "Messages dropped at a limit whose rule says so.",
+        "Messages dropped at a limit with the rule drop-oldest or drop-newest.",
         {
             DROP_OLDEST: lambda of: of.dropped_oldest,
             DROP_NEWEST: lambda of: of.dropped_newest,

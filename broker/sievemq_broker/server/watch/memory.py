@@ -264,7 +264,7 @@ class Memory:
         if size > self.limit:
             raise RequestError(
                 f"all messages may take {self.limit} bytes here (max_memory_bytes) and this alone would take {size}; "
-                "send less at once, or raise max_memory_bytes of the broker",
+                "send less at a time, or raise max_memory_bytes of the broker",
                 ErrorCode.RESOURCE_ALLOCATION,
                 {"limit": "max_memory_bytes"},
             )

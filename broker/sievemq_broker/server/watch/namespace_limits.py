@@ -105,7 +105,7 @@ class _Keeper:
             if limit and wanted > limit:
                 raise RequestError(
                     f"namespace {space.name!r} may hold {limit} ({rule}) and this alone has {wanted}; "
-                    f"send less at once, or raise {rule} of the namespace",
+                    f"send less at a time, or raise {rule} of the namespace",
                     ErrorCode.RESOURCE_ALLOCATION,
                     {"namespace": space.name, "limit": rule},
                 )

@@ -109,7 +109,7 @@ class SlowConsumers:
             holds=consumer.unacknowledged,
             waiting=queue.depth,
             seconds=(now - watched[1]) // 1000,
-            note="its connection is closed" if closes else "rule slow_consumer says so only",
+            note="its connection is closed" if closes else "the rule slow_consumer is warn",
         )
         if closes:
             text = (

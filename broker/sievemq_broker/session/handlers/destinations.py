@@ -37,7 +37,7 @@ def on_create_temporary(peer: Peer, command: CommandTuple, now: int) -> None:
     limit = peer.settings.max_temporaries
     if peer.temporaries >= limit:
         raise RequestError(
-            f"a connection may have {limit} temporary destinations; delete those that are done",
+            f"a connection may have {limit} temporary destinations; delete unused ones",
             ErrorCode.RESOURCE_ALLOCATION,
         )
     address = peer.namespace.temporaries.create(peer.id, topic, again)

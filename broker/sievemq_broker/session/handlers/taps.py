@@ -132,7 +132,7 @@ def on_stage(peer: Peer, command: tuple[Any, ...], now: int) -> None:
     session = peer.session(session_id)
     transaction = session.transaction
     if transaction is None:
-        raise RequestError("only a transacted session can stage what it has sent", ErrorCode.ILLEGAL_STATE)
+        raise RequestError("only a transacted session can stage its sends", ErrorCode.ILLEGAL_STATE)
     if session.committing and peer.wait_for_publishing(command, on_stage):
         return
     peer.confirm(session, session.sent)

@@ -242,7 +242,7 @@ def _show(address: str, place: Place, as_json: bool) -> None:
 
 def _create(address: str, place: Place) -> None:
     api = place.api()
-    typer.echo(f"{api.put(api.place(address))['address']} is there")
+    typer.echo(f"{api.put(api.place(address))['address']} exists")
 
 
 def _delete(address: str, care: Care, place: Place) -> None:

@@ -66,7 +66,7 @@ def list_namespaces(port: Port, *, as_json: LinesOption = False) -> None:
 @grouped
 def create_namespace(name: str, port: Port) -> None:
     """Make a namespace. (It is made anyway when a client first names it.)"""
-    typer.echo(f"{port.api().post('/namespaces', {'name': name})['name']} is there")
+    typer.echo(f"{port.api().post('/namespaces', {'name': name})['name']} exists")
 
 
 @namespace.command("delete")

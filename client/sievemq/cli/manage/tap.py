@@ -139,7 +139,7 @@ def create_tap(
         "lease": None if lease is None else parse_duration(lease),
     }
     made = api.put(_path(api, destination, name), body)
-    typer.echo(f"{name} is there, on {made['destination']}")
+    typer.echo(f"{name} exists on {made['destination']}")
 
 
 @tap.command("delete")

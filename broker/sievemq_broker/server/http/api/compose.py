@@ -69,7 +69,7 @@ def compose_fields(given: TryOn) -> tuple[dict[str, Any], EnvelopeFields]:
 def _properties(given: dict[str, Any]) -> tuple[bytes | None, str | None]:
     for name in given:
         if not 0 < len(name) <= MAX_NAME_CHARS or not is_property_name(name):  # PRP-07, PRP-08
-            text = f"properties: {name[:60]!r} cannot name a property: it could not stand in a selector"
+            text = f"properties: {name[:60]!r} cannot name a property: a selector could not name it"
             raise unusable(text, name[:100])
         standard = JMSX.get(name)
         if standard is not None and standard.set_by is not SetBy.CLIENT:  # JSX-11

@@ -90,7 +90,7 @@ async def put_destination(call: Call[Any, Any]) -> answers.DestinationDetails:
     if space.find(address) is not None:
         call.existed()
     elif address.kind.is_temporary:
-        raise ApiError(409, "ILLEGAL_STATE", f"{address} is temporary: only a client's connection can make it")
+        raise ApiError(409, "ILLEGAL_STATE", f"{address} is temporary: only a client's connection can create it")
     return _details(call, space.create(address))
 
 

@@ -17,7 +17,7 @@ __all__ = ["document"]
 _PARAMETERS = {
     "ns": "Name of a namespace.",
     "address": "Address of a destination, such as `queue:orders`; a bare name is a queue.",
-    "id": "As it stands in the list.",
+    "id": "As in the list.",
     "client_id": "Client id of a subscription; `-` for none.",
     "name": "Name of a subscription.",
 }

@@ -85,7 +85,7 @@ class List(_Request, kw_only=True):
     """Parameters of a list."""
 
     like: (
-        Annotated[str, Meta(max_length=600, description="Only names with this text in them; `*` stands for any text.")]
+        Annotated[str, Meta(max_length=600, description="Only names with this text in them; `*` matches any text.")]
         | None
     ) = None
     cursor: Cursor | None = None
@@ -100,7 +100,7 @@ class Find(List, kw_only=True):
             str,
             Meta(
                 max_length=600,
-                description="Only names with this text in them; `*` stands for any text. With a kind in front, as in "
+                description="Only names with this text in them; `*` matches any text. With a kind in front, as in "
                 "`queue:orders`, it is compared with addresses.",
             ),
         ]
@@ -194,7 +194,7 @@ class Whole(_Request, kw_only=True):
     """Parameters of looking at one message."""
 
     body_limit: Annotated[
-        int, Meta(ge=0, le=4_194_304, description="A body of more bytes than this is shown in part, and says so.")
+        int, Meta(ge=0, le=4_194_304, description="A body of more bytes than this is truncated, and marked so.")
     ] = 262_144
     subscription: SubscriptionName | None = None
     client_id: ClientId | None = None
@@ -320,7 +320,7 @@ class Send(_Request, kw_only=True):
     priority: Annotated[int, Meta(ge=0, le=9, description="JMSPriority")] = 4
     delivery_mode: Annotated[Mode, Meta(description="JMSDeliveryMode")] = "PERSISTENT"
     time_to_live: Annotated[int, Meta(ge=0, le=2**52, description="Milliseconds; 0: never expires.")] = 0
-    delivery_delay: Annotated[int, Meta(ge=0, le=2**52, description="Milliseconds; 0: at once.")] = 0
+    delivery_delay: Annotated[int, Meta(ge=0, le=2**52, description="Milliseconds; 0: immediately.")] = 0
 
 
 class Check(_Request, kw_only=True):

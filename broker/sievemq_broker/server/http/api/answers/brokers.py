@@ -50,11 +50,11 @@ class BrokerInfo(Answer, kw_only=True):
     now: int
     uptime_seconds: float
     clock_offset_ms: int
-    blocked: Annotated[str | None, Meta(description="Why producers are held back; null while they are not.")]
-    blocked_connections: Annotated[int, Meta(description="That wait to send, at whatever limit.")]
-    blocked_since: Annotated[int | None, Meta(description="Since when the first of them does; null if none does.")]
-    blocked_at: Annotated[list[BlockedPlace], Meta(description="Where they wait, the first twenty places.")]
-    memory: Annotated[Memory | None, Meta(description="null for a caller who may not view everything.")]
+    blocked: Annotated[str | None, Meta(description="Why producers are blocked; null while they are not.")]
+    blocked_connections: Annotated[int, Meta(description="Connections with sends that a limit blocks.")]
+    blocked_since: Annotated[int | None, Meta(description="When the first of them was blocked; null if none is.")]
+    blocked_at: Annotated[list[BlockedPlace], Meta(description="The limits that block them, at most twenty.")]
+    memory: Annotated[Memory | None, Meta(description="null for users without the right to view everything.")]
     namespaces: int
     destinations: int
     connections: int

@@ -29,7 +29,7 @@ class Consumer(Answer, kw_only=True):
     in_flight: int
     delivered: int
     acknowledged: int
-    waiting: Annotated[bool, Meta(description="It asked for a message and has none.")]
+    waiting: Annotated[bool, Meta(description="It waits for a message and has none.")]
     congested: Annotated[
         bool, Meta(description="Its connection reads too slowly, or it holds messages and does nothing.")
     ]

@@ -36,7 +36,7 @@ class Tap(Answer, kw_only=True):
     mode: Literal["copy", "outcomes", "drain"]
     selector: str | None
     dialect: str | None
-    owner: Annotated[str | None, Meta(description="The user who made it.")]
+    owner: Annotated[str | None, Meta(description="The user that created it.")]
     first: Annotated[int, Meta(description="Sequence of the oldest message it holds.")]
     last: Annotated[int, Meta(description="Sequence of the latest there ever was.")]
     acknowledged: Annotated[int, Meta(description="The reader is done up to this sequence.")]
