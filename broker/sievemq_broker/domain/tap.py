@@ -440,7 +440,7 @@ class CopyTap(Tap):
         now = yield
         missed = self.missed
         while len(self.log) > SLICE:
-            self._lose(self.log.first + SLICE)
+            self._lose(self.log.first + SLICE - 1)
             self.missed = missed  # no reader needs them any more
             now = yield
         return now

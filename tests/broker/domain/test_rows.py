@@ -44,6 +44,18 @@ def depth(world: World) -> tuple[int, int]:
     return queue.depth, queue.bytes
 
 
+@pytest.mark.parametrize("late", [0, 1, 60_000])
+def test_expired_messages_are_not_delivered_although_no_timer_has_run(world: World, late: int) -> None:
+    expires = world.now + 1_000
+    for name in names(*range(6)):
+        world.send("queue:q", name, expires=expires if name in ("m2", "m5") else 0)
+    world.now = expires + late
+    consumer = world.consumer("queue:q")
+    assert world.got(consumer) == names(0, 1, 3, 4)
+    assert world.namespace.queue("queue:q").expired == 2
+    assert rows(world)
+
+
 def test_credit_is_used_up_and_no_more(world: World) -> None:
     world.send("queue:q", *names(*range(10)))
     whole = depth(world)[1]

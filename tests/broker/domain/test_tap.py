@@ -139,6 +139,7 @@ def test_acknowledged_is_dropped_and_once_more_does_no_harm(world: Tapped) -> No
     world.send("queue:q", "a", "b", "c")
     assert tap.acknowledge(tap.id, 2, world.now) == 2
     assert tap.acknowledge(tap.id, 2, world.now) == tap.acknowledge(tap.id, 1, world.now) == 0
+    assert tap.acknowledged == 2
     assert (tap.log.first, tap.log.last, tap.lost) == (3, 3, 0)
     assert world.read(tap, 2) == ["c"]
     with pytest.raises(RequestError, match="9 is beyond") as refused:
@@ -192,6 +193,16 @@ def test_a_drain_delivers_no_more_than_requested(world: Tapped) -> None:
     assert world.read(tap, 0, 4) == ["a", "b", "c", "d"]
     other = world.consumer("queue:q")
     assert world.got(other) == ["e"]
+
+
+def test_a_drain_takes_nothing_more_once_it_holds_its_bytes(world: Tapped) -> None:
+    for name in "abcd":
+        world.send("queue:q", name, body=b"x" * 3_000)
+    tap = world.tap("queue:q", mode="drain", retain_bytes=4_096)
+    assert [world.reach(tap, 0, messages=wanted) for wanted in (1, 2, 3)] == [1, 2, 2]
+    assert world.depth("queue:q") == 2
+    tap.acknowledge(tap.id, 1, world.now)
+    assert world.reach(tap, 1, messages=2) == 3
 
 
 def test_drained_messages_are_gone_when_they_are_acknowledged(world: Tapped) -> None:
@@ -307,6 +318,22 @@ def test_a_deleted_drain_gives_back_in_slices_oldest_first_and_takes_no_more() -
     queue = world.namespace.queue("queue:q")
     assert world.browse("queue:q") == names
     assert (queue.in_flight, queue.redelivered) == (0, len(names))
+
+
+def test_a_deleted_copy_drops_its_messages_in_slices_and_counts_none_as_missed(world: Tapped) -> None:
+    tap = world.tap("queue:q")
+    world.send("queue:q", *(f"m{number}" for number in range(2 * SLICE + 1)))
+    steps = tap.empty()
+    left = []
+    try:
+        next(steps)
+        while True:
+            left.append(len(tap.log))
+            steps.send(world.now)
+    except StopIteration:
+        pass
+    assert left == [2 * SLICE + 1, SLICE + 1, 1]
+    assert tap.missed == 0
 
 
 def test_the_end_of_a_lease_gives_back_in_slices() -> None:
@@ -432,6 +459,15 @@ def test_mistakes(world: Tapped, address: str, how: dict[str, Any], says: str) -
     with pytest.raises(RequestError, match=says):
         world.tap(address, **how)
     assert len(world.namespace.taps) == 0
+
+
+def test_a_tap_may_require_that_its_destination_exists(world: Tapped) -> None:
+    with pytest.raises(RequestError, match="there is no queue:q in namespace 'test'") as refused:
+        world.tap("queue:q", existing=True)
+    assert refused.value.code is ErrorCode.NOT_FOUND
+    world.namespace.queue("queue:q")
+    assert world.tap("queue:q", existing=True).destination.label == "queue:q"
+    assert world.tap("queue:DLQ.q", existing=True).destination.label == "queue:DLQ.q"  # its origin exists
 
 
 def test_temporary_destinations_have_none_and_there_may_be_too_many(

@@ -311,3 +311,14 @@ def test_inequalities_do_not_join_equalities(text: str) -> None:
     matched = [value for value in ("x", "y", "z") if selector.function({"a": value}, HEADERS)]
     assert matched == ["x", "z"]
     assert [value for value in ("x", "y", "z") if selector.evaluate({"a": value}, HEADERS)] == matched
+
+
+@pytest.mark.parametrize("large", [2**53 + 1, -(2**53) - 1, 2**62 + 1])
+@pytest.mark.parametrize("small", [-1000, 1000, -(2**24) - 1, 2**40 + 1])
+def test_one_of_many_numbers_is_compared_in_the_type_of_the_property(small: int, large: int) -> None:
+    selector = valid(" OR ".join(f"a = {number}" for number in (small, large, *range(5, 205))))
+    for number in (small, large):
+        for value in (number, float(number), Float(number)):
+            assert selector.function({"a": value}, HEADERS), value
+    assert not selector.function({"a": small - 1}, HEADERS)
+    assert not selector.function({"a": float(small) - 0.5}, HEADERS)
