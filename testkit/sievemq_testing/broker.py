@@ -1,4 +1,4 @@
-"""The broker of a test: the embedded broker, watched, with faults, assertions and a life of its own; its namespaces."""
+"""The broker of a test: the embedded broker with a journal, faults, assertions, a clock and restarts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class BrokerOptions(EmbeddedOptions, total=False):
 
 
 class TestBroker(EmbeddedBroker):
-    """An embedded broker that a test can look into, disturb and restart.
+    """An embedded broker that a test can inspect, disturb and restart.
 
     Args:
         policies: pattern over a destination's text (``queue:orders.*``) -> its policy, or a table of its fields, such
@@ -112,7 +112,7 @@ class TestBroker(EmbeddedBroker):
         return server
 
     def reset_clock(self) -> None:
-        """Let the clock run again and show the machine's time."""
+        """Let the clock run again, at the machine's time."""
 
         def reset(server: Server) -> None:
             if self._adjustable.offset or self._adjustable.frozen_at is not None:
@@ -157,7 +157,7 @@ class TestBroker(EmbeddedBroker):
         """Start again on the same port, after :meth:`kill` or :meth:`stop`, or while the broker runs.
 
         Args:
-            keep: which messages are kept. ``persistent``: those that a broker with a data directory keeps, that is
+            keep: which messages are kept. ``persistent``: messages that a broker with a data directory keeps, that is
                 PERSISTENT messages and durable subscriptions; ``nothing``: a broker without one; ``all``: as if the
                 machine had only lost its network. With a data directory, ``persistent`` is what is found in it, and
                 ``nothing`` empties it.
@@ -205,7 +205,7 @@ class TestBroker(EmbeddedBroker):
 
     @property
     def namespaces(self) -> list[str]:
-        """Names of those that exist."""
+        """Names of the namespaces that exist."""
         return self.call(lambda broker: sorted(broker.namespaces))
 
     def queue(self, name: str | Destination) -> QueueView:
@@ -218,7 +218,7 @@ class TestBroker(EmbeddedBroker):
 
     @property
     def journal(self) -> list[Event]:
-        """What has happened in the broker's own namespace."""
+        """The events of the broker's default namespace."""
         return self.namespace(self._namespace).journal
 
     def excerpt(self, lines: int | None = LINES) -> str:
@@ -232,11 +232,11 @@ class TestBroker(EmbeddedBroker):
             self.namespace(name).assert_nothing_lost(allow_expired=allow_expired, within=within)
 
     def record(self, path: Any, namespace: str | None = None) -> Tape:
-        """Record what is sent from now on; see :mod:`sievemq_testing.recording`.
+        """Record the messages that are sent from now on; see :mod:`sievemq_testing.recording`.
 
         Args:
             path: the file to write, JSON lines.
-            namespace: only what is sent there; None for all.
+            namespace: only messages sent in this namespace; None for all.
         """
         return Tape(self, self._watch, path, namespace)
 
@@ -251,7 +251,7 @@ class TestBroker(EmbeddedBroker):
         something.
 
         Args:
-            look: the condition, called on the broker's thread; the wait ends when its result is true.
+            look: the condition, called on the broker's thread; the wait ends when it returns a true value.
             within: seconds, or a timedelta, to wait at most; 0 checks once.
 
         Returns:

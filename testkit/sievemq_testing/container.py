@@ -1,4 +1,4 @@
-"""A broker in a container, in the shape of testcontainers: ready when ``start()`` returns, gone with the block.
+"""A broker in a container, as a class for testcontainers: ready when ``start()`` returns, removed with the block.
 
     with SieveMQContainer() as container:
         factory = ConnectionFactory(container.get_connection_url())

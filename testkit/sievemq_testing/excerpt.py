@@ -36,7 +36,7 @@ _REASONS = 3
 
 
 def show_message(envelope: Envelope) -> str:
-    """A message in one line: what a selector may ask for, and the beginning of a text."""
+    """A message in one line: headers and properties that selectors see, and the beginning of a text."""
     fields = envelope.fields
     parts = [str(fields[MESSAGE_ID] or "(no id)")]
     if fields[TYPE] is not None:
@@ -102,7 +102,7 @@ def excerpt(
         now: the broker's time, ms since 1970.
         destinations: addresses of those in the namespace.
         lines: events to show; None for all.
-        others: journals of other namespaces that were used meanwhile.
+        others: journals of other namespaces that were used in the same test.
     """
     events = list(journal)
     shown = events if lines is None else events[-lines:]

@@ -29,7 +29,7 @@ from sievemq_testing.watched import WatchedConnection, WatchedLink, canonical, n
 
 __all__ = ["FaultBox", "Faults", "Rule"]
 
-#: What :meth:`Faults.refuse` can refuse: whatever the broker could refuse by itself.
+#: The commands that :meth:`Faults.refuse` can refuse: all that the broker itself could refuse.
 REFUSABLE: Final = frozenset(
     {"hello", "send"}
     | {
@@ -104,7 +104,7 @@ class Rule:
         self.cancel()
 
     def cancel(self) -> None:
-        """It will not happen any more."""
+        """Remove the rule."""
         self.left = 0
         self._box.forget(self)
 
@@ -134,7 +134,7 @@ class Rule:
         return self._probability >= 1.0 or self._chance.random() < self._probability
 
     def act(self, connection: WatchedConnection, command: tuple[Any, ...], now: int) -> bool:
-        """Let it happen; True if the command is done with."""
+        """Apply the rule; True if the command is finished."""
         self.left -= 1
         self.used += 1
         name = command[2] if command[0] == Command.HELLO else connection.peer.namespace.name
@@ -191,7 +191,7 @@ class FaultBox:
         self._rules.append(rule)
 
     def cut(self, connection: WatchedConnection) -> None:
-        """The network fails: output that waits is not written any more."""
+        """The network fails: queued output is no longer written."""
         connection.cut()
         link = self.link_of(connection)
         if link is not None:
@@ -215,7 +215,7 @@ class FaultBox:
             self._rules.remove(rule)
 
     def link_of(self, connection: WatchedConnection) -> WatchedLink | None:
-        """The connection's transport; None once it is gone."""
+        """The connection's transport; None once it is closed."""
         link = self._link_of(connection.peer)
         return link if isinstance(link, WatchedLink) else None
 
@@ -225,7 +225,7 @@ def _no_link(_: Peer) -> None:
 
 
 class Held:
-    """Commands that were held back, of several connections; see :meth:`Faults.hold`."""
+    """Commands of several connections that are held; see :meth:`Faults.hold`."""
 
     def __init__(self, broker: Running, box: FaultBox, connections: list[WatchedConnection]) -> None:
         self._broker = broker
@@ -246,7 +246,7 @@ class Held:
 
     @property
     def commands(self) -> list[str]:
-        """What waits, connection by connection, such as ``send``."""
+        """The names of the held commands, such as ``send``, connection by connection."""
         return self._broker.call(
             lambda _: [name_of(command) for connection in self._connections for command in connection.held or ()]
         )
@@ -256,11 +256,11 @@ class Held:
         changes.
 
         Args:
-            reverse: the connection that came last goes first.
+            reverse: the last connection goes first.
             seed: interleave the connections at random, the same way for the same seed.
 
         Returns:
-            How many commands went on.
+            How many commands continued.
         """
         return self._broker.call(self._release, reverse, seed)
 
@@ -311,7 +311,7 @@ class Paused(_UntilResumed):
         return f"<Paused: {counted(len(self._links), 'connection')}>"
 
     def resume(self) -> None:
-        """Let pass what has gathered, then everything."""
+        """Let queued deliveries pass, then all others."""
 
         def resume(_: Broker) -> None:
             for link in self._links:
@@ -332,7 +332,7 @@ class Slow(_UntilResumed):
         return f"<Slow: {counted(len(self._connections), 'connection')}>"
 
     def let(self, deliveries: int) -> None:
-        """Let this many deliveries pass to each connection, now or when there are some."""
+        """Let this many deliveries pass to each connection, now or when there are deliveries."""
         self._set(deliveries)
 
     def resume(self) -> None:
@@ -466,7 +466,7 @@ class Faults:
 
     @contextmanager
     def hold(self, client_id: str | None = None) -> Iterator[Held]:
-        """Hold back what the clients send, until :meth:`Held.release` lets it on, at the latest at the block's end.
+        """Hold the commands of clients until :meth:`Held.release`, at the latest until the block ends.
 
         A client that waits for an answer waits until then.
         """

@@ -32,7 +32,7 @@ __all__ = ["EVENTS", "SETTLED", "Event", "Fate", "Journal", "Recorder", "connect
 #: Events that a journal keeps; the oldest go first. A message costs three to six of them.
 EVENTS: Final = 20_000
 
-#: Kinds of a message's last event after which it is gone, and not lost.
+#: Kinds of a message's last event after which it is removed, and not lost.
 SETTLED: Final = frozenset({"acknowledged", "dead-lettered"})
 
 
@@ -50,8 +50,8 @@ class Event:
         where: address of the destination; empty where it concerns none.
         envelope: the message; None where it concerns none.
         by: id of the connection; empty if it was the broker itself.
-        detail: the rest, for people.
-        selectors: of ``not matched``: those that did not match.
+        detail: further facts as text.
+        selectors: of ``not matched``: the selectors that did not match.
         topic: the destination, where that is a topic and `where` one of its subscriptions; empty otherwise.
     """
 
@@ -104,7 +104,7 @@ class Fate:
         self.deliveries += 1
 
     def release(self, last: str) -> None:
-        """The last delivery does not count: the message came back unseen, in its earlier state."""
+        """The last delivery does not count: the message was returned unseen, in its earlier state."""
         self.deliveries -= 1
         self.last = last
 
@@ -167,7 +167,7 @@ class Journal:
         ]
 
     def forgotten(self, kind: str, where: str) -> int:
-        """Events of a kind at a destination that are not in :meth:`of` any more."""
+        """Events of a kind at a destination that :meth:`of` no longer has."""
         return self._forgotten[kind, where]
 
     def clear(self) -> None:
@@ -219,10 +219,10 @@ class Journal:
         """The broker was restarted from its data directory: messages that it has recovered continue as before.
 
         Args:
-            found: what is there.
+            found: the destinations that exist.
 
         Returns:
-            What is not.
+            The destinations that do not exist.
         """
         known: dict[tuple[str, object], deque[Entry]] = {}  # several by one key: producers may give no ids
         for entry, fate in self._fates.items():
@@ -287,7 +287,7 @@ class Recorder:
         self._changed()
 
     def lost(self, namespace: str, fate: Fate, detail: str) -> None:
-        """A message is gone, and nothing has become of it."""
+        """A message was removed without an outcome."""
         fate.become("lost")
         self.note(namespace, "lost", fate.where, fate.envelope, detail=detail)
 
@@ -306,17 +306,17 @@ class Recorder:
         """Watched connections report it, with the consumer's name."""
 
     def released(self, queue: Observed, entry: Entry) -> None:
-        """It came back unseen: it has no outcome."""
+        """It was returned unseen: it has no outcome."""
         fate = self.of(queue.place.namespace).fates.get(entry)
         if fate is not None:
             fate.release("redelivered" if entry.count else "accepted")
 
     def acknowledged(self, queue: Observed, entry: Entry, consumer: Taker | None) -> None:
-        """It was acknowledged and is gone."""
+        """It was acknowledged and removed."""
         self._tell(queue.place, entry, "acknowledged")
 
     def returned(self, queue: Observed, entry: Entry) -> None:
-        """It came back as redelivered."""
+        """It was returned, to be redelivered with JMSRedelivered set."""
         self._tell(queue.place, entry, "redelivered", f"attempt {entry.count} failed")
 
     def expired(self, queue: Observed, entry: Entry) -> None:
@@ -331,7 +331,7 @@ class Recorder:
         self._tell(queue.place, entry, "dead-lettered", f"reason: {reason}, after {entry.count} failed attempts")
 
     def removed(self, queue: Observed, entry: Entry, reason: str) -> None:
-        """It is gone without having been consumed: an administrator removed it, or its queue was deleted."""
+        """It was removed without having been consumed: by an administrator, or with its queue."""
         self._tell(queue.place, entry, "removed", f"reason: {reason}")
 
     def refused(self, queue: Observed, envelope: Envelope) -> None:

@@ -67,7 +67,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """End the run at once if the broker elsewhere cannot be used."""
+    """End the run immediately if the remote broker cannot be used."""
     config = session.config
     if not _url(config) or config.option.collectonly or hasattr(config, "workerinput"):
         return

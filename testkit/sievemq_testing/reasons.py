@@ -67,7 +67,7 @@ def why_not(selector: CompiledSelector, envelope: Envelope) -> str:
         for step, after in zip(steps, (*steps[1:], None), strict=True)
         if after is None or after.depth <= step.depth
     ]
-    # The deciding comparisons: those that are not TRUE; below a NOT one may be TRUE.
+    # The comparisons that decide: the ones that are not TRUE; below a NOT one may be TRUE.
     decisive = [step for step in leaves if step.truth is not True] or leaves
     reasons = [
         f"{step.text} is {_WORDS[step.truth]}{f' ({with_near(step.reason)})' if step.reason else ''}"
@@ -77,7 +77,7 @@ def why_not(selector: CompiledSelector, envelope: Envelope) -> str:
 
 
 def idle(consumer: Consumer) -> str:
-    """Why a consumer takes no message, whatever its selector; empty if it can take one."""
+    """Why a consumer takes no message, independent of its selector; empty if it can take one."""
     if consumer.credit or consumer.waiting:
         return ""
     if not consumer.tag:

@@ -6,7 +6,7 @@ order. A line can be read, written and changed by hand::
     {"at": 1767225600000, "namespace": "default", "destination": "queue:orders",
      "message": {"id": "ID:a-1:1", "properties": {"region": "EU"}, "kind": "text", "body": "an order"}}
 
-What is missing has its default. ``types`` are the type letters of the properties (docs/protocol.md) where the JSON form
+A missing field has its default. ``types`` are the type letters of the properties (docs/protocol.md) where the JSON form
 does not determine the JMS type; ``body`` is text for ``text`` and base64 otherwise.
 """
 
@@ -62,7 +62,7 @@ class Recorded:
     """One message of a recording.
 
     Attributes:
-        at: the broker's time when it came, ms since 1970.
+        at: the broker's time at its arrival, ms since 1970.
         namespace: where it was sent.
         destination: address in text.
         envelope: the message.
@@ -102,7 +102,7 @@ class Recorded:
         """Read a line.
 
         Raises:
-            ValueError: it is not one of a recording; the text names what is wrong.
+            ValueError: it is not a line of a recording; the text names the mistake.
         """
         try:
             data = json.loads(line)
@@ -136,7 +136,7 @@ class Tape:
         broker: whose traffic.
         watch: lists the recordings.
         path: the file to write.
-        namespace: only what is sent there; None for all.
+        namespace: only messages sent in this namespace; None for all.
     """
 
     def __init__(self, broker: Running, watch: Watch, path: str | Path, namespace: str | None = None) -> None:
@@ -211,14 +211,14 @@ class Replay:
     def into(
         self, namespace: Target, *, timing: bool = True, after_each: Callable[[Recorded], object] | None = None
     ) -> int:
-        """Send everything to a namespace, whichever one it was recorded in. Times in the messages move along: a message
+        """Send everything to a namespace, independent of the recorded one. Times in the messages are shifted: a message
         that had a minute to live has a minute again.
 
         Args:
             namespace: where to.
             timing: move the broker's clock by the time that lay between two messages, instead of waiting for it; what
-                became due in between (expiry, delays) happens in between. Without it, all come at once.
-            after_each: called with each message that was sent, for a look in between.
+                became due in between (expiry, delays) happens in between. Without it, all are sent immediately.
+            after_each: called with each message after it was sent.
 
         Returns:
             How many messages were sent.

@@ -158,7 +158,7 @@ class Management:
 
 
 def _place(namespace: str, address: str = "", *rest: str) -> str:
-    """The path of a namespace, of a destination in it, and of what is below that."""
+    """The path of a namespace, of a destination in it, and of a resource below that."""
     parts = ["/namespaces", quote(namespace, safe="")]
     if address:
         parts += ["destinations", quote(address, safe="")]
@@ -178,7 +178,7 @@ def needs_inside(what: str) -> NoReturn:
 
 
 def _poll(look: Callable[[], T], within: Seconds) -> T:
-    """Look until something is so; returns what was seen last."""
+    """Poll until a condition holds; returns the last result."""
     limit = seconds("within", within)
     found = look()
     if found or not limit:
@@ -288,7 +288,7 @@ class RemoteNamespace:
         return self.broker.management(what, self._connection._engine.terms.incarnation)
 
     def queue(self, name: str | Destination) -> RemoteQueue:
-        """A queue, as ``orders``, ``queue:orders`` or ``Queue("orders")``. Its history begins with what is there."""
+        """A queue, as ``orders``, ``queue:orders`` or ``Queue("orders")``. Its history begins with waiting messages."""
         address = str(address_of(name, topic=False))
         view = self._views.get(address)
         if not isinstance(view, RemoteQueue):
@@ -443,7 +443,7 @@ class _Remote:
         Args:
             word: what should have become of them.
             selector, count, within: as of the assertions.
-            look: how many there are; and which, as far as that is known.
+            look: returns how many there are, and which, as far as that is known.
         """
         __tracebackhide__ = True
         condition, needed = compiled(selector), at_least(count)
@@ -504,11 +504,11 @@ class RemoteQueue(_Remote):
     # -- what is there ----------------------------------------------------------------------------------------------
 
     def messages(self, selector: str | None = None) -> list[Message]:
-        """What waits, in the order of delivery."""
+        """The waiting messages, in the order of delivery."""
         return self._browse(self.name, selector)
 
     def dead_letters(self, selector: str | None = None) -> list[Message]:
-        """What this queue's consumers could not process: the messages of its dead-letter queue that come from here."""
+        """The messages of this queue that are on its dead-letter queue."""
         compiled(selector)
         row = self._row()
         target = None if row is None else row["dead_letters"]
@@ -605,7 +605,7 @@ class RemoteQueue(_Remote):
             history = self._history()
             gone = [envelope for envelope in history if envelope.fields[MESSAGE_ID] not in still]
             acknowledged = int(counters["acknowledged"])
-            # A message that is gone was acknowledged, unless it can have another outcome.
+            # A message that was removed was acknowledged, unless it can have another outcome.
             return acknowledged, gone if len(gone) == acknowledged and not _lost(counters) else None
 
         try:
@@ -620,7 +620,7 @@ class RemoteQueue(_Remote):
             raise AssertionError(f"{error}{''.join(held)}") from None
 
     def _ids(self) -> Iterator[object]:
-        """Message ids of what is there."""
+        """Message ids of the waiting messages."""
         path = _place(self.namespace.name, self.name, "messages")
         for state in _STATES:
             for row in self._api().rows(path, "messages", state=state):

@@ -34,4 +34,4 @@ class Running(Protocol):
         """Call a function with the server, on the broker's thread."""
 
     def wait_for(self, look: Callable[[Broker], R], within: Seconds) -> R:
-        """Wait until `look` returns what is true."""
+        """Wait until `look` returns a true value."""

@@ -80,7 +80,7 @@ class ConnectionView:
         client_id: its client id; None for none.
         agent: client library, version, and the name of the application where it has one (option ``application``).
         consumers: destinations of its open consumers.
-        protocol: what it speaks: ``sieve``, ``stomp``.
+        protocol: ``sieve``, ``stomp`` or ``amqp``.
     """
 
     id: str
@@ -242,7 +242,7 @@ class QueueView(_View):
     # -- what is there ----------------------------------------------------------------------------------------------
 
     def messages(self, selector: str | None = None) -> list[Message]:
-        """What waits, in the order of delivery; not what is scheduled for later, nor what consumers hold.
+        """The waiting messages, in the order of delivery, without scheduled ones and those in flight.
 
         Args:
             selector: only what matches.
@@ -255,7 +255,7 @@ class QueueView(_View):
         return [self._message(envelope, count) for count, envelope in waiting]
 
     def _browse(self, broker: Broker, address: str, condition: CompiledSelector | None) -> list[tuple[int, Envelope]]:
-        """What waits in a queue of the namespace. Runs on the broker's thread."""
+        """The waiting messages of a queue of the namespace. Runs on the broker's thread."""
         found: list[tuple[int, Envelope]] = []
         namespace = broker.namespaces.get(self._namespace.name)
         if namespace is None or address not in namespace.destinations:
@@ -268,7 +268,7 @@ class QueueView(_View):
                 return found
 
     def scheduled(self, selector: str | None = None) -> list[Message]:
-        """What waits for its delivery time, or for the end of its redelivery delay."""
+        """The messages that wait for their delivery time, or for the end of their redelivery delay."""
         condition = compiled(selector)
 
         def look(broker: Broker) -> list[Envelope]:
@@ -281,7 +281,7 @@ class QueueView(_View):
         return [self._message(envelope) for envelope in self._ask(look)]
 
     def dead_letters(self, selector: str | None = None) -> list[Message]:
-        """What this queue's consumers could not process: the messages of its dead-letter queue that come from here."""
+        """The messages of this queue that are on its dead-letter queue."""
         condition = compiled(selector)
         letters = self._ask(lambda broker: self._letters(broker, condition, None))
         where = parse_destination(dead_letter_address(self.name) or self.name)
@@ -385,7 +385,7 @@ class QueueView(_View):
     def assert_received(
         self, selector: str | None = None, *, count: int | None = None, within: Seconds = 0.0
     ) -> list[Message]:
-        """Messages have arrived in this queue, whatever their outcome.
+        """Messages have arrived in this queue, with any outcome.
 
         Args:
             selector: only those that match.
@@ -475,7 +475,7 @@ class QueueView(_View):
             within: seconds, or a timedelta, to wait for that at most.
 
         Raises:
-            AssertionError: lists what is left; or there has never been such a queue, as with a mistake in its name.
+            AssertionError: lists the messages that are left; or there never was such a queue: a mistake in its name.
         """
         __tracebackhide__ = True
 
@@ -538,7 +538,7 @@ class TopicView(_View):
         return self._assert_events("published", "received", selector, count, within)
 
     def assert_awaited(self, *, count: int = 1, within: Seconds = 0.0) -> None:
-        """Consumers are subscribed: what is published from now on reaches them.
+        """Consumers are subscribed: messages published from now on reach them.
 
         Args:
             count: subscriptions with an open consumer, at least.

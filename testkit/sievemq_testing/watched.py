@@ -56,7 +56,7 @@ __all__ = [
 
 
 class Tape(Protocol):
-    """Records what is sent."""
+    """Records sent messages."""
 
     def sent(self, namespace: str, destination: str, envelope: Envelope, now: int) -> None:
         """A message was sent."""
@@ -66,7 +66,7 @@ class Rule(Protocol):
     """A fault that meets a command."""
 
     def act(self, connection: WatchedConnection, command: tuple[Any, ...], now: int) -> bool:
-        """Let it happen; True if the command is done with."""
+        """Apply it; True if the command is finished."""
 
     def after(self, connection: WatchedConnection) -> None:
         """What follows once the command is carried out."""
@@ -88,7 +88,7 @@ class Watch:
 
     Args:
         recorder: writes the journals.
-        faults: what is to go wrong.
+        faults: the rules of faults.
     """
 
     __slots__ = ("dropped", "faults", "recorder", "tapes")
@@ -234,7 +234,7 @@ class WatchedStompOutbox(_Deliveries, StompOutbox):
 if TYPE_CHECKING:
 
     class _Face:
-        """What the protocol's class behind it has."""
+        """Any other attribute is the protocol's."""
 
         peer: Peer
 
@@ -267,7 +267,7 @@ class WatchedConnection(_Face):
 
     outbox: Any
     watch: Watch
-    #: Commands that wait until the test lets them on; None while they are carried out as they come.
+    #: Commands that are held until the test releases them; None while commands are carried out immediately.
     held: list[tuple[Any, ...]] | None = None
 
     def _table(self) -> Table:
@@ -321,7 +321,7 @@ class WatchedConnection(_Face):
             self.held = []
 
     def stop_holding(self) -> list[tuple[Any, ...]]:
-        """Hold nothing back any more.
+        """Stop holding commands.
 
         Returns:
             What was held, and what came behind it and there was no time for: all for :meth:`let_on`, in this order.
@@ -349,7 +349,7 @@ class WatchedConnection(_Face):
             self.outbox.nudge()
 
     def cut(self) -> None:
-        """The network has failed: nothing is written or carried out any more."""
+        """The network has failed: nothing more is written or carried out."""
         self.peer.cut()
 
     # -- called by the client's Peer: see Watcher -----------------------------------------------------------------
@@ -387,7 +387,7 @@ class WatchedConnection(_Face):
                 tape.sent(peer.namespace.name, where, envelope, now)
 
     def ending(self, peer: Peer, lost: bool) -> None:
-        """The client is about to be gone."""
+        """The client is about to disconnect."""
         held = sum(consumer.unacknowledged for consumer in peer.consumers.values())
         for session in tuple(peer.sessions.values()):
             self.leaving(session)
@@ -597,7 +597,7 @@ class WatchedLink(Link):
         self._silence = 0
         #: The next bytes for the client end in the middle of a frame, and so does the connection.
         self._cut_out = False
-        #: The next bytes from the client likewise.
+        #: The next bytes from the client, likewise.
         self._cut_in = False
 
     def data_received(self, data: bytes) -> None:
@@ -631,12 +631,12 @@ class WatchedLink(Link):
                 self._cut_out = False
                 self._closing = True
                 self.transport.write(data[: _middle(data)])
-                self.transport.close()  # what was written is sent, and nothing after it
+                self.transport.close()  # written output is sent, and nothing after it
                 return
         super().flush()
 
     def cut(self) -> None:
-        """Close at once: output that waits is not written any more."""
+        """Close immediately: queued output is not written."""
         self._closing = True
         self.abort()
 
@@ -648,7 +648,7 @@ class WatchedLink(Link):
             self._cut_in = True
 
     def let_on(self) -> None:
-        """Commands that were held have continued: carry out what they have left."""
+        """Held commands have continued: carry out the commands that followed them."""
         if self.behind:
             self._put_off()
 
@@ -662,7 +662,7 @@ class WatchedLink(Link):
 
         Args:
             milliseconds: by which the clock was moved.
-            now: what it shows.
+            now: its time.
         """
         self._silence += milliseconds
         connection = self.connection
@@ -676,7 +676,7 @@ class WatchedLink(Link):
             self.abort()
 
     def go_on(self) -> None:
-        """Let pass what has gathered, then everything."""
+        """Let queued deliveries pass, then all others."""
         self.frozen = False
         waiting, self._waiting = self._waiting, []
         for data in waiting:

@@ -47,7 +47,7 @@ COLUMNS: dict[str, type[Value]] = {
     "distance": int,
 }
 
-#: What the consumers ask for; SQLite's WHERE clause is given the same texts.
+#: The selectors of the consumers; SQLite's WHERE clause gets the same texts.
 SELECTORS = (
     "carrier = 'UA' AND dep_delay > 60",
     "origin IN ('JFK','LGA') AND (dest LIKE 'S%' OR distance BETWEEN 2000 AND 3000)",
@@ -67,7 +67,7 @@ class Flight(NamedTuple):
 
     @property
     def fingerprint(self) -> int:
-        """A number that stands for all of it."""
+        """A checksum of all flights."""
         return fingerprint("flight", self.tail_number, self.properties, self.body)
 
 

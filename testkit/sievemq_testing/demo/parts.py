@@ -110,5 +110,5 @@ class Counting:
             self._pipe.send(("received", REPORT_EVERY))
 
     def tally(self) -> Tally:
-        """What was counted."""
+        """The result: numbers and checksums."""
         return Tally(self._count, self._checksum, self._in_order)

@@ -21,7 +21,7 @@ from sievemq_testing.demo.referee import Referee, Verdict
 
 __all__ = ["DemoFailedError", "Line", "Outcome", "Progress", "run_story"]
 
-#: How long a process may print nothing before the demo gives up.
+#: How long a process may print nothing before the demo fails.
 SILENCE_S = 120
 
 _processes = multiprocessing.get_context("spawn")
@@ -35,7 +35,7 @@ class DemoFailedError(Exception):
 
 
 class Line(NamedTuple):
-    """One line of the result: what a consumer got, and what it should have."""
+    """One line of the result: the messages that a consumer got, and those expected."""
 
     destination: str
     selector: str | None
