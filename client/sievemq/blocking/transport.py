@@ -143,7 +143,7 @@ class _Socket(Protocol):
     """The part of a transport that the leader of its socket uses."""
 
     @property
-    def lock(self) -> LockType: ...
+    def lock(self) -> LockType | _LockAtExit: ...
 
     @property
     def asleep(self) -> bool:
@@ -464,7 +464,7 @@ class Transport:
         self._socket = sock
         self._tls = isinstance(sock, ssl.SSLSocket)
         sock.setblocking(False)
-        self.lock = threading.Lock()
+        self.lock: LockType | _LockAtExit = allocate_lock()
         self.undoing: list[Completion[Any]] = []
         self.asleep = self.has_callbacks = False
         self.asked = 0
@@ -939,9 +939,23 @@ class Transport:
             for sock in (self._socket, self._wake_in, self._wake_out):
                 sock.close()
 
+    def exit(self) -> None:
+        """The process ends: write what the I/O thread would have written a moment later, within a second. From then on,
+        nothing waits for a thread that the interpreter has stopped."""
+        lock = self.lock
+        if isinstance(lock, _LockAtExit):
+            return
+        self.lock = _LockAtExit(lock)
+        if lock.acquire(timeout=1.0):
+            try:
+                if self._thread.is_alive():
+                    self.write()
+            finally:
+                lock.release()
+
     def leave_to_the_parent(self) -> None:
         """It belongs to the process that this one was forked from."""
-        self.lock = threading.Lock()  # an I/O thread may have held it, which is not here to release it
+        self.lock = allocate_lock()  # an I/O thread may have held it, which is not here to release it
         for sock in (self._socket, self._wake_in, self._wake_out, *self.lead.forget()):
             if sock.fileno() >= 0:
                 os.close(sock.detach())
@@ -969,20 +983,36 @@ def check_alive(_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         raise JMSException("the interpreter is shutting down: nothing can be sent or received")
 
 
+class _LockAtExit:
+    """The lock of a transport while the process ends. A daemon thread, and each I/O thread is one, stops wherever it is
+    when the interpreter shuts down, and does not release what it holds: waiting for the lock would never end.
+
+    Args:
+        lock: the transport's own, which still keeps threads apart until then.
+    """
+
+    __slots__ = ("_check", "_lock")
+
+    def __init__(self, lock: LockType) -> None:
+        self._lock, self._check = lock, check_alive
+
+    def __enter__(self) -> None:
+        self._check()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 #: Transports that were started; those of connections that were not closed are still here when the process ends.
 _running: WeakSet[Transport] = WeakSet()
 
 
 @atexit.register
 def _write_what_is_left() -> None:
-    """The I/O threads end with the process; what they would have written a moment later is written here."""
+    """The I/O threads end with the process."""
     for transport in tuple(_running):
-        if transport.lock.acquire(timeout=1.0):
-            try:
-                if transport._thread.is_alive():
-                    transport.write()
-            finally:
-                transport.lock.release()
+        transport.exit()
 
 
 def _leave_to_the_parent() -> None:

@@ -178,3 +178,9 @@ late.itself = late
 def test_a_send_while_the_interpreter_ends_does_not_hang(url: str) -> None:
     _, complaint = run(LATE, url)
     assert "the interpreter is shutting down" in complaint
+
+
+def test_a_send_does_not_wait_for_a_thread_that_the_interpreter_has_stopped(url: str) -> None:
+    """It stopped while it held the lock, which is never released."""
+    _, complaint = run(LATE + "context._connection._transport.lock.acquire()", url)
+    assert "the interpreter is shutting down" in complaint
