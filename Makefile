@@ -33,8 +33,8 @@ run: ## start a broker on the loopback, with its console (HOST, PORT, HTTP_PORT)
 	@.ci/venv broker
 	@exec $(BIN)/sievemq broker --host $(HOST) --port $(PORT) --http-port $(HTTP_PORT)
 
-# How many tests run at a time.
-WORKERS ?= 2
+# How many tests run at a time: one more than processors, since many of them wait.
+WORKERS ?= 3
 # What runs the fast tests: .ci/run measures their coverage on the way.
 FAST ?= fast
 
