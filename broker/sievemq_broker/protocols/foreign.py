@@ -12,13 +12,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.session.peer import Peer, PortOwner, Services, Table, Watcher
 from sievemq_broker.session.settings import SessionSettings
+from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
 from sievemq_core.message.envelope import BODY, BODY_KIND, BodyKind, EnvelopeFields
 
@@ -85,6 +86,7 @@ class Parser(Protocol):
         """Drop the bytes of the incomplete frame."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ForeignOutbox(ABC):
     """The :class:`~sievemq_broker.session.peer.ClientPort` of one connection, without the encoding of frames.
 
@@ -408,7 +410,12 @@ class Line:
         self._beat()
 
 
-class ForeignConnection(ABC):
+ParserT = TypeVar("ParserT", bound=Parser)
+OutboxT = TypeVar("OutboxT", bound=ForeignOutbox)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
     """The broker's end of one connection, without the meaning of its frames; see
     :class:`~sievemq_broker.server.net.link.Connection`.
 
@@ -435,8 +442,8 @@ class ForeignConnection(ABC):
         table: Table,
         address: str,
         watcher: Watcher | None,
-        parser: Parser,
-        outbox: ForeignOutbox,
+        parser: ParserT,
+        outbox: OutboxT,
         line: Line,
     ) -> None:
         self._services = services

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sievemq_broker.protocols.amqp import AmqpConnection
+from sievemq_broker.protocols.amqp.composites import Composite, read, write
 from sievemq_broker.protocols.amqp.frames import (
     AMQP,
     AMQP_HEADER,
@@ -21,7 +22,6 @@ from sievemq_broker.protocols.amqp.performatives import (
     Attach,
     Begin,
     Close,
-    Composite,
     Coordinator,
     Declare,
     Declared,
@@ -37,8 +37,6 @@ from sievemq_broker.protocols.amqp.performatives import (
     Target,
     TransactionalState,
     Transfer,
-    read,
-    write,
 )
 from sievemq_broker.protocols.amqp.types import Budget, Described, Symbol, ULong, decode, encode
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sievemq_broker.protocols.amqp.composites import read, write
 from sievemq_broker.protocols.amqp.frames import AMQP_HEADER, SASL_HEADER, FrameParser, frame_of
-from sievemq_broker.protocols.amqp.performatives import Attach, Flow, Open, SaslMechanisms, Source, read, write
+from sievemq_broker.protocols.amqp.performatives import Attach, Flow, Open, SaslMechanisms, Source
 from sievemq_broker.protocols.amqp.types import (
     MAX_DEPTH,
     VALUES,

@@ -72,6 +72,7 @@ def fill(world: World, count: int, to: str = "queue:q", properties: dict[str, An
     return texts
 
 
+@pytest.mark.needs_python("counts calls of functions")
 @pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 @pytest.mark.parametrize(("count", "properties", "most"), [(30, COSTLY, 1), (500, {}, 200)])
 def test_a_backlog_is_converted_a_few_in_a_turn(
@@ -90,6 +91,7 @@ def test_a_backlog_is_converted_a_few_in_a_turn(
     assert conversions.most <= most
 
 
+@pytest.mark.needs_python("counts calls of functions")
 @pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 def test_a_browser_is_shown_messages_as_there_is_time(world: World, conversions: Conversions, protocol: str) -> None:
     texts = fill(world, 150, properties=COSTLY)
@@ -105,6 +107,7 @@ def test_a_browser_is_shown_messages_as_there_is_time(world: World, conversions:
     assert (conversions.count, conversions.most) == (150, 1)
 
 
+@pytest.mark.needs_python("counts calls of functions")
 def test_a_message_is_converted_once_for_all_subscribers(world: World, conversions: Conversions) -> None:
     amqps, stomps = [Amqp(world) for _ in range(5)], [Stomp(world) for _ in range(5)]
     for amqp in amqps:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple
 
-from sievemq_broker.protocols.amqp.performatives import Composite, read, write
+from sievemq_broker.protocols.amqp.composites import Composite, read, write
 from sievemq_broker.protocols.amqp.types import decode, malformed
 from sievemq_core.errors import ErrorCode, ProtocolError, shown
 

@@ -16,7 +16,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from sievemq_broker.protocols.amqp.performatives import Header, Properties, read, write
+from sievemq_broker.protocols.amqp.composites import read, write
+from sievemq_broker.protocols.amqp.performatives import Header, Properties
 from sievemq_broker.protocols.amqp.types import (
     MESSAGE_VALUES,
     Budget,
@@ -127,6 +128,11 @@ def address_of(text: object, kind: Kind | None = None) -> str:
     """
     if not isinstance(text, str):
         raise RequestError(f"an address must be a string, not {shown(text)}", ErrorCode.INVALID_DESTINATION)
+    return _address_of(text, kind)
+
+
+@lru_cache(maxsize=512)
+def _address_of(text: str, kind: Kind | None) -> str:
     prefix, colon, name = text.partition("://")
     if colon and prefix in ("queue", "topic"):
         return str(Address(Kind(prefix), name))
@@ -343,7 +349,7 @@ def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[Envel
         int(kind),
         body,
     )
-    if any(name.startswith("JMS") for name in message.application):  # some of these are the broker's: encoded again
+    if _has_reserved(message.application):  # some of these are the broker's: encoded again
         return fields, to
     return (*fields, head, tail), to
 
@@ -362,6 +368,11 @@ def _annotated_kind(annotations: dict[Any, Any], name: Symbol) -> Kind | None:
     return _KINDS[number] if isinstance(number, int) and 0 <= number < len(_KINDS) else None
 
 
+def _has_reserved(properties: dict[Any, Any]) -> bool:
+    """True if a property has a name that is reserved for JMS, or no name at all."""
+    return any(type(name) is not str or name.startswith("JMS") for name in properties)
+
+
 def _application_properties(given: dict[Any, Any]) -> dict[str, PropertyValue]:
     values: dict[str, PropertyValue] = {}
     for name, value in given.items():
@@ -369,9 +380,11 @@ def _application_properties(given: dict[Any, Any]) -> dict[str, PropertyValue]:
             raise malformed(f"the name of an application property is {shown(name)}")
         if type(value) is bytes:
             continue  # no type of JMS: other AMQP clients get it
-        with suppress(FormatError):
+        try:
             plain = _jms(value)
             values[name] = str(plain) if type(plain) is JmsChar else normalise(plain)
+        except FormatError:  # no type of JMS either
+            continue
     return values
 
 
@@ -380,15 +393,19 @@ def _signed(number: int) -> int:
     return int(number) if number <= INT_MAX else int(number) - 2**32
 
 
+#: Types that AMQP and JMS have alike.
+_SAME: Final = frozenset({type(None), bool, int, float, str, bytes})
+
+
 def _jms(value: Any) -> Any:
     """A value of AMQP as a value of JMS.
 
     Raises:
         FormatError: there is none.
     """
+    if type(value) in _SAME:
+        return value
     match value:
-        case None | bool():
-            return value
         case UByte():
             return Short(value)
         case UShort():
@@ -401,9 +418,16 @@ def _jms(value: Any) -> Any:
             return JmsChar(value) if len(value.encode("utf-16-be")) == 2 else str(value)
         case Symbol() | UUID():
             return str(value)
-        case int() | float() | str() | bytes():
+        case int() | float():  # Byte, Long, Float …
             return value
     raise FormatError(f"JMS has no value like {shown(value)}")
+
+
+def _is_text(content_type: str | None) -> bool:
+    if content_type is None or content_type in _OCTETS:
+        return False
+    plain = content_type.partition(";")[0].strip().lower()
+    return plain.startswith("text/") or plain.endswith(("/json", "+json", "/xml", "+xml"))
 
 
 def _body_of(message: _Sections) -> tuple[int, bytes | None]:
@@ -412,8 +436,7 @@ def _body_of(message: _Sections) -> tuple[int, bytes | None]:
         raise malformed("a message has bodies of several kinds")
     if kinds == {_DATA}:
         body = b"".join(part for _, part in message.body)
-        content_type = (message.properties.content_type or "").partition(";")[0].strip().lower()
-        if content_type.startswith("text/") or content_type.endswith(("/json", "+json", "/xml", "+xml")):
+        if _is_text(message.properties.content_type):
             with suppress(UnicodeDecodeError):
                 body.decode()
                 return _TEXT, body
@@ -566,7 +589,7 @@ def _kept(fields: EnvelopeFields) -> bytes | None:
         names = _sections_of(kept).application
     except ProtocolError:
         return None
-    return None if any(type(name) is not str or name.startswith("JMS") for name in names) else kept
+    return None if _has_reserved(names) else kept
 
 
 def _body(kind: BodyKind, body: bytes | None) -> Described:

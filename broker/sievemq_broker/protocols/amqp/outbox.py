@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from sievemq_broker.protocols.amqp.composites import Composite
 from sievemq_broker.protocols.amqp.frames import AMQP, AMQP_HEADER, MIN_FRAME, SASL, frame_of
 from sievemq_broker.protocols.amqp.links import Consumer, Producer
 from sievemq_broker.protocols.amqp.mapping import payload_of
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
     Close,
-    Composite,
     Detach,
     Disposition,
     Error,
@@ -25,6 +25,7 @@ from sievemq_broker.protocols.amqp.performatives import (
 from sievemq_broker.protocols.amqp.types import Symbol
 from sievemq_broker.protocols.foreign import Converted, ForeignOutbox
 from sievemq_broker.session.settings import SessionSettings
+from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, SieveError
 from sievemq_core.message.envelope import EXPIRATION, Envelope
 
@@ -67,6 +68,7 @@ def error_of(error: SieveError) -> Error:
     return Error(condition=_CONDITIONS[error.code], description=error.text, info=details or None)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
 class Outbox(ForeignOutbox):
     """The :class:`~sievemq_broker.session.peer.ClientPort` of one AMQP connection.
 

@@ -82,7 +82,7 @@ class _Transaction:
         return self.sends
 
 
-class StompConnection(ForeignConnection):
+class StompConnection(ForeignConnection[FrameParser, Outbox]):
     """The broker's end of one STOMP connection; see :class:`~sievemq_broker.server.net.link.Connection`.
 
     Args:
@@ -99,9 +99,6 @@ class StompConnection(ForeignConnection):
     __slots__ = (
         "_browsers", "_message_ids", "_receipt", "_sends", "_sessions", "_temporaries", "_transactions", "_types",
     )  # fmt: skip
-
-    outbox: Outbox
-    _parser: FrameParser
 
     def __init__(
         self,

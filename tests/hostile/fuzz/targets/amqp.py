@@ -10,6 +10,7 @@ from tests.hostile.fuzz.test_session import NOW, Rim
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.protocols.amqp import AmqpConnection
+from sievemq_broker.protocols.amqp.composites import write
 from sievemq_broker.protocols.amqp.frames import AMQP_HEADER, SASL, SASL_HEADER, FrameParser, frame_of
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
@@ -31,7 +32,6 @@ from sievemq_broker.protocols.amqp.performatives import (
     Target,
     TransactionalState,
     Transfer,
-    write,
 )
 from sievemq_broker.protocols.amqp.types import decode
 
