@@ -235,13 +235,15 @@ async def api(request: pytest.FixtureRequest, both_broker: EmbeddedBroker) -> As
     """The API under test, in two worlds; see the module."""
     api = Api(request.param, both_broker)
     me = asyncio.current_task()
+    mark = request.node.get_closest_marker("timeout")
+    most = 2 * LIMIT if mark is None else 0.9 * mark.args[0]  # before pytest-timeout ends the whole process
 
     def give_up() -> None:
         for task in asyncio.all_tasks(api.loop):
             if task is not me:
                 task.cancel("the test has taken too long")
 
-    watchdog = api.loop.call_later(2 * LIMIT, give_up)
+    watchdog = api.loop.call_later(most, give_up)
     try:
         yield api
     finally:
