@@ -1,15 +1,20 @@
-"""This tree beside another one, call by call: for a machine that others use, too.
+"""This tree beside another one, in turn: for a machine that others use, too.
 
-Broker and clients of both trees are alive at the same time: a hundred calls of one, a hundred of the other, and so on.
 What the machine does to a block it does to the next one as well, so the median of the pairs' ratios says what a change
-brought when rates of whole runs say nothing. Processor time is that of all threads, by the scheduler's account (Linux).
+brought when rates of single runs say nothing. Processor time is that of all threads, as Linux' scheduler counts it.
 
 python -m benchmarks.pairs FOLDER_OF_THE_OTHER_TREE [--what request,send,correlate] [--calls 100] [--pairs 40]
+python -m benchmarks.pairs FOLDER_OF_THE_OTHER_TREE --what W1,W4 --pairs 10 [--compiled] [--api aio]
+
+Calls: broker and clients of both trees are alive at the same time, and each block is a hundred calls.
 
     request     request and reply, NON_PERSISTENT (W2)
     listen      the same; the responder has a listener
     send        a PERSISTENT send, confirmed
     correlate   open a consumer for a correlation id, receive, close (W6), from a queue of 20,000
+
+Workloads, W1 to W6: each block is a whole run of ``make bench`` with processes of its own, by the Python of each tree
+(`make venv` there); ``--compiled`` measures the compiled builds (`make venv-compiled`).
 """
 
 from __future__ import annotations
@@ -29,11 +34,13 @@ from typing import Any
 if __name__ == "__main__":  # run by path as a part: its own folder must not be searched
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.macro.processes import Broker
-from benchmarks.workloads import body_of, properties_of
+from benchmarks.macro.processes import ROLE, Broker, run_workload
+from benchmarks.workloads import DEFAULT_COUNTS, Job, body_of, properties_of
 
 HERE = Path(__file__).resolve()
 KINDS = ("request", "listen", "send", "correlate")
+#: The column of which more is better; all others are microseconds.
+RATE = "per second"
 BACKLOG = 20_000
 WARM = 200
 
@@ -175,11 +182,39 @@ def compare(other: Path, kind: str, calls: int, pairs: int) -> None:
         for tree in trees:
             tree.stop()
     print(f"\n{kind}: µs a call; median (best) of {pairs} blocks of {calls}")
-    for column in trees[0].rows[0]:
-        was, now = ([row[column] for row in tree.rows] for tree in trees)
-        ratio = statistics.median(b / a for a, b in zip(was, now, strict=True))
-        before, after = (f"{statistics.median(of):6.1f} ({min(of):.1f})" for of in (was, now))
-        print(f"  {column:10} other {before:16} this {after:16} ratio {ratio:.3f}", flush=True)
+    report(trees[0].rows, trees[1].rows)
+
+
+def compare_runs(other: Path, workload: str, api: str, compiled: bool, pairs: int) -> None:
+    """Run a workload in turn in both trees, and print as :func:`compare`."""
+    rows: dict[Path, list[dict[str, float]]] = {other: [], HERE.parents[1]: []}
+    for pair in range(pairs):
+        for folder in rows if pair % 2 else reversed(rows):
+            rows[folder].append(_run(folder, workload, api, compiled, f"p{pair}"))
+    print(f"\n{workload}, {api}: messages a second, and µs of processor time; median (best) of {pairs} runs")
+    report(*rows.values())
+
+
+def _run(folder: Path, workload: str, api: str, compiled: bool, run: str) -> dict[str, float]:
+    python = str(folder / (".venv-compiled" if compiled else ".venv") / "bin" / "python")
+
+    def command(job: Job) -> list[str]:
+        return [python, str(ROLE), json.dumps(job)]
+
+    with Broker(python=python) as broker:
+        row = run_workload(broker, workload, DEFAULT_COUNTS[workload], 256, api, run, command)
+    spent: dict[str, float] = row["us_per_message"]
+    return {RATE: row["msgs_per_s"], **spent, "all": sum(spent.values())}
+
+
+def report(was: list[dict[str, float]], now: list[dict[str, float]]) -> None:
+    """Print medians, the best block, and the median of the pairs' ratios, column by column."""
+    for column in was[0]:
+        best = max if column == RATE else min
+        blocks = [[row[column] for row in rows] for rows in (was, now)]
+        ratio = statistics.median(b / a for a, b in zip(*blocks, strict=True))
+        before, after = (f"{statistics.median(of):,.1f} ({best(of):,.1f})" for of in blocks)
+        print(f"  {column:10} other {before:24} this {after:24} ratio {ratio:.3f}", flush=True)
 
 
 def main() -> None:
@@ -189,14 +224,21 @@ def main() -> None:
     parser.add_argument("--what", default=",".join(KINDS), help="comma-separated; all by default")
     parser.add_argument("--calls", type=int, default=100, help="calls of a block (100)")
     parser.add_argument("--pairs", type=int, default=40, help="pairs of blocks (40)")
+    parser.add_argument(
+        "--api", default="blocking", choices=("blocking", "aio"), help="the SDK of a workload (blocking)"
+    )
+    parser.add_argument("--compiled", action="store_true", help="of a workload: the compiled builds")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if unknown := set(arguments.what.split(",")) - {*KINDS}:
-        parser.error(f"nothing called {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+    if unknown := set(arguments.what.split(",")) - {*KINDS, *DEFAULT_COUNTS}:
+        parser.error(f"nothing called {', '.join(sorted(unknown))}; there are {', '.join((*KINDS, *DEFAULT_COUNTS))}")
     if arguments.part:
         play(arguments.part, arguments.what, arguments.other)
         return
     for kind in arguments.what.split(","):
+        if kind in DEFAULT_COUNTS:
+            compare_runs(Path(arguments.other).resolve(), kind, arguments.api, arguments.compiled, arguments.pairs)
+            continue
         if kind == "correlate" and WARM + arguments.calls * arguments.pairs >= BACKLOG:
             parser.error(f"a backlog of {BACKLOG} is too small for {arguments.pairs} blocks of {arguments.calls} calls")
         compare(Path(arguments.other).resolve(), kind, arguments.calls, arguments.pairs)

@@ -122,11 +122,14 @@ class Broker(Server):
     Args:
         options: further ones of its command line.
         url: for its clients, with the place of the port.
+        python: the interpreter beside which its command is installed.
     """
 
-    def __init__(self, *options: str, url: str = "sievemq://127.0.0.1:{port}") -> None:
+    def __init__(
+        self, *options: str, url: str = "sievemq://127.0.0.1:{port}", python: str | Path = sys.executable
+    ) -> None:
         port = free_port()
-        command = [str(Path(sys.executable).with_name("sievemq")), "broker", "--host", "127.0.0.1", "--port", str(port)]
+        command = [str(Path(python).with_name("sievemq")), "broker", "--host", "127.0.0.1", "--port", str(port)]
         super().__init__([*command, "--http-port", "0", *options], port, url.format(port=port))
 
 
