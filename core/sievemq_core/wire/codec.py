@@ -14,6 +14,7 @@ from sievemq_core.wire.form import CommandTuple, check_headers, examine
 
 __all__ = [
     "DELIVERIES_HEAD",
+    "DELIVERY_HEAD",
     "CommandTuple",
     "Decoder",
     "Payload",
@@ -39,8 +40,12 @@ _packer = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass")
 pack: Final = _packer.pack
 """Pack a command tuple (or any value that msgpack carries) into bytes."""
 
-delivery_head: Final = struct.Struct(">HBIBQBI").pack
+_DELIVERY: Final = struct.Struct(">HBIBQBI")
+delivery_head: Final = _DELIVERY.pack
 """See :func:`pack_delivery`, which is this call; for the one place where a function call more is felt."""
+
+DELIVERY_HEAD: Final = _DELIVERY.size
+"""Bytes of what it makes."""
 
 
 def _bin_head(size: int) -> bytes:

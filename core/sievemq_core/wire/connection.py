@@ -38,7 +38,16 @@ from sievemq_core.limits import (
     MAX_FRAME_COMMANDS,
     UNCOUNTED_BYTES,
 )
-from sievemq_core.wire.codec import CommandTuple, Decoder, Payload, delivery_head, pack, pack_deliveries
+from sievemq_core.wire.codec import (
+    DELIVERIES_HEAD,
+    DELIVERY_HEAD,
+    CommandTuple,
+    Decoder,
+    Payload,
+    delivery_head,
+    pack,
+    pack_deliveries,
+)
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_core.wire.form import FORMS, ROWS, TRUSTED_FORMS, Form, examine
 
@@ -213,7 +222,12 @@ class WireConnection:
 
     __slots__ = (
         "_decoder",
+        "_delivered_to",
         "_frames",
+        "_gathered",
+        "_gathered_room",
+        "_gathered_tag",
+        "_gathers",
         "_max_frame",
         "_payloads",
         "_plain",
@@ -248,6 +262,14 @@ class WireConnection:
         self.out: list[bytes] = []
         #: Bytes in `out`.
         self.pending_bytes = 0
+        #: The peer takes DELIVER_SEVERAL.
+        self._gathers = False
+        #: The consumer of the delivery at the end of `out`; -1 if no other one may join it. Once some have: all
+        #: envelopes, the first tag, and the bytes that may still be added. `out` gets them before the next command.
+        self._delivered_to = -1
+        self._gathered: list[bytes] = []
+        self._gathered_tag = 0
+        self._gathered_room = -1
         #: Milliseconds after which this end expects a byte from the peer, and after which the peer does; 0 for never.
         self.interval_in = self.interval_out = 0
         self._received = self._spoke = False
@@ -378,22 +400,58 @@ class WireConnection:
                     ErrorCode.UNEXPECTED_COMMAND,
                 )
             self._turn(command)
+        if self._gathered:
+            self._end_gathering()
+        self._delivered_to = -1
         packed = pack(command)
         self.out.append(packed)
         self.pending_bytes += len(packed)
 
     def send_packed(self, packed: bytes) -> None:
         """Queue a command that is packed already. For the data path: not checked, never one that changes the state."""
+        if self._gathered:
+            self._end_gathering()
+        self._delivered_to = -1
         self.out.append(packed)
         self.pending_bytes += len(packed)
 
+    def gather_deliveries(self) -> None:
+        """The peer takes DELIVER_SEVERAL: first deliveries to one consumer that follow each other are gathered."""
+        self._gathers = True
+
     def deliver(self, consumer: int, tag: int, count: int, envelope: bytes) -> int:
-        """Queue a DELIVER around an envelope that is packed already (``pack_delivery``); returns the bytes that are
-        queued now."""
+        """Queue a DELIVER around an envelope that is packed already (``pack_delivery``), or let it join the one to the
+        same consumer before it. Returns the bytes that are queued now."""
+        if consumer == self._delivered_to and count == 1:
+            if not self._gathered and self._gathers and len(self.out[-1]) + len(envelope) <= GATHER_BYTES:
+                self._begin_gathering(tag - 1)
+            room = self._gathered_room - len(envelope)
+            if room >= 0:
+                self._gathered_room = room
+                self._gathered.append(envelope)
+                self.pending_bytes = pending = self.pending_bytes + len(envelope)
+                return pending
+        if self._gathered:
+            self._end_gathering()
         packed = delivery_head(0x9550, 0xCE, consumer, 0xCF, tag, 0xCE, count) + envelope
         self.out.append(packed)
+        self._delivered_to = consumer if count == 1 else -1
         self.pending_bytes = pending = self.pending_bytes + len(packed)
         return pending
+
+    def _begin_gathering(self, tag: int) -> None:
+        """Let others join the last delivery, which has this tag."""
+        envelope = self.out[-1][DELIVERY_HEAD:]
+        self._gathered.append(envelope)
+        self._gathered_tag = tag
+        self._gathered_room = GATHER_BYTES - DELIVERIES_HEAD - len(envelope)
+        self.pending_bytes += DELIVERIES_HEAD - DELIVERY_HEAD
+
+    def _end_gathering(self) -> None:
+        """No delivery joins the last ones any more."""
+        self.out[-1] = pack_deliveries(self._delivered_to, self._gathered_tag, self._gathered)
+        self._gathered = []
+        self._gathered_room = -1
 
     def deliver_several(self, consumer: int, tag: int, envelopes: list[bytes]) -> None:
         """Queue a DELIVER_SEVERAL around envelopes that are packed already."""
@@ -405,6 +463,9 @@ class WireConnection:
 
     def send_all(self, packed: list[bytes]) -> None:
         """As :meth:`send_packed`, of several commands."""
+        if self._gathered:
+            self._end_gathering()
+        self._delivered_to = -1
         self.out += packed
         self.pending_bytes += sum([len(command) for command in packed])
 
@@ -418,6 +479,9 @@ class WireConnection:
         out = self.out
         if not out:
             return b""
+        if self._gathered:
+            self._end_gathering()
+        self._delivered_to = -1
         pending = self.pending_bytes
         if pending <= GATHER_BYTES and len(out) <= MAX_FRAME_COMMANDS:  # one frame, and its length is known
             data = pending.to_bytes(4, "big") + b"".join(out)

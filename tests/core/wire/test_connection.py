@@ -234,6 +234,109 @@ def test_much_output_goes_out_in_several_frames() -> None:
     assert broker.receive_data(client.data_to_send()) == sent
 
 
+def gathering() -> WireConnection:
+    wire = at(State.OPEN, "broker")
+    wire.gather_deliveries()
+    return wire
+
+
+def several(consumer: int, tag: int, *envelopes: tuple[object, ...]) -> tuple[object, ...]:
+    return (Command.DELIVER_SEVERAL, consumer, tag, envelopes)
+
+
+def deliver_all(wire: WireConnection, *deliveries: tuple[int, int, int]) -> None:
+    for consumer, tag, count in deliveries:
+        before = wire.pending_bytes
+        assert before < wire.deliver(consumer, tag, count, pack(ENVELOPE)) == wire.pending_bytes
+
+
+def read(wire: WireConnection) -> list[object]:
+    """What a client reads; as many bytes as were counted."""
+    pending, data = wire.pending_bytes, wire.data_to_send()
+    assert pending == len(data) - 4
+    assert wire.pending_bytes == 0
+    return list(at(State.OPEN, "client").receive_data(data))
+
+
+def test_first_deliveries_to_one_consumer_that_follow_each_other_are_one_command() -> None:
+    wire = gathering()
+    deliver_all(wire, (7, 1, 1), (7, 2, 1), (7, 3, 1), (8, 1, 1), (7, 4, 1), (0, 1, 1), (0, 2, 1))
+    assert read(wire) == [
+        several(7, 1, ENVELOPE, ENVELOPE, ENVELOPE),
+        (Command.DELIVER, 8, 1, 1, ENVELOPE),
+        (Command.DELIVER, 7, 4, 1, ENVELOPE),
+        several(0, 1, ENVELOPE, ENVELOPE),
+    ]
+    deliver_all(wire, (0, 3, 1))
+    assert read(wire) == [(Command.DELIVER, 0, 3, 1, ENVELOPE)], "nothing joins what was written"
+
+
+def test_a_redelivery_neither_joins_a_delivery_nor_is_joined() -> None:
+    wire = gathering()
+    deliver_all(wire, (7, 1, 1), (7, 2, 2), (7, 3, 1), (7, 4, 1), (7, 5, 3))
+    assert read(wire) == [
+        (Command.DELIVER, 7, 1, 1, ENVELOPE),
+        (Command.DELIVER, 7, 2, 2, ENVELOPE),
+        several(7, 3, ENVELOPE, ENVELOPE),
+        (Command.DELIVER, 7, 5, 3, ENVELOPE),
+    ]
+
+
+def test_a_delivery_does_not_join_one_before_another_command() -> None:
+    others = [pack((Command.OK, number, None)) for number in range(3)]
+    for between in (
+        lambda wire: wire.send(Command.OK, 0, None),
+        lambda wire: wire.send_packed(others[0]),
+        lambda wire: wire.send_all(others[:1]),
+    ):
+        wire = gathering()
+        deliver_all(wire, (7, 1, 1), (7, 2, 1))
+        between(wire)
+        deliver_all(wire, (7, 3, 1), (7, 4, 1))
+        expected = [several(7, 1, ENVELOPE, ENVELOPE), (Command.OK, 0, None), several(7, 3, ENVELOPE, ENVELOPE)]
+        assert read(wire) == expected
+    wire = gathering()
+    deliver_all(wire, (7, 1, 1), (7, 2, 1))
+    wire.deliver_several(7, 3, [pack(ENVELOPE)] * 2)
+    deliver_all(wire, (7, 5, 1))
+    assert read(wire) == [
+        several(7, 1, ENVELOPE, ENVELOPE), several(7, 3, ENVELOPE, ENVELOPE), (Command.DELIVER, 7, 5, 1, ENVELOPE)
+    ]  # fmt: skip
+
+
+def test_a_peer_that_does_not_take_several_gets_each_delivery() -> None:
+    wire = at(State.OPEN, "broker")
+    deliver_all(wire, (7, 1, 1), (7, 2, 1))
+    assert read(wire) == [(Command.DELIVER, 7, tag, 1, ENVELOPE) for tag in (1, 2)]
+
+
+@pytest.mark.parametrize("size", [GATHER_BYTES // 3, GATHER_BYTES - 200, GATHER_BYTES, 100])
+def test_gathered_deliveries_fill_no_more_than_a_frame(size: int) -> None:
+    wire = gathering()
+    fields = (*ENVELOPE[:12], bytes(size))
+    for tag in range(1, 1_001 if size < 1_000 else 11):
+        wire.deliver(7, tag, 1, pack(fields))
+    pending, data = wire.pending_bytes, wire.data_to_send()
+    tag, lengths = 1, []
+    for command in at(State.OPEN, "client").receive_data(data):
+        if command[0] == Command.DELIVER_SEVERAL:
+            assert command[2] == tag
+            lengths.append(len(command[3]))
+        else:
+            assert command[2] == tag
+            lengths.append(1)
+        tag += lengths[-1]
+    assert sum(lengths) == tag - 1 == (1_000 if size < 1_000 else 10)
+    assert max(lengths) * size <= GATHER_BYTES or max(lengths) == 1
+    assert lengths[0] == {GATHER_BYTES // 3: 2}.get(size, lengths[0])
+    frames = 0
+    while data:
+        length = int.from_bytes(data[:4], "big")
+        frames, pending, data = frames + 1, pending - length, data[4 + length :]
+    assert pending == 0
+    assert frames
+
+
 # -- heartbeats -------------------------------------------------------------------------------------------------------
 
 

@@ -144,6 +144,8 @@ class Outbox:
         """WELCOME, and the heartbeats begin."""
         settings = self._settings
         self._several = options.get("deliver_several") is True
+        if self._several:
+            self._wire.gather_deliveries()
         self._wire.set_heartbeat(settings.heartbeat_ms, heartbeat)
         self._send(
             Command.WELCOME,
