@@ -154,9 +154,9 @@ class Backlog:
         return view.matched + self._matched.get(view, 0), self.arrivals - view.since
 
     def place(self, entry: Entry, matched: list[View] | tuple[()]) -> None:
-        """Add an entry (READY or STRAY) to all views that show it."""
+        """Add an entry to all views that show it: an arrival, or a STRAY one."""
         envelope = entry.envelope
-        if entry.state == READY:
+        if entry.state != STRAY:
             priority = envelope.priority
             self.main.push(entry, priority)
             for view in matched:

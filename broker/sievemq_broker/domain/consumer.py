@@ -207,24 +207,27 @@ class Consumer:
         self.port.deliver(self.id, tag, entry.count + 1, entry.envelope.packed)
 
     def hand_row(self, entries: list[Entry], turn: int) -> int:
-        """Deliver messages that were never delivered before, as many as the port takes.
+        """Deliver messages that were never delivered before, as far as there is credit and the port takes them.
 
         Args:
-            entries: one at least, as many as there is credit at most.
+            entries: one at least; there is credit for it, and the port is writable.
             turn: deliveries of the queue so far.
 
         Returns:
             How many that were: one at least.
         """
-        if len(entries) == 1:
+        count, credit = len(entries), self.credit
+        if count == 1:
             self.hand(entries[0], turn)
             return 1
+        if count > credit:
+            entries, count = entries[:credit], credit
         taken, tag, window = 0, self.tag + 1, self.window
         window += entries
         try:
             taken = self.port.deliver_row(self.id, tag, [entry.envelope.packed for entry in entries])
         finally:
-            for _ in range(taken, len(entries)):
+            for _ in range(taken, count):
                 window.pop()
         self.tag += taken
         self.credit -= taken

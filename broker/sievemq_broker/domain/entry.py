@@ -79,8 +79,9 @@ class Entry:
         self.places = 0
 
     def make_ready(self) -> None:
-        """It waits in the order of arrival."""
+        """One more view has it: it waits in the order of arrival."""
         self.state = READY
+        self.places += 1
 
     def arrive(self, sequence: int) -> None:
         """It arrives behind all others: after its delay, or after a restart."""

@@ -339,11 +339,7 @@ class Namespace:
                 full = capacity.send_within(destination, envelope, now, connection, waiting)
                 envelope.compact()
                 return full
-        if isinstance(destination, Queue):
-            destination.accept([envelope], now)
-        else:
-            destination.publish(envelope, now, connection)
-        envelope.compact()  # the destination is known; in flight only the packed bytes are needed
+        self.send_row(destination, [envelope], now, connection)
         return None
 
     def _busy(self, destination: Destination) -> list[Limited]:
@@ -357,55 +353,21 @@ class Namespace:
         destination = self._routes.get(address)
         return None if destination is None or destination.policy.special else destination
 
-    def send_row(
-        self,
-        destination: Destination,
-        row: Iterable[Envelope],
-        now: int,
-        connection: str,
-        spent: Callable[[], bool] | None = None,
-    ) -> int:
-        """:meth:`send` for several messages. Cannot fail.
+    def send_row(self, destination: Destination, envelopes: list[Envelope], now: int, connection: str | None) -> None:
+        """:meth:`send` for one message or several. Cannot fail.
 
         Args:
             destination: the result of :meth:`route`.
-            row: in order; none of them expires or is delayed. Unless the destination takes rows, each message is sent
-                before the next one is requested.
+            envelopes: in order. One; or several, none of which expires, or is for later.
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
-            spent: returns True if there is no more time. Unless the destination takes rows, it is called after each
-                message, and ends the row.
-
-        Returns:
-            How many were sent.
         """
-        if destination.takes_rows:
-            envelopes = list(row)
-            if not envelopes:
-                return 0
-            if isinstance(destination, Queue):
-                destination.accept(envelopes, now)
-            else:
-                destination.publish_row(envelopes, now)
-            for envelope in envelopes:
-                envelope.compact()
-            return len(envelopes)
-        sent = 0
         if isinstance(destination, Queue):
-            for envelope in row:
-                destination.accept([envelope], now)
-                envelope.compact()
-                sent += 1
-                if spent is not None and spent():
-                    break
+            destination.accept(envelopes, now)
         else:
-            for envelope in row:
-                destination.publish(envelope, now, connection)
-                envelope.compact()
-                sent += 1
-                if spent is not None and spent():
-                    break
-        return sent
+            destination.publish(envelopes, now, connection)
+        for envelope in envelopes:  # the destination is known; in flight only the packed bytes are needed
+            envelope.compact()
 
     def transfer(self, address: Address | str, envelope: Envelope, now: int) -> None:
         """Send a message that was in the broker before, or whose sender cannot wait. It is refused if a producer would
@@ -426,7 +388,7 @@ class Namespace:
             self.deadlines.spend(2 * (destination.index.most + destination.fan_out))
             destination.accept([envelope], now)
         else:
-            destination.publish(envelope, now, None)
+            destination.publish([envelope], now, None)
 
     def weighing(self, sends: Sends, connection: str | None) -> dict[str, Weighing]:
         """A :class:`Weighing` for each topic, by address, that :meth:`begin` needs. :meth:`examining` carries them out.
@@ -545,11 +507,9 @@ class Namespace:
             if destination.policy.limited:
                 queues = destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
                 capacity.admit_to(destination, queues, envelope, now)
-            elif isinstance(destination, Queue):
-                destination.accept([envelope], now)
+                envelope.compact()
             else:
-                destination.publish(envelope, now, connection)
-            envelope.compact()
+                self.send_row(destination, [envelope], now, connection)
         return None
 
     def is_large(self, sends: Sends) -> bool:

@@ -103,7 +103,6 @@ class Queue:
         held: how many verbs are being carried out in several turns, such as publishing a batch; nothing is delivered
             until they are done.
         deleted: it is gone.
-        takes_rows: several messages may be accepted together.
         acknowledged, redelivered, expired, dead_lettered, removed, unreadable: counts of messages by outcome.
         dead_expired: dead letters that had expired. dead_refused: messages that their dead-letter queue refused.
         dropped_oldest, dropped_newest: messages dropped at a limit; the latter never entered the queue.
@@ -157,7 +156,6 @@ class Queue:
         "scheduled",
         "scheduled_bytes",
         "sequence",
-        "takes_rows",
         "taps",
         "turn",
         "unreadable",
@@ -213,7 +211,6 @@ class Queue:
         self.dropped_oldest = 0
         self.dropped_newest = 0
         self.unreadable = 0
-        self.takes_rows = True
         #: The only consumer, if it gets everything in order of arrival, as the consumer of most subscriptions does.
         self._sole: Consumer | None = None
 
@@ -346,10 +343,7 @@ class Queue:
             envelopes: one; or several, none of which expires, or is for later.
             now: ms epoch.
         """
-        sole, count, before = self._sole, len(envelopes), self.sequence
-        state = READY
-        if sole is not None and sole.credit > 0 and not self.backlog.depth and sole.port.writable:
-            state = HELD  # the only consumer gets it, unless older messages wait
+        count, before, state = len(envelopes), self.sequence, HELD
         self.sequence = before + count
         if count == 1:
             envelope = envelopes[0]
@@ -358,14 +352,9 @@ class Queue:
                 state = DELAYED
             entries = [Entry(before + 1, envelope, state)]
         else:
-            entries = [Entry(number, envelope, state) for number, envelope in enumerate(envelopes, before + 1)]
-        observers = self.observers
-        if observers or self.taps:
-            for entry in entries:
-                for observer in observers:
-                    observer.accepted(self, entry)
-                for tap in self.taps:
-                    tap.copy(entry.envelope, now)
+            entries = [Entry(number, envelope, HELD) for number, envelope in enumerate(envelopes, before + 1)]
+        if self.observers or self.taps:
+            self._note_arrivals(entries, now)
         if count == 1:
             if state == DELAYED:
                 self._schedule(entries[0], envelope.delivery_time)
@@ -373,23 +362,28 @@ class Queue:
             if 0 < envelope.expiration <= now:
                 self.expire(entries[0], now)
                 return
-        if state == HELD:
-            assert sole is not None
-            credit, waited, taken = sole.credit, sole.waiting, 1
+        sole = self._sole
+        if sole is not None and sole.credit > 0 and sole.port.writable and not self.backlog.depth:
+            # The only consumer gets them; otherwise older messages wait.
+            waited, taken = sole.waiting, 1
             if count == 1:
                 sole.hand(entries[0], self.turn)
             else:
-                taken = sole.hand_row(entries if count <= credit else entries[:credit], self.turn)
+                taken = sole.hand_row(entries, self.turn)
             self.turn += taken
-            if waited or observers:
+            if waited or self.observers:
                 self._delivered(sole, entries[:taken], waited)
             if taken == count:
                 return
             del entries[:taken]
-            for entry in entries:
-                entry.make_ready()
+        self._arrive(entries)
+
+    def _note_arrivals(self, entries: list[Entry], now: int) -> None:
         for entry in entries:
-            self._arrive(entry)
+            for observer in self.observers:
+                observer.accepted(self, entry)
+            for tap in self.taps:
+                tap.copy(entry.envelope, now)
 
     def restore(self, entry: Entry, now: int) -> None:
         """Add a message that was stored, behind those before it. There are no consumers yet."""
@@ -401,45 +395,51 @@ class Queue:
         else:
             if entry.count:
                 entry.come_back()
-            self._arrive(entry)
+            self._arrive([entry])
 
-    def _arrive(self, entry: Entry, asked: bool = False) -> None:
-        """Deliver an entry to a consumer that can take it, or let it wait (READY or STRAY).
+    def _arrive(self, entries: list[Entry], asked: bool = False) -> None:
+        """Deliver entries, in order, to consumers that can take them; the others wait.
 
         Args:
-            entry: in no view.
-            asked: its selectors have been asked in slices.
+            entries: in no view. HELD if they have just come; READY or STRAY if they have waited before.
+            asked: their selectors have been evaluated in slices.
         """
-        backlog = self.backlog
-        if not asked and (
-            self._unmatched or (self.index.costly and backlog.views and self.index.asking(entry.envelope) is not None)
-        ):
-            self._put_off(entry)
-            return
-        matched = backlog.match(entry) if backlog.views else ()
-        if self.index.error is not None:
-            self._note_unreadable(entry)
-        if not self._shut:
-            turns = self._turns
-            main = turns[self.main]
-            best = main.next_for(entry) if main.ready or main.waiting else None
-            for view in matched:
-                # First consumers that wait in receive(), longest first; then the one served longest ago.
-                other = turns[view].next_for(entry)
-                if other is not None and (best is None or (other.waiting, -other.turn) > (best.waiting, -best.turn)):
-                    best = other
-            if best is not None:
-                entry.hold()
-                self._hand(best, entry)
-                return
-        self._wait(entry, matched)
+        backlog, index, all_turns = self.backlog, self.index, self._turns
+        main = all_turns[self.main]
+        for entry in entries:
+            if not asked and (
+                self._unmatched or (index.costly and backlog.views and index.asking(entry.envelope) is not None)
+            ):
+                self._put_off(entry)
+                continue
+            matched: list[View] | tuple[()] = ()
+            if backlog.views:
+                matched = backlog.match(entry)
+                if index.error is not None:
+                    self._note_unreadable(entry)
+            if not self._shut:
+                best, of = main.next_for(entry) if main.ready or main.waiting else None, main
+                for view in matched:
+                    # First consumers that wait in receive(), longest first; then the one served longest ago.
+                    turns = all_turns[view]
+                    other = turns.next_for(entry)
+                    if other is not None and (
+                        best is None or (other.waiting, -other.turn) > (best.waiting, -best.turn)
+                    ):
+                        best, of = other, turns
+                if best is not None:
+                    if entry.state != HELD:
+                        entry.hold()
+                    self._hand(of, best, entry)
+                    continue
+            self._wait(entry, matched)
 
     def _arrive_among_many(self, entry: Entry) -> None:
         """:meth:`_arrive` where a turn may have many arrivals: costly selectors are always evaluated later."""
         if self.index.costly and self.backlog.views and not self.index.has_asked(entry.envelope):
             self._put_off(entry)
         else:
-            self._arrive(entry)
+            self._arrive([entry])
 
     def _put_off(self, entry: Entry) -> None:
         """Evaluate costly selectors on an entry as pending work, and let it arrive after that. The queue delivers
@@ -470,7 +470,7 @@ class Queue:
                 del self.scheduled[entry.sequence]
                 self.scheduled_bytes -= len(entry.envelope.packed)
                 entry.end_delay(state)
-                self._arrive(entry, asked=True)
+                self._arrive([entry], asked=True)
             self._asking = None
             unmatched.popleft()
         if not unmatched:
@@ -507,24 +507,23 @@ class Queue:
             if consumer in self._recall.awaiting:
                 self._recall.answer_with_message(consumer)
 
-    def _hand(self, consumer: Consumer, entry: Entry) -> None:
-        """Deliver an entry that is in no view any more to the consumer whose turn it is."""
+    def _hand(self, turns: Turns, consumer: Consumer, entry: Entry) -> None:
+        """Deliver an entry that is in no view any more to the consumer, one of these, whose turn it is."""
         waited = consumer.waiting
         consumer.hand(entry, self.turn)
         self.turn += 1
         if waited or self.observers:
             self._delivered(consumer, [entry], waited)
-        turns = self._turns[consumer.view]
         if turns.groups is not None or len(turns.ready) > 1:
             turns.served(consumer, entry)
 
-    def _hand_waiting(self, consumer: Consumer, entry: Entry, now: int) -> None:
+    def _hand_waiting(self, turns: Turns, consumer: Consumer, entry: Entry, now: int) -> None:
         """Deliver an entry that waited, unless it has expired; the timer may not have reached it yet (EXP-05)."""
         self._unplace(entry)
         if 0 < entry.envelope.expiration <= now:
             self.expire(entry, now)
         else:
-            self._hand(consumer, entry)
+            self._hand(turns, consumer, entry)
 
     def _serve(self, turns: Turns, now: int, budget: int = SERVED) -> int:
         """Deliver what waits in a view, as far as its consumers can take it. Beyond the budget this becomes pending
@@ -575,13 +574,13 @@ class Queue:
             if groups is not None:
                 budget -= groups.passed
             if entry is not None:
-                self._hand_waiting(consumer, entry, now)
+                self._hand_waiting(turns, consumer, entry, now)
                 budget -= 1
             elif groups is None or budget > 0:
                 break
         if groups is not None:
             for consumer, entry in groups.take_aside():
-                self._hand_waiting(consumer, entry, now)
+                self._hand_waiting(turns, consumer, entry, now)
                 budget -= 1
                 if budget <= 0:
                     self._serve_later()
@@ -681,12 +680,12 @@ class Queue:
         self.acknowledged += len(entries)
         if not consumer.open:
             self._forget_if_done(consumer)
-            return
-        turns = self._turns[consumer.view]
-        if granted and consumer not in turns.listed:
-            turns.list_ready(consumer)
-        if self.backlog.depth and (granted or turns.groups is not None):
-            self._serve(turns, now)  # other consumers may go on with its message groups
+        elif granted or self.backlog.depth:
+            turns = self._turns[consumer.view]
+            if granted and consumer not in turns.listed:
+                turns.list_ready(consumer)
+            if self.backlog.depth and (granted or turns.groups is not None):
+                self._serve(turns, now)  # other consumers may go on with its message groups
 
     @property
     def recalling(self) -> bool:
@@ -923,8 +922,8 @@ class Queue:
     def _set_paths(self) -> None:
         self.fan_out = 1 + OBSERVER * len(self.observers) + sum([tap.effort for tap in self.taps])
         self._shut = self.paused or self.held > 0
-        self.takes_rows = not self.backlog.views
-        self._sole = self.consumers[0] if self.takes_rows and not self._shut and len(self.consumers) == 1 else None
+        alone = len(self.consumers) == 1 and not self.backlog.views and not self._shut
+        self._sole = self.consumers[0] if alone else None
 
     # -- looking --------------------------------------------------------------------------------------------------
 

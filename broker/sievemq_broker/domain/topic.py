@@ -434,20 +434,30 @@ class Topic:
         for tap in self.taps:
             tap.copy(envelope, now)
 
-    def publish(self, envelope: Envelope, now: int, connection: str | None) -> None:
-        """Give a message to the matching subscriptions. Cannot fail. A delayed message goes to the subscriptions that
-        exist now (EXP-08), and waits in their queues."""
-        self.published += 1
-        if self.taps:
-            for tap in self.taps:
+    def publish(self, envelopes: list[Envelope], now: int, connection: str | None) -> None:
+        """Give messages, in order, to the matching subscriptions. Cannot fail. A delayed message goes to the
+        subscriptions that exist now (EXP-08), and waits in their queues.
+
+        Args:
+            envelopes: one; or several, none of which expires, or is for later, unless the topic is large.
+            now: ms epoch.
+            connection: id of the sender's connection, for no_local.
+        """
+        self.published += len(envelopes)
+        for tap in self.taps:
+            for envelope in envelopes:
                 tap.copy(envelope, now)
-        queues = self.matching(envelope, connection)
         if self.large:
-            self.spread(queues, envelope, now, _accept)
-            return
-        row = [envelope]
-        for queue in queues:
-            queue.accept(row, now)
+            for envelope in envelopes:
+                self.spread(self.matching(envelope, connection), envelope, now, _accept)
+        elif self.takes_all:
+            for queue in self._plain:
+                queue.accept(envelopes, now)
+        else:
+            for envelope in envelopes:
+                row = [envelope]
+                for queue in self.matching(envelope, connection):
+                    queue.accept(row, now)
 
     def spread(self, queues: list[Queue], envelope: Envelope, now: int, admit: Admit) -> None:
         """Deliver a message to a large number of subscriptions: in slices if that is possible, and after earlier
@@ -487,22 +497,6 @@ class Topic:
     def takes_all(self) -> bool:
         """True if all subscriptions get all messages."""
         return not (self._groups or self._local)
-
-    @property
-    def takes_rows(self) -> bool:
-        """True if all subscriptions get all messages, and no tap copies them."""
-        return not (self._groups or self._local or self.taps)
-
-    def publish_row(self, envelopes: list[Envelope], now: int) -> None:
-        """:meth:`publish` for several messages, if :attr:`takes_rows`.
-
-        Args:
-            envelopes: at least one; none of them expires, or is for later.
-            now: ms epoch.
-        """
-        self.published += len(envelopes)
-        for queue in self._plain:
-            queue.accept(envelopes, now)
 
 
 def _accept(queue: Queue, envelope: Envelope, now: int) -> None:

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.entry import READY, STRAY, Entry, key_of
+from sievemq_broker.domain.entry import STRAY, Entry, key_of
 from sievemq_broker.domain.view import ALL_SCANNED, View
 from sievemq_core.errors import SieveError
 from sievemq_core.limits import MAX_PROPERTIES_BYTES
@@ -151,7 +151,7 @@ class Turns:
         overtaken."""
         view = self.view
         if view.scanning != ALL_SCANNED:  # Messages that the scan has still to find come before it.
-            if entry.state == READY:
+            if entry.state != STRAY:
                 if entry.envelope.priority <= view.scanning:
                     return None
             elif key_of(entry) > view.scanned:

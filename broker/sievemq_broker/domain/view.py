@@ -135,13 +135,13 @@ class View:
     # -- filling ------------------------------------------------------------------------------------------------
 
     def push(self, entry: Entry, priority: int) -> None:
-        """Append an arrival (READY)."""
+        """Append an arrival, which is READY from now on."""
         lane = self.lanes[priority]
         if lane is None:
             lane = self.lanes[priority] = Lane()
         lane.items.append(entry)
         self.mask |= 1 << priority
-        entry.file()
+        entry.make_ready()
 
     def push_back(self, entry: Entry) -> None:
         """Add an entry that came back (STRAY), unless the heap has it at the same place."""

@@ -35,13 +35,14 @@ class SelectorIndex(Generic[T]):
         matches: those that were TRUE.
         error: what went wrong in the last :meth:`match`, or None (D-14). The reader resets it.
         most: selectors that one message is matched with, at most.
+        units: the most that this costs (condition.units), unless they search texts.
         costly: a message may be worth the question whether all can be asked about it at once (:meth:`asking`).
         watch: called in place of the next :meth:`match`, with it and the message; returns what it does. None for none.
     """
 
     __slots__ = (
         "_filed", "_longest", "_names", "_needing", "_places", "_rest", "_searching", "_serial", "_several",
-        "candidates", "costly", "error", "evaluations", "matches", "most", "watch",
+        "candidates", "costly", "error", "evaluations", "matches", "most", "units", "watch",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -59,6 +60,7 @@ class SelectorIndex(Generic[T]):
         self.matches = 0
         self.error: Exception | None = None
         self.most = 0
+        self.units = 0
         self.costly = False
         self.watch: Callable[[Callable[[Envelope], list[T]], Envelope], list[T]] | None = None
 
@@ -138,7 +140,8 @@ class SelectorIndex(Generic[T]):
 
     def _weigh(self) -> None:
         self.most = len(self._rest) + sum([places.most for places in self._places])
-        self.costly = self._searching > 0 or self.most * units_of((self._longest, 0), 0) > AT_ONCE
+        self.units = self.most * units_of((self._longest, 0), 0)
+        self.costly = self._searching > 0 or self.units > AT_ONCE
 
     def asking(self, envelope: Envelope) -> Answers[T] | None:
         """Begin to evaluate selectors on a message in slices; None if :meth:`match` does not take long."""

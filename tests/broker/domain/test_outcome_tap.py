@@ -168,7 +168,6 @@ def test_beside_a_copy_and_gone_again(world: Watched) -> None:
     world.namespace.taps.drop(second, world.now)
     queue = world.namespace.queue("queue:q")
     assert queue.observers == ()
-    assert queue.takes_rows
 
 
 def test_it_may_be_full(world: Watched) -> None:

@@ -20,6 +20,7 @@ from sievemq_broker.domain import view as view_module
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.view import View
 from sievemq_core.errors import RequestError
+from sievemq_core.message.envelope import Envelope
 
 from .support import Port, World, message, selector
 
@@ -106,9 +107,12 @@ def rows(size: int) -> Iterator[list[int]]:
         yield lengths
 
 
-def play(steps: list[tuple[Any, ...]], policy: DestinationPolicy, observed: bool) -> list[object]:
-    """What everybody sees, step by step."""
+def play(
+    steps: list[tuple[Any, ...]], policy: DestinationPolicy, observed: bool, together: bool = False
+) -> list[object]:
+    """What everybody sees, step by step. Messages that are sent alike arrive together, or one by one."""
     world = World(("queue:q", policy))
+    world.namespace.declare("queue:q")
     queue = world.namespace.queue("queue:q")
     ears = Ears()
     if observed:
@@ -119,6 +123,7 @@ def play(steps: list[tuple[Any, ...]], policy: DestinationPolicy, observed: bool
     for step in steps:
         match step:
             case "send", count, priority, life, delay, group:
+                row: list[Envelope] = []
                 for _ in range(count):
                     number += 1
                     properties = {"n": number % 3} | ({"JMSXGroupID": group} if group else {})
@@ -130,10 +135,15 @@ def play(steps: list[tuple[Any, ...]], policy: DestinationPolicy, observed: bool
                         properties=properties,
                         correlation_id="xyz"[number % 3],
                     )
+                    if together and not life and not delay and world.namespace.route("queue:q") is queue:
+                        row.append(one)
+                        continue
                     try:
                         world.send("queue:q", one)
                     except RequestError as error:
                         seen.append(error.text)
+                if row:
+                    world.namespace.send_row(queue, row, world.now, "c9")
             case "open", text, credit, narrow:
                 identity = len(world.ports) + 1
                 port = world.ports[identity] = Narrow() if narrow else Port()
@@ -229,3 +239,53 @@ def test_that_was_about_rows() -> None:
     with rows(5) as lengths:
         play(steps, POLICIES["plain"], observed=False)
     assert lengths == [5, 4]
+
+
+@pytest.mark.needs_python("replaces View.row")
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=120)
+@given(steps=STEPS, observed=st.booleans())
+def test_messages_that_arrive_together_go_where_they_would_go_one_by_one(
+    policy: str, steps: list[tuple[Any, ...]], observed: bool
+) -> None:
+    """Priorities, groups, overlapping selectors, WANTs, ports that become full and credit that ends in the middle."""
+    with rows(512):
+        together = play(steps, POLICIES[policy], observed, together=True)
+        assert by_message(together) == by_message(play(steps, POLICIES[policy], observed))
+
+
+def by_message(seen: list[object]) -> list[object]:
+    """What observers are told of one message keeps its order; of several, all arrive before one is handed out."""
+    return [
+        (*each[:-1], sorted(each[-1], key=lambda heard: heard[2][0])) if isinstance(each, tuple) else each
+        for each in seen
+    ]
+
+
+SELECTIVE = ["n = 0", "n > 0", "n = 1 OR n = 2", None]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        [],
+        [("grant", 0, 1), ("grant", 1, 2), ("want", 2, 1)],
+        [("want", 0, 0), ("want", 1, 0), ("resume", 0, 9), ("resume", 2, 9)],
+        [("acknowledge", 1, 0), ("recover", 0, 2), ("resume", 3, 9), ("advance", 6)],
+    ],
+)
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("credit", [0, 2, 50])
+@pytest.mark.parametrize("group", [None, "a"])
+def test_a_batch_among_competing_consumers(
+    group: str | None, credit: int, narrow: bool, after: list[tuple[Any, ...]]
+) -> None:
+    opened: list[tuple[Any, ...]] = [("open", text, credit, narrow) for text in (*SELECTIVE, *SELECTIVE[:2])]
+    sends: list[tuple[Any, ...]] = [
+        ("send", 12, 4, 0, 0, group), ("send", 3, 9, 6, 0, None), ("send", 3, 4, 0, 4, group),
+        ("send", 12, 0, 0, 0, None),
+    ]  # fmt: skip
+    steps = [*opened, sends[0], *after, *sends[1:], *after, ("advance", 5), *after]
+    for policy in POLICIES.values():
+        together = play(steps, policy, observed=True, together=True)
+        assert by_message(together) == by_message(play(steps, policy, observed=True))

@@ -66,7 +66,6 @@ def test_messages_that_arrive_together_are_copied_one_by_one(world: Tapped) -> N
     queue = world.namespace.queue("queue:q")
     consumer = world.consumer("queue:q", credit=2)
     tap = world.tap("queue:q")
-    assert queue.takes_rows
     world.namespace.send_row(queue, [message(name) for name in "abc"], world.now, "c9")
     assert world.read(tap) == ["a", "b", "c"]
     assert consumer.unacknowledged == 2

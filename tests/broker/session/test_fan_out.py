@@ -921,7 +921,7 @@ def test_room_that_is_taken_while_a_commit_is_weighed_is_not_given_twice() -> No
     for _ in range(20):
         sender.broker.catch_up(world.now)
     assert sender.broker.behind
-    topic_of(world).publish(Envelope(envelope("taken")), world.now, None)
+    topic_of(world).publish([Envelope(envelope("taken"))], world.now, None)
     for _ in range(3):
         turns(world)
     assert sender.answer_to(99) is None

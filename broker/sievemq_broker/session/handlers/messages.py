@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from operator import length_hint
 from typing import Final
 
 from sievemq_broker.domain.admission import Limited
@@ -45,8 +44,8 @@ _OUTCOMES: Final = frozenset(map(int, Outcome))
 #: The most deliveries of messages that are sent together: a millisecond or two. They may all be of one message.
 _DELIVERIES: Final = 3_000
 
-#: The most messages sent in one call if each is sent individually; the time is checked after each.
-_ONE_BY_ONE: Final = 32
+#: The cost of matching a message with selectors, for each unit (condition.units), in deliveries.
+_MATCHING: Final = 8
 
 
 # -- sessions ---------------------------------------------------------------------------------------------------------
@@ -105,18 +104,11 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
             )
     transaction = session.transaction
     destination = peer.namespace.route(text) if transaction is None else None
+    at_once = destination is not None and not destination.index.costly and not destination.large
     most = 1
-    if (
-        destination is not None
-        and at + 1 < len(commands)
-        and commands[at + 1][0] == _SEND
-        and not destination.index.costly
-        and not destination.large
-    ):
-        if destination.takes_rows:
-            most = max(1, _DELIVERIES // (destination.fan_out or 1))
-        elif peer.watcher is None:  # a watcher is called before each is sent
-            most = _ONE_BY_ONE
+    if at_once and at + 1 < len(commands) and commands[at + 1][0] == _SEND:
+        assert destination is not None
+        most = max(1, _DELIVERIES // (destination.fan_out + _MATCHING * destination.index.units or 1))
     batch: list[Envelope] = []
     urgent = False
     try:
@@ -157,27 +149,19 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     if transaction is not None:
         _stage(peer, session, transaction, text, batch[0], urgent)
         return 1
-    taken = len(batch)
-    if taken > 1:
+    if at_once:
         assert destination is not None
-        row = iter(batch)
-        try:
-            taken = peer.namespace.send_row(destination, row, now, peer.id, peer.services.spent)
-        except Exception:  # the broker's own fault
-            if not destination.takes_rows:  # the messages before the one that failed are sent
-                peer.took(session, taken - length_hint(row) - 1, urgent)
-            raise
+        peer.namespace.send_row(destination, batch, now, peer.id)
     else:
         envelope = batch[0]
-        if destination is None or destination.index.costly or destination.large:
-            sends = [(text, envelope)]
-            examining = peer.namespace.examining(sends)
-            if examining is not None:
-                if destination is None or destination.large or not examining.work(EXAMINED, now):
-                    act = partial(_send_examined, peer, session, commands[at], sends, urgent)
-                    peer.go_on_with(Pending(examining, commands[at], act, len(envelope.packed)), now)
-                    return 1
-                envelope = sends[0][1]
+        sends = [(text, envelope)]
+        examining = peer.namespace.examining(sends)
+        if examining is not None:
+            if destination is None or destination.large or not examining.work(EXAMINED, now):
+                act = partial(_send_examined, peer, session, commands[at], sends, urgent)
+                peer.go_on_with(Pending(examining, commands[at], act, len(envelope.packed)), now)
+                return 1
+            envelope = sends[0][1]
         try:
             full = peer.namespace.send(text, envelope, now, peer.id)
         except SieveError as error:
@@ -187,10 +171,10 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
         if full is not None:
             _wait(peer, session, text, batch[0], full)
             return 1
-    peer.took(session, taken, urgent)  # not before: after a fault of the broker the accepted ones are confirmed
+    peer.took(session, len(batch), urgent)  # not before: after a fault of the broker the accepted ones are confirmed
     if peer.watcher is not None:
         peer.watcher.sent(peer, text, batch, now)
-    return taken
+    return len(batch)
 
 
 def _send_examined(
