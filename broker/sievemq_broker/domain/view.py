@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
+from typing import Final
 
 from sievemq_broker.domain.entry import READY, STRAY, Entry, key_of
 from sievemq_broker.matching.asking import Answers
@@ -21,7 +22,7 @@ from sievemq_broker.matching.condition import Condition, is_true
 
 __all__ = ["ALL_SCANNED", "Few", "Lane", "View", "Walk"]
 
-ALL_SCANNED = -1
+ALL_SCANNED: Final = -1
 """Value of :attr:`View.scanning` when the scan is done."""
 
 #: References that one step of compaction examines.

@@ -259,10 +259,10 @@ class SelectorIndex(Generic[T]):
                 position = places.position
                 value = properties.get(places.name) if position is None else fields[position]
                 # TRUE equals 1 as a key in Python, but not to a selector
-                bucket = places.keys.get(("boolean", value) if value.__class__ is bool else value)
+                bucket = places.keys.get(("boolean", value) if type(value) is bool else value)
                 if bucket is None:
                     pass
-                elif bucket.__class__ is not dict:  # one target that the look-up has decided
+                elif type(bucket) is not dict:  # one target that the look-up has decided
                     candidates += 1
                     found.append(bucket)
                 else:

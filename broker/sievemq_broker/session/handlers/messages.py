@@ -27,6 +27,7 @@ from sievemq_core.message.envelope import (
     TIMESTAMP,
     BodyKind,
     Envelope,
+    EnvelopeFields,
 )
 from sievemq_core.message.headers import PERSISTENT
 from sievemq_core.wire.codec import CommandTuple
@@ -88,6 +89,14 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     Returns:
         How many commands that were.
     """
+    verb: int  # the types of fields were checked with the form of the command
+    session_id: int
+    number: int
+    sequence: int
+    following: int
+    text: str
+    where: str
+    fields: EnvelopeFields
     _, session_id, sequence, text, fields = commands[at]
     session = peer.sessions.get(session_id)
     if session is None:
@@ -115,7 +124,8 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
         due = sequence
         for command in islice(commands, at, at + most):
             if batch:
-                if command[0] != _SEND:
+                verb = command[0]
+                if verb != _SEND:
                     break
                 _, number, following, where, fields = command
                 if following != due or number != session_id or where != text:
@@ -127,14 +137,16 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
             if properties is not None and b"JMS" in properties:
                 fields = without_broker_properties(fields)
             envelope = Envelope(fields)
+            kind: int = fields[BODY_KIND]
             # Short ones need no check, and their kind is known.
-            if len(envelope.packed) > MAX_HEADER_CHARS or not 0 <= fields[BODY_KIND] <= _LAST_KIND:
+            if len(envelope.packed) > MAX_HEADER_CHARS or not 0 <= kind <= _LAST_KIND:
                 urgent = True  # few of these fill a window of bytes
                 check_message(fields, peer.settings.body_bytes)
             alone = envelope.expiration or fields[DELIVERY_TIME]
             if alone and batch:
                 break
-            if fields[DELIVERY_MODE] == PERSISTENT:
+            mode: int = fields[DELIVERY_MODE]
+            if mode == PERSISTENT:
                 urgent = True
             batch.append(envelope)
             if alone:
