@@ -37,6 +37,8 @@ class Outcome(IntEnum):
 class Source(Protocol):
     """The queue where a consumer's messages come from and return to."""
 
+    __slots__ = ()
+
     place: Place
     policy: DestinationPolicy
     paused: bool

@@ -362,10 +362,10 @@ class Namespace:
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
         """
-        if isinstance(destination, Queue):
-            destination.accept(envelopes, now)
-        else:
+        if isinstance(destination, Topic):
             destination.publish(envelopes, now, connection)
+        else:
+            destination.accept(envelopes, now)
         for envelope in envelopes:  # the destination is known; in flight only the packed bytes are needed
             envelope.compact()
 

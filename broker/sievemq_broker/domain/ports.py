@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -14,13 +15,18 @@ if TYPE_CHECKING:
 __all__ = ["DeliveryPort", "Observed", "Observer", "Taker", "deliver_each"]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DeliveryPort(Protocol):
-    """The connection of a consumer. None of its methods may call back into the domain before it returns."""
+    """The connection of a consumer. None of its methods may call back into the domain before it returns.
 
-    @property
-    def writable(self) -> bool:
-        """False while the connection has more to write than its high-water mark allows: its consumers then count as
-        having no credit, until :meth:`Consumer.resume` says otherwise."""
+    Attributes:
+        writable: False while the connection has more to write than its high-water mark allows: its consumers then count
+            as having no credit, until :meth:`Consumer.resume` says otherwise.
+    """
+
+    __slots__ = ()
+
+    writable: bool
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Send a message: `tag` 1, 2, 3, … of the consumer, `count` 1 for a first delivery (JSX-12)."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from sievemq_broker.domain.backlog import Backlog
-from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.consumer import Consumer, Source
 from sievemq_broker.domain.dead_letters import EXPIRED, FAILED, REFUSED_DELAY_MS, REJECTED, DeadLettering, effort_of
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED, HELD, READY, STRAY, Entry, key_of
@@ -82,7 +82,7 @@ class Copier(Protocol):
         """Record a copy of a message that has arrived."""
 
 
-class Queue:
+class Queue(Source):
     """Messages in order, and the consumers that get them.
 
     Args:

@@ -519,9 +519,13 @@ class CopyTap(Tap):
 
 
 class DrainTap(Tap):
-    """Takes messages from a queue: it is the port of a consumer of its own."""
+    """Takes messages from a queue: it is the port of a consumer of its own.
 
-    __slots__ = ("_behind", "_consumer", "_giving", "_now")
+    Attributes:
+        writable: as a :class:`~sievemq_broker.domain.ports.DeliveryPort`: it has room.
+    """
+
+    __slots__ = ("_behind", "_consumer", "_giving", "_now", "writable")
     mode: Mode = "drain"
     destination: Queue
 
@@ -529,6 +533,7 @@ class DrainTap(Tap):
         self._now = now
         self._behind = 0  # sequence before tag 1 of the consumer
         self._giving = False  # some of its messages have gone back, and the rest will
+        self.writable = True
         self._consumer: Consumer = self.destination.open_consumer(self, 0, self.condition, 0, now)
 
     @property
@@ -548,6 +553,7 @@ class DrainTap(Tap):
         if room <= 0 or after > log.last or log.bytes >= terms.bytes:
             return False
         self._now = now
+        self.writable = True
         before = log.last
         consumer.grant(room, now)
         # Between two requests it takes nothing: a slow reader must not keep messages from other consumers.
@@ -617,14 +623,10 @@ class DrainTap(Tap):
 
     # -- what the queue says ------------------------------------------------------------------------------------
 
-    @property
-    def writable(self) -> bool:
-        """As a :class:`~sievemq_broker.domain.ports.DeliveryPort`: it has room."""
-        return self.log.bytes < self.terms.bytes
-
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Take a message for good: it is never recalled."""
         self.log.append(packed, count, self._now)
+        self.writable = self.log.bytes < self.terms.bytes
         self._consumer.note_handed(tag)
 
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:

@@ -67,8 +67,17 @@ class PortOwner(Protocol):
         """The domain has delivered what a waiting consumer can get."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ClientPort(DeliveryPort, Protocol):
-    """The output of a client: a protocol encodes it, and writes it once per turn of the loop."""
+    """The output of a client: a protocol encodes it, and writes it once per turn of the loop.
+
+    Attributes:
+        congested: True while the transport holds more output than its high-water mark.
+    """
+
+    __slots__ = ()
+
+    congested: bool
 
     @property
     def protocol(self) -> str:
@@ -81,10 +90,6 @@ class ClientPort(DeliveryPort, Protocol):
     @property
     def unread(self) -> int:
         """Bytes that wait to be written."""
-
-    @property
-    def congested(self) -> bool:
-        """True while the transport holds more output than its high-water mark."""
 
     def attach(self, owner: PortOwner) -> None:
         """Become the port of `owner`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.protocols.heartbeat import Heartbeat
-from sievemq_broker.session.peer import PortOwner
+from sievemq_broker.session.peer import ClientPort, PortOwner
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, SieveError
@@ -20,7 +20,7 @@ __all__ = ["Outbox"]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
-class Outbox:
+class Outbox(ClientPort):
     """The :class:`~sievemq_broker.session.peer.ClientPort` of one connection.
 
     `writable` turns False when more than `settings.outbox_high` bytes wait or the transport is congested, and True
