@@ -885,7 +885,7 @@ class Peer:
             known, settled = (0, 0) if self._memory is None else self._memory.sessions.pop(session_id, (0, 0))
             session.go_on_from(max(sent, known), settled)
             if session.sent:
-                self.unconfirmed[session] = None
+                self.took(session, 0, urgent=True)
 
     def close_session(self, session: Session, handed: Mapping[int, int], command: CommandTuple, now: int) -> None:
         """Close a session and its consumers; an open transaction is rolled back (TXN-05). Its messages come back at
@@ -1080,8 +1080,8 @@ class Peer:
         """Confirm what was taken, once per session.
 
         That is at the end of each turn for PERSISTENT messages, whose senders wait. Sends of NON_PERSISTENT ones return
-        at once (D-24), so a confirm alone is not worth a write at both ends: it goes with what else is written, or once
-        some have gathered, or on PING, or with the next tick.
+        at once (D-24), so a confirm of each is not worth its work at both ends: it follows once some have gathered, on
+        PING, or with the next tick.
         """
         self._urgent = False
         self._lazy = 0

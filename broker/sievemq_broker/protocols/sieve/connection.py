@@ -184,8 +184,6 @@ class SieveConnection:
         peer, outbox = self.peer, self.outbox
         if self._deliver_again and not outbox.congested:
             self._resume_consumers(self._services.now())
-        if self.wire.pending_bytes and peer.unconfirmed:
-            peer.flush_confirms()
         data = self.wire.data_to_send()
         # When the outbox was full and is empty now, deliveries continue in the next turn: by then the transport has
         # taken everything, or has paused.
