@@ -265,15 +265,17 @@ class Broker:
         Returns:
             True if there is more to do.
         """
-        if self.rooms.waiting:
-            self.rooms.look(now)
-        publishings = self._publishings
+        publishings, rooms = self._publishings, self.rooms
+        if not (self._work or publishings or self._leaving or rooms.waiting or self.stamping) and self.fan_out is None:
+            return False
+        if rooms.waiting:
+            rooms.look(now)
         notified = False
         if publishings:
             publishing = publishings.popleft()
             if publishing.added:
                 publishing.notify(now)
-                notified = bool(self.rooms.waiting)  # another batch may have waited for this one as well as for room
+                notified = bool(rooms.waiting)  # another batch may have waited for this one as well as for room
             else:
                 publishings.append(publishing)
                 budget -= publishing.work(min(budget, SLICE), now)
@@ -281,8 +283,8 @@ class Broker:
         if fan_out is not None and budget > 0:
             if fan_out.work(min(budget, SLICE), now):
                 self._end_fan_out()
-                if self.rooms.waiting:
-                    self.rooms.look(now)  # blocked senders come before those that begin now
+                if rooms.waiting:
+                    rooms.look(now)  # blocked senders come before those that begin now
             budget -= SLICE
         work = self._work
         while work and budget > 0:

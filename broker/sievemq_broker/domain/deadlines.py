@@ -139,6 +139,8 @@ class Deadlines:
         Returns:
             When to call again (ms epoch, `now` if more is due already), or None if nothing is known.
         """
+        if not (self._heap or self._spans or self._old or self._old_spans):
+            return None
         self._left = BATCH
         while self._left > 0:
             self._left -= 1

@@ -511,6 +511,11 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
             self.outbox.leave()
 
     @property
+    def caught_up(self) -> bool:
+        """True if all that arrived is carried out, up to the end of a frame."""
+        return not (self._parser.pending or self.behind or self.full)
+
+    @property
     def behind(self) -> bool:
         """True if there was no time for all frames: :meth:`catch_up` must be called."""
         return self.peer.behind or self._ready

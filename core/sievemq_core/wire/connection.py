@@ -229,7 +229,6 @@ class WireConnection:
         "_gathered_tag",
         "_gathers",
         "_max_frame",
-        "_payloads",
         "_plain",
         "_received",
         "_row",
@@ -237,6 +236,7 @@ class WireConnection:
         "interval_in",
         "interval_out",
         "out",
+        "payloads",
         "peer",
         "pending_bytes",
         "role",
@@ -255,7 +255,7 @@ class WireConnection:
             self._frames = FrameReader(min(max_frame, HANDSHAKE_FRAME_BYTES))
             self._decoder = Decoder(0, HANDSHAKE_VALUES)
         #: Frames that have come and are not decoded yet.
-        self._payloads: list[Payload] = []
+        self.payloads: list[Payload] = []
         self._plain = _PLAIN[State.HELLO, self.peer]
         self._row = _ROW[State.HELLO, self.peer]
         #: Packed commands that wait; the same list for life. Code that appends here adds to `pending_bytes` as well.
@@ -290,18 +290,18 @@ class WireConnection:
         self._received = True
         try:
             payloads = self._frames.feed(data)
-            if len(payloads) == 1 and not self._payloads:
+            if len(payloads) == 1 and not self.payloads:
                 return self._decode(payloads[0])
         except ProtocolError:
             self._enter(State.CLOSED)
             raise
-        self._payloads += payloads
+        self.payloads += payloads
         return self.receive_more(enough)
 
     def receive_more(self, enough: int = sys.maxsize) -> list[CommandTuple]:
         """The commands of frames that :meth:`receive_data` has left; args and errors as there."""
         commands: list[CommandTuple] = []
-        payloads = self._payloads
+        payloads = self.payloads
         taken = 0
         try:
             for payload in payloads:
@@ -335,14 +335,9 @@ class WireConnection:
             pass
         return [self._examine(value) for value in values]
 
-    @property
-    def behind(self) -> bool:
-        """True if a frame has come that is not decoded yet."""
-        return bool(self._payloads)
-
     def drop_input(self) -> None:
         """Nothing that has come is of interest any more."""
-        self._payloads.clear()
+        self.payloads.clear()
         self._frames.drop()
 
     def _examine(self, value: object) -> CommandTuple:
@@ -361,7 +356,8 @@ class WireConnection:
     @property
     def unfinished(self) -> int:
         """Bytes received of frames that are not complete or not decoded yet."""
-        return self._frames.unfinished + sum(map(len, self._payloads))
+        unfinished = self._frames.unfinished
+        return unfinished + sum(map(len, self.payloads)) if self.payloads else unfinished
 
     @property
     def frame_bytes(self) -> int:
@@ -545,7 +541,7 @@ class WireConnection:
 
     def _enter(self, state: State) -> None:
         if state is State.CLOSED:
-            self._payloads.clear()
+            self.payloads.clear()
         self.state = state
         self._plain = _PLAIN[state, self.peer]
         self._row = _ROW[state, self.peer]

@@ -39,6 +39,10 @@ class FakeConnection:
         return bool(self.output)
 
     @property
+    def caught_up(self) -> bool:
+        return not (self.left or self.full or self.frame_bytes)
+
+    @property
     def behind(self) -> bool:
         return bool(self.left)
 

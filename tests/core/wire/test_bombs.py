@@ -256,10 +256,10 @@ def test_only_the_requested_number_of_frames_is_decoded() -> None:
     client, wire = end("client", State.OPEN), end("broker", State.OPEN)
     data = b"".join(pack_frames([pack((Command.PING, n)) for n in range(1, 31)], gather=30))  # ten in each
     assert [n for _, n in wire.receive_data(data, 15)] == list(range(1, 21))
-    assert wire.behind
+    assert wire.payloads
     assert wire.unfinished == len(data) // 3 - 4
     assert [n for _, n in wire.receive_more(15)] == list(range(21, 31))
-    assert not wire.behind
+    assert not wire.payloads
     assert wire.unfinished == 0
     assert client.state is State.OPEN
 
@@ -267,6 +267,6 @@ def test_only_the_requested_number_of_frames_is_decoded() -> None:
 def test_frames_that_wait_are_dropped_with_the_connection() -> None:
     wire = end("broker", State.OPEN)
     wire.receive_data(frame(pack((Command.PING, 1))) * 3, 1)
-    assert wire.behind
+    assert wire.payloads
     refused(wire, frame(b"\xc1"))
-    assert not wire.behind
+    assert not wire.payloads

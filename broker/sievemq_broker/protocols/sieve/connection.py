@@ -87,15 +87,20 @@ class SieveConnection:
             peer.fail(error, now)
             return
         peer.carry_out(commands, len(data), now)
-        if self.wire.behind:
+        if self.wire.payloads:
             self._go_on(now)
         if not self.wire.pending_bytes:
             self.outbox.leave()
 
     @property
+    def caught_up(self) -> bool:
+        """True if all that arrived is carried out, up to the end of a frame."""
+        return not (self.wire.unfinished or self.peer.behind)
+
+    @property
     def behind(self) -> bool:
         """True if there was no time for all that arrived: :meth:`catch_up` is to be called."""
-        return self.peer.behind or self.wire.behind
+        return self.peer.behind or bool(self.wire.payloads)
 
     @property
     def full(self) -> bool:
@@ -119,7 +124,7 @@ class SieveConnection:
 
     def _go_on(self, now: int) -> None:
         """Decode what else arrived, and carry it out, as far as there is time."""
-        while self.wire.behind and not self.peer.behind and not self._services.spent():
+        while self.wire.payloads and not self.peer.behind and not self._services.spent():
             self._decode(now)
 
     def _decode(self, now: int) -> None:

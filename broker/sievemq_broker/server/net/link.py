@@ -81,6 +81,11 @@ class Connection(Protocol):
         """True once the transport is to be closed after writing."""
 
     @property
+    def caught_up(self) -> bool:
+        """True if all that arrived is carried out, up to the end of a frame: it is not :attr:`behind`, not
+        :attr:`full`, and :attr:`frame_bytes` is 0."""
+
+    @property
     def behind(self) -> bool:
         """True if there was no time for all that arrived."""
 
@@ -414,6 +419,11 @@ class Link(asyncio.BufferedProtocol):
             self.fail(error)
             return
         self._turn.fed(self)
+        if size >= READ_BYTES or self._large or not self.connection.caught_up:
+            self._look_after(size)
+
+    def _look_after(self, size: int) -> None:
+        """Not all that was read is carried out, or more is to be expected."""
         if self.connection.behind:
             self._put_off()
         elif size >= READ_BYTES or self.connection.full:

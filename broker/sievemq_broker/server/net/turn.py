@@ -403,8 +403,9 @@ class Turn:
             self._write(began + TURN_SECONDS)
             if self.commits is not None:
                 self.commits.end_turn()
-        for look in tuple(self.watchers):
-            look()
+        if self.watchers:
+            for look in tuple(self.watchers):
+                look()
         self._ended = now = time.monotonic()
         self._durations.append(now - began)
         if len(self._durations) >= TURNS_AT_ONCE:
@@ -427,11 +428,12 @@ class Turn:
         dirty = self._dirty
         discard = self._gathered.discard
         left = len(dirty)  # links marked during the writes wait for the next turn
-        end = max(until, time.monotonic()) + WRITE_SECONDS
+        # The clock is read between two links only: most turns have one of each kind.
+        end = max(until, time.monotonic()) + WRITE_SECONDS if len(fed) > 1 or left > 1 else until
         for place, link in enumerate(fed, 1):
             discard(link)
             link.flush()
-            if time.monotonic() > end:
+            if place < len(fed) and time.monotonic() > end:
                 dirty.extend(fed[place:])
                 break
         while left:
@@ -439,7 +441,7 @@ class Turn:
             discard(link)
             link.flush()
             left -= 1
-            if time.monotonic() > end:
+            if left and time.monotonic() > end:
                 break
         if dirty:
             self.worked()
