@@ -66,7 +66,7 @@ _KINDS: Final = tuple(_NIL + pack(kind) for kind in range(128))
 
 def pack_fields(fields: tuple[object, ...]) -> bytes:
     """Some fields of a command or envelope, one behind the other."""
-    return b"".join([pack(field) for field in fields])
+    return b"".join(map(pack, fields))
 
 
 def send_start(session: int, address: str, message_id: str | None, digits: int) -> tuple[bytes, bytes]:

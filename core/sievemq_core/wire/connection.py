@@ -138,6 +138,10 @@ class FrameReader:
         """
         payloads: list[Payload] = []
         partial = self._partial
+        length = int.from_bytes(data[:4], "big")
+        if not partial and 0 < length == len(data) - 4 <= self.max_frame:  # one frame, as most reads of few commands
+            payloads.append(data[4:])
+            return payloads
         if partial:
             partial += data
             need = self._need
@@ -463,7 +467,7 @@ class WireConnection:
             self._end_gathering()
         self._delivered_to = -1
         self.out += packed
-        self.pending_bytes += sum([len(command) for command in packed])
+        self.pending_bytes += sum(map(len, packed))
 
     def fail(self, error: SieveError) -> None:
         """Queue a fatal ERROR as the last command, in any state of the connection. Only a broker does that."""

@@ -54,10 +54,10 @@ _KINDS: Final = {
     "bytes": "type({0}) is bytes",
     "map": "type({0}) is dict and TEXTS.issuperset(map(type, {0}))",
     "ids": "type({0}) is tuple and (not {0} or INTS.issuperset(map(type, {0})) and min({0}) >= 0)",
-    # [*map(…)] == LAST[0]: as a rule an envelope has the types of the one before it, and comparing lists of types is
-    # faster than hashing them.
+    # LAST: as a rule an envelope has the types of the one before it, or of the one before that, as requests and replies
+    # in turn have. Comparing lists of types is faster than hashing them.
     "envelope": (
-        "type({0}) is tuple and ([*map(type, {0})] == LAST[0] or seen({0})) "
+        "type({0}) is tuple and ((types := [*map(type, {0})]) == LAST[0] or types == LAST[1] or seen({0})) "
         f"and {{0}}[{PRIORITY}] in PRIORITIES and {{0}}[{DELIVERY_MODE}] in MODES"
     ),
     "envelopes": "type({0}) is tuple and {0} != () and all(map(is_envelope, {0}))",
@@ -103,9 +103,10 @@ _ENVELOPE: Final[tuple[tuple[str, frozenset[type]], ...]] = (
 _PRIORITIES: Final = frozenset(range(10))
 _MODES: Final = frozenset({1, 2})
 
-# Type signatures of envelopes found in form, of exactly this version's fields: at most 192 exist. LAST is the latest.
+# Type signatures of envelopes found in form, of exactly this version's fields: at most 192 exist. LAST are the latest
+# two.
 _signatures: set[tuple[type, ...]] = set()
-_last: list[list[type]] = [[]]
+_last: list[list[type]] = [[], []]
 
 
 def _seen(fields: tuple[Any, ...]) -> bool:
@@ -114,7 +115,7 @@ def _seen(fields: tuple[Any, ...]) -> bool:
         if len(signature) != ENVELOPE_FIELDS or _wrong_type(fields) is not None:
             return False
         _signatures.add(signature)
-    _last[0] = list(signature)
+    _last[:] = list(signature), _last[0]
     return True
 
 
