@@ -32,30 +32,30 @@ class PrefetchWindow:
 
     Args:
         prefetch: messages, fixed; None for an adaptive window.
+
+    Attributes:
+        size: messages that may be held.
+        half: messages after which credit is granted again.
     """
 
-    __slots__ = ("adaptive", "size")
+    __slots__ = ("adaptive", "half", "size")
 
     def __init__(self, prefetch: int | None) -> None:
         self.adaptive = prefetch is None
-        self.size: int = FIRST_WINDOW if prefetch is None else min(prefetch, MAX_CREDIT)
+        self.set(FIRST_WINDOW if prefetch is None else min(prefetch, MAX_CREDIT))
 
     def set(self, size: int) -> None:
         """Set the number of messages that may be held."""
         self.size = size
-
-    @property
-    def half(self) -> int:
-        """Messages after which credit is granted again."""
-        return max(1, self.size // 2)
+        self.half = max(1, size // 2)
 
     def widen(self, average_bytes: int) -> None:
         """The consumer waited for the way to the broker; `average_bytes` is the size of a message of late."""
         if self.adaptive:
             bound = max(2, min(MAX_WINDOW, WINDOW_BYTES // max(1, average_bytes)))
-            self.size = min(self.size * 2, bound)
+            self.set(min(self.size * 2, bound))
 
     def narrow(self) -> None:
         """Another consumer waits for messages that this one holds."""
         if self.adaptive:
-            self.size = max(2, self.size // 2)
+            self.set(max(2, self.size // 2))

@@ -22,8 +22,9 @@ T = TypeVar("T")
 #: Requests of which it matters whether they were carried out.
 _DOUBTFUL: Final = frozenset({Command.COMMIT, Command.ACKNOWLEDGE_ALL, Command.STAGE})
 _DELETING: Final = frozenset({Command.DELETE_TEMPORARY, Command.UNSUBSCRIBE})
-#: Numbers in one ACKNOWLEDGE_SEVERAL: consumers and tags in turn. Far below the limit of an array.
-_SEVERAL: Final = 2_000
+_ACKNOWLEDGE: Final = int(Command.ACKNOWLEDGE)  # up to Python 3.11 looking up a member is a call
+#: Consumers in one ACKNOWLEDGE_SEVERAL. Far below the limit of an array.
+_SEVERAL: Final = 1_000
 
 
 class Completion(Generic[T]):
@@ -353,22 +354,23 @@ class Outbox:
         if self.repairing or not self.unsettled:
             return
         unsettled = self.unsettled
-        pairs: list[int] = []
+        pairs: list[tuple[int, int]] = []
         while unsettled:
             consumer = unsettled[0]
             done = consumer.acknowledged()
             unsettled.popleft()  # behind it: an interrupt must not leave one out that counts as being here
             if done is not None:
-                pairs += (consumer.id, done)
+                pairs.append((consumer.id, done))
         if self.failure is not None or self.closing:
             return
-        append, count = self.queue.append, len(pairs)
-        if count > 2 and self._acknowledges_several:
-            for start in range(0, count, _SEVERAL):
-                append(pack((Command.ACKNOWLEDGE_SEVERAL, pairs[start : start + _SEVERAL])))
+        append = self.queue.append
+        if len(pairs) > 1 and self._acknowledges_several:
+            for start in range(0, len(pairs), _SEVERAL):
+                flat = [*itertools.chain.from_iterable(pairs[start : start + _SEVERAL])]
+                append(pack((Command.ACKNOWLEDGE_SEVERAL, flat)))
         else:
-            for at in range(0, count, 2):
-                append(pack((Command.ACKNOWLEDGE, pairs[at], pairs[at + 1], 0)))
+            for number, tag in pairs:
+                append(pack((_ACKNOWLEDGE, number, tag, 0)))
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -387,8 +389,7 @@ class Outbox:
     def _gather(self) -> None:
         """Move the queue to the wire, which makes frames of it."""
         self.queued_bytes = 0
-        take = self.queue.popleft
-        self.wire.send_all([take() for _ in range(len(self.queue))])
+        self.wire.send_all([*itertools.starmap(self.queue.popleft, itertools.repeat((), len(self.queue)))])
 
     @property
     def has_output(self) -> bool:
