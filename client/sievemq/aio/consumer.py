@@ -57,7 +57,7 @@ class MessageConsumer:
         # As in receive(); here again because a further call for each message would cost as much as all this.
         engine, control = self._engine, self._control
         taken = engine.taken
-        if control.delivery.idle and not OBSERVERS and ~taken & TURN_MASK:
+        if engine.buffer and control.delivery.idle and not OBSERVERS and ~taken & TURN_MASK:
             try:
                 if control.receiving is None:  # blocking: with control.guard:
                     message = engine.take() if engine.flowing and control.receiving is None else None
@@ -72,21 +72,19 @@ class MessageConsumer:
             except BaseException as error:
                 control.interrupted(engine, taken, error)
                 raise
-        message = await self._next(engine.take_for_good)
+        message = None
+        if engine.flowing or not self._is_over:
+            try:
+                if OBSERVERS:
+                    message = await self._receive(engine.take_for_good, None)
+                else:
+                    message = await control.receive(engine, engine.take_for_good, None)
+            except IllegalStateException:
+                if not self._is_over:
+                    raise
         if message is None:
             raise StopAsyncIteration
         return message
-
-    async def _next(self, take: Callable[[], Message | None]) -> Message | None:
-        """Receive for an iteration; None if the consumer is closed."""
-        if self._is_over:
-            return None
-        try:
-            return await self._receive(take, None)
-        except IllegalStateException:
-            if self._is_over:
-                return None
-            raise
 
     @property
     def _is_over(self) -> bool:
@@ -168,7 +166,7 @@ class MessageConsumer:
             timeout = check_timeout(timeout)
         engine, control = self._engine, self._control
         taken = engine.taken
-        if control.delivery.idle and not OBSERVERS and ~taken & TURN_MASK:
+        if engine.buffer and control.delivery.idle and not OBSERVERS and ~taken & TURN_MASK:
             try:
                 if control.receiving is None:  # blocking: with control.guard:
                     message = engine.take() if engine.flowing and control.receiving is None else None
@@ -183,7 +181,9 @@ class MessageConsumer:
             except BaseException as error:
                 control.interrupted(engine, taken, error)
                 raise
-        return await self._receive(engine.take_for_good, timeout)
+        if OBSERVERS:
+            return await self._receive(engine.take_for_good, timeout)
+        return await control.receive(engine, engine.take_for_good, timeout)
 
     @overload
     async def receive_no_wait(self) -> Message | None: ...

@@ -64,13 +64,17 @@ class Control:
             timeout: in ms; 0 or None waits without limit.
         """
         transport = self.transport
-        await self._enter(consumer)
+        loop = transport.loop
+        if self.delivery.calling is not None:
+            await self._left(consumer)
+        self._enter(consumer)
         timer: asyncio.TimerHandle | None = None
         outbox, terms = self.engine.outbox, self.engine.terms
-        end = transport.loop.time() + terms.skipped + timeout / 1000.0 if timeout else None
+        end = loop.time() + terms.skipped + timeout / 1000.0 if timeout else None
         # With a short time to wait there is none to lose before WANT (PATIENCE).
         patient = not timeout or timeout >= _SHORT
         expired = False
+        future: asyncio.Future[bool] | None = None
         try:
             if consumer.buffer and not ~consumer.taken & TURN_MASK:
                 await turn()
@@ -79,25 +83,26 @@ class Control:
                     return None  # CLO-06
                 if outbox.failure is not None:
                     outbox.check_open()
-                message = take() if consumer.flowing else None
+                message = take() if consumer.buffer and consumer.flowing else None
                 if message is not None:
                     self._after_take(consumer)
                     return message
-                if expired or (end is not None and end <= transport.loop.time() + terms.skipped):
+                if expired or (future is not None and end is not None and end <= loop.time() + terms.skipped):
                     return None
                 patient = patient and consumer.flowing and not consumer.expect() and not consumer.lone
                 if not patient:
                     consumer.want()
-                if transport.asleep and outbox.urgent:
+                urgent = outbox.urgent
+                if urgent and transport.asleep:
                     transport.flush_soon()
-                if transport.asked or not transport.asleep:
+                if urgent or transport.asked:
                     transport.look()
-                future: asyncio.Future[bool] = transport.loop.create_future()
+                future = loop.create_future()
                 consumer.waits(partial(wake, future))
                 if patient:
-                    timer = transport.loop.call_later(PATIENCE, wake, future)
+                    timer = loop.call_later(PATIENCE, wake, future)
                 elif end is not None:
-                    timer = transport.loop.call_at(end - terms.skipped, wake, future, True)
+                    timer = loop.call_at(end - terms.skipped, wake, future, True)
                 expired = await future
                 patient = False
                 if timer is not None:
@@ -110,7 +115,9 @@ class Control:
 
     async def receive_no_wait(self, consumer: EngineConsumer, take: Callable[[], Message | None]) -> Message | None:
         """Receive a message that is available now, in the buffer or at the broker."""
-        await self._enter(consumer)
+        if self.delivery.calling is not None:
+            await self._left(consumer)
+        self._enter(consumer)
         try:
             if consumer.buffer and not ~consumer.taken & TURN_MASK:
                 await turn()
@@ -156,24 +163,32 @@ class Control:
                 consumer.unsettle()
             self.transport.broken(error)
 
-    async def _enter(self, consumer: EngineConsumer) -> None:
-        """Begin to receive, alone in the session, or raise. A listener that runs although it was unset is waited for:
-        its message is not done with yet."""
-        self.check_open(consumer)
+    async def _left(self, consumer: EngineConsumer) -> None:
+        """A listener runs, although it was unset: wait for its end, as its message is not done with yet."""
+        self._check_receivable(consumer)
+        await self.delivery.left()
+
+    def _enter(self, consumer: EngineConsumer) -> None:
+        """Begin to receive, alone in the session, or raise."""
+        self._check_receivable(consumer)
+        if self.receiving is not None:
+            self._refuse()
+        self.receiving = consumer
+
+    def _check_receivable(self, consumer: EngineConsumer) -> None:
+        """Raise unless this task may receive at the consumer, if no other does."""
         self.transport.check_loop()
+        if not consumer.flowing:  # else nothing is closed
+            self.check_open(consumer)
         delivery = self.delivery
+        if delivery.idle:
+            return
         if delivery.wanted:
             raise IllegalStateException(
                 "the session has a message listener: it receives either by listeners or by receive (MCO-12)"
             )
         if delivery.mine:
             raise IllegalStateException("a message listener cannot receive: its message is not done with yet")
-        if delivery.calling is not None:
-            await delivery.left()
-            self.check_open(consumer)
-        if self.receiving is not None:
-            self._refuse()
-        self.receiving = consumer
 
     def check_open(self, consumer: EngineConsumer) -> None:
         """Raise unless the consumer and the session can be used."""

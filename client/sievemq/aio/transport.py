@@ -2,7 +2,8 @@
 
 Everything happens on the loop's thread; there is no other. What the engine has to say is written once per loop turn:
 whoever queues something calls :meth:`Transport.flush_soon`, and the write comes after the tasks that were ready in this
-turn, so that what they add goes out with it. Acknowledgements alone wait a few milliseconds for company (D-25).
+turn, so that what they add goes out with it. Input schedules a write as well, behind the tasks that it wakes: what they
+send needs no further turn of the loop. Acknowledgements alone wait a few milliseconds for company (D-25).
 
 Where answers come at once, the loop looks for one for a moment before it sleeps (decision 0022).
 
@@ -42,6 +43,8 @@ _HIGH_WATER: Final = 256 * 1024
 
 #: Yields the processor; where that is impossible there is no polling.
 _give_way: Final = getattr(os, "sched_yield", None)
+
+_running_loop: Final = asyncio._get_running_loop
 
 
 def wall_clock(_time: Callable[[], int] = time.time_ns) -> int:
@@ -92,7 +95,7 @@ class LoopGuard:
         Raises:
             IllegalStateException: another loop runs, or none.
         """
-        if asyncio._get_running_loop() is not self._loop:
+        if _running_loop() is not self._loop:
             raise IllegalStateException(
                 "the connection belongs to another event loop: use it from the loop that it was created on"
             )
@@ -130,7 +133,7 @@ class Transport(asyncio.Protocol):
 
     Attributes:
         asked: the broker may answer something that was sent, and nothing has arrived since.
-        asleep: no write is due in this turn of the loop.
+        asleep: no write was asked for in this turn of the loop.
         paused: the peer does not read as fast as we write.
         ended: done once the loop's transport is closed, for good.
         lock: raises on other loops.
@@ -144,6 +147,7 @@ class Transport(asyncio.Protocol):
         "_busy_poll",
         "_connect_timeout",
         "_drained",
+        "_flushing",
         "_hosts",
         "_limiting",
         "_limits",
@@ -194,6 +198,7 @@ class Transport(asyncio.Protocol):
         self.loop = loop
         self.lock = LoopGuard(loop)
         self.asleep = True
+        self._flushing = False  # a write is scheduled
         self.paused = False
         self.ended: asyncio.Future[bool] = loop.create_future()
         self.undoing: list[Completion[Any]] = []
@@ -213,7 +218,7 @@ class Transport(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=_HIGH_WATER)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the broker. The write is queued behind the tasks they wake: what these say goes with it."""
+        """Bytes from the broker. A write is scheduled behind the tasks that they wake."""
         engine, skipped = self.engine, self.engine.terms.skipped
         try:
             self.asked = False
@@ -228,11 +233,13 @@ class Transport(asyncio.Protocol):
             self._beat_again()
         if engine.down:
             self.abort()
-        elif self._lost is not None and not engine.repairing:
+            return
+        if self._lost is not None and not engine.repairing:
             wake(self._lost)
             self.flush_soon()
-        elif engine.urgent and self.asleep:
-            self.flush_soon()
+        if not self._flushing:
+            self._flushing = True
+            self.loop.call_soon(self._flush)
 
     def eof_received(self) -> bool:
         """The broker has ended its stream: the loop's transport closes too."""
@@ -280,14 +287,15 @@ class Transport(asyncio.Protocol):
         ):
             return False
         if self.asleep:
-            self.check_loop()
+            self.lock.__enter__()
             self.flush_soon()
         return True
 
     def flush_soon(self) -> None:
         """Write in this turn of the loop, after what is ready to run."""
-        if self.asleep:
-            self.asleep = False
+        self.asleep = False
+        if not self._flushing:
+            self._flushing = True
             self.loop.call_soon(self._flush)
 
     def flush_later(self) -> None:
@@ -301,7 +309,12 @@ class Transport(asyncio.Protocol):
             self.loop.call_later(_ACKNOWLEDGE_DELAY, self._acknowledge)
 
     def _flush(self) -> None:
-        self.asleep = True
+        for_input, self.asleep, self._flushing = self.asleep, True, False
+        outbox = self.engine.outbox
+        if outbox.queue or outbox.hurried or outbox.wire.pending_bytes:
+            self.asked = True
+        elif for_input:
+            return  # acknowledgements alone wait
         self.write()
 
     def _acknowledge(self) -> None:
@@ -313,10 +326,8 @@ class Transport(asyncio.Protocol):
         """Write the engine's output."""
         transport = self._transport
         if transport is not None and not self.paused:
-            if self.engine.urgent:
-                self.asked = True
             try:
-                data = self.engine.data_to_send()
+                data = self.engine.outbox.data_to_send()
                 if data:
                     transport.write(data)
             except BaseException as error:
@@ -327,6 +338,8 @@ class Transport(asyncio.Protocol):
 
     def look(self) -> None:
         """A task waits for the broker's next bytes: have the loop poll for them, if they are likely to come at once."""
+        if not self._busy_poll.seconds:
+            return
         self._waits_since = time.monotonic()
         if self._busy_poll.worth and not self._looks:
             self._looks = True
@@ -345,8 +358,7 @@ class Transport(asyncio.Protocol):
 
     def check_loop(self) -> None:
         """Raise unless this is the connection's loop (THR-06)."""
-        with self.lock:
-            pass
+        self.lock.__enter__()
 
     def call(self, work: Callable[[], T]) -> T:
         """Call the engine; a request that it makes is not awaited."""
