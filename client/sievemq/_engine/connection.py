@@ -133,14 +133,15 @@ class ClientConnection:
         return self.outbox.failure is not None or (self.outbox.repairing and not self.reopened)
 
     @property
+    def reads(self) -> bool:
+        """True while what the present transport brings is of use."""
+        outbox = self.outbox
+        return outbox.failure is None and not outbox.closed and (self.reopened or not outbox.repairing)
+
+    @property
     def has_output(self) -> bool:
         """Something waits for :meth:`data_to_send`. May be read without the lock."""
         return self.outbox.has_output
-
-    @property
-    def urgent(self) -> bool:
-        """True if more than acknowledgements waits to be written: answers to the broker, requests, sends."""
-        return self.outbox.urgent
 
     @property
     def next_deadline(self) -> int | None:
@@ -181,10 +182,11 @@ class ClientConnection:
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the broker and carry out the commands in them. Errors of the peer are not raised: a broken
         protocol loses the connection. Call :meth:`data_to_send` afterwards."""
-        if not self.outbox.usable:
+        outbox = self.outbox
+        if outbox.failure is not None or outbox.closed:
             return
         try:
-            commands = self.outbox.wire.receive_data(data)
+            commands = outbox.wire.receive_data(data)
         except ProtocolError as error:
             self._lose(self._loss(error, error.code.name), repairable=False)  # the same error would follow
             return

@@ -108,7 +108,7 @@ class Control:
                         if consumer.shut:
                             return None  # CLO-06
                         taking = True
-                        message = take() if consumer.flowing else None
+                        message = take() if consumer.buffer and consumer.flowing else None
                         if message is None:
                             if outbox.failure is not None:
                                 outbox.check_open()
@@ -177,13 +177,16 @@ class Control:
 
     def _check_receivable(self, consumer: EngineConsumer) -> None:
         """Raise unless this thread may receive at the consumer now."""
-        self.check_open(consumer)
-        if self.delivery.wanted:
-            raise IllegalStateException(
-                "the session has a message listener: it receives either by listeners or by receive (MCO-12)"
-            )
-        if self.delivery.mine:
-            raise IllegalStateException("a message listener cannot receive: its message is not done with yet")
+        if not consumer.flowing:  # else nothing is closed
+            self.check_open(consumer)
+        delivery = self.delivery
+        if not delivery.idle:
+            if delivery.wanted:
+                raise IllegalStateException(
+                    "the session has a message listener: it receives either by listeners or by receive (MCO-12)"
+                )
+            if delivery.mine:
+                raise IllegalStateException("a message listener cannot receive: its message is not done with yet")
         if self.receiving is not None:
             self._refuse()
 

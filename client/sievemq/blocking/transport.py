@@ -232,14 +232,14 @@ class Lead:
         Args:
             woken: released by the thread that wakes this one.
         """
-        self.give_up()
-        transport = self._transport
+        me, transport = get_ident(), self._transport
+        if self.thread == me:
+            self.give_up()
         if self.state != FREE or not transport.can_be_led:
             self._followers.add(woken)
             if self.thread is None:
                 transport.watch()
             return
-        me = get_ident()
         self.state, self.thread = AT_BEGIN[self.state], me  # no interrupt comes in between
         asked = transport.asked
         self._expects, self._asked = asked != self._asked, asked
@@ -595,10 +595,11 @@ class Transport:
 
     def write(self) -> None:
         """Write the engine's output. The lock is held."""
+        outbox = self._engine.outbox
         try:
-            if self._engine.urgent:
+            if outbox.urgent:
                 self.asked += 1
-            data = self._engine.data_to_send()
+            data = outbox.data_to_send()
             if data:
                 # The window of unconfirmed sends bounds what can gather here.
                 self._backlog.append(memoryview(data))
@@ -630,7 +631,7 @@ class Transport:
 
     def write_urgent(self) -> None:
         """Write unless there are only acknowledgements, which the I/O thread sees to. The lock is held."""
-        if self._engine.urgent:
+        if self._engine.outbox.urgent:
             self.write()
 
     def flush_soon(self) -> None:
@@ -731,7 +732,7 @@ class Transport:
                     self.write()
             self._receive()
             self._write_what_waited()
-            if engine.down or engine.closed:  # else it would find the end of the stream again and again
+            if not engine.reads:  # else it would find the end of the stream again and again
                 return
 
     def _pause(self, quiet: int) -> float | None:
@@ -769,7 +770,7 @@ class Transport:
         """Read once, and carry out what that says; False if there is nothing more. The lock is held: so that bytes are
         carried out in the order in which they were read, and OpenSSL does not read and write one connection at once."""
         engine = self._engine
-        if engine.down or engine.closed:  # what the old socket still has is not for the connection to come
+        if not engine.reads:  # what the old socket still has is not for the connection to come
             return False
         try:
             data = self._socket.recv(_READ)
@@ -782,9 +783,9 @@ class Transport:
             engine.receive_data(data)
         else:
             engine.receive_eof()
-        if engine.urgent:
+        if engine.outbox.urgent:
             self.write()
-        return not (engine.down or engine.closed) and (len(data) == _READ or self._tls)
+        return (len(data) == _READ or self._tls) and engine.reads
 
     def _write_what_waited(self) -> None:
         engine = self._engine
@@ -808,8 +809,9 @@ class Transport:
     @property
     def can_be_led(self) -> bool:
         """A waiting thread may read. Not with TLS: what is decrypted already cannot be waited for."""
-        engine = self._engine
-        return CAN_LEAD and not (self._tls or self._stopping or engine.repairing or engine.down or engine.closed)
+        outbox = self._engine.outbox
+        lost = outbox.repairing or outbox.failure is not None
+        return CAN_LEAD and not (self._tls or self._stopping or lost or outbox.closed)
 
     def fileno(self) -> int:
         """Of the socket."""
@@ -838,7 +840,7 @@ class Transport:
                 return
             self._broken(error)
             raise
-        if engine.down or engine.closed:
+        if not engine.reads:
             self.lead.evict()
             self.wake()  # to see to that
 
