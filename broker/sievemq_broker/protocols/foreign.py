@@ -168,10 +168,12 @@ class ForeignOutbox(ABC):
         return self._failure is not None
 
     def write(self, data: bytes) -> None:
-        """Queue bytes."""
-        self._parts.append(data)
-        self._size += len(data)
-        self.nudge()
+        """Queue bytes, if there are any."""
+        if data:
+            self._parts.append(data)
+            self._size += len(data)
+            if not self._awake:
+                self.nudge()
 
     def write_message(self, data: bytes) -> None:
         """Queue the bytes of a delivery. Above the limit no more messages are accepted."""

@@ -38,7 +38,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from sievemq_broker.protocols.amqp.types import Budget, Described, Symbol, ULong, decode, encode
+from sievemq_broker.protocols.amqp.types import Described, Symbol, ULong, decode, encode
 
 from ..session.harness import World
 
@@ -100,7 +100,7 @@ class Delivery:
         self.body: Any = None
         at = 0
         while at < len(payload):
-            section, at = decode(payload, at, len(payload), Budget(1_000_000))
+            section, at = decode(payload, at, len(payload), 1_000_000)
             match section.descriptor:
                 case 0x70:
                     self.header = read(section)

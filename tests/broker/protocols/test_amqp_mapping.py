@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sievemq_broker.protocols.amqp.mapping import AMQP_HEAD, AMQP_TAIL, envelope_of, filters_of, payload_of
+from sievemq_broker.protocols.amqp import mapping
+from sievemq_broker.protocols.amqp.mapping import AMQP_HEAD, AMQP_TAIL, envelope_of, filters_of
 from sievemq_broker.protocols.amqp.performatives import Header, Properties, Transfer
 from sievemq_broker.protocols.amqp.types import (
     MESSAGE_VALUES,
@@ -52,6 +53,11 @@ NOW = 1_700_000_000_000
 
 def fields_of(payload: bytes) -> tuple[Any, ...]:
     return envelope_of(payload, "ID:made", NOW)[0]
+
+
+def payload_of(fields: tuple[Any, ...], address: str, count: int, now: int) -> bytes:
+    payload, _ = mapping.payload_of(fields, address, count, now)
+    return payload
 
 
 def delivery_of(payload: bytes) -> Delivery:

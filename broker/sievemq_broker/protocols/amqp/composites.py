@@ -26,7 +26,7 @@ from sievemq_broker.protocols.amqp.types import (
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import shown
 
-__all__ = ["Composite", "read", "register", "write"]
+__all__ = ["Composite", "composite_of", "read", "register", "write"]
 
 #: The Python types of the fields of each kind.
 _KINDS: Final[dict[str, type]] = {
@@ -150,11 +150,23 @@ def read(value: Any) -> Any:
     """
     if not isinstance(value, Described):
         return value
-    descriptor = value.descriptor
+    found = composite_of(value.descriptor, value.value)
+    return value if found is None else found
+
+
+def composite_of(descriptor: Any, given: Any) -> Any:
+    """The composite with this descriptor; None if there is none.
+
+    Args:
+        descriptor: its number or its symbolic descriptor.
+        given: its list.
+
+    Raises:
+        ProtocolError: a field has a wrong type, or is missing.
+    """
     shape = _BY_DESCRIPTOR.get(descriptor) if isinstance(descriptor, (int, str)) else None
     if shape is None:
-        return value
-    given = value.value
+        return None
     if type(given) is not list:
         raise malformed(f"{shape.name} must be a list, not {shown(given)}")
     members = shape.members

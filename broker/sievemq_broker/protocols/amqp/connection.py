@@ -595,8 +595,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         """Write as many messages as there is credit for, one after the other; read a page when none is left."""
         if link.page and link.credit:
             count, envelope = link.next()
-            payload = payload_of(envelope.fields, link.address, count + 1, self._services.now())
-            self.outbox.transfer(link, 0, payload, browse=True)
+            payload, _ = payload_of(envelope.fields, link.address, count + 1, self._services.now())
+            self.outbox.transfer(link, 0, payload)
             self._todo.append(partial(self._browse, link))
         elif link.credit and not link.ended:
 
@@ -615,34 +615,38 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         link = session.links.get(transfer.handle)
         if not isinstance(link, Producer):
             return  # it was detached from here at the same time
-        if link.first is None:
+        first = link.first
+        if first is None:
             if transfer.delivery_id is None:
                 raise _unexpected("a first transfer without a delivery-id")
-            link.begin(transfer)
+            first = transfer
         if transfer.aborted:
             link.drop()
             return
-        link.take(payload)
         limit = self._services.settings.body_bytes + _SECTION_BYTES
-        if link.size > limit:
+        if link.size + len(payload) > limit:
             error = RequestError(
-                f"a message of {link.size} bytes; at most {limit} are accepted (max_body_bytes)",
+                f"a message of {link.size + len(payload)} bytes; at most {limit} are accepted (max_body_bytes)",
                 ErrorCode.MESSAGE_TOO_LARGE,
             )
             del session.links[link.handle]
             self.outbox.frame(Detach(handle=link.handle, closed=True, error=error_of(error)), session.channel)
             return
         if transfer.more:
+            link.begin(first)
+            link.take(payload)
             return
-        first = link.first
-        message = link.complete()
+        if link.first is not None:
+            link.take(payload)
+            payload = link.join()
+        link.count()
         if link.credit <= CREDIT // 2:
             link.allow(CREDIT)
             self._answer_flow(session, link)
         if isinstance(link, Coordination):
-            self._coordinate(link, first.delivery_id or 0, message, now)
+            self._coordinate(link, first.delivery_id or 0, payload, now)
         else:
-            self._send(session, link, first, transfer, message, size, now)
+            self._send(session, link, first, transfer, payload, size, now)
 
     def _send(
         self, session: Session, link: Producer, first: Transfer, last: Transfer, message: bytes, size: int, now: int
@@ -685,13 +689,13 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         if isinstance(state, TransactionalState):
             transaction = self._transaction(state.txn_id)
             outcome = _outcome_of(state.outcome)
-            for _, consumer, tag in session.settle(first, last):
+            for consumer, tag in session.settle(first, last):
                 transaction.settled.append((consumer, tag, -1 if outcome is None else int(outcome)))
         elif isinstance(state, Received) or (state is None and not given.settled):
             return  # nothing has become of them yet
         else:
             by_consumer: dict[int, list[int]] = {}
-            for _, consumer, tag in session.settle(first, last):
+            for consumer, tag in session.settle(first, last):
                 by_consumer.setdefault(consumer.id, []).append(tag)
             outcome = Outcome.ACKNOWLEDGED if state is None else _outcome_of(state)
             for number, tags in by_consumer.items():
@@ -776,14 +780,11 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     @property
     def _has_duties(self) -> bool:
-        return (bool(self.peer.unconfirmed) and self.outbox.awaits_confirms) or any(
-            each.written for each in self.outbox.consumers.values()
-        )
+        return (bool(self.peer.unconfirmed) and self.outbox.awaits_confirms) or self.outbox.has_written
 
     def _do_duties(self, now: int) -> None:
-        for each in tuple(self.outbox.consumers.values()):
-            if each.written:
-                self._do(now, 0, Command.ACKNOWLEDGE, each.id, each.take_written(), 0)
+        for consumer, tag in self.outbox.take_written():
+            self._do(now, 0, Command.ACKNOWLEDGE, consumer, tag, 0)
 
     def _give_back(self, consumer: int, now: int) -> None:
         self._do(now, 0, Command.RELEASE, consumer, ())

@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from sievemq_broker.protocols.amqp.frames import TransferWriter
+
 __all__ = ["WINDOW", "Browser", "Consumer", "Coordination", "Link", "Producer", "Session", "Transaction"]
 
 #: Transfers that a client may send before the session's window is renewed: the credit of its links limits it.
@@ -54,16 +56,19 @@ class Producer(Link):
         self.size += len(payload)
 
     def begin(self, transfer: Any) -> None:
-        """The first transfer of a delivery has arrived."""
+        """The first transfer of a delivery has arrived, and more will follow."""
         self.first = transfer
 
-    def complete(self) -> bytes:
-        """The whole delivery, once; then another one may begin."""
-        payload = self.came[0] if len(self.came) == 1 else b"".join(self.came)
+    def join(self) -> bytes:
+        """The parts of a delivery, once."""
+        payload = b"".join(self.came)
         self.drop()
+        return payload
+
+    def count(self) -> None:
+        """A whole delivery has arrived; another one may begin."""
         self.delivery_count += 1
         self.credit -= 1
-        return payload
 
     def drop(self) -> None:
         """Drop the parts of a delivery."""
@@ -95,6 +100,7 @@ class Consumer(Link):
         subscription: name of the subscription, None for none.
         durable: it outlives the link.
         written: tag of the last message that counts as acknowledged once it is written; 0 for none.
+        writer: of its transfers.
     """
 
     id: int
@@ -104,6 +110,10 @@ class Consumer(Link):
     subscription: str | None = None
     durable: bool = False
     written: int = 0
+    writer: TransferWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.writer = TransferWriter(self.session.channel, self.handle, self.settled)
 
     def count(self, tag: int) -> None:
         """A message is delivered."""
@@ -260,10 +270,12 @@ class Session:
             frames.append(frame)
         return b"".join(frames)
 
-    def settle(self, first: int, last: int) -> list[tuple[int, Consumer, int]]:
-        """Remove deliveries that the client settles: id, consumer, tag."""
-        found: list[tuple[int, Consumer, int]] = []
-        if (last - first) % 2**32 > len(self.unsettled):  # more than there are: only the existing ones count
+    def settle(self, first: int, last: int) -> list[tuple[Consumer, int]]:
+        """Remove deliveries that the client settles: consumer and tag."""
+        found: list[tuple[Consumer, int]] = []
+        if first == last:
+            numbers = [first]
+        elif (last - first) % 2**32 > len(self.unsettled):  # more than there are: only the existing ones count
             span = (last - first) % 2**32
             numbers = [number for number in self.unsettled if (number - first) % 2**32 <= span]
         else:
@@ -271,7 +283,7 @@ class Session:
         for number in numbers:
             delivery = self.unsettled.pop(number, None)
             if delivery is not None:
-                found.append((number, *delivery))
+                found.append(delivery)
         return found
 
     def forget(self, consumer: Consumer) -> None:

@@ -16,20 +16,19 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from sievemq_broker.protocols.amqp.composites import read, write
+from sievemq_broker.protocols.amqp.composites import composite_of, write
 from sievemq_broker.protocols.amqp.performatives import Header, Properties
 from sievemq_broker.protocols.amqp.types import (
     MESSAGE_VALUES,
-    Budget,
     Char,
     Described,
+    Reader,
     Symbol,
     Timestamp,
     UByte,
     UInt,
     ULong,
     UShort,
-    decode,
     encode,
     malformed,
 )
@@ -189,95 +188,104 @@ def filters_of(filters: dict[Any, Any] | None) -> Filters:
 # -- in ---------------------------------------------------------------------------------------------------------------
 
 
-def _cut(payload: bytes) -> tuple[Header, bytes]:
-    """The header of a message, and the sections that are passed on unchanged: those behind header and delivery
-    annotations."""
-    header, at, last = Header(), 0, 0
-    end = len(payload)
-    while at < end and payload[at] == 0:  # anything else is no section, which is found out later
-        descriptor, behind = decode(payload, at + 1, end)
-        code = _section_of(descriptor)
-        if code > _DELIVERY_ANNOTATIONS:
-            break
-        if code <= last:
-            raise _disorder()
-        value, at = decode(payload, behind, end)
-        if code == _HEADER:
-            header = read(Described(code, value))
-        elif type(value) is not dict:
-            raise malformed(f"delivery-annotations are a map, not {shown(value)}")
-        last = code
-    return header, payload[at:]
-
-
 class _Sections:
-    """The sections of a message that are passed on unchanged.
+    """The sections of a message.
 
     Args:
         payload: their bytes.
+
+    Attributes:
+        passed_on: where those begin that are passed on unchanged: behind header and delivery annotations.
+        body: sections of the body: descriptor and value.
+        begin, end: where the body begins and ends.
+        content: where the content of its first section ends if that is a string or bytes.
 
     Raises:
         ProtocolError: these are no sections, or not in their order.
     """
 
-    __slots__ = ("annotations", "application", "begin", "body", "content", "end", "payload", "properties")
+    __slots__ = (
+        "annotations", "application", "begin", "body", "content", "end", "header", "passed_on", "payload", "properties",
+    )  # fmt: skip
 
     def __init__(self, payload: bytes) -> None:
         self.payload = payload
-        self.properties = Properties()
+        self.header: Header = _NO_HEADER
+        self.properties: Properties = _NO_PROPERTIES
         self.annotations: dict[Any, Any] = {}
         self.application: dict[Any, Any] = {}
-        #: Sections of the body: descriptor and value.
         self.body: list[tuple[int, Any]] = []
-        #: Where the body begins and ends, and where the content of its first section ends if that is a string or bytes.
-        self.begin = self.end = self.content = 0
-        at, end, last = 0, len(payload), _DELIVERY_ANNOTATIONS
-        budget = Budget(MESSAGE_VALUES)  # of all sections together
+        self.passed_on = self.begin = self.end = self.content = 0
+        at, end, last = 0, len(payload), 0
+        reader = Reader(payload, 0, end, MESSAGE_VALUES)
         while at < end:
-            value, following = decode(payload, at, end, budget)
-            if not isinstance(value, Described):
-                raise malformed(f"{shown(value)} is no section of a message")
-            code = _section_of(value.descriptor)
+            descriptor = reader.descriptor()
+            if descriptor is None:
+                raise malformed(f"{payload[at]:#04x} begins no section of a message")
+            code = _section_of(descriptor)
             if code < last or (code == last and code not in (_DATA, _SEQUENCE)):
-                raise _disorder()
-            self._take(code, value, at, following)
-            at, last = following, code
+                raise malformed("the sections of a message are not in their order")
+            value = reader.described()
+            self._take(code, value, at, reader.at)
+            at, last = reader.at, code
 
     def whole_body(self) -> bytes:
         """All sections of the body, as they arrived."""
         return self.payload[self.begin : self.end]
 
-    def _take(self, code: int, value: Described, begin: int, end: int) -> None:
-        inner = value.value
+    def _take(self, code: int, value: Any, begin: int, end: int) -> None:
         if code == _PROPERTIES:
-            self.properties = read(Described(code, inner))
+            self.properties = composite_of(_PROPERTIES, value)
         elif code in (_DATA, _SEQUENCE, _VALUE):
-            if (code == _DATA and type(inner) is not bytes) or (code == _SEQUENCE and type(inner) is not list):
-                raise malformed(f"a section of the body has {shown(inner)}")
+            if (code == _DATA and type(value) is not bytes) or (code == _SEQUENCE and type(value) is not list):
+                raise malformed(f"a section of the body has {shown(value)}")
             if not self.body:
                 self.begin = begin
-                self.content = end if type(inner) in (bytes, str) else 0
+                self.content = end if type(value) is bytes or type(value) is str else 0
             self.end = end
-            self.body.append((code, inner))
-        elif type(inner) is not dict:
-            raise malformed(f"annotations, properties and footers are maps, not {shown(inner)}")
+            self.body.append((code, value))
+        elif code == _HEADER:
+            self.header = composite_of(_HEADER, value)
+            self.passed_on = end
+        elif type(value) is not dict:
+            raise malformed(f"annotations, properties and footers are maps, not {shown(value)}")
         elif code == _ANNOTATIONS:
-            self.annotations = inner
+            self.annotations = value
         elif code == _APPLICATION:
-            self.application = inner
+            self.application = value
+        elif code == _DELIVERY_ANNOTATIONS:
+            self.passed_on = end
 
 
-#: Sections with fewer bytes are cached: those of a message are read when it arrives and for each delivery.
+_NO_HEADER: Final = Header()
+_NO_PROPERTIES: Final = Properties()
+
+
+class _Checked:
+    """Sections of messages that were checked lately, so that they are not read again for each delivery."""
+
+    __slots__ = ("_earlier", "_lately")
+
+    def __init__(self) -> None:
+        self._lately: dict[bytes, None] = {}
+        self._earlier: dict[bytes, None] = {}
+
+    def add(self, sections: bytes) -> None:
+        """These are sections, and may be passed on."""
+        if len(sections) < _FEW_BYTES:
+            if len(self._lately) >= _MANY:
+                self._earlier, self._lately = self._lately, {}
+            self._lately[sections] = None
+
+    def has(self, sections: bytes) -> bool:
+        """True if they were added, and are remembered."""
+        return sections in self._lately or sections in self._earlier
+
+
+#: The longest sections that are remembered, and how many, twice.
 _FEW_BYTES: Final = 2_048
-_lately = lru_cache(maxsize=512)(_Sections)
-
-
-def _sections_of(payload: bytes) -> _Sections:
-    return _lately(payload) if len(payload) < _FEW_BYTES else _Sections(payload)
-
-
-def _disorder() -> ProtocolError:
-    return malformed("the sections of a message are not in their order")
+_MANY: Final = 1_000
+_checked: Final = _Checked()
 
 
 def _section_of(descriptor: object) -> int:
@@ -303,9 +311,8 @@ def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[Envel
         ProtocolError: it is no message.
         RequestError: MESSAGE_FORMAT, a section has what a message must not have.
     """
-    header, kept = _cut(payload)
-    message = _sections_of(kept)
-    properties, annotations = message.properties, message.annotations
+    message = _Sections(payload)
+    header, properties, annotations = message.header, message.properties, message.annotations
     values = _application_properties(message.application)
     if properties.group_id is not None:
         values[_GROUP_ID] = properties.group_id
@@ -328,11 +335,6 @@ def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[Envel
     to = None
     if properties.to is not None:
         to = address_of(properties.to, _annotated_kind(annotations, _DESTINATION_KIND))
-    head, tail = kept, None
-    for end in (message.content, message.end):
-        begin = end - len(body or b"")
-        if body and begin >= message.begin and kept[begin:end] == body:
-            head, tail = kept[:begin], kept[end:]
     correlation = properties.correlation_id
     fields = (
         given_id if given_id is not None else message_id,
@@ -346,12 +348,18 @@ def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[Envel
         properties.subject,
         packed,
         letters,
-        int(kind),
+        kind,
         body,
     )
-    if _has_reserved(message.application):  # some of these are the broker's: encoded again
+    if b"JMS" in payload and _has_reserved(message.application):  # some of these are the broker's: encoded again
         return fields, to
-    return (*fields, head, tail), to
+    begin = message.passed_on
+    _checked.add(payload[begin:])
+    if body:
+        for end in (message.content, message.end):
+            if end - len(body) >= message.begin and payload[end - len(body) : end] == body:
+                return (*fields, payload[begin : end - len(body)], payload[end:]), to
+    return (*fields, payload[begin:], None), to
 
 
 def _delivery_time(annotations: dict[Any, Any], now: int) -> int:
@@ -380,6 +388,9 @@ def _application_properties(given: dict[Any, Any]) -> dict[str, PropertyValue]:
             raise malformed(f"the name of an application property is {shown(name)}")
         if type(value) is bytes:
             continue  # no type of JMS: other AMQP clients get it
+        if type(value) in _PLAIN:
+            values[name] = value
+            continue
         try:
             plain = _jms(value)
             values[name] = str(plain) if type(plain) is JmsChar else normalise(plain)
@@ -392,6 +403,9 @@ def _signed(number: int) -> int:
     """An unsigned 32-bit number as JMS represents it."""
     return int(number) if number <= INT_MAX else int(number) - 2**32
 
+
+#: Types of which any value is one of a property: a plain int has 32 bits here.
+_PLAIN: Final = frozenset({type(None), bool, int, float, str})
 
 #: Types that AMQP and JMS have alike.
 _SAME: Final = frozenset({type(None), bool, int, float, str, bytes})
@@ -510,7 +524,7 @@ def _amqp_id(text: str | bytes | None) -> Any:
 # -- out --------------------------------------------------------------------------------------------------------------
 
 
-def payload_of(fields: EnvelopeFields, address: str, count: int, now: int) -> bytes:
+def payload_of(fields: EnvelopeFields, address: str, count: int, now: int) -> tuple[bytes, bool]:
     """The message for an AMQP client.
 
     Args:
@@ -518,13 +532,20 @@ def payload_of(fields: EnvelopeFields, address: str, count: int, now: int) -> by
         address: of the destination that it is consumed from.
         count: of deliveries, this one included.
         now: milliseconds since 1970.
+
+    Returns:
+        Its bytes; and whether it had to be read for that, which takes time.
     """
     expiration = min(fields[EXPIRATION], LONG_MAX)
     ttl = min(max(expiration - now, 1), 2**32 - 1) if expiration else None
     header = _header(fields[DELIVERY_MODE] == PERSISTENT, fields[PRIORITY], ttl, max(count - 1, 0))
     kept = _kept(fields)
     if kept is not None:
-        return header + kept
+        if _checked.has(kept):
+            return header + kept, False
+        if _may_be_passed_on(kept):
+            _checked.add(kept)
+            return header + kept, True
     out = bytearray(header)
     try:
         values: dict[str, Any] = unpack_properties(fields)
@@ -569,7 +590,7 @@ def payload_of(fields: EnvelopeFields, address: str, count: int, now: int) -> by
     if values:
         encode(Described(ULong(_APPLICATION), values), out)
     encode(body, out)
-    return bytes(out)
+    return bytes(out), True
 
 
 @lru_cache(maxsize=64)
@@ -580,16 +601,21 @@ def _header(durable: bool, priority: int, ttl: int | None, delivery_count: int) 
 
 
 def _kept(fields: EnvelopeFields) -> bytes | None:
-    """The sections that an AMQP client has sent; None for a message of another client, and for a dead letter."""
+    """What is said to be the sections that an AMQP client has sent; None for a message of another client, and for a
+    dead letter."""
     if len(fields) <= AMQP_TAIL or type(fields[AMQP_HEAD]) is not bytes or _BROKERS_OWN in (fields[9] or b""):
         return None
     head, tail = fields[AMQP_HEAD], fields[AMQP_TAIL]
-    kept: bytes = head if type(tail) is not bytes else b"".join((head, fields[BODY] or b"", tail))
-    try:  # any client can send such fields
-        names = _sections_of(kept).application
+    return head if type(tail) is not bytes else b"".join((head, fields[BODY] or b"", tail))
+
+
+def _may_be_passed_on(sections: bytes) -> bool:
+    """True if an AMQP client may get these sections. Any client can send such fields."""
+    try:
+        message = _Sections(sections)
     except ProtocolError:
-        return None
-    return None if _has_reserved(names) else kept
+        return False
+    return not message.passed_on and not _has_reserved(message.application)
 
 
 def _body(kind: BodyKind, body: bytes | None) -> Described:

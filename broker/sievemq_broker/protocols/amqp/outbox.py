@@ -20,14 +20,14 @@ from sievemq_broker.protocols.amqp.performatives import (
     Rejected,
     SaslOutcome,
     TransactionalState,
-    Transfer,
 )
 from sievemq_broker.protocols.amqp.types import Symbol
 from sievemq_broker.protocols.foreign import Converted, ForeignOutbox
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, SieveError
-from sievemq_core.message.envelope import EXPIRATION, Envelope
+from sievemq_core.message.envelope import EXPIRATION, EnvelopeFields
+from sievemq_core.wire.codec import unpack_value
 
 __all__ = ["Outbox", "error_of"]
 
@@ -79,7 +79,7 @@ class Outbox(ForeignOutbox):
         converted: shared by the AMQP connections.
     """
 
-    __slots__ = ("_awaited", "_frame", "_now", "consumers", "stage")
+    __slots__ = ("_awaited", "_frame", "_now", "_written", "consumers", "stage")
 
     def __init__(
         self, settings: SessionSettings, wake: Callable[[], None], now: Callable[[], int], converted: Converted
@@ -95,6 +95,8 @@ class Outbox(ForeignOutbox):
         self.consumers: dict[int, Consumer] = {}
         #: Unsettled deliveries of the client: broker's session -> (sequence, link, id, transaction).
         self._awaited: dict[int, deque[tuple[int, Producer, int, bytes | None]]] = {}
+        #: Consumers with messages that count as acknowledged once they are written.
+        self._written: dict[int, Consumer] = {}
 
     # -- what the connection uses -----------------------------------------------------------------------------------
 
@@ -142,34 +144,44 @@ class Outbox(ForeignOutbox):
         """A session of the broker was closed."""
         self._awaited.pop(number, None)
 
-    def transfer(self, consumer: Consumer, tag: int, payload: bytes, *, browse: bool = False) -> None:
+    def transfer(self, consumer: Consumer, tag: int, payload: bytes) -> None:
         """Queue a message, in as many frames as it needs."""
-        session = consumer.session
+        session, writer = consumer.session, consumer.writer
         delivery = session.deliver(consumer, tag)
-        name = delivery.to_bytes(4)
-        settled = consumer.settled or browse
+        if consumer.written:
+            self._written[consumer.id] = consumer
         room = self._frame - 64  # for the performative
-        last = max(0, (len(payload) - 1) // room)
-        for part in range(last + 1):
-            head = Transfer(
-                handle=consumer.handle, delivery_id=delivery, delivery_tag=name, message_format=0, settled=settled,
-                more=part < last,
-            )  # fmt: skip
-            frame = frame_of(head, session.channel, payload[part * room : (part + 1) * room])
-            self.write_message(session.put(frame))
+        at = 0
+        while len(payload) - at > room:
+            self.write_message(session.put(writer.frame(delivery, payload[at : at + room], True)))
+            at += room
+        self.write_message(session.put(writer.frame(delivery, payload[at:] if at else payload, False)))
+
+    @property
+    def has_written(self) -> bool:
+        """True if :meth:`take_written` has something."""
+        return bool(self._written)
+
+    def take_written(self) -> list[tuple[int, int]]:
+        """Consumers with messages that count as acknowledged once they are written, and the tag of the last one of
+        each; returned once."""
+        written, self._written = self._written, {}
+        return [(each.id, each.take_written()) for each in written.values() if each.id in self.consumers]
 
     # -- called by the domain -----------------------------------------------------------------------------------------
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Queue a message."""
         consumer = self.consumers[consumer_id]
-        fields = None
-        payload = self._converted.find(packed, consumer.address) if count <= 1 else None
+        fields: EnvelopeFields | None = None
+        payload: bytes | None = self._converted.find(packed, consumer.address) if count <= 1 else None
         if payload is None:
-            fields = Envelope.from_packed(packed).fields
-            payload = payload_of(fields, consumer.address, count, self._now())
+            fields = unpack_value(packed)
+            payload, was_read = payload_of(fields, consumer.address, count, self._now())
             if count <= 1 and not fields[EXPIRATION]:
                 self._converted.keep(packed, payload, consumer.address)
+            if not was_read:
+                fields = None
         self.count_conversion(packed, fields)
         self.transfer(consumer, tag, payload)
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Hashable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -29,7 +30,7 @@ from sievemq_core.errors import ErrorCode, ProtocolError, shown
 from sievemq_core.message.values import Byte, Double, Float, Int, Long, Short
 
 __all__ = [
-    "MESSAGE_VALUES", "Array", "Budget", "Char", "Decimal", "Described", "Symbol", "Timestamp", "UByte", "UInt",
+    "MESSAGE_VALUES", "Array", "Char", "Decimal", "Described", "Reader", "Symbol", "Timestamp", "UByte", "UInt",
     "ULong", "UShort", "decode", "encode", "encode_packed", "encoder_of", "malformed",
 ]  # fmt: skip
 
@@ -327,32 +328,206 @@ _ENCODERS: Final[dict[type, Callable[[Any, bytearray], None]]] = {
 # -- from bytes -------------------------------------------------------------------------------------------------------
 
 
-class Budget:
-    """Values that may still be read.
-
-    Args:
-        values: how many there may be.
-    """
-
-    __slots__ = ("left", "values")
-
-    def __init__(self, values: int) -> None:
-        self.values = self.left = values
-
-    def take(self, count: int) -> None:
-        self.left -= count
-        if self.left < 0:
-            raise malformed(f"there may be {self.values} values in a performative or message; these are more")
-
-
-def decode(data: bytes, at: int, end: int, budget: Budget | None = None) -> tuple[Any, int]:
-    """Read one value.
+class Reader:
+    """Reads values one after the other.
 
     Args:
         data: bytes.
-        at: where the value begins.
+        at: where the first value begins.
         end: where what may be read ends.
-        budget: values that there may be, those in lists, maps and arrays counted; VALUES without one.
+        values: how many there may be, those in lists, maps and arrays counted.
+
+    Attributes:
+        at: where the next value begins.
+    """
+
+    __slots__ = ("_data", "_end", "_left", "_values", "at")
+
+    def __init__(self, data: bytes, at: int, end: int, values: int = VALUES) -> None:
+        self._data = data
+        self._end = end
+        self._values = self._left = values
+        self.at = at
+
+    def next(self) -> Any:
+        """The next value.
+
+        Raises:
+            ProtocolError: there is no whole value, it is nested too deep, or there are too many.
+        """
+        return self._value(self._end, 0)
+
+    def descriptor(self) -> Any:
+        """The descriptor of the next value, which :meth:`described` returns then; None if it has none.
+
+        Raises:
+            ProtocolError: as of :meth:`next`.
+        """
+        at = self.at
+        if at >= self._end or self._data[at]:
+            return None
+        self.at = at + 1
+        self._count(2)
+        return self._value(self._end, 1)
+
+    def described(self) -> Any:
+        """The value behind a descriptor.
+
+        Raises:
+            ProtocolError: as of :meth:`next`.
+        """
+        return self._value(self._end, 1)
+
+    def _value(self, end: int, depth: int) -> Any:
+        at = self.at
+        if at >= end:
+            raise malformed("a value is missing at the end of what was sent")
+        self.at = at + 1
+        return self._behind(self._data[at], end, depth)
+
+    def _behind(self, code: int, end: int, depth: int) -> Any:
+        """A value behind its constructor, whose upper half tells how long it is."""
+        form = code >> 4
+        if form == 0x5:
+            return self._small(code, end)
+        if form == 0xA or form == 0xB:
+            begin = self._extent(1 if form == 0xA else 4, end)
+            data = self._data[begin : self.at]
+            kind = code & 15
+            if kind == 1:
+                return _string(data)
+            if kind == 3:
+                return _symbol(data) if form == 0xA else _long_symbol(data)
+            if kind == 0:
+                return data
+        elif form == 0x4:
+            if code == 0x45:
+                return []
+            if code <= 0x44:
+                return _CONSTANTS[code - 0x40]
+        elif form == 0xC or form == 0xD:
+            kind = code & 15
+            if kind == 0:
+                return self._items(1 if form == 0xC else 4, end, depth)
+            if kind == 1:
+                return _map_of(self._items(1 if form == 0xC else 4, end, depth))
+        elif code == 0:
+            if depth >= MAX_DEPTH:
+                raise _deep()
+            self._count(2)
+            descriptor = self._value(end, depth + 1)
+            return Described(descriptor, self._value(end, depth + 1))
+        elif code in (0xE0, 0xF0):
+            return self._array(1 if form == 0xE else 4, end, depth)
+        else:
+            make = _FIXED.get(code)
+            if make is not None:
+                at = self.at
+                stop = at + _SIZES[form]
+                if stop > end:
+                    raise _short()
+                self.at = stop
+                return make(self._data[at:stop])
+        raise malformed(f"{code:#04x} is no type of AMQP")
+
+    def _small(self, code: int, end: int) -> Any:
+        """A value of one byte."""
+        at = self.at
+        if at >= end:
+            raise _short()
+        number = self._data[at]
+        self.at = at + 1
+        if code == 0x56:
+            if number > 1:
+                raise malformed(f"a boolean is 0 or 1, not {number}")
+            return number == 1
+        if code > 0x56:
+            raise malformed(f"{code:#04x} is no type of AMQP")
+        return _SMALL[code - 0x50][number]
+
+    def _extent(self, width: int, end: int) -> int:
+        """Where a value begins behind its size; :attr:`at` is where it ends then."""
+        at = self.at
+        if end - at < width:
+            raise _short()
+        size = self._number(at, width)
+        at += width
+        if size > end - at:
+            raise malformed(f"a value of {size} bytes is announced, {end - at} are left")
+        self.at = at + size
+        return at
+
+    def _number(self, at: int, width: int) -> int:
+        data = self._data
+        if width == 1:
+            return data[at]
+        return data[at] << 24 | data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3]
+
+    def _counted(self, width: int, end: int, depth: int) -> tuple[int, int]:
+        """The number of items of a list, map or array, and where they end; :attr:`at` is where they begin then."""
+        if depth >= MAX_DEPTH:
+            raise _deep()
+        begin = self._extent(width, end)
+        stop = self.at
+        if stop - begin < width:
+            raise _short()
+        self.at = begin + width
+        return self._number(begin, width), stop
+
+    def _count(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise malformed(f"there may be {self._values} values in a performative or message; these are more")
+
+    def _items(self, width: int, end: int, depth: int) -> list[Any]:
+        count, stop = self._counted(width, end, depth)
+        if count > stop - self.at:
+            raise malformed(f"{count} items are announced in {stop - self.at} bytes")
+        self._count(count)
+        data = self._data
+        items: list[Any] = []
+        for _ in range(count):
+            at = self.at
+            if at >= stop:
+                raise _short()
+            self.at = at + 1
+            items.append(self._behind(data[at], stop, depth + 1))
+        if self.at != stop:
+            raise malformed(f"{stop - self.at} bytes are left behind the items of a list or map")
+        return items
+
+    def _array(self, width: int, end: int, depth: int) -> Array:
+        count, stop = self._counted(width, end, depth)
+        code = self._constructor(stop)
+        if not code:  # all items have one descriptor; nothing that is used here does
+            self._value(stop, depth + 1)
+            code = self._constructor(stop)
+        # Items without bytes would be any number of values in a few bytes.
+        if not code or 0x40 <= code <= 0x44 or count > stop - self.at:
+            raise malformed(
+                f"{count} items of an array with constructor {code:#04x} are announced in {stop - self.at} bytes"
+            )
+        self._count(count)
+        items: list[Any] = []
+        for _ in range(count):
+            items.append(self._behind(code, stop, depth + 1))
+        if self.at != stop:
+            raise malformed(f"{stop - self.at} bytes are left behind the items of an array")
+        return Array(items, code)
+
+    def _constructor(self, end: int) -> int:
+        at = self.at
+        if at >= end:
+            raise _short()
+        self.at = at + 1
+        return self._data[at]
+
+
+def decode(data: bytes, at: int, end: int, values: int = VALUES) -> tuple[Any, int]:
+    """Read one value.
+
+    Args:
+        data, at, end, values: as of :class:`Reader`.
 
     Returns:
         The value, and where it ends.
@@ -360,68 +535,8 @@ def decode(data: bytes, at: int, end: int, budget: Budget | None = None) -> tupl
     Raises:
         ProtocolError: there is no whole value, it is nested too deep, or there are too many.
     """
-    return _read(data, at, end, 0, budget or Budget(VALUES))
-
-
-#: Reads a value behind its constructor: data, where it begins, where what may be read ends, depth, budget.
-_Reader = Callable[[bytes, int, int, int, Budget], tuple[Any, int]]
-
-
-def _read(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
-    if at >= end:
-        raise malformed("a value is missing at the end of what was sent")
-    return _READERS[data[at]](data, at + 1, end, depth, budget)
-
-
-def _described(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
-    if depth >= MAX_DEPTH:
-        raise _deep()
-    budget.take(2)
-    descriptor, at = _read(data, at, end, depth + 1, budget)
-    value, at = _read(data, at, end, depth + 1, budget)
-    return Described(descriptor, value), at
-
-
-def _constant(value: Any) -> _Reader:
-    return lambda data, at, end, depth, budget: (value, at)
-
-
-def _of_size(size: int, make: Callable[[bytes], Any]) -> _Reader:
-    def read(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
-        stop = at + size
-        if stop > end:
-            raise _short()
-        return make(data[at:stop]), stop
-
-    return read
-
-
-def _small(make: Callable[[int], Any]) -> _Reader:
-    def read(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
-        if at >= end:
-            raise _short()
-        return make(data[at]), at + 1
-
-    return read
-
-
-def _sized(width: int, make: Callable[[bytes], Any]) -> _Reader:
-    def read(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
-        at, stop = _extent(data, at, end, width)
-        return make(data[at:stop]), stop
-
-    return read
-
-
-def _extent(data: bytes, at: int, end: int, width: int) -> tuple[int, int]:
-    """Where a value begins behind its size, and where it ends."""
-    if end - at < width:
-        raise _short()
-    size = data[at] if width == 1 else _U32.unpack_from(data, at)[0]
-    at += width
-    if size > end - at:
-        raise malformed(f"a value of {size} bytes is announced, {end - at} are left")
-    return at, at + size
+    reader = Reader(data, at, end, values)
+    return reader.next(), reader.at
 
 
 def _string(data: bytes) -> str:
@@ -431,46 +546,15 @@ def _string(data: bytes) -> str:
         raise malformed(f"a string must be UTF-8: {error}") from None
 
 
-def _symbol(data: bytes) -> Symbol:
+def _long_symbol(data: bytes) -> Symbol:
     try:
         return Symbol(data.decode("ascii"))
     except UnicodeDecodeError:
         raise malformed("a symbol must be ASCII") from None
 
 
-def _compound(width: int, make: Callable[[list[Any]], Any]) -> _Reader:
-    def read(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
-        at, stop, count = _counted(data, at, end, width, depth)
-        if count > stop - at:
-            raise malformed(f"{count} items are announced in {stop - at} bytes")
-        budget.take(count)
-        depth += 1
-        items: list[Any] = []
-        for _ in range(count):
-            if at >= stop:
-                raise _short()
-            item, at = _READERS[data[at]](data, at + 1, stop, depth, budget)
-            items.append(item)
-        if at != stop:
-            raise malformed(f"{stop - at} bytes are left behind the items of a list or map")
-        return make(items), stop
-
-    return read
-
-
-def _counted(data: bytes, at: int, end: int, width: int, depth: int) -> tuple[int, int, int]:
-    """Where the items of a list, map or array begin and end, and how many there are."""
-    if depth >= MAX_DEPTH:
-        raise _deep()
-    at, stop = _extent(data, at, end, width)
-    if stop - at < width:
-        raise _short()
-    count = data[at] if width == 1 else _U32.unpack_from(data, at)[0]
-    return at + width, stop, count
-
-
-def _list_of(items: list[Any]) -> list[Any]:
-    return items
+#: Clients use the same few symbols in all messages.
+_symbol: Final[Callable[[bytes], Symbol]] = lru_cache(maxsize=512)(_long_symbol)
 
 
 #: The usual type of a map's keys.
@@ -481,53 +565,12 @@ def _map_of(items: list[Any]) -> dict[Any, Any]:
     if len(items) % 2:
         raise malformed("a map has a key without a value")
     found: dict[Any, Any] = {}
-    for key, value in zip(items[::2], items[1::2], strict=True):
+    for at in range(0, len(items), 2):
+        key = items[at]
         if type(key) not in _NAMES and (not isinstance(key, Hashable) or isinstance(key, Described)):
             raise malformed(f"the key of a map is {shown(key)}")
-        found[key] = value
+        found[key] = items[at + 1]
     return found
-
-
-def _array(width: int) -> _Reader:
-    def read(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
-        at, stop, count = _counted(data, at, end, width, depth)
-        code, at = _constructor(data, at, stop)
-        if not code:  # all items have one descriptor; nothing that is used here does
-            _, at = _read(data, at, stop, depth + 1, budget)
-            code, at = _constructor(data, at, stop)
-        if not code or code in _CONSTANTS or count > stop - at:
-            raise malformed(
-                f"{count} items of an array with constructor {code:#04x} are announced in {stop - at} bytes"
-            )
-        budget.take(count)
-        items: list[Any] = []
-        for _ in range(count):
-            item, at = _READERS[code](data, at, stop, depth + 1, budget)
-            items.append(item)
-        if at != stop:
-            raise malformed(f"{stop - at} bytes are left behind the items of an array")
-        return Array(items, code), stop
-
-    return read
-
-
-def _constructor(data: bytes, at: int, end: int) -> tuple[int, int]:
-    if at >= end:
-        raise _short()
-    return data[at], at + 1
-
-
-def _unknown(code: int) -> _Reader:
-    def read(data: bytes, at: int, end: int, depth: int, budget: Budget) -> tuple[Any, int]:
-        raise malformed(f"{code:#04x} is no type of AMQP")
-
-    return read
-
-
-def _boolean(number: int) -> bool:
-    if number > 1:
-        raise malformed(f"a boolean is 0 or 1, not {number}")
-    return number == 1
 
 
 def _char(data: bytes) -> Char:
@@ -549,49 +592,35 @@ def _signed(number: int) -> int:
     return number - 256 if number > 127 else number
 
 
-_CONSTANTS: Final[dict[int, _Reader]] = {
-    0x40: _constant(None), 0x41: _constant(True), 0x42: _constant(False),
-    0x43: _constant(UInt(0)), 0x44: _constant(ULong(0)),
-}  # fmt: skip
+#: From 0x40.
+_CONSTANTS: Final[list[Any]] = [None, True, False, UInt(0), ULong(0)]
 
-#: A reader for each constructor.
-_READERS: Final[list[_Reader]] = [_unknown(code) for code in range(256)]
-for _code, _reader in {
-    **_CONSTANTS,
-    0x00: _described,
-    0x45: lambda data, at, end, depth, budget: ([], at),
-    0x50: _small(UByte),
-    0x51: _small(lambda number: Byte(_signed(number))),
-    0x52: _small(UInt),
-    0x53: _small(ULong),
-    0x54: _small(_signed),
-    0x55: _small(lambda number: Long(_signed(number))),
-    0x56: _small(_boolean),
-    0x60: _of_size(2, lambda data: UShort(_U16.unpack(data)[0])),
-    0x61: _of_size(2, lambda data: Short(_I16.unpack(data)[0])),
-    0x70: _of_size(4, lambda data: UInt(_U32.unpack(data)[0])),
-    0x71: _of_size(4, lambda data: _I32.unpack(data)[0]),
-    0x72: _of_size(4, lambda data: Float(_F32.unpack(data)[0])),
-    0x73: _of_size(4, _char),
-    0x74: _of_size(4, lambda data: Decimal(0x74, data)),
-    0x80: _of_size(8, lambda data: ULong(_U64.unpack(data)[0])),
-    0x81: _of_size(8, lambda data: Long(_I64.unpack(data)[0])),
-    0x82: _of_size(8, lambda data: _F64.unpack(data)[0]),
-    0x83: _of_size(8, lambda data: Timestamp(_I64.unpack(data)[0])),
-    0x84: _of_size(8, lambda data: Decimal(0x84, data)),
-    0x94: _of_size(16, lambda data: Decimal(0x94, data)),
-    0x98: _of_size(16, lambda data: UUID(bytes=data)),
-    0xA0: _sized(1, bytes),
-    0xA1: _sized(1, _string),
-    0xA3: _sized(1, _symbol),
-    0xB0: _sized(4, bytes),
-    0xB1: _sized(4, _string),
-    0xB3: _sized(4, _symbol),
-    0xC0: _compound(1, _list_of),
-    0xC1: _compound(1, _map_of),
-    0xD0: _compound(4, _list_of),
-    0xD1: _compound(4, _map_of),
-    0xE0: _array(1),
-    0xF0: _array(4),
-}.items():
-    _READERS[_code] = _reader
+#: All values of one byte, from 0x50.
+_SMALL: Final[list[list[Any]]] = [
+    [UByte(number) for number in range(256)],
+    [Byte(_signed(number)) for number in range(256)],
+    [UInt(number) for number in range(256)],
+    [ULong(number) for number in range(256)],
+    [_signed(number) for number in range(256)],
+    [Long(_signed(number)) for number in range(256)],
+]
+
+#: Bytes of values of a fixed size, by the upper half of the constructor.
+_SIZES: Final[list[int]] = [0, 0, 0, 0, 0, 1, 2, 4, 8, 16]
+
+_FIXED: Final[dict[int, Callable[[bytes], Any]]] = {
+    0x60: lambda data: UShort(_U16.unpack(data)[0]),
+    0x61: lambda data: Short(_I16.unpack(data)[0]),
+    0x70: lambda data: UInt(_U32.unpack(data)[0]),
+    0x71: lambda data: _I32.unpack(data)[0],
+    0x72: lambda data: Float(_F32.unpack(data)[0]),
+    0x73: _char,
+    0x74: lambda data: Decimal(0x74, data),
+    0x80: lambda data: ULong(_U64.unpack(data)[0]),
+    0x81: lambda data: Long(_I64.unpack(data)[0]),
+    0x82: lambda data: _F64.unpack(data)[0],
+    0x83: lambda data: Timestamp(_I64.unpack(data)[0]),
+    0x84: lambda data: Decimal(0x84, data),
+    0x94: lambda data: Decimal(0x94, data),
+    0x98: lambda data: UUID(bytes=data),
+}
