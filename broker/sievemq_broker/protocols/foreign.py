@@ -471,6 +471,9 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
             SieveError: the connection ends.
         """
 
+    def _finish(self, now: int) -> None:
+        """Carry out what was gathered of several frames."""
+
     @abstractmethod
     def _fail(self, error: SieveError, frame: Any, now: int) -> None:
         """End the connection because of a frame; None: because of an earlier error."""
@@ -546,6 +549,7 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
                 self._fail(error, frame, now)
             if spent():
                 break
+        self._finish(now)
         if outbox.failed and not peer.closing:
             self._fail(outbox.take_failure(), None, now)
 

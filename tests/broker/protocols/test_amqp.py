@@ -312,6 +312,88 @@ def test_a_sender_waits_while_its_destination_is_full() -> None:
     assert isinstance(client.outcome(2), Accepted)
 
 
+@pytest.mark.parametrize("settled", [False, True])
+def test_sends_that_came_together_wait_for_room_in_order(settled: bool) -> None:
+    world = World(broker=Broker(DomainSettings(default_policy=DestinationPolicy(max_messages=2, at_limit="block"))))
+    client = Amqp(world)
+    client.sender()
+    transfers = [
+        frame_of(Transfer(handle=0, delivery_id=n, delivery_tag=b"%d" % n, settled=settled), 0, message(f"m{n}"))
+        for n in range(250)
+    ]
+    client.feed(b"".join(transfers) + frame_of(Detach(handle=0, closed=True)))
+    assert client.broker.full
+    assert not client.all(Detach)
+    taker = Amqp(world)
+    taker.receiver(credit=1_000)
+    got = []
+    while len(got) < 250:
+        delivery = taker.receive()
+        got.append(delivery.body)
+        taker.settle(Accepted(), delivery.id)
+        client.rest()
+        taker.rest()
+    assert got == [f"m{n}" for n in range(250)]
+    assert client.all(Detach) == [Detach(handle=0, closed=True)]
+    accepted = [n for each in client.all(Disposition) for n in range(each.first, (each.last or each.first) + 1)]
+    assert accepted == ([] if settled else list(range(250)))
+
+
+def test_sends_behind_one_that_waits_count_as_memory() -> None:
+    world = World(broker=Broker(DomainSettings(default_policy=DestinationPolicy(max_messages=1, at_limit="block"))))
+    client = Amqp(world)
+    client.sender()
+    client.feed(
+        b"".join(
+            frame_of(Transfer(handle=0, delivery_id=n, delivery_tag=b"t", settled=True), 0, message("x" * 1_000))
+            for n in range(4)
+        )
+    )
+    assert client.broker.unpublished >= 2_000
+    taker = Amqp(world)
+    taker.receiver(credit=4)
+    for _ in range(4):
+        taker.settle(Accepted(), taker.receive().id)
+        client.rest()
+        taker.rest()
+    assert client.broker.unpublished == 0
+    assert not client.broker.full
+
+
+def test_sends_that_came_together_go_on_when_there_is_time(world: World) -> None:
+    client = Amqp(world)
+    client.sender()
+    client.sender("other", handle=2)
+    world.services.spent = lambda: True
+    transfers = [
+        frame_of(Transfer(handle=n % 2 * 2, delivery_id=n, delivery_tag=b"t", settled=True), 0, message(f"m{n}"))
+        for n in range(10)
+    ]
+    client.broker.receive_data(b"".join(transfers) + b"\0\0\0\1\0\0\0\0", world.now)
+    turns = 0
+    while client.broker.behind:
+        turns += 1
+        client.broker.catch_up(world.now)
+    assert turns >= 9
+    assert (queue(world).depth, queue(world, "other").depth) == (5, 5)
+    client.rest()
+    assert client.error().condition == "amqp:decode-error"
+
+
+def test_what_came_before_a_wrong_frame_is_carried_out(world: World) -> None:
+    client = filled(world, "a")
+    client.receiver(credit=1)
+    delivery = client.receive()
+    client.feed(
+        frame_of(Disposition(role=True, first=delivery.id, settled=True, state=Accepted()))
+        + frame_of(Transfer(handle=0, delivery_id=1, delivery_tag=b"t"), 0, message("b"))
+        + b"\0\0\0\1\0\0\0\0"
+    )
+    assert isinstance(client.outcome(1), Accepted)
+    assert client.error().condition == "amqp:decode-error"
+    assert (queue(world).depth, queue(world).in_flight) == (1, 0)
+
+
 def test_an_anonymous_relay_sends_where_each_message_says(world: World) -> None:
     client = Amqp(world)
     client.sender(None)
@@ -467,6 +549,21 @@ def test_several_deliveries_are_settled_at_once_and_answered(world: World) -> No
     assert (queue(world).depth, queue(world).in_flight) == (0, 0)
     client.settle(Released(), 0, 2**32 - 1)  # nothing of it is left
     assert not client.closed
+
+
+def test_acknowledgements_that_came_together_are_carried_out_together(world: World) -> None:
+    client = filled(world, "a", "b", "c", "d")
+    client.receiver()
+    deliveries = [client.receive() for _ in range(4)]
+    settled = [
+        frame_of(Disposition(role=True, first=each.id, settled=each.body != "b", state=state))
+        for each, state in zip(deliveries, [Accepted(), Accepted(), Released(), Accepted()], strict=True)
+    ]
+    client.feed(b"".join(settled))
+    answer = client.one(Disposition, lambda each: not each.role)
+    assert (answer.first, answer.last, answer.settled) == (deliveries[1].id, deliveries[1].id, True)
+    assert client.receive().body == "c"
+    assert (queue(world).depth, queue(world).in_flight) == (0, 1)
 
 
 def test_deliveries_that_are_settled_when_they_are_sent(world: World) -> None:

@@ -13,6 +13,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Outcome
 from sievemq_broker.protocols.amqp.composites import read
 from sievemq_broker.protocols.amqp.frames import (
+    AMQP,
     AMQP_HEADER,
     SASL,
     SASL_HEADER,
@@ -83,6 +84,10 @@ _SECTION_BYTES: Final = 2 * 1024 * 1024
 #: Deliveries that a producer may have under way; its credit is renewed when half of it is used.
 CREDIT: Final = 1_000
 
+#: Commands of transfers and dispositions that are carried out together, at the most. Far more would be read in a turn
+#: and carried out in the next one.
+_MOST: Final = 50
+
 #: Messages in one page of a browser.
 _PAGE: Final = 100
 
@@ -108,7 +113,10 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         make_outbox: makes the outbox.
     """
 
-    __slots__ = ("_channels", "_message_ids", "_numbers", "_password", "_sign_in", "_transactions", "_user")
+    __slots__ = (
+        "_acknowledged", "_batch", "_batch_bytes", "_channels", "_held_bytes", "_message_ids", "_numbers", "_password",
+        "_sign_in", "_transactions", "_user",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -134,12 +142,31 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._numbers = self._message_ids = 0
         self._channels: dict[int, Session] = {}
         self._transactions: dict[bytes, Transaction] = {}
+        #: Commands of consecutive transfers and dispositions, which are carried out together, and the bytes that they
+        #: were; among them the tags that are acknowledged, by consumer.
+        self._batch: list[tuple[Any, ...]] = []
+        self._batch_bytes = 0
+        self._acknowledged: dict[int, list[int]] = {}
+        #: Bytes of a batch of which some sends may have to be repeated.
+        self._held_bytes = 0
 
     def _carry_out(self, frame: Frame, now: int) -> None:
-        if frame.kind < 0:
-            self._header(frame.body)
-            return
         body = frame.body
+        session = self._channels.get(frame.channel) if len(self._batch) < _MOST and frame.kind == AMQP else None
+        if session is not None:
+            if type(body) is Transfer:
+                session.count_in()
+                self._transfer(session, body, frame.payload, now)
+                return
+            if type(body) is Disposition:
+                self._disposition(session, body, frame.size, now)
+                return
+        if self._batch:  # and a frame that is not part of it
+            self._behind_batch(partial(self._carry_out, frame), now)
+            return
+        if frame.kind < 0:
+            self._header(body)
+            return
         if frame.kind == SASL:
             self._sasl(body)
             return
@@ -160,11 +187,6 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         if session is None:
             raise _unexpected(f"{_name(body)} on channel {frame.channel}, where no session has begun")
         match body:
-            case Transfer():
-                session.count_in()
-                self._transfer(session, body, frame.payload, frame.size, now)
-            case Disposition():
-                self._disposition(session, body, now)
             case Flow():
                 self._flow(session, body, now)
             case Attach():
@@ -177,8 +199,46 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 raise _unexpected(f"{_name(body)} on a connection that is open")
 
     def _fail(self, error: SieveError, frame: Frame | None, now: int) -> None:
-        if not self.peer.closing:
+        if self._batch:  # what came before
+            self._behind_batch(partial(self._fail, error, None), now)
+        elif not self.peer.closing:
             self.peer.fail(error, now)
+
+    # -- batches ------------------------------------------------------------------------------------------------------
+
+    def _add(self, size: int, *command: Any) -> None:
+        """Add a command to the batch.
+
+        Args:
+            size: bytes that it was.
+            command: a verb and its fields.
+        """
+        self._batch.append(command)
+        self._batch_bytes += size
+
+    def _finish(self, now: int) -> None:
+        batch = self._batch
+        if batch:
+            size, self._batch, self._batch_bytes, self._acknowledged = self._batch_bytes, [], 0, {}
+            self.peer.carry_out(batch, size, now)
+            if self.outbox.waiting or self.peer.behind:
+                self._held_bytes = size
+                self._todo.appendleft(partial(self._repeat, batch))
+
+    def _behind_batch(self, act: Callable[[int], None], now: int) -> None:
+        """Do something once the batch is carried out, before the next frame."""
+        self._todo.append(act)
+        self._finish(now)
+
+    def _repeat(self, batch: list[tuple[Any, ...]], now: int) -> None:
+        """A send has waited for room: repeat those of the batch behind it, which the client's Peer has passed over."""
+        size, self._held_bytes = self._held_bytes, 0
+        for number, first in self.outbox.take_repeats():
+            for each in batch:
+                if each[0] == Command.SEND and each[1] == number and each[2] >= first:
+                    self._add(size, *each)
+                    size = 0
+        self._finish(now)
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 
@@ -611,7 +671,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     # -- deliveries of the client -------------------------------------------------------------------------------------
 
-    def _transfer(self, session: Session, transfer: Transfer, payload: bytes, size: int, now: int) -> None:
+    def _transfer(self, session: Session, transfer: Transfer, payload: bytes, now: int) -> None:
         link = session.links.get(transfer.handle)
         if not isinstance(link, Producer):
             return  # it was detached from here at the same time
@@ -620,17 +680,18 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             if transfer.delivery_id is None:
                 raise _unexpected("a first transfer without a delivery-id")
             first = transfer
+        limit = self._services.settings.body_bytes + _SECTION_BYTES
         if transfer.aborted:
             link.drop()
             return
-        limit = self._services.settings.body_bytes + _SECTION_BYTES
         if link.size + len(payload) > limit:
             error = RequestError(
                 f"a message of {link.size + len(payload)} bytes; at most {limit} are accepted (max_body_bytes)",
                 ErrorCode.MESSAGE_TOO_LARGE,
             )
             del session.links[link.handle]
-            self.outbox.frame(Detach(handle=link.handle, closed=True, error=error_of(error)), session.channel)
+            detach = Detach(handle=link.handle, closed=True, error=error_of(error))
+            self._behind_batch(lambda _: self.outbox.frame(detach, session.channel), now)
             return
         if transfer.more:
             link.begin(first)
@@ -644,12 +705,12 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             link.allow(CREDIT)
             self._answer_flow(session, link)
         if isinstance(link, Coordination):
-            self._coordinate(link, first.delivery_id or 0, payload, now)
+            self._behind_batch(partial(self._coordinate, link, first.delivery_id or 0, payload), now)
         else:
-            self._send(session, link, first, transfer, payload, size, now)
+            self._send(session, link, first, transfer, payload, now)
 
     def _send(
-        self, session: Session, link: Producer, first: Transfer, last: Transfer, message: bytes, size: int, now: int
+        self, session: Session, link: Producer, first: Transfer, last: Transfer, message: bytes, now: int
     ) -> None:
         peer, outbox = self.peer, self.outbox
         if peer.clock_lag:  # what it sends gets the broker's time
@@ -677,11 +738,11 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             number, sequence = transaction.number, transaction.count_send()
         if not settled:
             outbox.await_confirm(number, sequence, link, first.delivery_id or 0, named)
-        self._do(now, size, Command.SEND, number, sequence, address, fields)
+        self._add(len(message), Command.SEND, number, sequence, address, fields)
 
     # -- settlement of deliveries to the client -----------------------------------------------------------------------
 
-    def _disposition(self, session: Session, given: Disposition, now: int) -> None:
+    def _disposition(self, session: Session, given: Disposition, size: int, now: int) -> None:
         if not given.role:
             return  # for its own deliveries, which are settled here at once
         first, last = given.first, given.first if given.last is None else given.last
@@ -694,23 +755,17 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         elif isinstance(state, Received) or (state is None and not given.settled):
             return  # nothing has become of them yet
         else:
-            by_consumer: dict[int, list[int]] = {}
-            for consumer, tag in session.settle(first, last):
-                by_consumer.setdefault(consumer.id, []).append(tag)
             outcome = Outcome.ACKNOWLEDGED if state is None else _outcome_of(state)
-            for number, tags in by_consumer.items():
-                self._settle(number, tags, outcome, now)
+            by_consumer = self._acknowledged if outcome is Outcome.ACKNOWLEDGED else {}
+            for consumer, tag in session.settle(first, last):
+                tags = by_consumer.get(consumer.id)
+                if tags is None:
+                    by_consumer[consumer.id] = tags = []
+                    self._add(size, *_settlement(consumer.id, tags, outcome))
+                tags.append(tag)
         if not given.settled:
-            self.outbox.frame(
-                Disposition(role=False, first=first, last=last, settled=True, state=state), session.channel
-            )
-
-    def _settle(self, consumer: int, tags: list[int], outcome: Outcome | None, now: int) -> None:
-        """Settle deliveries; without an outcome they go back as they were."""
-        if outcome is None:
-            self._do(now, 0, Command.RELEASE, consumer, tuple(tags))
-        else:
-            self._do(now, 0, Command.SETTLE, consumer, tuple(tags), int(outcome), 0)
+            answer = Disposition(role=False, first=first, last=last, settled=True, state=state)
+            self._behind_batch(lambda _: self.outbox.frame(answer, session.channel), now)
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
@@ -753,7 +808,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 failed = wanted.fail or error is not None
                 by.setdefault((consumer.id, int(Outcome.FAILED) if failed else outcome), []).append(tag)
             for (number, outcome), tags in by.items():
-                self._settle(number, tags, None if outcome < 0 else Outcome(outcome), now)
+                self._do(now, 0, *_settlement(number, tags, None if outcome < 0 else Outcome(outcome)))
             state = Accepted() if error is None else Rejected(error=error_of(error))
 
             def closed(_: object) -> None:
@@ -774,7 +829,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
     def unpublished(self) -> int:
         """Bytes received that are no messages yet."""
         links = [link for session in self._channels.values() for link in session.links.values()]
-        return super().unpublished + sum(link.size for link in links if isinstance(link, Producer))
+        return super().unpublished + self._held_bytes + sum(link.size for link in links if isinstance(link, Producer))
 
     # -- what AMQP has no frame for -----------------------------------------------------------------------------------
 
@@ -788,6 +843,13 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     def _give_back(self, consumer: int, now: int) -> None:
         self._do(now, 0, Command.RELEASE, consumer, ())
+
+
+def _settlement(consumer: int, tags: list[int], outcome: Outcome | None) -> tuple[Any, ...]:
+    """The command that settles deliveries; without an outcome they go back as they were."""
+    if outcome is None:
+        return Command.RELEASE, consumer, tags
+    return Command.SETTLE, consumer, tags, int(outcome), 0
 
 
 def _outcome_of(state: object) -> Outcome | None:

@@ -79,7 +79,7 @@ class Outbox(ForeignOutbox):
         converted: shared by the AMQP connections.
     """
 
-    __slots__ = ("_awaited", "_frame", "_now", "_written", "consumers", "stage")
+    __slots__ = ("_awaited", "_frame", "_now", "_repeats", "_written", "consumers", "stage")
 
     def __init__(
         self, settings: SessionSettings, wake: Callable[[], None], now: Callable[[], int], converted: Converted
@@ -97,6 +97,8 @@ class Outbox(ForeignOutbox):
         self._awaited: dict[int, deque[tuple[int, Producer, int, bytes | None]]] = {}
         #: Consumers with messages that count as acknowledged once they are written.
         self._written: dict[int, Consumer] = {}
+        #: Sessions whose blocked send is settled, and from which send on theirs are to be repeated.
+        self._repeats: list[tuple[int, int]] = []
 
     # -- what the connection uses -----------------------------------------------------------------------------------
 
@@ -218,6 +220,19 @@ class Outbox(ForeignOutbox):
     def _settle(self, link: Producer, first: int, last: int, outcome: Composite, transaction: bytes | None) -> None:
         state = outcome if transaction is None else TransactionalState(txn_id=transaction, outcome=outcome)
         self.settle(link, first, state, last)
+
+    def flow(
+        self, blocked: bool, text: str, session: int = 0, sequence: int = 0, destination: str | None = None
+    ) -> None:
+        """Sends of a session wait for room, or those behind the one that waited are to be repeated."""
+        if not blocked and sequence:
+            self._repeats.append((session, sequence))
+        super().flow(blocked, text, session, sequence, destination)
+
+    def take_repeats(self) -> list[tuple[int, int]]:
+        """Sessions whose blocked send is settled, and from which send on theirs are to be repeated; returned once."""
+        repeats, self._repeats = self._repeats, []
+        return repeats
 
     def consumer_gone(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         """The broker has closed a consumer: its link is detached."""
