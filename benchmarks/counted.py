@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import itertools
 import json
 import os
 import re
@@ -33,6 +34,9 @@ from typing import Any, TypeAlias
 
 from benchmarks.rig import NOW, Rig
 from benchmarks.workloads import body_of, properties_of
+from sievemq_broker.protocols.amqp import AmqpConnection
+from sievemq_broker.protocols.amqp.frames import AMQP_HEADER, frame_of
+from sievemq_broker.protocols.amqp.performatives import Attach, Begin, Flow, Open, Source, Target
 from sievemq_broker.protocols.sieve import SieveConnection
 
 __all__ = ["CASES", "MOST", "TABLE", "count", "grown", "main"]
@@ -66,14 +70,14 @@ class _Loop(asyncio.SelectorEventLoop):
     def __init__(self, world: World) -> None:
         self._clock = _Selector()
         super().__init__(self._clock)
-        self._world = world
+        self.world = world
 
     def time(self) -> float:
         return self._clock.now
 
     async def create_connection(self, factory: Any, *arguments: Any, **options: Any) -> Any:
         protocol = factory()
-        transport = _Transport(self._world, protocol)
+        transport = _Transport(self.world, protocol)
         protocol.connection_made(transport)
         return transport, protocol
 
@@ -109,17 +113,97 @@ class _Transport(asyncio.Transport):
     abort = close
 
 
+class _Amqp:
+    """An AMQP client with one link, which writes what Qpid JMS writes, and the broker's end of its connection. What it
+    does for a message is not the product's code, so it is not counted."""
+
+    def __init__(self, attach: Attach) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, _Loop)
+        self._world = loop.world
+        self.broker = AmqpConnection(self._world.rig.broker, self._world.rig.services)
+        self._world.transports.append(self)
+        self._numbers = itertools.count()
+        #: Numbers of the deliveries that are not settled.
+        self.held: list[bytes] = []
+        begin = Begin(next_outgoing_id=0, incoming_window=_WINDOW, outgoing_window=_WINDOW)
+        frames = [frame_of(each) for each in (Open(container_id="c"), begin, attach)]
+        if attach.role:
+            flow = Flow(
+                next_incoming_id=0, incoming_window=_WINDOW, next_outgoing_id=0, outgoing_window=_WINDOW, handle=0,
+                delivery_count=0, link_credit=100_000,
+            )  # fmt: skip
+            frames.append(frame_of(flow))
+        self.say(AMQP_HEADER, *frames)
+
+    def say(self, *frames: bytes) -> None:
+        """Write frames at once."""
+        self._world.arrive(self, b"".join(frames))
+
+    def send(self, *messages: bytes) -> None:
+        """Write transfers at once."""
+        self.say(*[self._transfer(next(self._numbers).to_bytes(4, "big"), message) for message in messages])
+
+    @staticmethod
+    def _transfer(number: bytes, message: bytes) -> bytes:
+        fields = b"\x43\x70" + number + b"\xa0\x04" + number + b"\x43\x42"
+        return _framed(b"\x00\x53\x14\xc0" + bytes((len(fields) + 1, 5)) + fields + message)
+
+    def settle(self) -> None:
+        """Accept each delivery by a frame of its own, all of them at once."""
+        held, self.held = self.held, []
+        begin, end = b"\x00\x53\x15\xc0\x11\x05\x41", b"\x41\x00\x53\x24\x45"
+        self.say(*[_framed(begin + 2 * (b"\x70" + number) + end) for number in held])
+
+    def deliver(self, data: bytes) -> None:
+        """Bytes from the broker."""
+        at = 8 if data.startswith(b"AMQP") else 0
+        while at < len(data):
+            if data[at + 8 : at + 11] == b"\x00\x53\x14":
+                self.held.append(next(self._numbers).to_bytes(4, "big"))
+            at += int.from_bytes(data[at : at + 4], "big")
+
+
+_WINDOW = 2**31 - 1
+
+
+def _framed(body: bytes) -> bytes:
+    return (len(body) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body
+
+
+def _amqp_message(workload: str, i: int) -> bytes:
+    """A BytesMessage as Qpid JMS writes it."""
+    values = properties_of(workload, i)
+    region, quantity, urgent = values["region"].encode(), values["qty"], values["urgent"]
+    application = (
+        b"\xa1\x03qty\x54" + bytes((quantity,)) + b"\xa1\x06region\xa1" + bytes((len(region),)) + region
+        + b"\xa1\x06urgent" + (b"\x41" if urgent else b"\x42")
+    )  # fmt: skip
+    message_id = b"ID:5f8a5e4c-3c1a-4d51-8f35-0c6a1a6d2a10:1:1:1-%d" % i
+    standard = (
+        b"\xa1" + bytes((len(message_id),)) + message_id + b"\x40\xa1\x01q\x40\x40\x40\xa3\x18application/octet-stream"
+        b"\x40\x40\x83" + NOW.to_bytes(8, "big")
+    )  # fmt: skip
+    return (
+        b"\x00\x53\x72\xc1\x29\x04\xa3\x0ex-opt-jms-dest\x51\x00"
+        b"\xa3\x12x-opt-jms-msg-type\x51\x03\x00\x53\x73\xd0"
+        + (len(standard) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x0a" + standard
+        + b"\x00\x53\x74\xc1" + bytes((len(application) + 1, 6)) + application
+        + b"\x00\x53\x75\xb0\x00\x00\x01\x00" + body_of(i, 256)
+    )  # fmt: skip
+
+
 class World:
     """A broker, and clients that reach it through memory."""
 
     def __init__(self) -> None:
         self.rig = Rig()
-        self.transports: list[_Transport] = []
+        self.transports: list[_Transport | _Amqp] = []
         self.loop = _Loop(self)
         self.at_broker = False
         self.counted: Counter[str] = Counter()
 
-    def arrive(self, transport: _Transport, data: bytes) -> None:
+    def arrive(self, transport: _Transport | _Amqp, data: bytes) -> None:
         """The broker reads, works and writes: one turn of its loop."""
         self.at_broker = True
         transport.broker.receive_data(data, NOW)
@@ -266,6 +350,19 @@ async def correlated(n: int) -> None:
             (await consumer.receive(3_000)).get_body(bytes)
 
 
+async def amqp(n: int) -> None:
+    """A queue between two AMQP clients, 25 messages in a read, each settled by a frame of its own."""
+    await asyncio.sleep(0)
+    receiving = _Amqp(Attach(name="r", handle=0, role=True, source=Source(address="q"), target=Target()))
+    sending = _Amqp(Attach(name="s", handle=0, role=False, source=Source(), target=Target(address="q")))
+    for first in range(0, n, 25):
+        sending.send(*[_amqp_message("W1", i) for i in range(first, first + 25)])
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(receiving.held) == 25
+        receiving.settle()
+
+
 #: Name -> the case, and messages of its shorter run; a longer one has twice as many, and the difference counts.
 CASES: dict[str, tuple[Case, int]] = {
     "queue": (queue, 100),
@@ -274,6 +371,7 @@ CASES: dict[str, tuple[Case, int]] = {
     "topic, 100 selectors": (subscribers, 100),
     "queue, 4 selectors": (selective, 100),
     "by correlation id": (correlated, 20),
+    "queue, AMQP clients": (amqp, 100),
 }
 
 # -- counting ----------------------------------------------------------------------------------------------------------
