@@ -7,14 +7,9 @@ from typing import NoReturn
 from sievemq.exceptions import from_core
 from sievemq.messages import Message, adopt
 from sievemq.messages.foreign import ReadableMessage
-from sievemq_core.selector import (
-    CompiledSelector,
-    Explanation,
-    PortabilityNote,
-    SelectorError,
-    SelectorWarning,
-    compile_selector,
-)
+from sievemq_core.selector import CompiledSelector, SelectorError, SelectorWarning, compile_selector
+from sievemq_core.selector.explain import Explanation
+from sievemq_core.selector.portability import PortabilityNote
 
 __all__ = ["Selector"]
 

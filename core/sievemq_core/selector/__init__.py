@@ -16,18 +16,13 @@
 
 from sievemq_core.selector.compiled import CompiledSelector, cache, compile_selector, verify_selector
 from sievemq_core.selector.dialect import Dialect
-from sievemq_core.selector.explain import Explanation
 from sievemq_core.selector.facts import Facts, bucket_key, message_key
-from sievemq_core.selector.portability import PROVIDERS, PortabilityNote
 from sievemq_core.selector.source import SelectorError, SelectorWarning
 
 __all__ = [
-    "PROVIDERS",
     "CompiledSelector",
     "Dialect",
-    "Explanation",
     "Facts",
-    "PortabilityNote",
     "SelectorError",
     "SelectorWarning",
     "bucket_key",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sievemq_core.message.values import PropertyValue
 from sievemq_core.selector.advice import advise
@@ -13,17 +13,19 @@ from sievemq_core.selector.cache import MAX_CHARS, SelectorCache
 from sievemq_core.selector.checker import check
 from sievemq_core.selector.dialect import JAKARTA, Dialect, dialect_named
 from sievemq_core.selector.evaluate import Truth, evaluate
-from sievemq_core.selector.explain import Explanation, explain
 from sievemq_core.selector.facts import Facts, FactsTemplate, alternatives, derive
 from sievemq_core.selector.lexer import WHITE_SPACE
 from sievemq_core.selector.names import FieldType, Headers
 from sievemq_core.selector.parser import parse
 from sievemq_core.selector.plan import Constant, Field, OneOf, Relation, Test, effort_of, make_plan
-from sievemq_core.selector.portability import PortabilityNote, portability
 from sievemq_core.selector.printer import canonical, print_literal
 from sievemq_core.selector.shape import Outline, Parameter, Shapes, outline, parameters
 from sievemq_core.selector.source import SelectorError, SelectorWarning
 from sievemq_core.selector.to_python import Matcher, make_factory, make_function, make_source
+
+if TYPE_CHECKING:
+    from sievemq_core.selector.explain import Explanation
+    from sievemq_core.selector.portability import PortabilityNote
 
 __all__ = ["CompiledSelector", "cache", "compile_selector", "verify_selector"]
 
@@ -167,10 +169,14 @@ class CompiledSelector:
             properties: the message's properties.
             headers: its headers by position, as in message/envelope.py.
         """
+        from sievemq_core.selector.explain import explain  # for people, not for a broker's messages
+
         return explain(self.ast, self.dialect, properties, headers)
 
     def portability(self) -> tuple[PortabilityNote, ...]:
         """Where another provider would refuse the selector or answer differently; from left to right."""
+        from sievemq_core.selector.portability import portability  # as above
+
         return portability(self.ast, self.text, self.dialect)
 
     def __str__(self) -> str:

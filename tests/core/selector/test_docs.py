@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from sievemq_core.limits import MAX_SELECTOR_CHARS, MAX_SELECTOR_CONSTANTS, MAX_SELECTOR_DEPTH, MAX_SELECTOR_NODES
-from sievemq_core.selector import PROVIDERS, SelectorError, compile_selector
+from sievemq_core.selector import SelectorError, compile_selector
 from sievemq_core.selector.dialect import JAKARTA
+from sievemq_core.selector.portability import PROVIDERS
 
 PAGE = Path(__file__).parents[3] / "docs" / "selectors.md"
 TEXT = PAGE.read_text(encoding="utf-8")

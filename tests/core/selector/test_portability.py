@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from sievemq_core.message.values import Byte, Float, Long
-from sievemq_core.selector import PROVIDERS, CompiledSelector, PortabilityNote, compile_selector
+from sievemq_core.selector import CompiledSelector, compile_selector
+from sievemq_core.selector.portability import PROVIDERS, PortabilityNote
 
 HEADERS = ("ID:1", 5, 4, 2, 0, 0, None, None, "T")
 #: A letter per provider, in the order of PROVIDERS.

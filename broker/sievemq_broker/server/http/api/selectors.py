@@ -18,8 +18,9 @@ from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.server.http.errors import bad_request, not_found
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.destination import parse_address
-from sievemq_core.selector import CompiledSelector, Explanation
+from sievemq_core.selector import CompiledSelector
 from sievemq_core.selector.describe import describe_facts, describe_plan
+from sievemq_core.selector.explain import Explanation
 
 __all__ = ["routes"]
 
