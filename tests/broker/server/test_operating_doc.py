@@ -13,7 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.policy import DestinationPolicy
-from sievemq_broker.server.http.api.assemble import make_api
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.app import make_app
 from sievemq_broker.server.http.router import Router
@@ -70,7 +69,7 @@ def test_metrics(names: set[str]) -> None:
 
 def test_paths() -> None:
     with EmbeddedBroker() as broker:
-        app = make_app(broker.server, make_api(Management(broker.server)))
+        app = make_app(broker.server, Management(broker.server))
     assert isinstance(app.app, Router)
     paths = {"/api/v1" if route.path.startswith("/api/v1/") else route.path for route in app.app.routes}
     documented = {name for name in first_cells(section("HTTP")) if name.startswith("/")}

@@ -15,7 +15,6 @@ import pytest
 from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.http.access import HEALTH
-from sievemq_broker.server.http.api.assemble import make_api
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.app import make_app
 from sievemq_broker.server.http.router import Router
@@ -32,7 +31,7 @@ def all_routes() -> list[tuple[str, str]]:
     """Method and path of each route of the management port, with something in place of parameters."""
     with secured() as broker:
         document = ask(broker, "/openapi.json", **basic("admin")).json
-        app = broker.call(lambda _: make_app(broker.server, make_api(Management(broker.server))))
+        app = broker.call(lambda _: make_app(broker.server, Management(broker.server)))
     assert isinstance(app.app, Router)
     routes = app.app.routes
     assert set(document["paths"]) == {route.path for route in routes if route.path.startswith("/api/v1")}

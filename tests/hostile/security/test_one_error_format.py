@@ -116,7 +116,7 @@ def test_a_fault_of_the_broker(broker: EmbeddedBroker, monkeypatch: pytest.Monke
     def fail(*_: object) -> None:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr("sievemq_broker.server.http.app.detailed", fail)
+    monkeypatch.setattr("sievemq_broker.server.http.metrics.DetailedCollector", fail)
     monkeypatch.setattr("sievemq_broker.server.http.api.operation.check", fail)
     monkeypatch.setattr("sievemq_broker.server.http.sign_in._form", fail)
     for path in ("/metrics/detailed", "/api/v1/broker", "/sign-in"):

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
 from functools import cache
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from sievemq_broker.server.http.access import WEBSOCKET, Access, require
-from sievemq_broker.server.http.api.assemble import ENDPOINTS
-from sievemq_broker.server.http.api.openapi import document
+from sievemq_broker.server.http.access import WEBSOCKET, Access
 from sievemq_broker.server.http.console import console_routes
 from sievemq_broker.server.http.encoding import encode
-from sievemq_broker.server.http.errors import bad_request
-from sievemq_broker.server.http.metrics import CONTENT_TYPE, MAX_DETAILED, chosen, detailed, exposition
 from sievemq_broker.server.http.router import Page, Route, Router
 from sievemq_broker.server.http.sign_in import sign_in_routes
 from sievemq_broker.server.server import Phase, Server
-from sievemq_broker.session.rights import EVERYTHING, Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sievemq_broker.server.http.api.management import Management
 
 __all__ = ["make_app"]
 
@@ -26,16 +27,19 @@ __all__ = ["make_app"]
 @cache
 def _document() -> bytes:
     """The OpenAPI document."""
+    from sievemq_broker.server.http.api.assemble import ENDPOINTS  # as in api() below
+    from sievemq_broker.server.http.api.openapi import document
+
     return encode(document(ENDPOINTS))
 
 
-def make_app(server: Server, api: Iterable[Route]) -> Access:
+def make_app(server: Server, management: Management) -> Access:
     """The application of one server. Every route runs on the broker's loop, so the state does not change while it
     reads.
 
     Args:
         server: the broker.
-        api: the routes below PREFIX.
+        management: what the management API shares.
     """
 
     async def livez(_: Request) -> Response:
@@ -45,42 +49,35 @@ def make_app(server: Server, api: Iterable[Route]) -> Access:
         ready, answer = readiness(server)
         return JSONResponse(answer, 200 if ready else 503)
 
-    async def metrics(request: Request) -> Response:
-        require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
-        return Response(await exposition(server), media_type=CONTENT_TYPE)
-
-    async def metrics_detailed(request: Request) -> Response:
-        require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
-        unknown = set(request.query_params) - {"namespace", "destination"}
-        if unknown:
-            raise bad_request(f"{min(unknown)[:100]!r} is no parameter here; there are namespace and destination")
-        query = request.query_params
-        namespace, pattern = query.get("namespace", "*")[:1_000], query.get("destination", "*")[:1_000]
-        found, number = chosen(server, namespace, pattern)
-        if number > MAX_DETAILED:
-            what = f"{number} destinations fit and one scrape shows {MAX_DETAILED}"
-            raise bad_request(f"{what}; narrow it, as in ?destination=queue:orders.*")
-        return Response(detailed(server, found), media_type=CONTENT_TYPE)
-
     async def openapi(_: Request) -> Response:
-        return Response(_document(), media_type="application/json")
+        text = await asyncio.get_running_loop().run_in_executor(None, _document)
+        return Response(text, media_type="application/json")
 
     async def websocket(request: Request) -> Response | None:
         from sievemq_broker.server.http.websocket import open_websocket  # few brokers have such clients
 
         return await open_websocket(request, server)
 
+    def metrics() -> Iterable[Route]:
+        from sievemq_broker.server.http.metrics import metrics_routes  # 2 MB, not needed before the first scrape
+
+        return metrics_routes(server)
+
+    def api() -> Iterable[Route]:
+        from sievemq_broker.server.http.api.assemble import make_api  # 1 MB, not needed before the first call
+
+        return make_api(management)
+
     pages = [
         Page("GET", "/livez", livez),
         Page("GET", "/readyz", readyz),
         Page("GET", "/healthz", readyz),
-        Page("GET", "/metrics", metrics),
-        Page("GET", "/metrics/detailed", metrics_detailed),
         Page("GET", "/openapi.json", openapi),
         Page("GET", WEBSOCKET, websocket),
+        *sign_in_routes(server.authenticator),
+        *console_routes(),
     ]
-    router = Router([*pages, *sign_in_routes(server.authenticator), *console_routes(), *api])
-    return Access(router, server.authenticator, server.settings)
+    return Access(Router(pages, {"metrics": metrics, "api": api}), server.authenticator, server.settings)
 
 
 def liveness(server: Server) -> dict[str, object]:

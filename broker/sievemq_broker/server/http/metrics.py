@@ -25,6 +25,7 @@ from prometheus_client.core import (
     Metric,
 )
 from prometheus_client.registry import Collector
+from starlette.responses import Response
 
 from sievemq_broker.domain.dead_letters import dead_letter_address
 from sievemq_broker.domain.namespace import Namespace
@@ -33,15 +34,19 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.protocols import PROTOCOLS
 from sievemq_broker.server.histogram import Histogram
+from sievemq_broker.server.http.access import require
+from sievemq_broker.server.http.errors import bad_request
+from sievemq_broker.server.http.router import Page
 from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, kind_of, queues_at
+from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_broker.version import version
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+
     from sievemq_broker.server.server import Server
 
-__all__ = ["CONTENT_TYPE", "MAX_DETAILED", "BrokerCollector", "DetailedCollector", "chosen", "detailed", "exposition"]
-
-CONTENT_TYPE = CONTENT_TYPE_LATEST
+__all__ = ["MAX_DETAILED", "BrokerCollector", "DetailedCollector", "metrics_routes"]
 
 _LABELS = ("namespace", "kind")
 
@@ -52,16 +57,38 @@ MAX_DETAILED = 200
 """Destinations of one detailed scrape: some 20 series each, made in one turn."""
 
 
-async def exposition(server: Server) -> bytes:
-    """One scrape. Sums over all queues are computed in slices, one per turn."""
-    totals = Totals(server.broker, server.ended)
-    for _ in chain(totals.steps(), server.memory.add_up()):
-        await asyncio.sleep(0)
-    return _text(BrokerCollector(server, totals))
+def metrics_routes(server: Server) -> list[Page]:
+    """The routes.
+
+    Args:
+        server: the broker.
+    """
+
+    async def metrics(request: Request) -> Response:
+        """Sums over all queues are computed in slices, one per turn."""
+        require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
+        totals = Totals(server.broker, server.ended)
+        for _ in chain(totals.steps(), server.memory.add_up()):
+            await asyncio.sleep(0)
+        return _text(BrokerCollector(server, totals))
+
+    async def detailed(request: Request) -> Response:
+        require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
+        query = request.query_params
+        unknown = set(query) - {"namespace", "destination"}
+        if unknown:
+            raise bad_request(f"{min(unknown)[:100]!r} is no parameter here; there are namespace and destination")
+        found, number = _chosen(server, query.get("namespace", "*")[:1_000], query.get("destination", "*")[:1_000])
+        if number > MAX_DETAILED:
+            what = f"{number} destinations fit and one scrape shows {MAX_DETAILED}"
+            raise bad_request(f"{what}; narrow it, as in ?destination=queue:orders.*")
+        return _text(DetailedCollector(found, server.broker.namespaces, server.clock.now()))
+
+    return [Page("GET", "/metrics", metrics), Page("GET", "/metrics/detailed", detailed)]
 
 
-def chosen(server: Server, namespace: str, pattern: str) -> tuple[list[Queue | Topic], int]:
-    """Destinations for :func:`detailed`, MAX_DETAILED at most, and how many there would be.
+def _chosen(server: Server, namespace: str, pattern: str) -> tuple[list[Queue | Topic], int]:
+    """The destinations of a detailed scrape, MAX_DETAILED at most, and how many there would be.
 
     Args:
         server: the broker.
@@ -77,20 +104,10 @@ def chosen(server: Server, namespace: str, pattern: str) -> tuple[list[Queue | T
     return found[:MAX_DETAILED], len(found)
 
 
-def detailed(server: Server, destinations: list[Queue | Topic]) -> bytes:
-    """A scrape of single destinations.
-
-    Args:
-        server: the broker.
-        destinations: which.
-    """
-    return _text(DetailedCollector(destinations, server.broker.namespaces, server.clock.now()))
-
-
-def _text(collector: Collector) -> bytes:
+def _text(collector: Collector) -> Response:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
-    return generate_latest(registry)
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 
 _COUNTERS = (

@@ -5,6 +5,7 @@ Paths are matched before they are decoded, so that a name with a slash in it (as
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -62,13 +63,25 @@ class Router:
     """The routes of the management port, as an ASGI application. `access.py` answers exceptions of a route.
 
     Args:
-        routes: all of them.
+        routes: those that are there from the start.
+        deferred: by the first part of the path, what makes the routes below it. It is called at the first request of
+            one, in a thread: it imports modules that cost memory and take long to import.
     """
 
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self.routes = tuple(routes)
+    def __init__(self, routes: Iterable[Route], deferred: Mapping[str, Callable[[], Iterable[Route]]]) -> None:
+        self._deferred = dict(deferred)
         self._by_length: defaultdict[int, list[tuple[list[str], Route]]] = defaultdict(list)
-        for route in self.routes:
+        self._add(routes)
+
+    @property
+    def routes(self) -> list[Route]:
+        """All of them; the deferred ones are made now."""
+        for first in list(self._deferred):
+            self._add(self._deferred.pop(first)())
+        return [route for routes in self._by_length.values() for _, route in routes]
+
+    def _add(self, routes: Iterable[Route]) -> None:
+        for route in routes:
             parts = route.path.split("/")
             self._by_length[len(parts)].append((parts, route))
 
@@ -78,14 +91,19 @@ class Router:
         Raises:
             ApiError: 404, 405, or as the route.
         """
-        route, path = self._find(scope)
+        parts = _parts(scope)
+        first = "".join(parts[1:2])
+        make = self._deferred.get(first)
+        if make is not None:
+            made = await asyncio.get_running_loop().run_in_executor(None, make)
+            if self._deferred.pop(first, None) is not None:  # no other request was faster
+                self._add(made)
+        route, path = self._find(scope, parts)
         response = await route.respond(path, scope, receive, send)
         if response is not None:
             await response(scope, receive, send)
 
-    def _find(self, scope: Scope) -> tuple[Route, dict[str, str]]:
-        raw = scope.get("raw_path") or scope["path"].encode()
-        parts = raw.decode("latin-1").partition("?")[0].split("/")
+    def _find(self, scope: Scope, parts: list[str]) -> tuple[Route, dict[str, str]]:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         allowed: list[str] = []
         for wanted, route in self._by_length.get(len(parts), ()):
@@ -99,6 +117,11 @@ class Router:
         names = ", ".join(sorted(allowed))
         text = f"{scope['method'][:20]} is not possible here; {names} is"
         raise ApiError(405, "METHOD_NOT_ALLOWED", text, headers={"Allow": names})
+
+
+def _parts(scope: Scope) -> list[str]:
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw.decode("latin-1").partition("?")[0].split("/")
 
 
 def _parameters(wanted: list[str], parts: list[str]) -> dict[str, str]:

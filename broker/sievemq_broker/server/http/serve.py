@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, cast
 import uvicorn
 
 from sievemq_broker.server.http import protocol
-from sievemq_broker.server.http.api.assemble import make_api
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.app import make_app
 from sievemq_broker.server.http.protocol import HEAD_BYTES, PatientProtocol
@@ -93,7 +92,7 @@ class HttpServer:
 
     def __init__(self, server: Server, url: str) -> None:
         self.management = Management(server, url)
-        self._app = make_app(server, make_api(self.management))
+        self._app = make_app(server, self.management)
         self._uvicorn: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
 

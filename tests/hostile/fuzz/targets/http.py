@@ -11,7 +11,6 @@ from typing import Any
 from tests.hostile.fuzz.targets import pieces, together
 
 from sievemq_broker.config import Settings
-from sievemq_broker.server.http.api.assemble import make_api
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.app import make_app
 from sievemq_broker.server.server import Server
@@ -67,7 +66,7 @@ def _runner() -> tuple[asyncio.Runner, Server, Any]:
         server = Server(Settings(http=False, port=0))
         server.bind()
         await server.start()
-        return server, make_app(server, make_api(Management(server)))
+        return server, make_app(server, Management(server))
 
     return runner, *runner.run(started())
 

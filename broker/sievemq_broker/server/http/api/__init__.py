@@ -9,7 +9,7 @@
 and one module per noun with its endpoints: broker, namespaces, destinations, messages, actions, consumers,
 subscriptions, dead_letters, connections, selectors, events. ``series`` counts along in the background.
 
-Imported on another thread, once clients are served: nothing here makes a broker start later.
+``series`` and ``hub`` begin with the port; the rest is imported on another thread, at the first request to the API.
 """
 
 from __future__ import annotations
