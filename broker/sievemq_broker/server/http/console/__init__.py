@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 from hashlib import sha256
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.responses import Response
@@ -29,10 +28,10 @@ CONTENT_SECURITY_POLICY = (
 )
 
 _KINDS = {
-    "html": "text/html; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "svg": "image/svg+xml",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
 
 
@@ -44,15 +43,17 @@ class _File(NamedTuple):
 
 def console_routes() -> list[Page]:
     """The routes of the console: `/`, and each file below `/console/` that the page there loads."""
-    found = _files()
+    folder = Path(__file__).parent
+    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.suffix in _KINDS}
     return [
         Page("GET", "/", partial(_send, found["index.html"])),
-        *(Page("GET", f"/console/{name}", partial(_send, file)) for name, file in found.items()),
+        *(Page("GET", f"/console/{name}", partial(_send, path)) for name, path in found.items()),
     ]
 
 
-async def _send(file: _File, request: Request) -> Response:
+async def _send(path: Path, request: Request) -> Response:
     """The file, or 304 if the browser has it: it checks each time, so that a new version shows at once."""
+    file = _read(path)
     headers = {
         "ETag": file.tag,
         "Cache-Control": "no-cache",
@@ -64,17 +65,7 @@ async def _send(file: _File, request: Request) -> Response:
 
 
 @cache
-def _files() -> dict[str, _File]:
-    """Every file by its name below the package; read once."""
-    found: dict[str, _File] = {}
-
-    def visit(folder: Traversable, prefix: str) -> None:
-        for item in folder.iterdir():
-            if item.is_dir():
-                visit(item, f"{prefix}{item.name}/")
-            elif (kind := _KINDS.get(item.name.rpartition(".")[2])) is not None:
-                content = item.read_bytes()
-                found[prefix + item.name] = _File(content, kind, f'"{sha256(content).hexdigest()[:20]}"')
-
-    visit(files(__package__), "")
-    return found
+def _read(path: Path) -> _File:
+    """A file; read once, when it is first requested."""
+    content = path.read_bytes()
+    return _File(content, _KINDS[path.suffix], f'"{sha256(content).hexdigest()[:20]}"')
