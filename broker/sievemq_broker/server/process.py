@@ -177,7 +177,7 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
             log.warning("broker.clear_text", note="passwords and messages cross the network in clear; set tls_cert")
     if _for_people(settings):
         _greet(server, port)
-    asyncio.get_running_loop().call_soon(hasten)
+    hasten()
     http = asyncio.create_task(_start_http(port, server))
     http.add_done_callback(lambda task: stopping.set() if not task.cancelled() and task.exception() else None)
     http.add_done_callback(lambda _: calm())

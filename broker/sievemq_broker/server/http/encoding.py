@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 __all__ = ["encode"]
-
-_encoder = msgspec.json.Encoder(order=None)
 
 
 def encode(answer: object) -> bytes:
     """An answer as JSON."""
+    import msgspec  # 1 MB, not needed before the first answer
+
     try:
-        return _encoder.encode(answer)
+        return msgspec.json.encode(answer)
     except UnicodeEncodeError:  # a lone surrogate somewhere; JMS allows any text, JSON does not
-        return _encoder.encode(_without_surrogates(msgspec.to_builtins(answer)))
+        return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(answer)))
 
 
 def _without_surrogates(value: Any) -> Any:
