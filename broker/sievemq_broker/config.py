@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -516,6 +515,8 @@ def _parse(name: str, value: object, origin: str) -> Any:
 
 
 def _read_file(path: Path) -> dict[str, object]:
+    import tomllib  # most brokers have no file
+
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

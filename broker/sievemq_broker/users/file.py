@@ -20,7 +20,6 @@ import json
 import os
 import re
 import secrets
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -71,6 +70,8 @@ def read_users(path: Path) -> dict[str, User]:
         raise ValueError(f"the users file {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     lines = [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
     if not lines or lines[0].startswith("["):
+        import tomllib  # few brokers have such a file
+
         try:
             content = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:

@@ -8,7 +8,6 @@ The cookie is HttpOnly and SameSite=Strict, and Secure under TLS. `access.py` de
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -179,6 +178,8 @@ def _form(
     status: int = 200,
     headers: dict[str, str] | None = None,
 ) -> Response:
+    from html import escape  # 0.3 MB, for its table of entities
+
     alert = f'<p role="alert">{escape(wrong)}</p>\n' if wrong else ""
     page = _PAGE.format(wrong=alert, following=escape(_local(following)), user=escape(user))
     return HTMLResponse(page, status, headers)
