@@ -102,7 +102,8 @@ def check_that_only_one_ends(break_it: Callable[[Client, Fault], None], command:
 @pytest.mark.parametrize(
     ("verb", "command"),
     [
-        ("send", SEND),
+        ("send_row", SEND),
+        ("send", (Command.SEND, 1, 1, "queue:new", envelope("x"))),
         ("open_consumer", (Command.OPEN_CONSUMER, 7, 1, 90, "queue:q", None, None, False, None, False, False, 1)),
         ("declare", (Command.DECLARE, 7, "queue:q")),
         ("browse", (Command.BROWSE, 7, "queue:q", None, None, None, 1)),
