@@ -5,10 +5,12 @@ BIN := .venv/bin
 HOST ?= 127.0.0.1
 PORT ?= 7672
 HTTP_PORT ?= 7680
+# A file for the numbers of tests that passed, failed and were skipped; `make test` names one for each part.
+COUNTS ?=
 # A test that hangs is ended by pytest-timeout (pyproject.toml), with every thread's traceback.
-PYTEST := $(BIN)/python -m pytest -q
+PYTEST := $(BIN)/python -m pytest -q $(COUNTS:%=--counts=%)
 # The compiled build is asked about what it compiles, and what leans on that; it has last failures of its own.
-PYTEST_COMPILED := .venv-compiled/bin/python -m pytest -q --compiled -o cache_dir=.pytest_cache/compiled
+PYTEST_COMPILED := .venv-compiled/bin/python -m pytest -q $(COUNTS:%=--counts=%) --compiled -o cache_dir=.pytest_cache/compiled
 COMPILED_TESTS := tests/core/test_compiled.py tests/core/wire tests/core/message $(addprefix tests/broker/,domain matching protocols session) \
 	$(addprefix tests/broker/server/test_,amqp_clients.py floods.py sockets.py stomp_clients.py stomp_protocol.py) \
 	$(addprefix tests/client/,aio blocking engine messages test_*.py) tests/behaviour/scenarios tests/behaviour/model \
@@ -42,14 +44,10 @@ check: ## what every change should pass, in four minutes: linters, types, import
 	@.ci/venv dev
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint fast
 
-# Two chains at a time, each in its order and about as long: while one waits, the other works. One that fails does not end
-# the other. Linters come before the compiler: they fail first, and the fast and slow tests alone take as long as the rest.
 test: ## linters, type checker and all tests, the rest too where one fails; installs what they need into .venv
 	@if .ci/java; then .ci/venv dev spark; else .ci/venv dev; fi
 	@.ci/chromium || true
-	@$(MAKE) --no-print-directory --keep-going $(FAST) slow docker & first=$$!; \
-	$(MAKE) --no-print-directory --keep-going lint to-compile spark compiled; second=$$?; \
-	wait $$first && exit $$second
+	@MAKE="$(MAKE)" FAST=$(FAST) .ci/test
 
 venv: ## make .venv with everything for development
 	@.ci/venv dev
@@ -75,7 +73,7 @@ fast: ## the tests that take seconds, some at a time (ARGS="-n 0" for one)
 
 coverage: ## the fast tests, measured: which branches none of them takes; fails if they are too many
 	@.ci/venv dev
-	@.ci/coverage -n $(WORKERS) --dist worksteal -m "not slow and not docker and not spark" $(ARGS)
+	@.ci/coverage $(COUNTS:%=--counts=%) -n $(WORKERS) --dist worksteal -m "not slow and not docker and not spark" $(ARGS)
 
 venv-compiled: LEVEL ?= 3
 venv-compiled: ## make .venv-compiled: the wheel as users get it, its hot modules compiled

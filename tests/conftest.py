@@ -37,6 +37,7 @@ settings.load_profile("sievemq")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--compiled", action="store_true", help="refuse to run on anything but the compiled build")
+    parser.addoption("--counts", help="a file for the numbers of tests that passed, failed and were skipped")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,6 +48,14 @@ def pytest_configure(config: pytest.Config) -> None:
         "needs_python(reason): skipped on the compiled build, which cannot do what the test itself does (replace a "
         "function of a module, look between two lines); never because the compiled code behaves otherwise",
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    path: str | None = config.getoption("--counts")
+    if path is not None:
+        kinds = ("passed", "xpassed"), ("failed", "error"), ("skipped", "xfailed")
+        counts = [sum(len(terminalreporter.getreports(kind)) for kind in group) for group in kinds]
+        Path(path).write_text("{} {} {}\n".format(*counts))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -31,3 +31,31 @@ def test_a_failure_report_shows_the_machine_and_all_threads(pytester: pytest.Pyt
     outcome.assert_outcomes(failed=1)
     outcome.stdout.fnmatch_lines(["*the machine then*", "after * s; load * on * processors; *", "*the threads then*"])
     outcome.stdout.fnmatch_lines(["the other: *wait_for_ever*"])
+
+
+def test_counts_are_left_in_a_file(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(Path(__file__).with_name("conftest.py").read_text("utf-8"))
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_passes():
+            pass
+
+        def test_fails():
+            assert 1 == 2
+
+        @pytest.fixture
+        def broken():
+            assert 1 == 2
+
+        def test_has_an_error(broken):
+            pass
+
+        @pytest.mark.skip(reason="no")
+        def test_is_skipped():
+            pass
+        """
+    )
+    pytester.runpytest_inprocess(*QUIET, "--counts=counts")
+    assert pytester.path.joinpath("counts").read_text() == "1 2 1\n"
