@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cases import case
 
 from sievemq_core.message.envelope import (
     CORRELATION_ID,
@@ -53,59 +54,75 @@ def headers_of(data: dict[str, Any] | None) -> tuple[Any, ...]:
     return tuple(fields)
 
 
-def cases() -> list[Any]:
-    found = []
+def groups() -> dict[str, list[dict[str, Any]]]:
+    """The cases of each group, by its name."""
+    found = {}
     for path in sorted(SUITES.glob("*.json")):
         suite = json.loads(path.read_text(encoding="utf-8"))
         for group in suite["groups"]:
-            for number, case in enumerate(group["cases"]):
-                merged = {**group, **case, "dialect": suite["dialect"]}
-                title = f"{path.stem}: {group['name']} {number}: {case['selector'][:50]}"
-                found.append(pytest.param(merged, id=title))
+            found[f"{path.stem}: {group['name']}"] = [
+                {**group, **one, "dialect": suite["dialect"]} for one in group["cases"]
+            ]
     return found
 
 
-def compiled(case: dict[str, Any]) -> CompiledSelector:
-    selector = compile_selector(case["selector"], case["dialect"])
+def compiled(one: dict[str, Any]) -> CompiledSelector:
+    selector = compile_selector(one["selector"], one["dialect"])
     assert selector is not None
     return selector
 
 
-ALL = cases()
-VALID = [case for case in ALL if "expect" in case.values[0]]
-INVALID = [case for case in ALL if "position" in case.values[0]]
+GROUPS = groups()
+ALL = [one for group in GROUPS.values() for one in group]
+VALID = {name: group for name, group in GROUPS.items() if "expect" in group[0]}
+INVALID = {name: group for name, group in GROUPS.items() if "position" in group[0]}
 
 
 def test_every_case_is_of_one_kind() -> None:
-    assert len(VALID) + len(INVALID) == len(ALL) > 1_500
+    valid, invalid = sum(map(len, VALID.values())), sum(map(len, INVALID.values()))
+    assert all("expect" in one for group in VALID.values() for one in group)
+    assert all("position" in one for group in INVALID.values() for one in group)
+    assert valid + invalid == len(ALL) > 1_500
 
 
 def test_every_decision_has_cases() -> None:
     """D-12 (blank), D-14 (no errors) and D-17 (index) are not about a truth value: test_compiled, test_properties."""
-    rules = {rule for case in ALL for rule in case.values[0]["rules"]}
+    rules = {rule for one in ALL for rule in one["rules"]}
     assert {f"D-{n:02}" for n in (*range(1, 12), 13, 15, 16)} <= rules
 
 
-@pytest.mark.parametrize("case", VALID)
-def test_truth_value(case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("group", VALID)
+def test_truth_value(group: str) -> None:
+    for number, one in enumerate(VALID[group]):
+        with case(number, one["selector"]):
+            check_truth_value(one)
+
+
+def check_truth_value(one: dict[str, Any]) -> None:
     """The interpreter gives the truth value; the generated function is True for TRUE alone."""
-    selector = compiled(case)
-    properties = {name: value_of(value) for name, value in case.get("properties", {}).items()}
-    headers = headers_of(case.get("headers"))
-    assert selector.evaluate(properties, headers) is TRUTH[case["expect"]]
-    assert selector.function(properties, headers) is (case["expect"] == "TRUE")
+    selector = compiled(one)
+    properties = {name: value_of(value) for name, value in one.get("properties", {}).items()}
+    headers = headers_of(one.get("headers"))
+    assert selector.evaluate(properties, headers) is TRUTH[one["expect"]]
+    assert selector.function(properties, headers) is (one["expect"] == "TRUE")
 
 
-@pytest.mark.parametrize("case", VALID)
-def test_facts_are_necessary(case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("group", VALID)
+def test_facts_are_necessary(group: str) -> None:
+    for number, one in enumerate(VALID[group]):
+        with case(number, one["selector"]):
+            check_facts(one)
+
+
+def check_facts(one: dict[str, Any]) -> None:
     """A message that matches satisfies every fact."""
-    if case["expect"] != "TRUE":
-        assert not compiled(case).facts.always
+    if one["expect"] != "TRUE":
+        assert not compiled(one).facts.always
         return
-    selector = compiled(case)
+    selector = compiled(one)
     facts, numeric = selector.facts, {"numeric_mode": selector.dialect.numeric_mode}
-    properties = {name: value_of(value) for name, value in case.get("properties", {}).items()}
-    headers = headers_of(case.get("headers"))
+    properties = {name: value_of(value) for name, value in one.get("properties", {}).items()}
+    headers = headers_of(one.get("headers"))
     assert not facts.never
     for name, keys in facts.equalities:
         assert message_key(name, properties, headers, **numeric) in keys
@@ -117,27 +134,39 @@ def test_facts_are_necessary(case: dict[str, Any]) -> None:
     assert all(message_key(name, properties, headers, **numeric) is None for name in facts.absent)
 
 
-@pytest.mark.parametrize("case", VALID)
-def test_canonical_text_means_the_same(case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("group", VALID)
+def test_canonical_text_means_the_same(group: str) -> None:
+    for number, one in enumerate(VALID[group]):
+        with case(number, one["selector"]):
+            check_canonical_text(one)
+
+
+def check_canonical_text(one: dict[str, Any]) -> None:
     """The canonical text is a selector again, with itself as canonical text and the same result."""
-    selector = compiled(case)
+    selector = compiled(one)
     text = selector.canonical.removeprefix(f"{selector.dialect}: ")
-    again = compile_selector(text, case["dialect"])
+    again = compile_selector(text, one["dialect"])
     assert again is not None
     assert again.canonical == selector.canonical
-    properties = {name: value_of(value) for name, value in case.get("properties", {}).items()}
-    assert again.evaluate(properties, headers_of(case.get("headers"))) is TRUTH[case["expect"]]
+    properties = {name: value_of(value) for name, value in one.get("properties", {}).items()}
+    assert again.evaluate(properties, headers_of(one.get("headers"))) is TRUTH[one["expect"]]
 
 
-@pytest.mark.parametrize("case", INVALID)
-def test_error(case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("group", INVALID)
+def test_error(group: str) -> None:
+    for number, one in enumerate(INVALID[group]):
+        with case(number, one["selector"]):
+            check_error(one)
+
+
+def check_error(one: dict[str, Any]) -> None:
     """Refused at the right place, with the right advice, and a caret right under the mistake."""
     with pytest.raises(SelectorError) as caught:
-        compile_selector(case["selector"], case["dialect"])
+        compile_selector(one["selector"], one["dialect"])
     error = caught.value
-    assert (error.position, error.length) == (case["position"], case["length"]), str(error)
-    assert case["fragment"] in str(error).splitlines()[0]
+    assert (error.position, error.length) == (one["position"], one["length"]), str(error)
+    assert one["fragment"] in str(error).splitlines()[0]
     *_, line, carets = str(error).split("\n")
     start, count = carets.index("^"), carets.count("^")
-    wrong = case["selector"][error.position : error.position + max(1, error.length)]
+    wrong = one["selector"][error.position : error.position + max(1, error.length)]
     assert line[start : start + count].strip() == wrong.split("\n")[0].strip().replace("\u200b", "")
