@@ -9,6 +9,8 @@ HTTP_PORT ?= 7680
 COUNTS ?=
 # A test that hangs is ended by pytest-timeout (pyproject.toml), with every thread's traceback.
 PYTEST := $(BIN)/python -m pytest -q $(COUNTS:%=--counts=%)
+# Spark's tests have an environment of their own, which can be made while other tests run.
+PYTEST_SPARK := .venv-spark/bin/python -m pytest -q $(COUNTS:%=--counts=%)
 # The compiled build is asked about what it compiles, and what leans on that; it has last failures of its own.
 PYTEST_COMPILED := .venv-compiled/bin/python -m pytest -q $(COUNTS:%=--counts=%) --compiled -o cache_dir=.pytest_cache/compiled
 COMPILED_TESTS := tests/core/test_compiled.py tests/core/wire tests/core/message $(addprefix tests/broker/,domain matching protocols session) \
@@ -25,8 +27,8 @@ CODE := core client broker testkit pipeline tests benchmarks examples hatch_buil
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test venv lint format fast coverage slow docker image-requirements venv-compiled to-compile compiled soak kills fuzz interop spark \
-	spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots clean
+.PHONY: help run check test venv lint format fast coverage slow docker image-requirements venv-compiled to-spark to-compile compiled soak kills fuzz \
+	interop spark spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,8 +47,7 @@ check: ## what every change should pass, in four minutes: linters, types, import
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint fast
 
 test: ## linters, type checker and all tests, the rest too where one fails; installs what they need into .venv
-	@if .ci/java; then .ci/venv dev spark; else .ci/venv dev; fi
-	@.ci/chromium || true
+	@.ci/venv dev
 	@MAKE="$(MAKE)" FAST=$(FAST) .ci/test
 
 venv: ## make .venv with everything for development
@@ -57,7 +58,7 @@ lint: ## ruff, its formatter, generated text, mypy --strict, the import contract
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/python client/generate_blocking.py --check
-	$(BIN)/mypy
+	$(BIN)/mypy --python-executable $(if $(wildcard .venv-spark/.installed),.venv-spark,.venv)/bin/python
 	$(BIN)/lint-imports --no-cache
 	.ci/console
 
@@ -79,6 +80,9 @@ venv-compiled: LEVEL ?= 3
 venv-compiled: ## make .venv-compiled: the wheel as users get it, its hot modules compiled
 	@.ci/venv dev
 	@LEVEL=$(LEVEL) .ci/compiled
+
+to-spark: # what `spark` and `lint` ask: mypy checks the pipeline with Spark's types where they are
+	@if .ci/java; then .ci/spark; fi
 
 to-compile: LEVEL ?= 0
 to-compile: # what `compiled` asks, before Spark's tests, which wait more than they compute
@@ -122,11 +126,11 @@ kills: ## a broker with a data directory, killed two hundred times under load (A
 # One at a time: a second Spark takes long to start, and Spark has threads of its own.
 spark: ## the tests of the Spark pipeline, where there are any and Java can be had
 	@if [ -d tests/pipeline ] && .ci/java; then \
-		.ci/venv dev spark && $(PYTEST) tests/pipeline -m "spark and not slow" $(ARGS); \
+		.ci/spark && $(PYTEST_SPARK) tests/pipeline -m "spark and not slow" $(ARGS); \
 	fi
 
 spark-slow: ## the Spark tests that take minutes: all flights, ten thousand random pairs
-	@.ci/java && .ci/venv dev spark && $(PYTEST) tests/pipeline -m "spark and slow" $(ARGS)
+	@.ci/java && .ci/spark && $(PYTEST_SPARK) tests/pipeline -m "spark and slow" $(ARGS)
 
 coverage-map: ## which test covers which rule of the API; fails on a rule without one
 	@.ci/venv dev
@@ -164,5 +168,5 @@ screenshots: ## the pictures of docs/console.md and docs/tutorial.md, from real 
 	@$(BIN)/python -m tests.site.docs.tutorial
 
 clean: ## remove caches and what was built, .venv too
-	rm -rf .venv .venv-compiled build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/results
+	rm -rf .venv .venv-compiled .venv-spark build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

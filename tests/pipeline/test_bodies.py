@@ -41,6 +41,8 @@ from sievemq_spark.errors import PipelineError
 
 from .test_schema import TEXT, VALUES
 
+pytestmark = pytest.mark.spark  # which is when Arrow is there
+
 FIELDS = st.one_of(VALUES, st.binary(max_size=4), st.characters(max_codepoint=0xD7FF).map(Char))
 
 
@@ -107,7 +109,6 @@ def test_mistakes() -> None:
         bodies._stream_bodies(pa.array([[{"t": "i"}]], pa.list_(bodies._ENTRY)))
 
 
-@pytest.mark.spark
 @pytest.mark.timeout(1_200)
 def test_bodies_through_spark(spark: Any) -> None:
     """Read, looked into, built anew from columns, and received by the SDK."""

@@ -20,6 +20,8 @@ from sievemq_spark.options import WriteOptions
 from .rows import batch_of
 from .test_schema import TEXT, VALUES, fields_of
 
+pytestmark = pytest.mark.spark  # which is when Arrow is there
+
 TO = WriteOptions.read({"destination": "queue:out"})
 NAMES = st.sampled_from(["a", "b", "region", "qty_2", "\u00fc"])
 

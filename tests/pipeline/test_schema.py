@@ -21,6 +21,8 @@ from sievemq_spark.schema import COLUMN_NAMES, ddl, envelope_of, typed, untyped,
 
 from .rows import batch_of, row_of
 
+pytestmark = pytest.mark.spark  # which is when Arrow is there
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 VALUES = st.one_of(
     st.booleans(),

@@ -30,6 +30,8 @@ from sievemq_spark.selector_sql import selector_sql
 
 from .rows import batch_of
 
+pytestmark = pytest.mark.spark  # which is when Arrow is there
+
 SUITES = Path(__file__).parents[1] / "behaviour" / "conformance" / "selectors"
 TRUTH = {"TRUE": True, "FALSE": False, "UNKNOWN": None}
 WRAPPERS = {"b": Byte, "h": Short, "i": int, "l": Long, "f": Float, "d": float}
@@ -114,7 +116,6 @@ def interpreted(spark: Any) -> Iterable[Any]:
     spark.conf.unset("spark.sql.codegen.wholeStage")
 
 
-@pytest.mark.spark
 @pytest.mark.timeout(1_200)
 def test_language_tests(interpreted: Any) -> None:
     """Every selector of the language tests over every message of them, all dialects; and each case by itself."""
@@ -220,20 +221,17 @@ def random_pairs(spark: Any, seed: int, selectors: int, messages: int, per_job: 
     return check(frames, found, ask(spark, frames, found, per_job))
 
 
-@pytest.mark.spark
 @pytest.mark.timeout(1_200)
 def test_random_pairs(interpreted: Any) -> None:
     assert random_pairs(interpreted, 1, selectors=80, messages=60, per_job=80) >= 2_000
 
 
-@pytest.mark.spark
 @pytest.mark.timeout(1_200)
 def test_random_pairs_compiled_to_java(spark: Any) -> None:
     """The same through Spark's code generation, as filters in production run; jobs small enough that it compiles."""
     assert random_pairs(spark, 2, selectors=20, messages=100, per_job=5) == 2_000
 
 
-@pytest.mark.spark
 def test_results_that_do_not_fit_a_long_wrap_around(interpreted: Any) -> None:
     edges = (0, 1, -1, 2, -2, 3, 2**31, 2**32 + 1, 2**62, -(2**62) - 1, 2**63 - 1, -(2**63), -(2**63) + 1)
     operations = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -247,7 +245,6 @@ def test_results_that_do_not_fit_a_long_wrap_around(interpreted: Any) -> None:
     assert [message[0] for message, row in zip(messages, answers, strict=True) if row != [True] * 3] == []
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
 def test_ten_thousand_random_pairs(interpreted: Any) -> None:
@@ -256,7 +253,6 @@ def test_ten_thousand_random_pairs(interpreted: Any) -> None:
     assert random_pairs(interpreted, seed, selectors=400, messages=50, per_job=25) >= 10_000
 
 
-@pytest.mark.spark
 def test_where_in_a_filter(spark: Any) -> None:
     """Also without ANSI mode, and on columns of one type where there is no map."""
     frame = spark.createDataFrame([("EU", 7), ("EU", 3), ("US", 9), (None, 8)], "region STRING, qty INT")
@@ -270,7 +266,6 @@ def test_where_in_a_filter(spark: Any) -> None:
         spark.conf.unset("spark.sql.ansi.enabled")
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("depth", [20, pytest.param(90, marks=pytest.mark.slow)])
 def test_a_deep_selector(interpreted: Any, depth: int) -> None:
     """90 is about the deepest that a selector may be."""
