@@ -304,7 +304,7 @@ def policy_rules(table: Mapping[str, object]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a broker. Field metadata carries what each means; ``sievemq config show`` prints it."""
+    """The settings of a broker. Each is an option of ``sievemq broker`` as well, whose help is its meaning."""
 
     host: str = _setting("127.0.0.1", "address of the wire port", _text)
     port: int = _setting(7672, "wire port; 0 for a free one", _whole(0, 65_535))
