@@ -16,7 +16,7 @@ from sievemq_core.message.destination import Address, parse_address
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from sievemq_broker.server.http.api.managed import Managed
+    from sievemq_broker.server.server import Server
 
 
 __all__ = ["Call"]
@@ -52,7 +52,7 @@ class Call(Generic[Q, B]):
         self.status = 200
 
     @property
-    def server(self) -> Managed:
+    def server(self) -> Server:
         """The broker."""
         return self.management.server
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.queue import Queue
     from sievemq_broker.domain.tap import Tap
     from sievemq_broker.domain.topic import Subscription, Topic
-    from sievemq_broker.server.http.api.managed import Managed
     from sievemq_broker.server.http.api.series import Sampler
+    from sievemq_broker.server.server import Server
     from sievemq_broker.session.peer import Peer
     from sievemq_broker.session.rights import Identity
 
@@ -135,7 +135,7 @@ class Hub:
         sampler: whose looks are compared.
     """
 
-    def __init__(self, server: Managed, sampler: Sampler) -> None:
+    def __init__(self, server: Server, sampler: Sampler) -> None:
         self._server = server
         self._sampler = sampler
         self._known: _Known | None = None
@@ -235,7 +235,7 @@ class _Known:
 
     __slots__ = ("blocked", "connections", "consumers", "subscriptions", "taps")
 
-    def __init__(self, server: Managed) -> None:
+    def __init__(self, server: Server) -> None:
         self.blocked = server.services.blocked
         self.connections = dict(server.services.connections)
         self.consumers: dict[str, dict[int, Consumer]] = {}
@@ -243,7 +243,7 @@ class _Known:
         self.taps: set[Tap] = set()
 
     @classmethod
-    async def taken(cls, server: Managed) -> Self:
+    async def taken(cls, server: Server) -> Self:
         """As it is now; gathered in slices."""
         known = cls(server)
         async for connection in in_slices(list(known.connections.values())):

@@ -8,7 +8,7 @@ from sievemq_broker.server.http.api.hub import Hub
 from sievemq_broker.server.http.api.series import Sampler
 
 if TYPE_CHECKING:
-    from sievemq_broker.server.http.api.managed import Managed
+    from sievemq_broker.server.server import Server
 
 __all__ = ["Management"]
 
@@ -28,7 +28,7 @@ class Management:
 
     __slots__ = ("_sender", "_sent", "at_work", "hub", "sampler", "server", "url")
 
-    def __init__(self, server: Managed, url: str = "") -> None:
+    def __init__(self, server: Server, url: str = "") -> None:
         self.server = server
         self.url = url
         self.sampler = Sampler(server)

@@ -24,7 +24,7 @@ from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.watch.counts import queues_at
 
 if TYPE_CHECKING:
-    from sievemq_broker.server.http.api.managed import Managed
+    from sievemq_broker.server.server import Server
 
 __all__ = ["MAX_TRACKS", "SAMPLES", "STEP_SECONDS", "Changes", "Sampler", "Sums", "Track"]
 
@@ -133,7 +133,7 @@ class Sampler:
         changes: that the last look found.
     """
 
-    def __init__(self, server: Managed) -> None:
+    def __init__(self, server: Server) -> None:
         self._server = server
         self._task: asyncio.Task[None] | None = None
         self._last = 0.0

@@ -18,7 +18,7 @@ from sievemq_broker.domain.steps import Steps
 from sievemq_broker.server.http.errors import GoneError
 
 if TYPE_CHECKING:
-    from sievemq_broker.server.http.api.managed import Managed
+    from sievemq_broker.server.server import Server
 
 __all__ = ["SLICE_SECONDS", "gone", "in_slices", "run"]
 
@@ -35,7 +35,7 @@ gone: ContextVar[Callable[[], bool]] = ContextVar("gone", default=lambda: False)
 _lines: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
-async def run(broker: Managed, steps: Steps[T]) -> T:
+async def run(broker: Server, steps: Steps[T]) -> T:
     """Carry a verb of the domain to its end and return what it returns.
 
     Args:
