@@ -11,7 +11,7 @@ import asyncio
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase, translate
 from itertools import chain, islice
 from typing import TYPE_CHECKING
@@ -111,25 +111,21 @@ def _text(collector: Collector) -> Response:
 
 
 _COUNTERS = (
-    ("sievemq_messages_published", "Messages sent to topics.", "published"),
-    ("sievemq_messages_enqueued", "Messages that entered a queue or subscription.", "enqueued"),
-    ("sievemq_messages_delivered", "Deliveries to consumers, repeated ones included.", "delivered"),
-    ("sievemq_messages_acknowledged", "Messages acknowledged.", "acknowledged"),
-    ("sievemq_messages_redelivered", "Messages that came back marked as redelivered.", "redelivered"),
-    ("sievemq_messages_expired", "Messages that outlived their time.", "expired"),
-    (
-        "sievemq_dead_letters_refused",
-        "Times that a dead-letter queue was full, or could not be made.",
-        "dead_refused",
-    ),
-    ("sievemq_messages_removed", "Messages that an administrator removed or moved.", "removed"),
-    ("sievemq_messages_unreadable", "Messages whose properties no selector could read.", "unreadable"),
-    ("sievemq_selector_evaluations", "Selectors asked about arriving messages.", "evaluations"),
-    ("sievemq_selector_matches", "Times that a selector said yes to an arriving message.", "matches"),
+    ("messages_published", "Messages sent to topics.", "published"),
+    ("messages_enqueued", "Messages that entered a queue or subscription.", "enqueued"),
+    ("messages_delivered", "Deliveries to consumers, repeated ones included.", "delivered"),
+    ("messages_acknowledged", "Messages acknowledged.", "acknowledged"),
+    ("messages_redelivered", "Messages that came back marked as redelivered.", "redelivered"),
+    ("messages_expired", "Messages that outlived their time.", "expired"),
+    ("dead_letters_refused", "Times that a dead-letter queue was full, or could not be made.", "dead_refused"),
+    ("messages_removed", "Messages that an administrator removed or moved.", "removed"),
+    ("messages_unreadable", "Messages whose properties no selector could read.", "unreadable"),
+    ("selector_evaluations", "Selectors asked about arriving messages.", "evaluations"),
+    ("selector_matches", "Times that a selector said yes to an arriving message.", "matches"),
 )
 _BY_REASON: tuple[tuple[str, str, dict[str, Callable[[Counts], int]]], ...] = (
     (
-        "sievemq_messages_dead_lettered",
+        "messages_dead_lettered",
         "Messages moved to a dead-letter queue.",
         {
             "attempts": lambda of: of.dead_lettered - of.dead_expired,
@@ -137,7 +133,7 @@ _BY_REASON: tuple[tuple[str, str, dict[str, Callable[[Counts], int]]], ...] = (
         },
     ),
     (
-        "sievemq_messages_dropped",
+        "messages_dropped",
         "Messages dropped at a limit with the rule drop-oldest or drop-newest.",
         {
             DROP_OLDEST: lambda of: of.dropped_oldest,
@@ -147,6 +143,8 @@ _BY_REASON: tuple[tuple[str, str, dict[str, Callable[[Counts], int]]], ...] = (
 )
 #: Figures of queues other than counts of messages: name, meaning, attribute of Gauges.
 _STATES = (
+    ("queue_bytes", "Packed bytes of messages that wait.", "bytes"),
+    ("consumers", "Open consumers.", "consumers"),
     ("queues_at_limit", "Queues and subscriptions whose limit leaves no room for a message.", "at_limit"),
     ("queues_paused", "Queues and subscriptions whose deliveries are stopped.", "paused"),
     ("blocked_senders", "Sessions whose next message waits for room.", "blocked"),
@@ -218,21 +216,15 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily("sievemq_blocked_producers", "Connections that wait to send.", value=blocked)
 
     def _queues(self) -> Iterator[Metric]:
-        counts = self._totals.counts
-        for metric, meaning, attribute in _COUNTERS:
-            counter = CounterMetricFamily(metric, meaning, labels=_LABELS)
-            for labels, of in counts.items():
-                if attribute in _OF_TOPICS if labels[1] == "topic" else attribute != "published":
-                    counter.add_metric(labels, getattr(of, attribute))
-            yield counter
-        for metric, meaning, reasons in _BY_REASON:
-            counter = CounterMetricFamily(metric, meaning, labels=(*_LABELS, "reason"))
-            for labels, of in counts.items():
-                if labels[1] != "topic":
-                    for reason, number in reasons.items():
-                        counter.add_metric((*labels, reason), number(of))
-            yield counter
-        yield from self._gauges(self._totals.holdings, self._totals.topics)
+        totals = self._totals
+        now = self._server.clock.now()
+        yield from _series("sievemq_", _LABELS, totals.counts.items(), totals.holdings.items(), now, _is_counted)
+        destinations = GaugeMetricFamily("sievemq_destinations", "Queues, subscriptions, topics.", labels=_LABELS)
+        for labels, held in totals.holdings.items():
+            destinations.add_metric(labels, held.queues)
+        for name, number in totals.topics.items():
+            destinations.add_metric((name, "topic"), number)
+        yield destinations
         yield from self._taps()
 
     def _taps(self) -> Iterator[Metric]:
@@ -255,28 +247,6 @@ class BrokerCollector(Collector):
             missed.add_metric((name,), messages)
         yield from (number, lag, size, age, missed)
 
-    def _gauges(self, holdings: dict[tuple[str, str], Gauges], topics: dict[str, int]) -> Iterator[Metric]:
-        messages = GaugeMetricFamily(
-            "sievemq_queue_messages", "Messages held, by what they wait for.", labels=(*_LABELS, "state")
-        )
-        size = GaugeMetricFamily("sievemq_queue_bytes", "Packed bytes of messages that wait.", labels=_LABELS)
-        age = GaugeMetricFamily("sievemq_queue_oldest_message_age_seconds", _AGE, labels=_LABELS)
-        now = self._server.clock.now()
-        consumers = GaugeMetricFamily("sievemq_consumers", "Open consumers.", labels=_LABELS)
-        destinations = GaugeMetricFamily("sievemq_destinations", "Queues, subscriptions, topics.", labels=_LABELS)
-        for labels, held in holdings.items():
-            messages.add_metric((*labels, "ready"), held.ready)
-            messages.add_metric((*labels, "inflight"), held.in_flight)
-            messages.add_metric((*labels, "scheduled"), held.scheduled)
-            size.add_metric(labels, held.bytes)
-            age.add_metric(labels, _age(held.since, now))
-            consumers.add_metric(labels, held.consumers)
-            destinations.add_metric(labels, held.queues)
-        for name, number in topics.items():
-            destinations.add_metric((name, "topic"), number)
-        yield from (messages, size, age, consumers, destinations)
-        yield from _states("sievemq_", _LABELS, holdings.items())
-
     def _histograms(self) -> Iterator[Metric]:
         server = self._server
         lag = "How late the broker's loop was."
@@ -292,13 +262,56 @@ class BrokerCollector(Collector):
             yield _histogram("sievemq_journal_commit_seconds", commit, server.turn.commits.latency)
 
 
-def _states(
-    prefix: str, labels: tuple[str, ...], holdings: Iterable[tuple[tuple[str, ...], Gauges]]
+def _is_counted(labels: tuple[str, ...], figure: str) -> bool:
+    """True if destinations of this kind count that; the messages of a topic are those of its subscriptions."""
+    return figure in _OF_TOPICS if labels[1] == "topic" else figure != "published"
+
+
+def _series(
+    prefix: str,
+    labels: tuple[str, ...],
+    counts: Collection[tuple[tuple[str, ...], Counts]],
+    holdings: Collection[tuple[tuple[str, ...], Gauges]],
+    now: int,
+    is_counted: Callable[[tuple[str, ...], str], bool],
 ) -> Iterator[Metric]:
-    rows = list(holdings)
+    """The series of destinations, added up or single.
+
+    Args:
+        prefix: of their names.
+        labels: names of the labels.
+        counts, holdings: what was counted and is held, by the values of the labels.
+        now: the broker's time, ms since 1970.
+        is_counted: whether there is a series of a figure with these labels.
+    """
+    for metric, meaning, attribute in _COUNTERS:
+        counter = CounterMetricFamily(f"{prefix}{metric}", meaning, labels=labels)
+        for key, of in counts:
+            if is_counted(key, attribute):
+                counter.add_metric(key, getattr(of, attribute))
+        yield counter
+    for metric, meaning, reasons in _BY_REASON:
+        counter = CounterMetricFamily(f"{prefix}{metric}", meaning, labels=(*labels, "reason"))
+        for key, of in counts:
+            for reason, number in reasons.items():
+                if is_counted(key, reason):
+                    counter.add_metric((*key, reason), number(of))
+        yield counter
+    messages = GaugeMetricFamily(
+        f"{prefix}queue_messages", "Messages held, by what they wait for.", labels=(*labels, "state")
+    )
+    for key, held in holdings:
+        messages.add_metric((*key, "ready"), held.ready)
+        messages.add_metric((*key, "inflight"), held.in_flight)
+        messages.add_metric((*key, "scheduled"), held.scheduled)
+    yield messages
+    age = GaugeMetricFamily(f"{prefix}queue_oldest_message_age_seconds", _AGE, labels=labels)
+    for key, held in holdings:
+        age.add_metric(key, _age(held.since, now))
+    yield age
     for name, meaning, attribute in _STATES:
         gauge = GaugeMetricFamily(f"{prefix}{name}", meaning, labels=labels)
-        for key, held in rows:
+        for key, held in holdings:
             gauge.add_metric(key, getattr(held, attribute))
         yield gauge
 
@@ -336,32 +349,8 @@ class DetailedCollector(Collector):
         """The metrics of these destinations."""
         labels = ("namespace", "kind", "destination")
         rows = [(_labels_of(of), *_figures(of)) for of in self._destinations]
-        for metric, meaning, attribute in _COUNTERS:
-            counter = CounterMetricFamily(metric.replace("sievemq_", DETAILED, 1), meaning, labels=labels)
-            for key, counts, _ in rows:
-                counter.add_metric(key, getattr(counts, attribute))
-            yield counter
-        for metric, meaning, reasons in _BY_REASON:
-            counter = CounterMetricFamily(metric.replace("sievemq_", DETAILED, 1), meaning, labels=(*labels, "reason"))
-            for key, counts, _ in rows:
-                for reason, number in reasons.items():
-                    counter.add_metric((*key, reason), number(counts))
-            yield counter
-        messages = GaugeMetricFamily(
-            f"{DETAILED}queue_messages", "Messages held, by what they wait for.", labels=(*labels, "state")
-        )
-        size = GaugeMetricFamily(f"{DETAILED}queue_bytes", "Packed bytes of messages that wait.", labels=labels)
-        age = GaugeMetricFamily(f"{DETAILED}queue_oldest_message_age_seconds", _AGE, labels=labels)
-        consumers = GaugeMetricFamily(f"{DETAILED}consumers", "Open consumers.", labels=labels)
-        for key, _, held in rows:
-            messages.add_metric((*key, "ready"), held.ready)
-            messages.add_metric((*key, "inflight"), held.in_flight)
-            messages.add_metric((*key, "scheduled"), held.scheduled)
-            size.add_metric(key, held.bytes)
-            age.add_metric(key, _age(held.since, self._now))
-            consumers.add_metric(key, held.consumers)
-        yield from (messages, size, age, consumers)
-        yield from _states(DETAILED, labels, ((key, held) for key, _, held in rows))
+        counts, holdings = [(key, of) for key, of, _ in rows], [(key, held) for key, _, held in rows]
+        yield from _series(DETAILED, labels, counts, holdings, self._now, lambda *_: True)
         yield from self._taps(labels)
         yield from self._rules(labels)
 
