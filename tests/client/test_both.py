@@ -124,22 +124,3 @@ async def test_a_broker_of_its_own_with_a_clock(api: Api) -> None:
     assert await consumer.receive_no_wait() is None
     await broker.clock.advance(seconds=60)
     assert text(await consumer.receive(SOON)) == "later"
-
-
-@pytest.mark.parametrize("method", ["create_consumer", "create_browser"])
-async def test_the_keyword_selector_names_the_right_one(api: Api, method: str) -> None:
-    context = await api.context()
-    with pytest.raises(TypeError, match=rf"{method}\(\) has no argument 'selector': it is called message_selector"):
-        await getattr(context, method)(api.queue(), selector="a = 1")
-    await getattr(context, method)(api.queue(), message_selector="a = 1")
-
-
-@pytest.mark.parametrize(
-    "method",
-    ["create_consumer", "create_browser", "create_shared_consumer", "create_durable_subscriber",
-     "create_durable_consumer", "create_shared_durable_consumer"],
-)  # fmt: skip
-async def test_the_keyword_selector_of_a_session_names_the_right_one(api: Api, method: str) -> None:
-    session = await api.session()
-    with pytest.raises(TypeError, match=rf"{method}\(\) has no argument 'selector': it is called message_selector"):
-        await getattr(session, method)(api.queue(), selector="a = 1")

@@ -11,7 +11,6 @@ from __future__ import annotations
 from sievemq._front.factory import FactorySettings, refuse_lone_name
 from sievemq._front.listeners import completion_callbacks, log_raised, message_callback, refuse_awaitable
 from sievemq._front.metadata import ConnectionMetaData, version
-from sievemq._front.naming import names_selector
 from sievemq._front.observed import (
     Receipt,
     adopted,
@@ -49,7 +48,6 @@ __all__ = [
     "log_raised",
     "message_callback",
     "message_for",
-    "names_selector",
     "observed_listener",
     "refuse_awaitable",
     "refuse_lone_name",

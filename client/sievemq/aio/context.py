@@ -14,7 +14,7 @@ from sievemq._engine import (
     Blocked,
     EngineProducer,
 )
-from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for, names_selector, translated
+from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for, translated
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.connection import Connection
 from sievemq.aio.consumer import MessageConsumer
@@ -36,7 +36,6 @@ from sievemq_core.durations import Milliseconds
 __all__ = ["JMSContext"]
 
 
-@names_selector
 class JMSContext:
     """Made by :meth:`ConnectionFactory.create_context`; starts its connection with the first consumer (CTX-07).
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, NoReturn, Unpack, overload
 
 from sievemq._engine import AUTO_ACKNOWLEDGE, EngineProducer
-from sievemq._front import names_selector
 from sievemq.aio.connection import Connection, session_mode_of
 from sievemq.aio.consumer import QueueReceiver, TopicSubscriber
 from sievemq.aio.factory import ConnectionFactory
@@ -67,7 +66,6 @@ class QueueConnection(Connection):
         return await self._open_session(QueueSession, session_mode_of(bool(transacted), acknowledge_mode))
 
 
-@names_selector
 class QueueSession(Session):
     """A Session of the point-to-point domain: everything about topics raises IllegalStateException (§9.2)."""
 
@@ -178,7 +176,6 @@ class TopicConnection(Connection):
         return await self._open_session(TopicSession, session_mode_of(bool(transacted), acknowledge_mode))
 
 
-@names_selector
 class TopicSession(Session):
     """A Session of the publish/subscribe domain: everything about queues raises IllegalStateException (§9.2)."""
 

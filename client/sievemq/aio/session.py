@@ -16,7 +16,7 @@ from sievemq._engine import (
     EngineProducer,
     EngineSession,
 )
-from sievemq._front import is_gone, names_selector, settling, weakly
+from sievemq._front import is_gone, settling, weakly
 from sievemq.aio.acknowledging import nothing
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
@@ -59,7 +59,6 @@ class _Connection(Protocol):
         """The session is closed."""
 
 
-@names_selector
 class Session:
     """Created by :meth:`Connection.create_session`. Belongs to the loop it was made on.
 

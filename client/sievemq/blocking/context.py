@@ -15,7 +15,7 @@ from sievemq._engine import (
     Blocked,
     EngineProducer,
 )
-from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for, names_selector, translated
+from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for, translated
 from sievemq.blocking.browser import QueueBrowser
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.consumer import MessageConsumer
@@ -35,7 +35,6 @@ from sievemq_core.durations import Milliseconds
 __all__ = ["JMSContext"]
 
 
-@names_selector
 class JMSContext:
     """Made by :meth:`ConnectionFactory.create_context`; starts its connection with the first consumer (CTX-07).
 

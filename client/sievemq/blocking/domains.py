@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, NoReturn, Unpack, overload
 
 from sievemq._engine import AUTO_ACKNOWLEDGE, EngineProducer
-from sievemq._front import names_selector
 from sievemq.blocking.connection import Connection, session_mode_of
 from sievemq.blocking.consumer import QueueReceiver, TopicSubscriber
 from sievemq.blocking.factory import ConnectionFactory
@@ -63,7 +62,6 @@ class QueueConnection(Connection):
         return self._open_session(QueueSession, session_mode_of(bool(transacted), acknowledge_mode))
 
 
-@names_selector
 class QueueSession(Session):
     """A Session of the point-to-point domain: everything about topics raises IllegalStateException (§9.2)."""
 
@@ -164,7 +162,6 @@ class TopicConnection(Connection):
         return self._open_session(TopicSession, session_mode_of(bool(transacted), acknowledge_mode))
 
 
-@names_selector
 class TopicSession(Session):
     """A Session of the publish/subscribe domain: everything about queues raises IllegalStateException (§9.2)."""
 

@@ -17,7 +17,7 @@ from sievemq._engine import (
     EngineProducer,
     EngineSession,
 )
-from sievemq._front import is_gone, names_selector, settling, weakly
+from sievemq._front import is_gone, settling, weakly
 from sievemq.blocking.browser import QueueBrowser
 from sievemq.blocking.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
 from sievemq.blocking.control import Control
@@ -58,7 +58,6 @@ class _Connection(Protocol):
         """The session is closed."""
 
 
-@names_selector
 class Session:
     """Created by :meth:`Connection.create_session`. Use it from one thread at a time (THR-02); `close` from any.
 

@@ -156,12 +156,3 @@ async def test_fac_02_credentials(api: Api) -> None:
     await (await factory.create_topic_connection("ann", "secret")).close()
     with pytest.raises(JMSSecurityException):
         await factory.create_topic_connection("ann", "wrong")
-
-
-async def test_the_keyword_selector_names_the_right_one(api: Api) -> None:
-    for session, method, destination in (
-        (await queue_session(api), "create_receiver", sievemq.Queue("orders")),
-        (await topic_session(api), "create_subscriber", sievemq.Topic("prices")),
-    ):
-        with pytest.raises(TypeError, match=rf"{method}\(\) has no argument 'selector': it is called message_selector"):
-            await getattr(session, method)(destination, selector="a = 1")
