@@ -6,9 +6,9 @@ commands of its client. A watched outbox observes each delivery. A watched link 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
 
 import msgpack
 
@@ -32,7 +32,7 @@ from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.session.handlers.messages import on_send
 from sievemq_broker.session.lost import LostConnections
-from sievemq_broker.session.peer import Peer, Services, Table
+from sievemq_broker.session.peer import Peer, Services
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.table import HANDLERS, make_table
 from sievemq_core.counted import counted
@@ -144,14 +144,9 @@ class WatchedServer(Server):
     def _link(self, connect: Connect, choose: Choose | None) -> Link:
         return WatchedLink(self.links, self.turn, self.clock, connect, self._refuse, choose)
 
-    def _connect(self, address: str, wake: Callable[[], None]) -> Connection:
-        return WatchedSieve(self.broker, self.services, address, wake, self._watch)
-
-    def _connect_amqp(self, address: str, wake: Callable[[], None]) -> Connection:
-        return WatchedAmqp(self.broker, self.services, address, wake, self._watch)
-
-    def _connect_stomp(self, address: str, wake: Callable[[], None]) -> Connection:
-        return WatchedStomp(self.broker, self.services, address, wake, self._watch)
+    def _connectors(self) -> Mapping[str, Connect]:
+        kinds: dict[str, Callable[..., Any]] = {"sieve": WatchedSieve, "amqp": WatchedAmqp, "stomp": WatchedStomp}
+        return {name: partial(kind, self.broker, self.services, self._watch) for name, kind in kinds.items()}
 
 
 class _Deliveries:
@@ -160,8 +155,11 @@ class _Deliveries:
     #: Deliveries that may still be made; None for any number.
     allowance: int | None = None
     _in_row = False
-    _connection: WatchedConnection
     writable: bool
+
+    def __init__(self, connection: WatchedConnection, *args: Any) -> None:
+        super().__init__(*args)
+        self._connection = connection
 
     @property
     def connection_id(self) -> str:
@@ -210,25 +208,13 @@ class _Deliveries:
 class WatchedOutbox(_Deliveries, Outbox):
     """Of a client of SieveMQ's own protocol."""
 
-    def __init__(self, connection: WatchedConnection, *args: Any) -> None:
-        super().__init__(*args)
-        self._connection = connection
-
 
 class WatchedAmqpOutbox(_Deliveries, AmqpOutbox):
     """Of an AMQP client."""
 
-    def __init__(self, connection: WatchedConnection, *args: Any) -> None:
-        super().__init__(*args)
-        self._connection = connection
-
 
 class WatchedStompOutbox(_Deliveries, StompOutbox):
     """Of a STOMP client."""
-
-    def __init__(self, connection: WatchedConnection, *args: Any) -> None:
-        super().__init__(*args)
-        self._connection = connection
 
 
 if TYPE_CHECKING:
@@ -237,6 +223,9 @@ if TYPE_CHECKING:
         """Any other attribute is the protocol's."""
 
         peer: Peer
+
+        def __init__(self, *args: Any, **keywords: Any) -> None:
+            """As of the protocol's connection."""
 
         @property
         def closing(self) -> bool:
@@ -263,15 +252,26 @@ else:
 
 class WatchedConnection(_Face):
     """The watched part of a connection of any protocol: its commands pass the faults and the journal first. It precedes
-    the protocol's connection among the bases."""
+    the protocol's connection among the bases.
+
+    Args:
+        broker, services, address, wake: as of the protocol's connection.
+        watch: what is shared with the other connections.
+    """
 
     outbox: Any
-    watch: Watch
+    #: Observes deliveries.
+    _outbox: ClassVar[Callable[..., _Deliveries]]
     #: Commands that are held until the test releases them; None while commands are carried out immediately.
     held: list[tuple[Any, ...]] | None = None
 
-    def _table(self) -> Table:
-        return make_table(self._pass_send, dict.fromkeys(HANDLERS, self._pass_on))
+    def __init__(
+        self, broker: Broker, services: Services, watch: Watch, address: str, wake: Callable[[], None]
+    ) -> None:
+        self.watch = watch
+        table = make_table(self._pass_send, dict.fromkeys(HANDLERS, self._pass_on))
+        outbox = partial(type(self)._outbox, self)
+        super().__init__(broker, services, table, address=address, wake=wake, watcher=self, make_outbox=outbox)
 
     def note(self, kind: str, where: str = "", envelope: Envelope | None = None, detail: str = "") -> None:
         """Write into the journal of the connection's namespace."""
@@ -405,51 +405,21 @@ class WatchedConnection(_Face):
 
 
 class WatchedSieve(WatchedConnection, SieveConnection):
-    """A client of SieveMQ's own protocol.
+    """A client of SieveMQ's own protocol."""
 
-    Args:
-        broker, services, address, wake: as of SieveConnection.
-        watch: what is shared with the other connections.
-    """
-
-    def __init__(
-        self, broker: Broker, services: Services, address: str, wake: Callable[[], None], watch: Watch
-    ) -> None:
-        self.watch = watch
-        outbox = partial(WatchedOutbox, self)
-        super().__init__(broker, services, self._table(), address=address, wake=wake, watcher=self, make_outbox=outbox)
+    _outbox = WatchedOutbox
 
 
 class WatchedAmqp(WatchedConnection, AmqpConnection):
-    """An AMQP client.
+    """An AMQP client."""
 
-    Args:
-        broker, services, address, wake: as of AmqpConnection.
-        watch: what is shared with the other connections.
-    """
-
-    def __init__(
-        self, broker: Broker, services: Services, address: str, wake: Callable[[], None], watch: Watch
-    ) -> None:
-        self.watch = watch
-        outbox = partial(WatchedAmqpOutbox, self)
-        super().__init__(broker, services, self._table(), address=address, wake=wake, watcher=self, make_outbox=outbox)
+    _outbox = WatchedAmqpOutbox
 
 
 class WatchedStomp(WatchedConnection, StompConnection):
-    """A STOMP client.
+    """A STOMP client."""
 
-    Args:
-        broker, services, address, wake: as of StompConnection.
-        watch: what is shared with the other connections.
-    """
-
-    def __init__(
-        self, broker: Broker, services: Services, address: str, wake: Callable[[], None], watch: Watch
-    ) -> None:
-        self.watch = watch
-        outbox = partial(WatchedStompOutbox, self)
-        super().__init__(broker, services, self._table(), address=address, wake=wake, watcher=self, make_outbox=outbox)
+    _outbox = WatchedStompOutbox
 
 
 # Without these a connection could not begin, stay or end.
