@@ -6,27 +6,23 @@ the reason."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import http.client
-import json
 import os
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from time import monotonic, sleep
 from typing import Any, Final, NoReturn, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import pytest
 
 from sievemq import Connection, ConnectionFactory, Message
+from sievemq._management import DEFAULT_PORT, Management, ManagementError, place
 from sievemq.destinations import Destination, Queue, parse_destination
 from sievemq.exceptions import JMSException
 from sievemq.messages import received
 from sievemq.taps import Tap, open_tap
-from sievemq.tls import tls_context
+from sievemq.tls import tls_of
 from sievemq.url import BrokerURL, parse_url
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
@@ -61,115 +57,6 @@ _USES: Final = (*_LEFT, "consumers", "subscriptions")
 _ORIGIN: Final = "JMS_SieveMQ_DeadLetterOrigin"
 _REASON: Final = "JMS_SieveMQ_DeadLetterReason"
 _REASONS: Final = (None, "attempts", "expired")
-
-
-DEFAULT_PORT: Final = 7680
-_ANSWER_SECONDS: Final = 60.0
-_PAGE: Final = 500
-
-
-class ManagementError(Exception):
-    """The management port does not answer, or refuses.
-
-    Attributes:
-        status: of the HTTP answer; 0 if there was none.
-    """
-
-    def __init__(self, text: str, status: int = 0) -> None:
-        super().__init__(text)
-        self.status = status
-
-
-class Management:
-    """The management API of one broker.
-
-    Args:
-        url: of the management port.
-        broker: of the wire port: its user, password and TLS options apply here too.
-    """
-
-    def __init__(self, url: str, broker: BrokerURL) -> None:
-        self.url = url.rstrip("/")
-        if not self.url.startswith(("http://", "https://")):
-            raise ManagementError(
-                f"{url!r} is no URL of a management port; write it as http://localhost:{DEFAULT_PORT}"
-            )
-        self._headers = {"Accept": "application/json"}
-        if broker.user is not None:
-            secret = f"{broker.user}:{broker.password or ''}".encode()
-            self._headers["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
-        chosen = broker.options
-        self._tls: ssl.SSLContext | None = None
-        if self.url.startswith("https://"):
-            try:
-                self._tls = tls_context(
-                    ca=chosen.tls_ca, cert=chosen.tls_cert, key=chosen.tls_key, verify=chosen.tls_verify
-                )
-            except JMSException as error:
-                raise ManagementError(str(error)) from error
-
-    def ask(
-        self, path: str, method: str = "GET", body: object = None, query: Mapping[str, object] | None = None
-    ) -> Any:
-        """One request.
-
-        Args:
-            path: below ``/api/v1``.
-            method: of HTTP.
-            body: as JSON; None for none.
-            query: parameters.
-
-        Raises:
-            ManagementError: no answer, or a refusal.
-        """
-        url = f"{self.url}/api/v1{path}{f'?{urlencode(query)}' if query else ''}"
-        data = None if body is None else json.dumps(body).encode()
-        headers = self._headers if data is None else {**self._headers, "Content-Type": "application/json"}
-        request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310  http and https only
-        try:
-            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS, context=self._tls) as answer:  # noqa: S310
-                return json.loads(answer.read() or b"null")
-        except urllib.error.HTTPError as error:
-            with error:
-                raise ManagementError(f"{self.url} refuses {method} {path}: {_text_of(error)}", error.code) from error
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            raise ManagementError(f"no management port answers at {self.url}: {reason}") from error
-
-    def rows(self, path: str, key: str, **query: object) -> Iterator[dict[str, Any]]:
-        """All rows of a list, page after page."""
-        cursor: dict[str, object] = {}
-        while True:
-            page = self.ask(path, query={"limit": _PAGE, **cursor, **query})
-            yield from page[key]
-            if page["next"] is None:
-                return
-            cursor = {"cursor": page["next"]}
-
-    def find(self, path: str) -> dict[str, Any] | None:
-        """The current messages; None if there is no such destination."""
-        try:
-            found: dict[str, Any] = self.ask(path)
-        except ManagementError as error:
-            if error.status == 404:
-                return None
-            raise
-        return found
-
-
-def _place(namespace: str, address: str = "", *rest: str) -> str:
-    """The path of a namespace, of a destination in it, and of a resource below that."""
-    parts = ["/namespaces", quote(namespace, safe="")]
-    if address:
-        parts += ["destinations", quote(address, safe="")]
-    return "/".join([*parts, *rest])
-
-
-def _text_of(error: urllib.error.HTTPError) -> str:
-    try:
-        return str(json.loads(error.read())["text"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return f"{error.code} {error.reason}"
 
 
 def needs_inside(what: str) -> NoReturn:
@@ -229,8 +116,8 @@ class RemoteBroker:
         """
         if self._management is None and not self._refusal:
             try:
-                found = Management(self.http_url, self._parsed)
-                if found.ask("/broker")["incarnation"] != incarnation:
+                found = self._open_management()
+                if found.get("/broker")["incarnation"] != incarnation:
                     raise ManagementError(f"{self.http_url} is the management port of another broker")
                 self._management = found
             except ManagementError as error:
@@ -238,6 +125,19 @@ class RemoteBroker:
         if self._management is None:
             pytest.skip(f"{what} needs the management API: {self._refusal}; --sievemq-http-url says where it is")
         return self._management
+
+    def _open_management(self) -> Management:
+        """The management port takes the user, the password and the TLS options of the wire port."""
+        url, broker = self.http_url, self._parsed
+        if not url.startswith(("http://", "https://")):
+            raise ManagementError(
+                f"{url!r} is no URL of a management port; write it as http://localhost:{DEFAULT_PORT}"
+            )
+        try:
+            tls = tls_of(replace(broker, secure=url.startswith("https://")))
+        except JMSException as error:
+            raise ManagementError(str(error)) from error
+        return Management(url, broker.user, broker.password, tls)
 
     def namespace(self, name: str) -> RemoteNamespace:
         """A namespace; give it a name that no other test uses."""
@@ -306,7 +206,7 @@ class RemoteNamespace:
     @property
     def destinations(self) -> list[str]:
         """Addresses of what exists here, such as ``queue:orders``."""
-        rows = self.api("namespace.destinations").rows(_place(self.name) + "/destinations", "destinations")
+        rows = self.api("namespace.destinations").rows(place(self.name) + "/destinations", "destinations")
         return sorted(row["address"] for row in rows)
 
     @property
@@ -320,7 +220,7 @@ class RemoteNamespace:
         consumers: dict[str, list[str]] = {}
         if rows:
             for address in self.destinations:
-                for consumer in api.rows(_place(self.name, address, "consumers"), "consumers"):
+                for consumer in api.rows(place(self.name, address, "consumers"), "consumers"):
                     consumers.setdefault(consumer["connection"], []).append(address)
         return [
             ConnectionView(
@@ -343,7 +243,7 @@ class RemoteNamespace:
         self._connection.close()
         if self.broker._management is not None and not left:
             with contextlib.suppress(ManagementError):  # a client has just come, or there is nothing to delete
-                self.broker._management.ask(_place(self.name), "DELETE")
+                self.broker._management.delete(place(self.name))
         return left
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -390,7 +290,13 @@ class _Remote:
         return self.namespace.api(f"{self._kind} {self.name}")
 
     def _row(self) -> dict[str, Any] | None:
-        return self._api().find(_place(self.namespace.name, self.name))
+        try:
+            found: dict[str, Any] = self._api().get(place(self.namespace.name, self.name))
+        except ManagementError as error:
+            if error.status == 404:
+                return None
+            raise
+        return found
 
     def _unused(self, row: Mapping[str, Any] | None) -> bool:
         """True if no client has sent to it or consumes from it, and it was not there before this view."""
@@ -549,7 +455,7 @@ class RemoteQueue(_Remote):
     @property
     def consumers(self) -> list[ConsumerView]:
         """The consumers of the queue."""
-        rows = self._api().rows(_place(self.namespace.name, self.name, "consumers"), "consumers")
+        rows = self._api().rows(place(self.namespace.name, self.name, "consumers"), "consumers")
         return [
             ConsumerView(
                 row["consumer"],
@@ -576,9 +482,7 @@ class RemoteQueue(_Remote):
         self._act("resume")
 
     def _act(self, action: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._api().ask(
-            _place(self.namespace.name, self.name, "actions", action), "POST", {}
-        )
+        found: Mapping[str, Any] = self._api().post(place(self.namespace.name, self.name, "actions", action), {})
         return found
 
     # -- assertions -------------------------------------------------------------------------------------------------
@@ -621,7 +525,7 @@ class RemoteQueue(_Remote):
 
     def _ids(self) -> Iterator[object]:
         """Message ids of the waiting messages."""
-        path = _place(self.namespace.name, self.name, "messages")
+        path = place(self.namespace.name, self.name, "messages")
         for state in _STATES:
             for row in self._api().rows(path, "messages", state=state):
                 yield row["message_id"]
@@ -682,7 +586,7 @@ class RemoteTopic(_Remote):
     @property
     def subscriptions(self) -> list[Mapping[str, Any]]:
         """The subscriptions: name, client_id, selector, durable, shared, depth, in_flight, consumers."""
-        rows = self._api().rows(_place(self.namespace.name) + "/subscriptions", "subscriptions", topic=self.name)
+        rows = self._api().rows(place(self.namespace.name) + "/subscriptions", "subscriptions", topic=self.name)
         names = ("name", "client_id", "selector", "durable", "shared", "depth", "in_flight", "consumers")
         return [{name: row[name] for name in names} for row in rows]
 

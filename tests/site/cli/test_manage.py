@@ -9,13 +9,14 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from tests.site.cli.conftest import Sievemq
 
 from sievemq import ConnectionFactory, JMSContext, Queue, Topic
+from sievemq._management import TIMEOUT
 from sievemq.cli.manage import access, top
 from sievemq.cli.manage.output import span
 from sievemq.taps import find_tap
@@ -70,7 +71,7 @@ def test_lists(sievemq: Sievemq, context: JMSContext) -> None:
 def test_more_rows_than_a_page(sievemq: Sievemq, context: JMSContext, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(7):
         fill(context, 1, f"q{number}")
-    monkeypatch.setattr(access, "ROWS", 3)
+    monkeypatch.setattr("sievemq._management.ROWS", 3)
     assert len(sievemq("queue", "ls", "--json").lines) == 7
     assert len(sievemq("queue", "ls", "--json", "-n", "5").lines) == 5
 
@@ -108,20 +109,20 @@ def test_indivisible_actions_get_the_time_of_their_parts(
     sievemq: Sievemq, context: JMSContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
-    ask = access.Api._ask
+    post = access.Api.post
 
-    def asked(api: access.Api, method: str, path: str, body: object = None, timeout: float = 0.0) -> object:
+    def posted(api: access.Api, path: str, body: Mapping[str, object], timeout: float = TIMEOUT) -> object:
         waits.append(timeout)
-        return ask(api, method, path, body, 60.0)  # type: ignore[arg-type]
+        return post(api, path, body)
 
     monkeypatch.setattr("sievemq.cli.manage.actions.PIECE", 4)
-    monkeypatch.setattr(access.Api, "_ask", asked)
+    monkeypatch.setattr(access.Api, "post", posted)
     fill(context)
     assert sievemq("copy", "orders", "twin", "--yes").out == "10 messages copied\n"
-    assert waits == [access.TIMEOUT, access.TIMEOUT * 3]  # the count, then 4 + 4 + 2
+    assert waits == [TIMEOUT, TIMEOUT * 3]  # the count, then 4 + 4 + 2
     waits.clear()
     assert sievemq("move", "orders", "there", "--yes").out == "10 messages moved\n"
-    assert waits == [access.TIMEOUT] * 4
+    assert waits == [TIMEOUT] * 4
 
 
 def test_messages_in_flight_stay(sievemq: Sievemq, context: JMSContext) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
-import json
 import os
 import ssl
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Final, NamedTuple, NoReturn
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import typer
 
+from sievemq._management import DEFAULT_PORT, Management, ManagementError, place
 from sievemq.cli.broker_access import UserOption, destination_of
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.cli.show import harmless
@@ -23,9 +20,7 @@ from sievemq.tls import tls_context
 
 __all__ = ["Api", "MostOption", "Place", "Port", "QueueArgument", "address_of"]
 
-DEFAULT_HTTP: Final = "http://127.0.0.1:7680"
-#: Seconds that an answer may take. Long actions are requested in pieces, see `actions.act`.
-TIMEOUT: Final = 60.0
+DEFAULT_HTTP: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 #: Messages that one request of a long action may touch: often enough for a bar to move, seldom enough to cost nothing.
 PIECE: Final = 5_000
 _NO_HTTP: Final = (
@@ -33,8 +28,6 @@ _NO_HTTP: Final = (
     "log has it as http_url"
 )
 _EXAMPLE: Final = "https://mq.example.com:7680?tls_ca=server.pem"
-#: Rows of a page.
-ROWS: Final = 500
 
 HttpOption = Annotated[
     str,
@@ -50,7 +43,7 @@ MostOption = Annotated[int, typer.Option("--number", "-n", min=0, help="At most 
 _CODES: Final = {401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 422: REFUSED, 400: USAGE, 413: USAGE, 429: REFUSED}
 
 
-class Api:
+class Api(Management):
     """One broker's management API. A request that fails ends the command with an error and its exit code.
 
     Args:
@@ -76,77 +69,27 @@ class Api:
             _end(f"{url!r} is no URL of a management port; write it as {DEFAULT_HTTP}", USAGE)
         if "@" in parts.netloc:  # not repeated: there may be a password in it
             _end("the URL of a management port names no user; say --user, and the password in SIEVEMQ_PASSWORD", USAGE)
-        self.url = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
-        self._tls = _tls(parts)
-        self._headers = {"Accept": "application/json"}
-        if user is not None:
-            secret = f"{user}:{os.environ.get('SIEVEMQ_PASSWORD', '')}".encode()
-            self._headers["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
+        where = f"{parts.scheme}://{parts.netloc}{parts.path}"
+        super().__init__(where, user, os.environ.get("SIEVEMQ_PASSWORD"), _tls(parts))
         self._namespace = namespace or "default"
         self._before_failing = before_failing
 
     def place(self, address: str = "", *rest: str) -> str:
         """A path in the namespace: of a destination, and of what is below it."""
-        parts = ["/namespaces", quote(self._namespace, safe="")]
-        if address:
-            parts += ["destinations", quote(address, safe="")]
-        return "/".join([*parts, *rest])
+        return place(self._namespace, address, *rest)
 
-    def get(self, path: str, **query: object) -> Any:
-        """GET; parameters that are None are left out."""
-        chosen = {name: value for name, value in query.items() if value is not None}
-        return self._ask("GET", f"{path}?{urlencode(chosen)}" if chosen else path)
-
-    def rows(self, path: str, key: str, most: int = 0, **query: object) -> Iterator[dict[str, Any]]:
-        """All rows of a list, page after page; or the first `most`."""
-        cursor: str | None = None
-        seen = 0
-        while True:
-            page = self.get(path, cursor=cursor, limit=min(ROWS, most - seen) if most else ROWS, **query)
-            yield from page[key]
-            seen += len(page[key])
-            cursor = page["next"]
-            if cursor is None or (most and seen >= most):
-                return
-
-    def put(self, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """PUT."""
-        return self._ask("PUT", path, None if body is None else dict(body))
-
-    def post(self, path: str, body: Mapping[str, object], timeout: float = TIMEOUT) -> Any:
-        """POST; the response may take `timeout` seconds."""
-        return self._ask("POST", path, dict(body), timeout)
-
-    def delete(self, path: str, **query: object) -> Any:
-        """DELETE; parameters that are false are left out."""
-        chosen = {name: str(value).lower() for name, value in query.items() if value}
-        return self._ask("DELETE", f"{path}?{urlencode(chosen)}" if chosen else path)
-
-    def _ask(self, method: str, path: str, body: dict[str, object] | None = None, timeout: float = TIMEOUT) -> Any:
-        headers = dict(self._headers)
-        data = None
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-            data = json.dumps({name: value for name, value in body.items() if value is not None}).encode()
-        request = urllib.request.Request(f"{self.url}/api/v1{path}", data, headers, method=method)  # noqa: S310  # checked
+    def _ask(self, *request: Any, **more: Any) -> Any:
         try:
-            with urllib.request.urlopen(request, timeout=timeout, context=self._tls) as answer:  # noqa: S310
-                return json.loads(answer.read() or b"null")
-        except urllib.error.HTTPError as error:
+            return super()._ask(*request, **more)
+        except ManagementError as error:
             self._before_failing()
-            with error:
-                _refused(error.code, _content(error))
-        except http.client.BadStatusLine as error:
-            self._before_failing()
-            if not isinstance(error, http.client.RemoteDisconnected):
-                text = f"what answers at {self.url} does not speak HTTP. {_NO_HTTP}"
-            else:
-                text = f"no management port answers at {self.url}: {error}. {self._hint(error)}"
-            _end(text, FAILED)
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            self._before_failing()
-            reason = getattr(error, "reason", error)
-            _end(f"no management port answers at {self.url}: {reason}. {self._hint(reason)}", FAILED)
+            if error.status:
+                _refused(error)
+            cause = error.__cause__
+            reason = getattr(cause, "reason", cause)
+            if isinstance(cause, http.client.BadStatusLine) and not isinstance(cause, http.client.RemoteDisconnected):
+                _end(f"what answers at {self.url} does not speak HTTP. {_NO_HTTP}", FAILED)
+            _end(f"{error}. {self._hint(reason)}", FAILED)
 
     def _hint(self, reason: object) -> str:
         if isinstance(reason, ssl.SSLCertVerificationError):
@@ -213,25 +156,14 @@ def _tls(url: SplitResult) -> ssl.SSLContext | None:
         _end(str(error), USAGE)
 
 
-def _content(error: urllib.error.HTTPError) -> bytes:
-    try:
-        return error.read()
-    except (OSError, http.client.HTTPException):  # it ended in the middle; the status is known
-        return b""
-
-
-def _refused(status: int, content: bytes) -> NoReturn:
-    try:
-        answer = json.loads(content)
-        text, details = str(answer["text"]), answer.get("details") or {}
-    except (ValueError, TypeError, KeyError):
-        text, details = f"the management port answered {status}; is it one of SieveMQ's?", {}
+def _refused(error: ManagementError) -> NoReturn:
+    text, details = str(error), error.details
     selector, position = details.get("selector"), details.get("position")
     if isinstance(selector, str) and isinstance(position, int) and "^" not in text:
         length = details.get("length")
         mark = " " * position + "^" * max(1, length if isinstance(length, int) else 1)
         text = f"{text}\n  {selector}\n  {mark}" if "\n" not in selector else text
-    _end(text, _CODES.get(status, FAILED))
+    _end(text, _CODES.get(error.status, FAILED))
 
 
 def _end(text: str, code: int) -> NoReturn:

@@ -11,9 +11,10 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from sievemq._management import TIMEOUT
 from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.exits import FAILED
-from sievemq.cli.manage.access import PIECE, TIMEOUT, Api
+from sievemq.cli.manage.access import PIECE, Api
 from sievemq.cli.show import harmless
 from sievemq_core.counted import counted
 

@@ -1,0 +1,124 @@
+"""The broker's management API, for the command line and the test kit."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+__all__ = ["DEFAULT_PORT", "TIMEOUT", "Management", "ManagementError", "place"]
+
+DEFAULT_PORT: Final = 7680
+#: Seconds that an answer may take.
+TIMEOUT: Final = 60.0
+#: Rows of a page.
+ROWS: Final = 500
+
+
+class ManagementError(Exception):
+    """The management port does not answer, or refuses. The cause is the exception of the standard library.
+
+    Attributes:
+        status: of the HTTP answer; 0 if there was none.
+        details: of a refusal.
+    """
+
+    def __init__(self, text: str, status: int = 0, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.details = details or {}
+
+
+class Management:
+    """The management API of one broker. Every request raises ManagementError if there is no answer, or a refusal.
+
+    Args:
+        url: of the management port.
+        user, password: credentials; None for a broker without users.
+        tls: for https.
+    """
+
+    def __init__(self, url: str, user: str | None, password: str | None, tls: ssl.SSLContext | None) -> None:
+        self.url = url.rstrip("/")
+        self._tls = tls
+        self._headers = {"Accept": "application/json"}
+        if user is not None:
+            secret = f"{user}:{password or ''}".encode()
+            self._headers["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
+
+    def get(self, path: str, **query: object) -> Any:
+        """GET what is at a path below ``/api/v1``; parameters that are None are left out."""
+        return self._ask("GET", path, None, query)
+
+    def rows(self, path: str, key: str, most: int = 0, **query: object) -> Iterator[dict[str, Any]]:
+        """All rows of a list, page after page; or the first `most`."""
+        cursor: str | None = None
+        seen = 0
+        while True:
+            page = self.get(path, cursor=cursor, limit=min(ROWS, most - seen) if most else ROWS, **query)
+            yield from page[key]
+            seen += len(page[key])
+            cursor = page["next"]
+            if cursor is None or (most and seen >= most):
+                return
+
+    def put(self, path: str, body: Mapping[str, object] | None = None) -> Any:
+        """PUT; fields that are None are left out."""
+        return self._ask("PUT", path, body)
+
+    def post(self, path: str, body: Mapping[str, object], timeout: float = TIMEOUT) -> Any:
+        """POST; fields that are None are left out. The response may take `timeout` seconds."""
+        return self._ask("POST", path, body, timeout=timeout)
+
+    def delete(self, path: str, *, dry_run: bool = False) -> Any:
+        """DELETE, or only count."""
+        return self._ask("DELETE", path, None, {"dry_run": "true" if dry_run else None})
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None,
+        query: Mapping[str, object] | None = None,
+        timeout: float = TIMEOUT,
+    ) -> Any:
+        chosen = urlencode(_given(query or {}))
+        data = None if body is None else json.dumps(_given(body)).encode()
+        headers = self._headers if data is None else {**self._headers, "Content-Type": "application/json"}
+        url = f"{self.url}/api/v1{path}{f'?{chosen}' if chosen else ''}"
+        request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310  http and https only
+        try:
+            with urllib.request.urlopen(request, timeout=timeout, context=self._tls) as answer:  # noqa: S310
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            with error:
+                raise _refusal(error) from error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise ManagementError(f"no management port answers at {self.url}: {reason}") from error
+
+
+def place(namespace: str, address: str = "", *rest: str) -> str:
+    """The path of a namespace, of a destination in it, and of what is below that."""
+    parts = ["/namespaces", quote(namespace, safe="")]
+    if address:
+        parts += ["destinations", quote(address, safe="")]
+    return "/".join([*parts, *rest])
+
+
+def _given(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _refusal(error: urllib.error.HTTPError) -> ManagementError:
+    try:
+        answer = json.loads(error.read())
+        return ManagementError(str(answer["text"]), error.code, answer.get("details"))
+    except (OSError, ValueError, TypeError, KeyError, http.client.HTTPException):  # none, or it ended in the middle
+        return ManagementError(f"the management port answered {error.code}; is it one of SieveMQ's?", error.code)
