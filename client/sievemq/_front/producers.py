@@ -33,86 +33,81 @@ class ProducerDefaults:
 
     _engine: EngineProducer
 
+    @property
+    def _open(self) -> EngineProducer:
+        """The engine of a producer that is open.
+
+        Raises:
+            IllegalStateException: it is closed.
+        """
+        self._engine.check_open()
+        return self._engine
+
     def __repr__(self) -> str:
         target = self._engine.destination
         return f"<MessageProducer {'unidentified' if target is None else target}{', closed' * self._engine.closed}>"
 
     def set_disable_message_id(self, value: bool) -> None:
         """Send without message ids (PRO-01)."""
-        self._engine.check_open()
-        self._engine.set_disable_message_id(value)
+        self._open.set_disable_message_id(value)
 
     def get_disable_message_id(self) -> bool:
         """True if messages are sent without ids; False by default (PRO-01)."""
-        self._engine.check_open()
-        return self._engine.disable_message_id
+        return self._open.disable_message_id
 
     def set_disable_message_timestamp(self, value: bool) -> None:
         """Send without timestamps (PRO-02)."""
-        self._engine.check_open()
-        self._engine.set_disable_timestamp(value)
+        self._open.set_disable_timestamp(value)
 
     def get_disable_message_timestamp(self) -> bool:
         """True if messages are sent without timestamps; False by default (PRO-02)."""
-        self._engine.check_open()
-        return self._engine.disable_timestamp
+        return self._open.disable_timestamp
 
     def set_delivery_mode(self, delivery_mode: DeliveryModeLike) -> None:
         """``DeliveryMode.PERSISTENT``, the default, or ``NON_PERSISTENT``; others: JMSException (PRO-03)."""
-        self._engine.check_open()
-        self._engine.set_delivery_mode(delivery_mode)
+        self._open.set_delivery_mode(delivery_mode)
 
     def get_delivery_mode(self) -> DeliveryMode:
         """The delivery mode of sends that name none; PERSISTENT by default (PRO-03)."""
-        self._engine.check_open()
-        return DeliveryMode(self._engine.delivery_mode)
+        return DeliveryMode(self._open.delivery_mode)
 
     def set_priority(self, priority: int) -> None:
         """0 to 9, 4 by default; others: JMSException (PRO-04)."""
-        self._engine.check_open()
-        self._engine.set_priority(priority)
+        self._open.set_priority(priority)
 
     def get_priority(self) -> int:
         """The priority of sends that name none, 0 to 9; 4 by default (PRO-04)."""
-        self._engine.check_open()
-        return self._engine.priority
+        return self._open.priority
 
     def set_time_to_live(self, time_to_live: Milliseconds) -> None:
         """A timedelta or an int of milliseconds; 0 for ever, the default; negative: JMSException (PRO-05)."""
-        self._engine.check_open()
-        self._engine.set_time_to_live(time_to_live)
+        self._open.set_time_to_live(time_to_live)
 
     def get_time_to_live(self) -> int:
         """The time to live of sends that name none, in milliseconds; 0, the default, is for ever (PRO-05)."""
-        self._engine.check_open()
-        return self._engine.time_to_live
+        return self._open.time_to_live
 
     def set_delivery_delay(self, delivery_delay: Milliseconds) -> None:
         """A timedelta or an int of milliseconds; 0 by default; negative: JMSException (PRO-06)."""
-        self._engine.check_open()
-        self._engine.set_delivery_delay(delivery_delay)
+        self._open.set_delivery_delay(delivery_delay)
 
     def get_delivery_delay(self) -> int:
         """The delivery delay of sends, in milliseconds; 0 by default (PRO-06)."""
-        self._engine.check_open()
-        return self._engine.delivery_delay
+        return self._open.delivery_delay
 
     def set_send_timeout(self, send_timeout: Milliseconds) -> None:
         """Set for how long a send may wait for room, a timedelta or ms, 0 for ever; negative: JMSException. An
         extension."""
-        self._engine.check_open()
-        self._engine.set_send_timeout(send_timeout)
+        self._open.set_send_timeout(send_timeout)
 
     def get_send_timeout(self) -> int:
         """For how long a send may wait for room, in milliseconds; the option ``send_timeout`` by default. An
         extension."""
-        self._engine.check_open()
-        return self._engine.send_timeout
+        return self._open.send_timeout
 
     def get_destination(self) -> Destination | None:
         """The destination of sends; None for an unidentified producer (PRO-07)."""
-        self._engine.check_open()
-        return self._engine.destination
+        return self._open.destination
 
 
 class ProducerState:
@@ -156,8 +151,7 @@ class ProducerState:
 
     def set_disable_message_id(self, value: bool) -> Self:
         """Send without message ids (JPR-09)."""
-        self._engine.set_disable_message_id(value)
-        return self
+        return self._apply(self._engine.set_disable_message_id, value)
 
     def get_disable_message_id(self) -> bool:
         """True if messages are sent without ids; False by default (JPR-09)."""
@@ -165,8 +159,7 @@ class ProducerState:
 
     def set_disable_message_timestamp(self, value: bool) -> Self:
         """Send without timestamps (JPR-09)."""
-        self._engine.set_disable_timestamp(value)
-        return self
+        return self._apply(self._engine.set_disable_timestamp, value)
 
     def get_disable_message_timestamp(self) -> bool:
         """True if messages are sent without timestamps; False by default (JPR-09)."""
@@ -174,11 +167,7 @@ class ProducerState:
 
     def set_delivery_mode(self, delivery_mode: DeliveryModeLike) -> Self:
         """Delivery mode; other than 1 and 2: JMSRuntimeException (JPR-09)."""
-        try:
-            self._engine.set_delivery_mode(delivery_mode)
-        except JMSException as error:
-            raise runtime_twin(error) from None
-        return self
+        return self._apply(self._engine.set_delivery_mode, delivery_mode)
 
     def get_delivery_mode(self) -> DeliveryMode:
         """The delivery mode of sends; PERSISTENT by default (JPR-09)."""
@@ -186,11 +175,7 @@ class ProducerState:
 
     def set_priority(self, priority: int) -> Self:
         """Priority 0 … 9; others: JMSRuntimeException (JPR-09)."""
-        try:
-            self._engine.set_priority(priority)
-        except JMSException as error:
-            raise runtime_twin(error) from None
-        return self
+        return self._apply(self._engine.set_priority, priority)
 
     def get_priority(self) -> int:
         """The priority of sends, 0 to 9; 4 by default (JPR-09)."""
@@ -198,11 +183,7 @@ class ProducerState:
 
     def set_time_to_live(self, time_to_live: Milliseconds) -> Self:
         """Time to live, a timedelta or an int of milliseconds, 0 for ever; negative: JMSRuntimeException (JPR-09)."""
-        try:
-            self._engine.set_time_to_live(time_to_live)
-        except JMSException as error:
-            raise runtime_twin(error) from None
-        return self
+        return self._apply(self._engine.set_time_to_live, time_to_live)
 
     def get_time_to_live(self) -> int:
         """The time to live of sends, in milliseconds; 0, the default, is for ever (JPR-09)."""
@@ -210,11 +191,7 @@ class ProducerState:
 
     def set_delivery_delay(self, delivery_delay: Milliseconds) -> Self:
         """Delivery delay, a timedelta or an int of milliseconds; negative: JMSRuntimeException (JPR-09)."""
-        try:
-            self._engine.set_delivery_delay(delivery_delay)
-        except JMSException as error:
-            raise runtime_twin(error) from None
-        return self
+        return self._apply(self._engine.set_delivery_delay, delivery_delay)
 
     def get_delivery_delay(self) -> int:
         """The delivery delay of sends, in milliseconds; 0 by default (JPR-09)."""
@@ -222,16 +199,19 @@ class ProducerState:
 
     def set_send_timeout(self, send_timeout: Milliseconds) -> Self:
         """Set for how long a send may wait for room, a timedelta or ms, 0 for ever; negative: JMSRuntimeException."""
-        try:
-            self._engine.set_send_timeout(send_timeout)
-        except JMSException as error:
-            raise runtime_twin(error) from None
-        return self
+        return self._apply(self._engine.set_send_timeout, send_timeout)
 
     def get_send_timeout(self) -> int:
         """For how long a send may wait for room, in milliseconds; the option ``send_timeout`` by default. An
         extension."""
         return self._engine.send_timeout
+
+    def _apply(self, setter: Callable[..., None], *values: Any) -> Self:
+        try:
+            setter(*values)
+        except JMSException as error:
+            raise runtime_twin(error) from None
+        return self
 
     # -- properties ---------------------------------------------------------------------------------------------------
 
@@ -281,10 +261,7 @@ class ProducerState:
         return self._set("set_object_property", name, value)
 
     def _set(self, setter: str, name: str, value: Any) -> Self:
-        try:
-            getattr(self._values, setter)(name, value)
-        except JMSException as error:
-            raise runtime_twin(error) from None
+        self._apply(getattr(self._values, setter), name, value)
         self._dresses = True
         return self
 
@@ -379,10 +356,7 @@ class ProducerState:
         return self._headers.get_jms_reply_to()
 
     def _header(self, setter: Any, value: Any) -> Self:
-        try:
-            setter(value)
-        except JMSException as error:
-            raise runtime_twin(error) from None
+        self._apply(setter, value)
         self._dresses = True
         return self
 
