@@ -41,7 +41,7 @@ def test_a_destination_is_made_without_rules_of_its_own(api: Api) -> None:
 def test_parameters_that_are_not_known_are_named(api: Api) -> None:
     answer = api("GET", "destinations", colour="red")
     assert (answer.status, answer.error) == (400, "BAD_REQUEST")
-    assert answer.json["details"] == {"parameter": "colour", "known": ["like", "cursor", "limit", "kind", "sort"]}
+    assert answer.json["details"] == {"parameter": "colour", "known": ["cursor", "limit", "like", "kind", "sort"]}
     assert "'colour'" in answer.json["text"]
     assert "there are none" in api("GET", "/api/v1/broker", x=1).json["text"]
 

@@ -27,8 +27,8 @@ _PATH = "/namespaces/{ns}/destinations/{address}/consumers"
 _Row = tuple[int, Peer, Consumer]
 
 
-@routes.add("GET", _PATH, Verb.VIEW, answers.Consumers, query=requests.ListConsumers)
-async def list_consumers(call: Call[requests.ListConsumers, Any]) -> answers.Consumers:
+@routes.add("GET", _PATH, Verb.VIEW, answers.Consumers, query=requests.Page)
+async def list_consumers(call: Call[requests.Page, Any]) -> answers.Consumers:
     """Consumers of a queue, or of a topic's subscriptions, by age of their connections.
 
     `matched` of `examined` messages met the selector since it came into use there.

@@ -20,12 +20,12 @@ __all__ = [
     "Find",
     "List",
     "ListConnections",
-    "ListConsumers",
     "ListDeadLetters",
     "ListSubscriptions",
     "ListTaps",
     "MakeTap",
     "Nothing",
+    "Page",
     "Relocate",
     "Samples",
     "Scheduled",
@@ -81,15 +81,20 @@ class DryRun(_Request, kw_only=True):
     dry_run: Annotated[bool, Meta(description="Only say what would be touched.")] = False
 
 
-class List(_Request, kw_only=True):
+class Page(_Request, kw_only=True):
     """Parameters of a list."""
+
+    cursor: Cursor | None = None
+    limit: Limit = ROWS
+
+
+class List(Page, kw_only=True):
+    """Parameters of a list of things with names."""
 
     like: (
         Annotated[str, Meta(max_length=600, description="Only names with this text in them; `*` matches any text.")]
         | None
     ) = None
-    cursor: Cursor | None = None
-    limit: Limit = ROWS
 
 
 class Find(List, kw_only=True):
@@ -127,20 +132,11 @@ class Find(List, kw_only=True):
     ] = "address"
 
 
-class ListConsumers(_Request, kw_only=True):
-    """Parameters of a list of consumers or connections."""
-
-    cursor: Cursor | None = None
-    limit: Limit = ROWS
-
-
-class ListConnections(_Request, kw_only=True):
+class ListConnections(Page, kw_only=True):
     """Parameters of the list of connections."""
 
     namespace: Annotated[str, Meta(max_length=600, description="Only those in this one.")] | None = None
     id: Annotated[str, Meta(max_length=300, description="Only this one.")] | None = None
-    cursor: Cursor | None = None
-    limit: Limit = ROWS
 
 
 class ListSubscriptions(List, kw_only=True):
@@ -156,38 +152,28 @@ class ListTaps(List, kw_only=True):
     destination: Annotated[str, Meta(max_length=600, description="Only those on this one.")] | None = None
 
 
-class ListDeadLetters(_Request, kw_only=True):
+class ListDeadLetters(Page, kw_only=True):
     """Parameters of the list of dead-letter queues."""
 
     examine: Annotated[int, Meta(ge=1, le=1_000_000, description="Messages of each queue that are read.")] = 10_000
-    cursor: Cursor | None = None
-    limit: Limit = ROWS
 
 
-class Browse(_Request, kw_only=True):
-    """Parameters of browsing."""
-
-    selector: QuerySelector | None = None
-    dialect: Dialect | None = None
-    state: Annotated[
-        Literal["ready", "in_flight", "scheduled"], Meta(description="Messages that wait, are with consumers, or wait "
-                                                         "for their moment.")
-    ] = "ready"  # fmt: skip
-    cursor: Cursor | None = None
-    limit: Limit = ROWS
-    subscription: SubscriptionName | None = None
-    client_id: ClientId | None = None
-
-
-class Scheduled(_Request, kw_only=True):
+class Scheduled(Page, kw_only=True):
     """Parameters of the list of scheduled messages."""
 
     selector: QuerySelector | None = None
     dialect: Dialect | None = None
-    cursor: Cursor | None = None
-    limit: Limit = ROWS
     subscription: SubscriptionName | None = None
     client_id: ClientId | None = None
+
+
+class Browse(Scheduled, kw_only=True):
+    """Parameters of browsing."""
+
+    state: Annotated[
+        Literal["ready", "in_flight", "scheduled"], Meta(description="Messages that wait, are with consumers, or wait "
+                                                         "for their moment.")
+    ] = "ready"  # fmt: skip
 
 
 class Whole(_Request, kw_only=True):
