@@ -135,11 +135,14 @@ def _bytes(value: object) -> int:
     return size
 
 
-def _level(value: object) -> str:
-    word = str(value).lower()
-    if word not in LEVELS:
-        raise ValueError(f"must be one of {', '.join(LEVELS)}")
-    return word
+def _one_of(*words: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        word = str(value).lower()
+        if word not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return word
+
+    return parse
 
 
 def _protocols(value: object) -> tuple[str, ...]:
@@ -150,20 +153,6 @@ def _protocols(value: object) -> tuple[str, ...]:
     if "sieve" not in names:
         raise ValueError("must have sieve, the protocol of SieveMQ's own client")
     return names
-
-
-def _dialect(value: object) -> str:
-    word = str(value).lower()
-    if word not in DIALECTS:
-        raise ValueError(f"must be one of {', '.join(DIALECTS)}")
-    return word
-
-
-def _full_disk(value: object) -> str:
-    word = str(value).lower()
-    if word not in (FAIL, BLOCK):
-        raise ValueError(f"must be {FAIL} or {BLOCK}")
-    return word
 
 
 def _body_bytes(value: object) -> int:
@@ -344,9 +333,11 @@ class Settings:
         None, "directory to keep PERSISTENT messages in; none: in memory only", _optional_text
     )
     on_full_disk: str = _setting(
-        FAIL, f"PERSISTENT sends while the disk is full: {FAIL}: refused; {BLOCK}: they wait for room", _full_disk
+        FAIL,
+        f"PERSISTENT sends while the disk is full: {FAIL}: refused; {BLOCK}: they wait for room",
+        _one_of(FAIL, BLOCK),
     )
-    log_level: str = _setting("info", f"lowest level to log: {', '.join(LEVELS)}", _level)
+    log_level: str = _setting("info", f"lowest level to log: {', '.join(LEVELS)}", _one_of(*LEVELS))
     json_logs: bool | None = _setting(None, "log JSON lines; auto: unless the output is a terminal", _auto_flag)
     destinations: Mapping[str, DestinationPolicy] = _setting(
         {}, "rules by pattern, such as queue:orders.*; the first that fits applies", parse_policies
@@ -355,7 +346,7 @@ class Settings:
         {}, "limits of namespaces by pattern; the first that fits applies", parse_namespaces
     )
     auto_create: bool = _setting(True, "make queues and topics when they are first named", _flag)
-    dialect: str = _setting("jakarta", "selector dialect of consumers that name none", _dialect)
+    dialect: str = _setting("jakarta", "selector dialect of consumers that name none", _one_of(*DIALECTS))
     max_body_bytes: int = _setting(MAX_BODY_BYTES, "largest body accepted", _body_bytes)
     max_memory_bytes: int | None = _setting(
         None, "memory of all messages at which producers wait; auto: 60 % of what there is; 0: no limit", _auto_bytes
