@@ -26,6 +26,7 @@ MODULES = {
         SIEVEMQ / "blocking" / f"{name}.py": SIEVEMQ / "aio" / f"{name}.py"
         for name in (
             "browser",
+            "closing",
             "connection",
             "consumer",
             "context",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from types import TracebackType
-from typing import Self, TypeVar, overload
+from typing import TypeVar, overload
 
 from sievemq._engine import EngineBrowser, Scan
 from sievemq._front import as_kind
+from sievemq.aio.closing import Closing
 from sievemq.aio.control import Control
 from sievemq.destinations import Queue
 from sievemq.exceptions import IllegalStateException
@@ -18,7 +18,7 @@ __all__ = ["QueueBrowser"]
 M = TypeVar("M", bound=Message)
 
 
-class QueueBrowser:
+class QueueBrowser(Closing):
     """Browses a queue without changing it; created by a session. Works on a stopped connection too (D-36).
 
     ``async for message in browser`` is a new scan.
@@ -33,14 +33,6 @@ class QueueBrowser:
 
     def __repr__(self) -> str:
         return f"<QueueBrowser {self._engine.queue}>"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self.get_enumeration()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Final, Self
 
 from sievemq._engine import (
@@ -16,6 +15,7 @@ from sievemq._engine import (
 )
 from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for, translated
 from sievemq.aio.browser import QueueBrowser
+from sievemq.aio.closing import Closing
 from sievemq.aio.connection import Connection
 from sievemq.aio.consumer import MessageConsumer
 from sievemq.aio.jms_consumer import JMSConsumer
@@ -36,7 +36,7 @@ from sievemq_core.durations import Milliseconds
 __all__ = ["JMSContext"]
 
 
-class JMSContext:
+class JMSContext(Closing):
     """Made by :meth:`ConnectionFactory.create_context`; starts its connection with the first consumer (CTX-07).
 
     Belongs to the loop it was made on, and to one task at a time as a :class:`Session` does (THR-02); `create_context`
@@ -59,14 +59,6 @@ class JMSContext:
     async def _open(cls, connection: Connection, session_mode: SessionModeLike) -> Self:
         # The session alone must not make it too late for a client id: a context is born with one (CTX-03).
         return cls(connection, await connection._create_session(session_mode, is_action=False))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def __repr__(self) -> str:
         return f"<JMSContext on {self._connection!r}: {self._session!r}>"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from sievemq._front import as_body
+from sievemq.aio.closing import Closing
 from sievemq.aio.consumer import MessageConsumer
 from sievemq.aio.listeners import MessageListener
 from sievemq.exceptions import JMSException, runtime_twin
@@ -19,7 +19,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 
-class JMSConsumer:
+class JMSConsumer(Closing):
     """A consumer of a context. ``async for message in consumer`` receives until it is closed."""
 
     __slots__ = ("_consumer", "_next")
@@ -27,14 +27,6 @@ class JMSConsumer:
     def __init__(self, consumer: MessageConsumer) -> None:
         self._consumer = consumer
         self._next = consumer.__anext__
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def __repr__(self) -> str:
         return f"<JMSConsumer {self._consumer!r}>"

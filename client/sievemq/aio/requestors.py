@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from math import ceil
-from types import TracebackType
 from typing import Self
 
 from sievemq._engine import AUTO_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE
 from sievemq._front import answers, check_timeout
+from sievemq.aio.closing import Closing
 from sievemq.aio.connection import Connection
 from sievemq.aio.consumer import MessageConsumer
 from sievemq.aio.producer import MessageProducer
@@ -21,7 +21,7 @@ from sievemq_core.durations import Milliseconds
 __all__ = ["QueueRequestor", "ReplyQueue", "TopicRequestor"]
 
 
-class _Requestor:
+class _Requestor(Closing):
     """The temporary destination is made by the first request; a constructor waits for nothing."""
 
     def __init__(self, session: Session, destination: Queue | Topic) -> None:
@@ -35,11 +35,6 @@ class _Requestor:
     async def __aenter__(self) -> Self:
         await self._open()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def request(self, message: Message, timeout: Milliseconds | None = None) -> Message | None:
         """Send a request and wait for the reply (REQ-02).

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from sievemq._engine import (
     AUTO_ACKNOWLEDGE,
@@ -19,6 +18,7 @@ from sievemq._engine import (
 from sievemq._front import is_gone, settling, weakly
 from sievemq.aio.acknowledging import nothing
 from sievemq.aio.browser import QueueBrowser
+from sievemq.aio.closing import Closing
 from sievemq.aio.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
 from sievemq.aio.control import Control
 from sievemq.aio.opening import opening
@@ -59,7 +59,7 @@ class _Connection(Protocol):
         """The session is closed."""
 
 
-class Session:
+class Session(Closing):
     """Created by :meth:`Connection.create_session`. Belongs to the loop it was made on.
 
     One task at a time receives, acknowledges and ends transactions in it (THR-02); several may send; `close` may be
@@ -82,14 +82,6 @@ class Session:
         self._control = Control(engine, self._transport, self)
         self._closing = Once(self._transport)
         engine.call_to_acknowledge(weakly(self._control.acknowledge, is_gone))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def __repr__(self) -> str:
         return f"<Session {self._engine.id} {self._engine.mode.name}{', closed' if self._engine.closed else ''}>"

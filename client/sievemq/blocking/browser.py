@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self, TypeVar, overload
+from typing import TypeVar, overload
 
 from sievemq._engine import EngineBrowser, Scan
 from sievemq._front import as_kind
+from sievemq.blocking.closing import Closing
 from sievemq.blocking.control import Control
 from sievemq.destinations import Queue
 from sievemq.exceptions import IllegalStateException
@@ -19,7 +19,7 @@ __all__ = ["QueueBrowser"]
 M = TypeVar("M", bound=Message)
 
 
-class QueueBrowser:
+class QueueBrowser(Closing):
     """Browses a queue without changing it; created by a session. Works on a stopped connection too (D-36).
 
     ``for message in browser`` is a new scan.
@@ -34,14 +34,6 @@ class QueueBrowser:
 
     def __repr__(self) -> str:
         return f"<QueueBrowser {self._engine.queue}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[Message]:
         return self.get_enumeration()

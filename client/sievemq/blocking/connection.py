@@ -6,11 +6,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from itertools import count
-from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, Blocked, ClientConnection
 from sievemq._front import ConnectionMetaData, is_unclosed, unclosed, weakly
+from sievemq.blocking.closing import Closing
 from sievemq.blocking.listeners import ExceptionListener
 from sievemq.blocking.reports import Reports
 from sievemq.blocking.session import Session
@@ -24,7 +24,7 @@ __all__ = ["Connection", "session_mode_of"]
 S = TypeVar("S", bound=Session)
 
 
-class Connection:
+class Connection(Closing):
     """A connection to a broker, made by a :class:`ConnectionFactory`. Starts stopped.
 
     Safe to share between threads (THR-01).
@@ -48,14 +48,6 @@ class Connection:
             text = unclosed(self, self._engine)
             self._transport.abandon()
             _warn(text, ResourceWarning, source=self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         engine = self._engine

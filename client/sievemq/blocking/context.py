@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 from sievemq._engine import (
@@ -17,6 +16,7 @@ from sievemq._engine import (
 )
 from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for, translated
 from sievemq.blocking.browser import QueueBrowser
+from sievemq.blocking.closing import Closing
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.consumer import MessageConsumer
 from sievemq.blocking.jms_consumer import JMSConsumer
@@ -35,7 +35,7 @@ from sievemq_core.durations import Milliseconds
 __all__ = ["JMSContext"]
 
 
-class JMSContext:
+class JMSContext(Closing):
     """Made by :meth:`ConnectionFactory.create_context`; starts its connection with the first consumer (CTX-07).
 
     Belongs to one thread at a time as a :class:`Session` does (THR-02); `create_context`
@@ -58,14 +58,6 @@ class JMSContext:
     def _open(cls, connection: Connection, session_mode: SessionModeLike) -> Self:
         # The session alone must not make it too late for a client id: a context is born with one (CTX-03).
         return cls(connection, connection._create_session(session_mode, is_action=False))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<JMSContext on {self._connection!r}: {self._session!r}>"

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from sievemq._front import as_body
+from sievemq.blocking.closing import Closing
 from sievemq.blocking.consumer import MessageConsumer
 from sievemq.blocking.listeners import MessageListener
 from sievemq.exceptions import JMSException, runtime_twin
@@ -20,7 +20,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 
-class JMSConsumer:
+class JMSConsumer(Closing):
     """A consumer of a context. ``for message in consumer`` receives until it is closed."""
 
     __slots__ = ("_consumer", "_next")
@@ -28,14 +28,6 @@ class JMSConsumer:
     def __init__(self, consumer: MessageConsumer) -> None:
         self._consumer = consumer
         self._next = consumer.__next__
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<JMSConsumer {self._consumer!r}>"

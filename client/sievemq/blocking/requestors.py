@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from math import ceil
-from types import TracebackType
 from typing import Self
 
 from sievemq._engine import AUTO_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE
 from sievemq._front import answers, check_timeout
+from sievemq.blocking.closing import Closing
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.consumer import MessageConsumer
 from sievemq.blocking.producer import MessageProducer
@@ -22,7 +22,7 @@ from sievemq_core.durations import Milliseconds
 __all__ = ["QueueRequestor", "ReplyQueue", "TopicRequestor"]
 
 
-class _Requestor:
+class _Requestor(Closing):
     """The temporary destination is made by the first request; a constructor waits for nothing."""
 
     def __init__(self, session: Session, destination: Queue | Topic) -> None:
@@ -36,11 +36,6 @@ class _Requestor:
     def __enter__(self) -> Self:
         self._open()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def request(self, message: Message, timeout: Milliseconds | None = None) -> Message | None:
         """Send a request and wait for the reply (REQ-02).

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from sievemq._engine import (
     AUTO_ACKNOWLEDGE,
@@ -19,6 +18,7 @@ from sievemq._engine import (
 )
 from sievemq._front import is_gone, settling, weakly
 from sievemq.blocking.browser import QueueBrowser
+from sievemq.blocking.closing import Closing
 from sievemq.blocking.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
 from sievemq.blocking.control import Control
 from sievemq.blocking.producer import MessageProducer
@@ -58,7 +58,7 @@ class _Connection(Protocol):
         """The session is closed."""
 
 
-class Session:
+class Session(Closing):
     """Created by :meth:`Connection.create_session`. Use it from one thread at a time (THR-02); `close` from any.
 
     Once a consumer has a listener and the connection is started, the session belongs to its delivery thread (THR-04).
@@ -76,14 +76,6 @@ class Session:
         self._control = Control(engine, self._transport, self)
         self._closing = Once(self._transport)
         engine.call_to_acknowledge(weakly(self._control.acknowledge, is_gone))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<Session {self._engine.id} {self._engine.mode.name}{', closed' if self._engine.closed else ''}>"
