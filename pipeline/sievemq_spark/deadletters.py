@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from sievemq_core.message.dead_letters import ATTEMPTS, FIRST_FAILURE, LAST_FAILURE, ORIGIN, REASON
 from sievemq_core.message.values import TYPE_NAMES
 from sievemq_spark.archive import require_messages
 from sievemq_spark.times import time_of, unit_of
-from sievemq_spark.traffic import REASON, is_dead_letter
+from sievemq_spark.traffic import is_dead_letter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["DeadLetters", "Lift", "deadletters"]
-
-# The properties that the broker gives to a dead letter (D-22); they are part of its interface.
-_PREFIX: Final = "JMS_SieveMQ_DeadLetter"
-ORIGIN: Final = f"{_PREFIX}Origin"
-ATTEMPTS: Final = f"{_PREFIX}Attempts"
-FIRST_FAILURE: Final = f"{_PREFIX}FirstFailure"
-LAST_FAILURE: Final = f"{_PREFIX}LastFailure"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from sievemq import Connection, ConnectionFactory, JMSException, Queue
 from sievemq.url import parse_url
+from sievemq_core.message.dead_letters import PREFIX
 from sievemq_spark.errors import NoDestinationError
 from sievemq_spark.options import ReadOptions, broker_name
 
@@ -100,9 +101,6 @@ def connect(url: str, user: str | None, password: str | None, dialect: str | Non
 #: What to do where a destination is not there on purpose.
 HINT: Final = "The option failOnMissing=false (on the command line: --allow-missing) continues without it"
 
-#: How the name of a dead-letter queue begins (D-22).
-_DEAD: Final = "DLQ."
-
 
 def is_missing(error: JMSException) -> bool:
     """True if a tap was not made because its destination is not there."""
@@ -132,7 +130,7 @@ def require_queues(connection: Connection, url: str, options: ReadOptions) -> No
         for queue in options.queues:
             if missing(queue) and options.fail_on_missing:
                 name = queue.get_queue_name()
-                if name.startswith(_DEAD) and not missing(Queue(name.removeprefix(_DEAD))):
+                if name.startswith(PREFIX) and not missing(Queue(name.removeprefix(PREFIX))):
                     continue
                 raise NoDestinationError(
                     f"there is no {queue} at {broker_name(parse_url(url))}: it was never used, or is not spelt so "

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from sievemq_core.message.dead_letters import REASON
 from sievemq_spark.archive import KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["REASON", "copies", "is_dead_letter", "traffic", "without"]
-
-#: The property that the broker gives to every dead letter (D-22); part of its interface.
-REASON: Final = "JMS_SieveMQ_DeadLetterReason"
+__all__ = ["copies", "is_dead_letter", "traffic", "without"]
 
 
 def is_dead_letter() -> Column:

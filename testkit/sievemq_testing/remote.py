@@ -27,6 +27,7 @@ from sievemq.url import BrokerURL, parse_url
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
 from sievemq_core.errors import ErrorCode
+from sievemq_core.message.dead_letters import EXPIRED, FAILED, ORIGIN, REASON
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope
 from sievemq_testing.broker import refuse_on_a_loop
@@ -54,9 +55,6 @@ _PAUSE_SECONDS: Final = 0.02
 _STATES: Final = ("ready", "in_flight", "scheduled")
 _LEFT: Final = ("depth", "scheduled", "in_flight")
 _USES: Final = (*_LEFT, "consumers", "subscriptions")
-_ORIGIN: Final = "JMS_SieveMQ_DeadLetterOrigin"
-_REASON: Final = "JMS_SieveMQ_DeadLetterReason"
-_REASONS: Final = (None, "attempts", "expired")
 
 
 def needs_inside(what: str) -> NoReturn:
@@ -418,7 +416,7 @@ class RemoteQueue(_Remote):
         compiled(selector)
         row = self._row()
         target = None if row is None else row["dead_letters"]
-        origin = "{} = '{}'".format(_ORIGIN, self.name.replace("'", "''"))
+        origin = "{} = '{}'".format(ORIGIN, self.name.replace("'", "''"))
         return [] if target is None else self._browse(target, f"({selector}) AND {origin}" if selector else origin)
 
     def _browse(self, address: str, selector: str | None) -> list[Message]:
@@ -535,15 +533,15 @@ class RemoteQueue(_Remote):
     ) -> list[Message]:
         """As :meth:`QueueView.assert_dead_letters`."""
         __tracebackhide__ = True
-        if reason not in _REASONS:
-            raise ValueError(f"the reason of a dead letter is 'attempts' or 'expired', not {reason!r}")
+        if reason not in (None, FAILED, EXPIRED):
+            raise ValueError(f"the reason of a dead letter is {FAILED!r} or {EXPIRED!r}, not {reason!r}")
         needed = at_least(count)
         found: list[Message] = []
 
         def look() -> bool:
             nonlocal found
             letters = self.dead_letters(selector)
-            found = [m for m in letters if reason in (None, m.properties.get(_REASON))]
+            found = [m for m in letters if reason in (None, m.properties.get(REASON))]
             return len(found) >= needed
 
         _poll(look, within)

@@ -14,7 +14,7 @@ from sievemq.messages import received
 from sievemq_broker.config import policy_rules
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.dead_letters import EXPIRED, FAILED, ORIGIN, REASON, dead_letter_address
+from sievemq_broker.domain.dead_letters import dead_letter_address
 from sievemq_broker.domain.management import scheduled
 from sievemq_broker.domain.policy import DestinationPolicy, PolicyRules
 from sievemq_broker.domain.queue import Queue
@@ -22,6 +22,7 @@ from sievemq_broker.domain.steps import finish
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
+from sievemq_core.message.dead_letters import EXPIRED, FAILED, ORIGIN, REASON
 from sievemq_core.message.destination import Address, Kind, parse_address
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, SelectorError, compile_selector

@@ -11,6 +11,19 @@ from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.place import Place
 from sievemq_core.errors import FormatError, ProtocolError, SieveError
 from sievemq_core.limits import MAX_DESTINATION_CHARS, MAX_PROPERTIES, MAX_PROPERTIES_BYTES
+from sievemq_core.message.dead_letters import (
+    ATTEMPTS,
+    CLIENT_ID,
+    EXPIRED,
+    FAILED,
+    FIRST_FAILURE,
+    LAST_FAILURE,
+    ORIGIN,
+    PREFIX,
+    REASON,
+    REJECTED,
+    SUBSCRIPTION,
+)
 from sievemq_core.message.destination import Address, Kind, parse_address
 from sievemq_core.message.envelope import (
     DELIVERY_TIME,
@@ -33,6 +46,7 @@ __all__ = [
     "PREFIX",
     "REASON",
     "REFUSED_DELAY_MS",
+    "REJECTED",
     "SUBSCRIPTION",
     "DeadLettering",
     "dead_letter",
@@ -43,28 +57,12 @@ __all__ = [
     "restored",
 ]
 
-PREFIX = "DLQ."
-
-REASON = "JMS_SieveMQ_DeadLetterReason"
-"""``attempts`` (too many failed deliveries), ``expired``, or ``rejected`` (its consumer can never process it)."""
-FAILED, EXPIRED, REJECTED = "attempts", "expired", "rejected"
-ORIGIN = "JMS_SieveMQ_DeadLetterOrigin"
-"""Address of the destination."""
-SUBSCRIPTION = "JMS_SieveMQ_DeadLetterSubscription"
-CLIENT_ID = "JMS_SieveMQ_DeadLetterClientID"
-"""For a topic: the subscription's name and client id, if it has them."""
-ATTEMPTS = "JMS_SieveMQ_DeadLetterAttempts"
-"""The number of deliveries."""
-FIRST_FAILURE = "JMS_SieveMQ_DeadLetterFirstFailure"
-LAST_FAILURE = "JMS_SieveMQ_DeadLetterLastFailure"
-"""Ms epoch."""
-
 REFUSED_DELAY_MS = 1_000
+"""The least time in ms before a message is delivered again if its dead-letter queue refused it. It has failed too often
+already, and without a delay it would go round as fast as consumers can fail."""
 
 #: The cost of creating a dead letter without its properties, in messages that come back.
 _MAKING = 30
-"""The least time in ms before a message is delivered again if its dead-letter queue refused it. It has failed too often
-already, and without a delay it would go round as fast as consumers can fail."""
 
 
 class DeadLettering(Enum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -13,13 +13,11 @@ from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, act
 from sievemq.cli.manage.output import Columns, moment, number, print_rows
+from sievemq_core.message.dead_letters import ORIGIN
 
 __all__ = ["dlq"]
 
 dlq = typer.Typer(help="Dead letters by reason: ls, retry, drop.", no_args_is_help=True)
-
-#: The property with the original destination of a dead letter.
-_ORIGIN: Final = "JMS_SieveMQ_DeadLetterOrigin"
 
 DeadLettersArgument = Annotated[
     str, typer.Argument(metavar="QUEUE", help="The dead-letter queue, DLQ.NAME; of `orders` it is DLQ.orders.")
@@ -82,7 +80,7 @@ def _check_dead_letters(api: Api, address: str) -> None:
     row = api.get(api.place(address))
     if row["dead_letter_queue"]:
         return
-    asked = {"selector": f"{_ORIGIN} IS NOT NULL", "limit": 1, "dry_run": True}
+    asked = {"selector": f"{ORIGIN} IS NOT NULL", "limit": 1, "dry_run": True}
     if api.post(api.place(address, "actions", "retry"), asked)["matched"]:
         return
     _refuse(row, "is no dead-letter queue and holds no dead letters")

@@ -1,0 +1,39 @@
+"""What is agreed about dead letters (D-22): the name of their queue, and the properties that the broker sets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "ATTEMPTS",
+    "CLIENT_ID",
+    "EXPIRED",
+    "FAILED",
+    "FIRST_FAILURE",
+    "LAST_FAILURE",
+    "ORIGIN",
+    "PREFIX",
+    "PROPERTIES",
+    "REASON",
+    "REJECTED",
+    "SUBSCRIPTION",
+]
+
+PREFIX: Final = "DLQ."
+"""Begins the name of a dead-letter queue."""
+PROPERTIES: Final = "JMS_SieveMQ_DeadLetter"
+"""Begins the names of the properties."""
+
+REASON: Final = f"{PROPERTIES}Reason"
+"""``attempts`` (too many failed deliveries), ``expired``, or ``rejected`` (its consumer can never process it)."""
+FAILED, EXPIRED, REJECTED = "attempts", "expired", "rejected"
+ORIGIN: Final = f"{PROPERTIES}Origin"
+"""Address of the destination."""
+SUBSCRIPTION: Final = f"{PROPERTIES}Subscription"
+CLIENT_ID: Final = f"{PROPERTIES}ClientID"
+"""For a topic: the subscription's name and client id, if it has them."""
+ATTEMPTS: Final = f"{PROPERTIES}Attempts"
+"""The number of deliveries."""
+FIRST_FAILURE: Final = f"{PROPERTIES}FirstFailure"
+LAST_FAILURE: Final = f"{PROPERTIES}LastFailure"
+"""Ms epoch."""
