@@ -37,6 +37,7 @@ from sievemq_core.limits import (
 )
 from sievemq_core.message.destination import Kind
 from sievemq_core.selector.dialect import DIALECTS
+from sievemq_core.selector.names import MODE_NUMBERS
 
 __all__ = ["ConfigError", "Loaded", "Settings", "load", "parse_users"]
 
@@ -168,7 +169,6 @@ def _auto_bytes(value: object) -> int | None:
 
 _POLICY = {f.name: f for f in fields(DestinationPolicy) if f.init}
 _NAMESPACE_RULES = {f.name: f for f in fields(NamespacePolicy)}
-_MODES = {"NON_PERSISTENT": 1, "PERSISTENT": 2}
 _RULE_TYPES: Mapping[str, tuple[type, ...]] = {
     "dead_letter_expired": (bool,),
     "redelivery_factor": (int, float),
@@ -283,7 +283,7 @@ def policy_rules(table: Mapping[str, object]) -> dict[str, Any]:
         if value is None and _POLICY[name].default is None:
             continue
         if name == "delivery_mode" and isinstance(value, (str, IntEnum)):
-            rules[name] = _MODES.get(value.upper(), 0) if isinstance(value, str) else int(value)
+            rules[name] = MODE_NUMBERS.get(value.upper(), 0) if isinstance(value, str) else int(value)
         elif name in _RULE_UNITS and isinstance(value, timedelta):
             rules[name] = in_units(value, _RULE_UNITS[name])
         elif type(value) not in _RULE_TYPES.get(name, (int,)):

@@ -23,6 +23,7 @@ from typing import Final
 from sievemq_core.selector import CompiledSelector
 from sievemq_core.selector.arithmetic import NUMBERS, to_float
 from sievemq_core.selector.ast import (
+    MIRRORED,
     And,
     Arithmetic,
     Between,
@@ -66,9 +67,6 @@ from sievemq_spark.selector_values import (
 )
 
 __all__ = ["selector_sql"]
-
-
-_FLIPPED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def selector_sql(selector: CompiledSelector, columns: Mapping[str, str] | None = None) -> str:
@@ -226,7 +224,7 @@ class _Compiler:
     def _compare(self, op: str, left_node: Node, right_node: Node, left: Value, right: Value) -> str:
         short = None
         if not self._codes:
-            short = _short(op, left, right) or _short(_FLIPPED[op], right, left)
+            short = _short(op, left, right) or _short(MIRRORED[op], right, left)
         if short is not None:
             return short
         branches: list[tuple[str | None, str]] = [(any_of(left.fatal, right.fatal), str(FATAL))]
@@ -419,7 +417,7 @@ def _like(pattern: LikePattern) -> str:
 def _compare_floating(op: str, left: Value, right: Value, *, single: bool) -> str:
     a, b = (left.as_single, right.as_single) if single else (left.as_double, right.as_double)
     plain = f"{a} {op} {b}"
-    for value, sql, sees in ((left, b, _FLIPPED[op]), (right, a, op)):
+    for value, sql, sees in ((left, b, MIRRORED[op]), (right, a, op)):
         if type(value.constant) in NUMBERS and value.constant == value.constant:
             # `sees` has the other side on the left: NaN is greater than this constant, which only > and >= show
             return f"NOT isnan({sql}) AND {plain}" if sees in (">", ">=") else plain

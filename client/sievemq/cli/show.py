@@ -13,13 +13,9 @@ import typer
 from sievemq import BytesMessage, DeliveryMode, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from sievemq.exceptions import JMSException, MessageEOFException
 from sievemq_core.harmless import harmless
-from sievemq_core.message.values import letter_of
+from sievemq_core.message.values import PLAIN_NAMES, letter_of
 
 __all__ = ["as_json", "as_text", "harmless", "json_line", "print_message"]
-
-_TYPE_NAMES = {
-    "z": "boolean", "b": "byte", "h": "short", "i": "int", "l": "long", "f": "float", "d": "double", "s": "string",
-}  # fmt: skip
 
 
 def print_message(message: Message, *, json_line: bool, verbose: bool) -> None:
@@ -62,7 +58,7 @@ def as_json(message: Message) -> str:
         "type": message.get_jms_type(),
         "redelivered": message.get_jms_redelivered(),
         "properties": {name: _plain(value) for name, value in message.properties.items()},
-        "property_types": {name: _TYPE_NAMES[letter_of(value)] for name, value in message.properties.items()},
+        "property_types": {name: PLAIN_NAMES[letter_of(value)] for name, value in message.properties.items()},
         "kind": _kind(message),
         "body": body,
     }

@@ -335,6 +335,8 @@ TYPE_NAMES: Final[dict[str, str]] = {
     "z": "boolean", "b": "byte", "h": "short", "i": "int", "l": "long", "f": "float", "d": "double", "s": "String",
     "c": "char", "x": "byte[]",
 }  # fmt: skip
+#: The same as selectors' explanations, the command line and the management API name them.
+PLAIN_NAMES: Final = {**TYPE_NAMES, "s": "string", "x": "bytes"}
 _A: Final = {letter: f"an {name}" if name == "int" else f"a {name}" for letter, name in TYPE_NAMES.items()}
 _TAKES: Final = {
     "z": "a bool", "b": "an int", "h": "an int", "i": "an int", "l": "an int", "f": "a float", "d": "a float",

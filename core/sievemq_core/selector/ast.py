@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from sievemq_core.message.values import PropertyValue, letter_of
 from sievemq_core.selector.source import Span
 
 __all__ = [
+    "MIRRORED",
     "And",
     "Arithmetic",
     "Between",
@@ -37,6 +39,10 @@ __all__ = [
     "type_key",
     "walk",
 ]
+
+
+#: The operator of a comparison with its sides exchanged.
+MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def type_key(value: PropertyValue) -> str:

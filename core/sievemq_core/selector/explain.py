@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
-from sievemq_core.message.values import PropertyValue, letter_of
+from sievemq_core.message.values import PLAIN_NAMES, PropertyValue, letter_of
 from sievemq_core.selector.arithmetic import comparable
 from sievemq_core.selector.ast import And, Between, Compare, Identifier, In, Like, Node, Not, Or, children, walk
 from sievemq_core.selector.dialect import Dialect
@@ -22,9 +22,6 @@ from sievemq_core.selector.source import Span
 __all__ = ["Explanation", "Step", "explain"]
 
 _WORDS = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
-_KINDS = {
-    "z": "boolean", "b": "byte", "h": "short", "i": "int", "l": "long", "f": "float", "d": "double", "s": "string",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +212,7 @@ def _described(
     if isinstance(value, str):
         text = print_literal(value if len(value) <= 60 else value[:59] + "…")
         return f"{name} is {text}, a string" if typed else f"{name} is {text}"
-    return f"{name} is {print_literal(value)} ({_KINDS[letter_of(value)]})"
+    return f"{name} is {print_literal(value)} ({PLAIN_NAMES[letter_of(value)]})"
 
 
 def _is_unlike(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers) -> bool:

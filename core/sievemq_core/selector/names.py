@@ -10,7 +10,7 @@ from sievemq_core.message.envelope import CORRELATION_ID, DELIVERY_MODE, MESSAGE
 from sievemq_core.message.headers import HEADERS as ALL_HEADERS
 from sievemq_core.message.values import PropertyValue
 
-__all__ = ["HEADERS", "MODES", "OTHER_HEADERS", "FieldType", "Headers", "field_type", "read"]
+__all__ = ["HEADERS", "MODES", "MODE_NUMBERS", "OTHER_HEADERS", "FieldType", "Headers", "field_type", "read"]
 
 Headers = Sequence[Any]
 """A message's headers in the positions of message/envelope.py; a longer sequence, such as an Envelope, will do."""
@@ -40,6 +40,7 @@ OTHER_HEADERS = tuple(name for name in ALL_HEADERS if name not in HEADERS)
 
 #: The texts that JMSDeliveryMode is compared with (D-13, §3.8.1.3).
 MODES = {1: "NON_PERSISTENT", 2: "PERSISTENT"}
+MODE_NUMBERS = {text: number for number, text in MODES.items()}
 
 
 def field_type(name: str, *, numeric_mode: bool = False) -> FieldType:

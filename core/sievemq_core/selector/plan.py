@@ -22,6 +22,7 @@ from typing import TypeVar
 from sievemq_core.message.values import PropertyValue, letter_of
 from sievemq_core.selector.arithmetic import OPERATIONS, comparable, is_true, negate, promote, to_float
 from sievemq_core.selector.ast import (
+    MIRRORED,
     And,
     Arithmetic,
     Between,
@@ -224,8 +225,6 @@ class IsNumber:
 
 Test = Always | All | Any | Relation | OneOf | EqualsOne | Matches | Missing | Truth | Comparable | IsNumber
 
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
 
 def make_plan(node: Node, dialect: Dialect) -> Test:
     """When is the selector TRUE?
@@ -323,7 +322,7 @@ class _Planner:
             truth = _compared(op, left.value, right.value, strict)
             return Always(truth is holds)
         if isinstance(left, Constant):
-            op, left, right = _MIRRORED[op], right, left
+            op, left, right = MIRRORED[op], right, left
         if isinstance(right, Constant):
             if right.value is None:
                 return Always(False)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from sievemq_core.message.values import INT_MIN, LONG_MIN, Long
 from sievemq_core.selector.ast import (
+    MIRRORED,
     And,
     Arithmetic,
     Between,
@@ -33,7 +34,7 @@ from sievemq_core.selector.dialect import Dialect
 from sievemq_core.selector.lexer import Lexer, TokenKind
 from sievemq_core.selector.names import HEADERS, FieldType, field_type
 from sievemq_core.selector.printer import print_selector
-from sievemq_core.selector.rewrite import MIRRORED, equal, unequal, where_present, without_idle_escapes
+from sievemq_core.selector.rewrite import equal, unequal, where_present, without_idle_escapes
 from sievemq_core.selector.source import Span
 
 __all__ = ["PROVIDERS", "PortabilityNote", "portability"]

@@ -11,6 +11,7 @@ from math import isinf
 
 from sievemq_core.message.values import INT_MAX, INT_MIN, Float, Long
 from sievemq_core.selector.ast import (
+    MIRRORED,
     And,
     Arithmetic,
     Between,
@@ -30,7 +31,6 @@ from sievemq_core.selector.source import Span
 __all__ = ["canonical", "print_literal", "print_selector"]
 
 _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _SIGN, _ATOM = range(8)
-_MIRRORED = {"=": "=", "<>": "<>", ">": "<", ">=": "<="}
 
 
 def print_selector(node: Node) -> str:
@@ -163,7 +163,7 @@ class _Printer:
                 swap = right < left
             if swap:
                 left, right = right, left
-                op = {**_MIRRORED, "<": ">", "<=": ">="}[op]
+                op = MIRRORED[op]
         return f"{left} {op} {right}"
 
 

@@ -8,10 +8,7 @@ from sievemq_core.selector.ast import Compare, Identifier, Literal, Node, Unary,
 from sievemq_core.selector.names import FieldType, field_type
 from sievemq_core.selector.printer import print_selector
 
-__all__ = ["MIRRORED", "equal", "unequal", "where_present", "without_idle_escapes"]
-
-#: The operator with its sides exchanged.
-MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+__all__ = ["equal", "unequal", "where_present", "without_idle_escapes"]
 
 
 def unequal(node: Compare) -> str | None:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from sievemq_core.selector.arithmetic import to_float
-from sievemq_core.selector.ast import Between, Compare, Identifier, In, Literal, Node, walk
+from sievemq_core.selector.ast import MIRRORED, Between, Compare, Identifier, In, Literal, Node, walk
 from sievemq_core.selector.cache import MAX_CHARS
 from sievemq_core.selector.names import FieldType, field_type
 from sievemq_core.selector.source import Span
@@ -99,9 +99,6 @@ class Parameter(NamedTuple):
     above: int | None = None
 
 
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
 def parameters(tree: Node, text: str, known: Outline) -> tuple[Parameter, ...]:
     """Which constants of a valid selector may change without changing anything but themselves.
 
@@ -121,7 +118,7 @@ def parameters(tree: Node, text: str, known: Outline) -> tuple[Parameter, ...]:
             case Compare(op=op, left=Identifier(name=name), right=Literal(span=span)) if span in at:
                 found.append((Parameter(name, (op,), (at[span],), (span,)),))
             case Compare(op=op, left=Literal(span=span), right=Identifier(name=name)) if span in at:
-                found.append((Parameter(name, (_MIRRORED[op],), (at[span],), (span,)),))
+                found.append((Parameter(name, (MIRRORED[op],), (at[span],), (span,)),))
             case Between(operand=Identifier(name=name), low=Literal(span=low), high=Literal(span=high)):
                 # BETWEEN 9 AND 5 is a range without numbers: another plan
                 if low in at and high in at and values[at[low]] < values[at[high]]:  # type: ignore[operator]  # numbers

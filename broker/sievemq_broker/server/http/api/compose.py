@@ -14,10 +14,9 @@ from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import BodyKind, Envelope, EnvelopeFields, pack_properties
 from sievemq_core.message.headers import JMSX, SetBy
 from sievemq_core.selector.lexer import is_property_name
+from sievemq_core.selector.names import MODE_NUMBERS
 
 __all__ = ["compose", "compose_fields"]
-
-_MODES = {"NON_PERSISTENT": 1, "PERSISTENT": 2}
 
 
 async def compose(given: Send, message_id: str, now: int) -> Envelope:
@@ -38,7 +37,7 @@ async def compose(given: Send, message_id: str, now: int) -> Envelope:
             message_id,
             now,
             given.priority,
-            _MODES[given.delivery_mode],
+            MODE_NUMBERS[given.delivery_mode],
             now + given.time_to_live if given.time_to_live else 0,  # HDR-03
             now + given.delivery_delay,  # HDR-04
             given.correlation_id,
@@ -60,8 +59,8 @@ def compose_fields(given: TryOn) -> tuple[dict[str, Any], EnvelopeFields]:
     """
     properties = read_properties(given.properties)
     headers = (
-        given.message_id, given.timestamp, given.priority, _MODES[given.delivery_mode], 0, 0, given.correlation_id,
-        None, given.type, None, None, 0, None,
+        given.message_id, given.timestamp, given.priority, MODE_NUMBERS[given.delivery_mode], 0, 0,
+        given.correlation_id, None, given.type, None, None, 0, None,
     )  # fmt: skip
     return properties, headers
 

@@ -29,10 +29,10 @@ from sievemq_core.message.envelope import (
     BodyKind,
     Envelope,
 )
+from sievemq_core.selector.names import MODES
 
 __all__ = ["MAX_SHOWN", "show_details", "show_messages"]
 
-_MODES: Final = {1: "NON_PERSISTENT", 2: "PERSISTENT"}
 _STATES: Final = {HELD: "in_flight", DELAYED: "scheduled"}
 
 #: Bytes of a hex preview.
@@ -97,7 +97,7 @@ def _headers(seen: Seen) -> dict[str, Any]:
         "message_id": fields[MESSAGE_ID],
         "timestamp": fields[TIMESTAMP],
         "priority": fields[PRIORITY],
-        "delivery_mode": _MODES.get(fields[DELIVERY_MODE], str(fields[DELIVERY_MODE])),
+        "delivery_mode": MODES.get(fields[DELIVERY_MODE], str(fields[DELIVERY_MODE])),
         "expiration": fields[EXPIRATION],
         "delivery_time": fields[DELIVERY_TIME] or fields[TIMESTAMP],
         "due": seen.due,

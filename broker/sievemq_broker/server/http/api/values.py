@@ -14,16 +14,11 @@ from sievemq_broker.server.http.api.answers import Value
 from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_core.errors import FormatError
-from sievemq_core.message.values import BodyValue, PropertyValue, hold, letter_of, normalise_field
+from sievemq_core.message.values import PLAIN_NAMES, BodyValue, PropertyValue, hold, letter_of, normalise_field
 
 __all__ = ["read_fields", "read_properties", "read_value", "show_value", "unusable"]
 
-#: Names of the types, by letter (message/values.py).
-NAMES: Final = {
-    "z": "boolean", "b": "byte", "h": "short", "i": "int", "l": "long", "f": "float", "d": "double", "s": "string",
-    "c": "char", "x": "bytes",
-}  # fmt: skip
-_LETTERS: Final = {name: letter for letter, name in NAMES.items()}
+_LETTERS: Final = {name: letter for letter, name in PLAIN_NAMES.items()}
 _EXACT: Final = 2**53  # larger integers do not all survive a reader that only has doubles
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -45,7 +40,7 @@ def show_value(value: BodyValue) -> Value:
         shown = b64encode(cast("bytes", value)).decode()
     elif letter in "cs" and value is not None:
         shown = str.__str__(cast("str", value))
-    return Value(type=NAMES[letter], value=shown)  # type: ignore[arg-type]
+    return Value(type=PLAIN_NAMES[letter], value=shown)  # type: ignore[arg-type]
 
 
 def read_value(given: Any, where: str) -> BodyValue:
@@ -84,7 +79,7 @@ def read_properties(given: Mapping[str, Any]) -> dict[str, PropertyValue]:
     for name, value in given.items():
         held = read_value(value, f"properties.{name[:100]}")
         if held is not None and letter_of(held) in "cx":
-            raise unusable(f"properties.{name[:100]}: a property has no {NAMES[letter_of(held)]} (PRP-02)", name)
+            raise unusable(f"properties.{name[:100]}: a property has no {PLAIN_NAMES[letter_of(held)]} (PRP-02)", name)
         found[name] = cast("PropertyValue", held)
     return found
 
