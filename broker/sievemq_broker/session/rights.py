@@ -162,6 +162,10 @@ class Identity:
         """True if this user may do it; see :meth:`Rights.may`."""
         return self.rights.may(Verb(verb), namespace, address)
 
+    def verbs(self, namespace: str, address: str) -> list[Verb]:
+        """What this user may do with a destination; with all of a namespace, for "*"."""
+        return [verb for verb in Verb if self.may(verb, namespace, address)]
+
     def require(self, verb: Verb | str, namespace: str, address: str) -> None:
         """Raise unless this user may do it.
 

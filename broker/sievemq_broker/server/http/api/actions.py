@@ -14,7 +14,6 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.messages import number_or_name, refuse_while_blocked, selector_of
-from sievemq_broker.server.http.api.rights import require
 from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.server.http.errors import ApiError, answer_to, bad_request
 from sievemq_broker.session.rights import Verb
@@ -69,7 +68,7 @@ async def retry_messages(call: Call[Any, requests.Choose]) -> answers.Touched:
     right to send to the original destinations."""
 
     def allow(origin: str) -> None:
-        require(call, Verb.SEND, call.path["ns"], str(parse_address(origin)))
+        call.identity.require(Verb.SEND, call.path["ns"], str(parse_address(origin)))
 
     return await _act(call, lambda queue, choice: management.retry(call.namespace(), queue, choice, allow))
 
@@ -118,7 +117,7 @@ def _target(call: Call[Any, requests.Relocate]) -> str:
     text = call.body.to
     address = parse_address(text)
     target = str(address)
-    require(call, Verb.SEND, call.path["ns"], target)
+    call.identity.require(Verb.SEND, call.path["ns"], target)
     kind, colon, _ = text.partition(":")
     if colon and kind not in _KINDS and call.namespace().find(address) is None:
         raise ApiError(

@@ -12,7 +12,6 @@ from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.http.api import answers
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.rights import caller
 from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.watch.counts import Counts, Holdings, queues_at
 from sievemq_broker.session.peer import Peer
@@ -33,7 +32,7 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
 
     Totals cover the destinations that the caller may view; memory is for users who may view everything."""
     server = call.server
-    identity = caller(call.scope)
+    identity = call.identity
     everything = identity.may(Verb.VIEW, "*", "*")
     counts = Counts()
     held = Holdings()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from sievemq_broker.server.server import Server
+    from sievemq_broker.session.rights import Identity
 
 
 __all__ = ["Call"]
@@ -31,6 +32,7 @@ class Call(Generic[Q, B]):
 
     Attributes:
         management: the broker, and what all calls share.
+        identity: the caller.
         scope, receive, send: of ASGI; for streams.
         path: the parameters of the path, decoded.
         query: the parameters behind the question mark.
@@ -39,6 +41,7 @@ class Call(Generic[Q, B]):
     """
 
     management: Management
+    identity: Identity
     scope: Scope
     receive: Receive
     send: Send
@@ -76,7 +79,7 @@ class Call(Generic[Q, B]):
         return found
 
     def address(self) -> Address:
-        """The address of the path, which is one: rights.py has looked."""
+        """The address of the path, which is one: operation.py has looked."""
         return parse_address(self.path["address"])
 
     def destination(self) -> Destination:

@@ -9,7 +9,6 @@ from sievemq_broker.server.http.api.brokers import address_at
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, page_of
-from sievemq_broker.server.http.api.rights import may, require, verbs
 from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.http.errors import not_found
 from sievemq_broker.session.peer import Peer
@@ -30,7 +29,7 @@ async def list_connections(call: Call[requests.ListConnections, Any]) -> answers
         namespace = connection.namespace.name
         if query.id not in (None, connection.id):
             return False
-        return query.namespace in (None, namespace) and may(call, Verb.VIEW, namespace, "*")
+        return query.namespace in (None, namespace) and call.identity.may(Verb.VIEW, namespace, "*")
 
     chosen, total, more = await page_of(
         list(call.server.services.connections.values()),
@@ -49,9 +48,9 @@ async def close_connection(call: Call[requests.DryRun, Any]) -> answers.Touched:
     again."""
     identifier, dry_run = call.path["id"], call.query.dry_run
     connection = call.server.services.connections.get(identifier)
-    if connection is None or not may(call, Verb.VIEW, connection.namespace.name, "*"):
+    if connection is None or not call.identity.may(Verb.VIEW, connection.namespace.name, "*"):
         raise not_found(f"there is no connection {identifier[:200]!r}", id=identifier[:300])
-    require(call, Verb.MANAGE, connection.namespace.name, "*")
+    call.identity.require(Verb.MANAGE, connection.namespace.name, "*")
     if not dry_run:
         connection.close(ErrorCode.CLOSED_BY_ADMINISTRATOR, "closed by an administrator", call.now)
         call.server.turn.worked()
@@ -86,5 +85,5 @@ def _show(call: Call[Any, Any], connection: Peer) -> answers.Connection:
         temporary_destinations=connection.temporaries,
         bytes_in=0 if link is None else link.bytes_in,
         bytes_out=0 if link is None else link.bytes_out,
-        may=verbs(call, connection.namespace.name, "*"),
+        may=call.identity.verbs(connection.namespace.name, "*"),
     )

@@ -11,7 +11,6 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, page_of
-from sievemq_broker.server.http.api.rights import may, verbs
 from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import SieveError
@@ -34,12 +33,12 @@ async def list_dead_letters(call: Call[requests.ListDeadLetters, Any]) -> answer
         if label.startswith(f"queue:{notes.PREFIX}")
         and isinstance(destination, Queue)
         and destination.depth
-        and may(call, Verb.VIEW, space.name, label)
+        and call.identity.may(Verb.VIEW, space.name, label)
     ]
     chosen, total, more = await page_of(found, lambda queue: queue.label, decode_cursor(query.cursor, str), query.limit)
     queues = []
     for queue in chosen:
-        examine = query.examine if may(call, Verb.BROWSE, space.name, queue.label) else 0
+        examine = query.examine if call.identity.may(Verb.BROWSE, space.name, queue.label) else 0
         queues.append(await run(call.server, _groups(call, queue, examine)))
     return answers.DeadLetters(queues=queues, total=total, next=more)
 
@@ -84,7 +83,7 @@ def _groups(call: Call[Any, Any], queue: Queue, examine: int) -> Steps[answers.D
         depth=queue.depth,
         examined=examined,
         groups=ordered,
-        may=verbs(call, queue.place.namespace, queue.label),
+        may=call.identity.verbs(queue.place.namespace, queue.label),
     )
 
 

@@ -15,7 +15,6 @@ from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
-from sievemq_broker.server.http.api.rights import caller, verbs
 from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
 from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.server.http.errors import ApiError
@@ -39,7 +38,7 @@ _RULES = tuple(field.name for field in fields(DestinationPolicy) if field.init)
 async def list_destinations(call: Call[requests.Find, Any]) -> answers.Destinations:
     """Queues and topics with what they hold and how fast they go."""
     query, space = call.query, call.namespace()
-    identity = caller(call.scope)
+    identity = call.identity
     everything = identity.may(Verb.VIEW, space.name, "*")
     after = decode_cursor(query.cursor, tuple[float, str])
     fits = name_matcher(query.like)
@@ -216,7 +215,7 @@ def _facts(call: Call[Any, Any], destination: Queue | Topic) -> dict[str, Any]:
         "in_rate": round(in_rate, 2),
         "out_rate": round(out_rate, 2),
         "counters": counters_of(counts),
-        "may": verbs(call, destination.place.namespace, destination.label),
+        "may": call.identity.verbs(destination.place.namespace, destination.label),
     }
 
 

@@ -13,7 +13,6 @@ from sievemq_broker.server.http.api import requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.hub import MAX_LISTENERS, Listener, Told
-from sievemq_broker.server.http.api.rights import caller
 from sievemq_broker.server.http.errors import ApiError
 
 __all__ = ["routes"]
@@ -43,7 +42,7 @@ async def listen(call: Call[requests.Watch, Any]) -> None:
     The stream ends when the broker does.
     """
     hub = call.management.hub
-    identity = caller(call.scope)
+    identity = call.identity
     if not hub.has_room(identity.user):
         text = f"{MAX_LISTENERS} event streams are open, as many as are allowed; close one of yours"
         raise ApiError(429, "TOO_MANY_REQUESTS", text, {"limit": MAX_LISTENERS}, {"Retry-After": "5"})

@@ -11,7 +11,6 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.destinations import empty
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
-from sievemq_broker.server.http.api.rights import caller, may, require
 from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.watch.counts import Holdings, queues_at
@@ -28,7 +27,7 @@ routes = Routes("Namespaces")
 async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
     """Namespaces by name; figures are those of what the caller may view."""
     query = call.query
-    rights = caller(call.scope).rights
+    rights = call.identity.rights
     fits = name_matcher(query.like)
     chosen, total, more = await page_of(
         list(call.server.broker.namespaces),
@@ -42,7 +41,7 @@ async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
     for name in chosen:
         space = call.server.broker.namespaces.get(name)
         if space is not None:
-            rows.append(await _row(call, space, clients[name] if may(call, Verb.VIEW, name, "*") else 0))
+            rows.append(await _row(call, space, clients[name] if call.identity.may(Verb.VIEW, name, "*") else 0))
     return answers.Namespaces(namespaces=rows, total=total, next=more)
 
 
@@ -52,7 +51,7 @@ async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
 async def create_namespace(call: Call[Any, requests.Space]) -> answers.Namespace:
     """Make a namespace; 200 if it is there already."""
     name = call.body.name
-    require(call, Verb.MANAGE, name, "*")
+    call.identity.require(Verb.MANAGE, name, "*")
     check_identifier("the name of a namespace", name)
     if name in call.server.broker.namespaces:
         call.existed()
@@ -94,9 +93,9 @@ def _refuse_if_connected(call: Call[Any, Any], space: Namespace) -> None:
 
 async def _row(call: Call[Any, Any], space: Namespace, connections: int) -> answers.Namespace:
     held, destinations = Holdings(), 0
-    everything = may(call, Verb.VIEW, space.name, "*")
+    everything = call.identity.may(Verb.VIEW, space.name, "*")
     async for destination in in_slices(list(space.destinations.values())):
-        if not everything and not may(call, Verb.VIEW, space.name, destination.label):
+        if not everything and not call.identity.may(Verb.VIEW, space.name, destination.label):
             continue
         destinations += 1
         for queue in queues_at(destination):

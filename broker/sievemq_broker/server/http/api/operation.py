@@ -10,23 +10,27 @@ from urllib.parse import parse_qsl
 
 import msgspec
 import msgspec.inspect
+from starlette.requests import Request
 from starlette.responses import Response
 
+from sievemq_broker.server.http.access import caller
 from sievemq_broker.server.http.api import PREFIX
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Endpoint
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.api.requests import Nothing
-from sievemq_broker.server.http.api.rights import check
 from sievemq_broker.server.http.api.slices import gone, in_slices
 from sievemq_broker.server.http.encoding import encode
-from sievemq_broker.server.http.errors import ApiError, bad_request
+from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
+from sievemq_broker.session.rights import EVERYTHING, Identity
+from sievemq_core.errors import AddressError
+from sievemq_core.message.destination import parse_address
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 
-__all__ = ["MAX_JSON_VALUES", "Operation", "has_at_most"]
+__all__ = ["MAX_JSON_VALUES", "Operation", "check", "has_at_most"]
 
 #: Seconds that a body may take to arrive.
 BODY_SECONDS = 30.0
@@ -66,11 +70,14 @@ class Operation:
     async def respond(self, path: Mapping[str, str], scope: Scope, receive: Receive, send: Send) -> Response | None:
         """See :class:`~sievemq_broker.server.http.router.Route`."""
         endpoint = self._endpoint
-        check(scope, endpoint, path)
+        identity = caller(Request(scope))
+        check(identity, endpoint, path)
         query = _query(endpoint, scope["query_string"])
         body = await _body(endpoint, scope, receive)
         gone.set(scope["state"].get("gone", _never))
-        call: Call[Any, Any] = Call(self._management, scope, receive, send, path, query, body, endpoint.status[0])
+        call: Call[Any, Any] = Call(
+            self._management, identity, scope, receive, send, path, query, body, endpoint.status[0]
+        )
         answer = await endpoint.handler(call)
         if endpoint.method != "GET":
             await self._kept()
@@ -90,6 +97,28 @@ class Operation:
             await asyncio.wait({synced})
             if synced.cancelled():
                 raise ApiError(503, "UNAVAILABLE", "the data directory cannot be written; the broker ends")
+
+
+def check(identity: Identity, endpoint: Endpoint, path: Mapping[str, str]) -> None:
+    """Check that the caller has the right that an endpoint declares, for the destination in its path.
+
+    Raises:
+        RequestError: SECURITY, the caller must not.
+        ApiError: 404, a namespace in which the caller has no right at all: for them it does not exist; 422, an address
+            that is none.
+    """
+    namespace = path.get("ns")
+    if endpoint.verb is None:
+        if namespace is not None and not identity.rights.enters(namespace):
+            raise not_found(f"there is no namespace {namespace!r:.300}", namespace=namespace[:300])
+        return
+    address = path.get("address", EVERYTHING)
+    if "address" in path:
+        try:
+            address = str(parse_address(address))
+        except AddressError as error:
+            raise ApiError(422, error.code.name, error.text, {"address": address[:600]}) from None
+    identity.require(endpoint.verb, EVERYTHING if namespace is None else namespace, address)
 
 
 def _never() -> bool:

@@ -13,7 +13,6 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.compose import compose_fields
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.messages import number_or_name, selector_of
-from sievemq_broker.server.http.api.rights import require
 from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.server.http.errors import bad_request, not_found
 from sievemq_broker.session.rights import Verb
@@ -56,7 +55,7 @@ async def explain_selector(call: Call[Any, requests.Explain]) -> answers.Explain
             raise bad_request("give a message, or name one with namespace, destination and id; not both")
         properties, headers = compose_fields(body.message)
     elif isinstance(body.namespace, str) and isinstance(body.destination, str) and isinstance(body.id, str):
-        require(call, Verb.BROWSE, body.namespace, str(parse_address(body.destination)))
+        call.identity.require(Verb.BROWSE, body.namespace, str(parse_address(body.destination)))
         there = replace(call, path={"ns": body.namespace, "address": body.destination})
         queue = there.queue(body.subscription, body.client_id)
         entries = await run(call.server, queue.locate([number_or_name(body.id)], held=True))

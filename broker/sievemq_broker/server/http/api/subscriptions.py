@@ -11,7 +11,6 @@ from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
-from sievemq_broker.server.http.api.rights import may, require, verbs
 from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.server.http.errors import not_found
 from sievemq_broker.server.watch.counts import Counts
@@ -36,7 +35,7 @@ async def list_subscriptions(call: Call[requests.ListSubscriptions, Any]) -> ans
         label = destination.label
         if not isinstance(destination, Topic) or (query.topic is not None and label != _topic(query.topic)):
             continue
-        if may(call, Verb.VIEW, space.name, label):
+        if call.identity.may(Verb.VIEW, space.name, label):
             for number, found in enumerate(list(destination.subscriptions)):
                 number = 0 if found.name is not None else number
                 rows.append(((label, found.client_id or "", found.name or "", number * 2 + found.durable), found))
@@ -62,14 +61,14 @@ async def delete_subscription(call: Call[requests.DryRun, Any]) -> answers.Touch
     found = durable.get((client_id, name))
     if found is None and client_id == "-":
         found = durable.get((None, name))
-    if found is None or not may(call, Verb.VIEW, space.name, found.topic.label):
+    if found is None or not call.identity.may(Verb.VIEW, space.name, found.topic.label):
         raise not_found(
             f"namespace {space.name!r} has no durable subscription {name[:200]!r} "
             + ("without a client id" if client_id == "-" else f"of client id {client_id[:200]!r}"),
             client_id=client_id[:300],
             name=name[:300],
         )
-    require(call, Verb.MANAGE, space.name, found.topic.label)
+    call.identity.require(Verb.MANAGE, space.name, found.topic.label)
     messages = found.queue.depth + len(found.queue.scheduled)
     if not call.query.dry_run:
         if messages > 1_000 and not found.active and not found.queue.in_flight:
@@ -105,5 +104,5 @@ def _show(call: Call[Any, Any], found: Subscription) -> answers.Subscription:
         consumers=len(queue.consumers),
         paused=queue.paused,
         counters=counters_of(counts),
-        may=verbs(call, found.topic.place.namespace, found.topic.label),
+        may=call.identity.verbs(found.topic.place.namespace, found.topic.label),
     )

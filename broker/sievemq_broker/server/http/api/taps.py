@@ -12,7 +12,6 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.messages import selector_of
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
-from sievemq_broker.server.http.api.rights import caller, may
 from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.server.http.errors import not_found
 from sievemq_broker.session.handlers.taps import allow, allow_open, maker_of
@@ -38,7 +37,7 @@ async def list_taps(call: Call[requests.ListTaps, Any]) -> answers.Taps:
 
     def keep(tap: CopyTap | DrainTap) -> bool:
         label = tap.destination.label
-        return on in (None, label) and fits(tap.name) and may(call, Verb.VIEW, space.name, label)
+        return on in (None, label) and fits(tap.name) and call.identity.may(Verb.VIEW, space.name, label)
 
     chosen, total, more = await page_of(
         list(space.taps),
@@ -64,7 +63,7 @@ async def put_tap(call: Call[Any, requests.MakeTap]) -> answers.Tap:
     A copy takes the right to browse, a drain that to consume; for another user's, that to manage as well. The
     destination is made if it is not there and the caller may send to it, consume from it or manage it.
     """
-    space, body, name, identity = call.namespace(), call.body, call.path["name"], caller(call.scope)
+    space, body, name, identity = call.namespace(), call.body, call.path["name"], call.identity
     address = str(call.address())
     allow_open(identity, space, name, address, body.mode)
     condition = selector_of(call, body.selector, body.dialect)
@@ -85,7 +84,7 @@ async def delete_tap(call: Call[requests.DryRun, Any]) -> answers.Touched:
 
     It needs the same rights as reading the tap: see `put_tap`."""
     tap, dry_run = _the_tap(call), call.query.dry_run
-    allow(caller(call.scope), tap)
+    allow(call.identity, tap)
     held = tap.lag
     if not dry_run:
         await run(call.server, tap.empty())
@@ -98,7 +97,7 @@ async def delete_tap(call: Call[requests.DryRun, Any]) -> answers.Touched:
 def _the_tap(call: Call[Any, Any]) -> CopyTap | DrainTap:
     space, address, name = call.namespace(), str(call.address()), call.path["name"]
     found = space.taps.get(name, address)
-    if found is None or not may(call, Verb.VIEW, space.name, address):
+    if found is None or not call.identity.may(Verb.VIEW, space.name, address):
         raise not_found(f"there is no tap {name[:200]!r} on {address}", tap=name[:300], address=address)
     return found
 
@@ -135,7 +134,7 @@ def _show(call: Call[Any, Any], tap: CopyTap | DrainTap) -> answers.Tap:
 
 def _is_yours(call: Call[Any, Any], tap: CopyTap | DrainTap) -> bool:
     try:
-        allow(caller(call.scope), tap)
+        allow(call.identity, tap)
     except RequestError:
         return False
     return True

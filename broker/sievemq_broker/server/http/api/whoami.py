@@ -7,7 +7,6 @@ from typing import Any
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.rights import caller, verbs
 from sievemq_broker.session.rights import EVERYTHING
 from sievemq_core.message.destination import parse_address
 
@@ -21,7 +20,7 @@ async def get_session(call: Call[requests.Whose, Any]) -> answers.Session:
     """The calling user and their rights.
 
     With `destination`, `may` lists the rights on it, whether it exists or not; without, those on all destinations."""
-    identity, query = caller(call.scope), call.query
+    identity, query = call.identity, call.query
     destination = EVERYTHING if query.destination is None else str(parse_address(query.destination))
     return answers.Session(
         user=identity.user,
@@ -31,5 +30,5 @@ async def get_session(call: Call[requests.Whose, Any]) -> answers.Session:
             for grant in identity.rights.grants
             if query.namespace is None or grant.covers_namespace(query.namespace)
         ],
-        may=verbs(call, EVERYTHING if query.namespace is None else query.namespace, destination),
+        may=call.identity.verbs(EVERYTHING if query.namespace is None else query.namespace, destination),
     )
