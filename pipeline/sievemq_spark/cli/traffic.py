@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -57,35 +57,19 @@ def archive(
         if tap is None:
             require_queues(connection, broker.url, ReadOptions.read(options))
 
+    how: dict[str, Any] = {
+        "user": broker.user,
+        "password": broker.password,
+        "selector": selector,
+        "dialect": dialect,
+        "fail_on_missing": not allow_missing,
+    }
     with running_spark(master, [selector], dialect, broker, checks=checks, ask=ask) as spark:
-        url, user, secret = broker.url, broker.user, broker.password
         with progress(spark, "archive"):
             if tap is None:
-                frame = job.read_queues(
-                    spark,
-                    url,
-                    destinations,
-                    user=user,
-                    password=secret,
-                    selector=selector,
-                    dialect=dialect,
-                    fail_on_missing=not allow_missing,
-                )
-                done = job.archive(spark, frame, to)
+                done = job.archive(spark, job.read_queues(spark, broker.url, destinations, **how), to)
             else:
-                done = job.archive_stream(
-                    spark,
-                    url,
-                    destinations,
-                    to,
-                    tap=tap,
-                    user=user,
-                    password=secret,
-                    selector=selector,
-                    dialect=dialect,
-                    outcomes=outcomes,
-                    fail_on_missing=not allow_missing,
-                )
+                done = job.archive_stream(spark, broker.url, destinations, to, tap=tap, outcomes=outcomes, **how)
         if as_json:
             print_json(done)
         else:
