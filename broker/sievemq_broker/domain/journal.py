@@ -36,7 +36,6 @@ __all__ = [
     "NAMESPACE",
     "PAUSED",
     "PLACE_BITS",
-    "PLACE_MASK",
     "PUBLISHED",
     "SUBSCRIPTION",
     "TAP",
@@ -51,7 +50,6 @@ __all__ = [
 
 #: The number of a message is ``batch << PLACE_BITS | place``; 0 is no number.
 PLACE_BITS: Final = 24
-PLACE_MASK: Final = (1 << PLACE_BITS) - 1
 
 #: The state of a message is its count of failed deliveries, with a flag while a consumer has it; or GONE.
 HELD_FLAG: Final = 0x8000

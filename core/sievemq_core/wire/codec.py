@@ -9,7 +9,7 @@ import msgpack
 
 from sievemq_core.errors import ProtocolError
 from sievemq_core.limits import GATHER_BYTES, MAX_ARRAY, MAX_CLIENT_VALUES, MAX_FRAME_COMMANDS, MAX_MAP
-from sievemq_core.wire.commands import Command, CommandSpec
+from sievemq_core.wire.commands import Command
 from sievemq_core.wire.form import CommandTuple, check_headers, examine
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "check_headers",
     "check_values",
     "delivery_head",
-    "describe",
     "pack",
     "pack_deliveries",
     "pack_delivery",
@@ -394,12 +393,3 @@ class Decoder:
                 must not have.
         """
         return [examine(value) for value in self.unpack(payload)]
-
-
-def describe(spec: CommandSpec) -> str:
-    """The form of a command in one line, as the protocol's document shows it."""
-    names = [
-        f"{field.name}={'nil' if field.default is None else field.default}" if field.optional else field.name
-        for field in spec.fields
-    ]
-    return f"[{', '.join([str(spec.number), *names])}]"

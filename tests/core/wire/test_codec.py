@@ -9,8 +9,8 @@ import pytest
 
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.limits import MAX_ARRAY, MAX_MAP
-from sievemq_core.wire.codec import Decoder, describe, pack, pack_delivery, unpack_value
-from sievemq_core.wire.commands import COMMANDS, Command
+from sievemq_core.wire.codec import Decoder, pack, pack_delivery, unpack_value
+from sievemq_core.wire.commands import Command
 
 ENVELOPE = ("ID:a:1", 1_700_000_000_000, 4, 2, 0, 0, None, None, None, None, None, 1, b"hi")
 DELIVER = (Command.DELIVER, 3, 77, 2, ENVELOPE)
@@ -175,8 +175,3 @@ def test_unpack_value_takes_exactly_one(data: bytes) -> None:
 
 def test_unpack_value_gives_tuples() -> None:
     assert unpack_value(msgpack.packb([1, [2, {"a": [3]}]])) == (1, (2, {"a": (3,)}))
-
-
-def test_describe() -> None:
-    assert describe(COMMANDS[Command.ACKNOWLEDGE]) == "[25, consumer, tag, credit]"
-    assert describe(COMMANDS[Command.HEARTBEAT]) == "[0]"

@@ -11,8 +11,7 @@ import pytest
 from sievemq_core import limits
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import ENVELOPE_FIELDS, BodyKind
-from sievemq_core.wire.codec import describe
-from sievemq_core.wire.commands import COMMANDS
+from sievemq_core.wire.commands import COMMANDS, CommandSpec
 from sievemq_core.wire.connection import _LEGAL, State
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "protocol.md"
@@ -42,6 +41,15 @@ ERRORS = {
     ErrorCode.CLOSED_BY_ADMINISTRATOR: "somebody closed this connection",
     ErrorCode.AUTHENTICATION: "user or password are not accepted",
 }
+
+
+def describe(spec: CommandSpec) -> str:
+    """The form of a command in one line, as the protocol's document shows it."""
+    names = [
+        f"{field.name}={'nil' if field.default is None else field.default}" if field.optional else field.name
+        for field in spec.fields
+    ]
+    return f"[{', '.join([str(spec.number), *names])}]"
 
 
 def cell(text: str) -> str:
