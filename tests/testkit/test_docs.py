@@ -74,7 +74,7 @@ def test_every_fixture_and_method_it_names_exists() -> None:
     faults = TEXT[TEXT.index("## Faults") : TEXT.index("## Record and replay")]
     for name in re.findall(r"^\| `(\w+)\(", faults, re.MULTILINE):
         assert hasattr(Faults, name), name
-    looks = TEXT[TEXT.index("## What is there") : TEXT.index("## When a test fails")]
+    looks = TEXT[TEXT.index("## Views and assertions") : TEXT.index("## When a test fails")]
     for name in re.findall(r"`\.(\w+)", looks):
         assert hasattr(QueueView, name) or name == "subscriptions", name
     for owner, name in re.findall(r"`(namespace|broker)\.(\w+)", TEXT):
