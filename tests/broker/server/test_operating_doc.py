@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.topic import MOST_LIMITED
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.app import make_app
 from sievemq_broker.server.http.router import Router
@@ -39,6 +40,10 @@ def test_rules_of_destinations() -> None:
     for field in fields(DestinationPolicy):
         if field.init:
             assert re.search(rf"\b{field.name}\b", text), field.name
+
+
+def test_subscriptions_of_a_topic_with_limits() -> None:
+    assert f"subscriptions of one topic whose rules have `max_messages` or `max_bytes` | {MOST_LIMITED:,}:" in TEXT
 
 
 @pytest.fixture(scope="module")
