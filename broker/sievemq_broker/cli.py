@@ -75,7 +75,7 @@ def broker(
         list[str] | None,
         typer.Option(
             "--user",
-            help="name:password of a user; again for more. Other users of the machine can see command lines: "
+            help="name:password of a user; repeatable. Other users of the machine can see command lines: "
             "prefer --users-file. [SIEVEMQ_USERS]",
         ),
     ] = None,
@@ -108,16 +108,16 @@ def _load(config_file: Path | None, given: dict[str, object] | None = None) -> L
         raise typer.Exit(USAGE) from None
 
 
-config = typer.Typer(help="Look at a broker's settings without starting one.", no_args_is_help=True)
+config = typer.Typer(help="Show or check a broker's settings without starting one.", no_args_is_help=True)
 
 
 @config.command()
 def show(
     config_file: _ConfigFile = None,
-    origin: Annotated[bool, typer.Option("--origin", help="Also say where each value comes from.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Show the source of each value.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Print the settings a broker would start with, in the form of its TOML file; secrets are masked."""
+    """Print the settings that a broker would start with, as its TOML file; secrets are masked."""
     loaded = _load(config_file)
     rows = [(name, _shown(loaded.settings, name), loaded.origins[name]) for name in loaded.origins]
     if as_json:
@@ -130,7 +130,7 @@ def show(
 
 @config.command()
 def check(config_file: _ConfigFile = None) -> None:
-    """Check the settings a broker would start with. Exit codes: 0 fine, 2 wrong."""
+    """Check the settings that a broker would start with. Exit codes: 0 valid, 2 invalid."""
     _load(config_file)
     typer.echo("The settings are fine.")
 

@@ -26,17 +26,17 @@ user = typer.Typer(help="Users of a broker: names, passwords and rights.", no_ar
 _Name = Annotated[str, typer.Argument(help="The user's name.", show_default=False)]
 _File = Annotated[
     Path | None,
-    typer.Option("--users-file", help="The users file; else what SIEVEMQ_USERS_FILE or the configuration names."),
+    typer.Option("--users-file", help="The users file (default: SIEVEMQ_USERS_FILE or the configuration)."),
 ]
 _May = Annotated[
-    str | None, typer.Option("--may", help=f"What is allowed: {', '.join(Verb)}; several with commas between them.")
+    str | None, typer.Option("--may", help=f"What is allowed: {', '.join(Verb)}; separate several by commas.")
 ]
-_On = Annotated[str, typer.Option("--on", help="On which destinations, such as queue:orders.* or *.")]
-_In = Annotated[str, typer.Option("--in", help="In which namespaces, such as default or team-*.")]
-_Everything = Annotated[bool, typer.Option("--all", help="Everything, everywhere.")]
+_On = Annotated[str, typer.Option("--on", help="Pattern of destinations, such as queue:orders.* or *.")]
+_In = Annotated[str, typer.Option("--in", help="Pattern of namespaces, such as default or team-*.")]
+_Everything = Annotated[bool, typer.Option("--all", help="All rights on all destinations.")]
 _Scram = Annotated[
     bool,
-    typer.Option("--scram", help="Keep it as keys of SCRAM-SHA-256, by which AMQP clients can sign in, not argon2id."),
+    typer.Option("--scram", help="Store SCRAM-SHA-256 keys, for AMQP clients, instead of an argon2id hash."),
 ]
 _Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
@@ -51,9 +51,9 @@ def add(
     scram: _Scram = False,
     users_file: _File = None,
 ) -> None:
-    """Add a user; the password comes from a prompt, or is one line of the standard input.
+    """Add a user; the password is read from a prompt, or as one line from standard input.
 
-    What the user may do is always said: --all, or --may with --on and --in; `sievemq user grant` adds to that.
+    Give the rights with --all, or with --may, --on and --in; `sievemq user grant` adds more.
     """
     path = _path(users_file)
     users = _read(path, may_be_missing=True)
@@ -64,7 +64,7 @@ def add(
     if name in users:
         _fail(f"there is a user {name!r} already; `sievemq user password` changes its password", FAILED)
     if everything == (may is not None):
-        _fail("say what the user may do: --all, or --may with --on and --in", USAGE)
+        _fail("name the rights: --all, or --may with --on and --in", USAGE)
     rights = ALL_RIGHTS if may is None else Rights([_grant(may, on, in_)])
     _write(path, {**users, name: User(name, _hashed(_ask_password(), scram), rights)})
     typer.echo(f"{name}: {_shown(rights)}")
@@ -72,7 +72,7 @@ def add(
 
 @user.command("list")
 def list_(users_file: _File = None, as_json: _Json = False) -> None:
-    """List the users and their rights. No password and no hash is shown."""
+    """List the users and their rights, without passwords and hashes."""
     users = _read(_path(users_file))
     if as_json:
         typer.echo(json.dumps([_row(users[name]) for name in sorted(users)], indent=2, ensure_ascii=False))
@@ -93,7 +93,7 @@ def remove(name: _Name, users_file: _File = None) -> None:
 
 @user.command()
 def password(name: _Name, scram: _Scram = False, users_file: _File = None) -> None:
-    """Change a password; it comes from a prompt, or is one line of the standard input. The user's connections end."""
+    """Change a password, read from a prompt or as one line from standard input. The user's connections are closed."""
     path, users = _find(users_file, name)
     _write(path, {**users, name: User(name, _hashed(_ask_password(), scram), users[name].rights)})
     typer.echo(f"{name} has a new password.")
@@ -101,7 +101,7 @@ def password(name: _Name, scram: _Scram = False, users_file: _File = None) -> No
 
 @user.command()
 def check(name: _Name, users_file: _File = None) -> None:
-    """Check a password against the file. Exit codes: 0 right, 3 no such user, 4 wrong."""
+    """Check a password against the file. Exit codes: 0 correct, 3 no such user, 4 wrong."""
     _, users = _find(users_file, name)
     given, secret = _ask_password(confirm=False), users[name].secret
     if not (verify(secret, given) if is_hash(secret) else secret == given):
@@ -111,10 +111,10 @@ def check(name: _Name, users_file: _File = None) -> None:
 
 @user.command()
 def grant(name: _Name, may: _May = None, on: _On = "*", in_: _In = "default", users_file: _File = None) -> None:
-    """Allow a user something more."""
+    """Grant a user more rights."""
     path, users = _find(users_file, name)
     if may is None:
-        _fail("say with --may what is allowed", USAGE)
+        _fail("name the rights with --may", USAGE)
     found = users[name]
     if found.rights.unlimited:
         _fail(f"{name} may do everything already; `sievemq user revoke {name} --all` first", FAILED)
@@ -136,7 +136,7 @@ def revoke(
     everything: _Everything = False,
     users_file: _File = None,
 ) -> None:
-    """Take rights away: those granted with exactly this --on and --in, or --all. Consumers without one are closed."""
+    """Revoke rights granted with exactly this --on and --in, or all rights. Consumers without a right are closed."""
     path, users = _find(users_file, name)
     found = users[name]
     if everything:

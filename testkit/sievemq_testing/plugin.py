@@ -35,12 +35,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--sievemq-url",
         metavar="URL",
         help="run against this broker (such as sievemq://localhost:7672) instead of one in the process; "
-        "tests that look or reach inside are skipped",
+        "tests that need access to its inside are skipped",
     )
     group.addoption(
         "--sievemq-http-url",
         metavar="URL",
-        help="the management port of that broker; port 7680 of the same host if not given",
+        help="the management port of that broker; port 7680 of the same host by default",
     )
     group.addoption(
         "--sievemq-trace",
@@ -99,8 +99,8 @@ def sievemq_test_broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
 
 @pytest.fixture
 def sievemq_broker_factory(request: pytest.FixtureRequest) -> Iterator[BrokerFactory]:
-    """Makes further brokers, for tests that want one of their own: ``sievemq_broker_factory(policies=…, users=…)``.
-    They are started, and stopped after the test; arguments are those of :class:`sievemq_testing.TestBroker`."""
+    """Starts further brokers for one test: ``sievemq_broker_factory(policies=…, users=…)``.
+    They are stopped after the test. The arguments are those of :class:`sievemq_testing.TestBroker`."""
     if _url(request.config):
         _needs_inside("sievemq_broker_factory")
     made: list[TestBroker] = []
@@ -260,8 +260,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @contextmanager
 def _ending_at_the_call(raised: pytest.ExceptionInfo[BaseException] | None) -> Iterator[None]:
-    """Have pytest leave the SDK's own frames out of what the API raises. Any other exception there is a defect, and is
-    shown whole; --full-trace shows all."""
+    """Hide the SDK's frames in tracebacks of exceptions that the API raises. Any other exception there is a defect, and
+    is shown whole; --full-trace shows all frames."""
     exceptions = sys.modules.get("sievemq.exceptions")
     hidden: list[dict[str, Any]] = []
     if raised is not None and exceptions is not None and isinstance(raised.value, exceptions.JMSException):

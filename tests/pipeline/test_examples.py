@@ -78,9 +78,9 @@ PROGRAM = (
         (["replay", "x", "--to", "queue:"], 2, "empty"),
         (["replay", "x", "--rename", "queue:a=queue:"], 2, "a destination to rename is wrong"),
         (["replay", "x", "--set", "a b=1"], 2, "'a b' cannot name a property"),
-        (["backtest", "x", "a = 1", "--from", "monday"], 2, "'monday' is no day; write it as 2026-11-01"),
+        (["backtest", "x", "a = 1", "--from", "monday"], 2, "'monday' is not a day; write it as 2026-11-01"),
         (["deadletters", "x", "-d", "queue:"], 2, "empty"),
-        (["expire", "x", "--before", "monday"], 2, "'monday' is no day"),
+        (["expire", "x", "--before", "monday"], 2, "'monday' is not a day"),
     ],
 )
 def test_mistakes_show_before_spark_starts(arguments: list[str], code: int, says: str) -> None:

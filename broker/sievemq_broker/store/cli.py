@@ -57,7 +57,7 @@ def check(directory: _Directory) -> None:
 @store.command()
 def export(
     directory: _Directory,
-    out: Annotated[Path | None, typer.Option("--out", help="File to write; the standard output.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write (default: standard output).")] = None,
 ) -> None:
     """Write every message that can be read as one line of JSON. Exit codes as of check."""
     if out is None:

@@ -1,4 +1,4 @@
-"""What the commands that talk to a broker share: where it is, destinations, errors as exit codes."""
+"""Options, connections and errors that the commands with a broker share."""
 
 from __future__ import annotations
 

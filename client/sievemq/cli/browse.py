@@ -30,7 +30,7 @@ def browse(
     destination: DestinationArgument,
     selector: SelectorOption = None,
     number: Annotated[int, typer.Option("--number", "-n", min=0, help="Messages to show; 0 for all.")] = 0,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Headers and properties too.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print headers and properties too.")] = False,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     user: UserOption = None,

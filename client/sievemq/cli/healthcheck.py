@@ -34,7 +34,7 @@ _OFF = frozenset({"0", "false", "no", "off"})
 def healthcheck(
     url: Annotated[
         str | None,
-        typer.Option("--url", help="What to ask; by default /readyz where the broker's settings say that it listens."),
+        typer.Option("--url", help="URL to request (default: /readyz at the port in the broker's settings)."),
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait.")] = 3.0,
 ) -> None:
@@ -42,7 +42,7 @@ def healthcheck(
 
     It reads the broker's settings: options of process 1, SIEVEMQ_… variables, the configuration file. Without HTTP
     (SIEVEMQ_HTTP=false) the check is whether the wire port accepts connections.
-    Exit codes: 0 ready, 1 not ready or not there, 2 the URL is wrong.
+    Exit codes: 0 ready, 1 not ready or not running, 2 the URL is wrong.
     """
     try:
         answer, ready = probe(url, timeout)

@@ -32,7 +32,7 @@ __all__ = ["receive"]
 
 
 class Ack(StrEnum):
-    """What becomes of a message that was printed."""
+    """Whether a printed message is acknowledged."""
 
     AUTO = "auto"
     NONE = "none"
@@ -41,16 +41,14 @@ class Ack(StrEnum):
 def receive(
     destination: DestinationArgument,
     selector: SelectorOption = None,
-    number: Annotated[int, typer.Option("--number", "-n", min=0, help="Messages to receive; 0 for all that come.")] = 1,
-    wait: Annotated[
-        str, typer.Option("--wait", "-w", help="Time to wait for each, such as 5s; 0 for not at all.")
-    ] = "5s",
+    number: Annotated[int, typer.Option("--number", "-n", min=0, help="Messages to receive; 0 for no limit.")] = 1,
+    wait: Annotated[str, typer.Option("--wait", "-w", help="Time to wait for each, such as 5s; 0 for no wait.")] = "5s",
     ack: Annotated[
         Ack,
-        typer.Option("--ack", help="auto: a printed message is consumed; none: all go back, marked as redelivered."),
+        typer.Option("--ack", help="auto: printed messages are consumed; none: all return, marked as redelivered."),
     ] = Ack.AUTO,
     create: Annotated[bool, typer.Option("--create", help="Create the queue if it does not exist, and wait.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Headers and properties too.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print headers and properties too.")] = False,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     user: UserOption = None,
@@ -84,7 +82,7 @@ def receive(
         asked = "" if number <= 1 else f" of {number:,}"
         came = "nothing" if not received else counted(received, "message", form=",") + asked
         within = f" within {wait}" if milliseconds else ""
-        typer.echo(f"sievemq: {came} came from {target}{within}", err=True)
+        typer.echo(f"sievemq: {came} received from {target}{within}", err=True)
         raise typer.Exit(NOT_FOUND)
 
 

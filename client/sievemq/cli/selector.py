@@ -26,9 +26,9 @@ __all__ = ["selector"]
 selector = typer.Typer(help="Check and explain selectors; no broker is needed.", no_args_is_help=True)
 
 Dialect = StrEnum("Dialect", [(name.upper().replace("-", "_"), name) for name in DIALECTS])  # type: ignore[misc]
-_DialectOption = Annotated[Dialect, typer.Option("--dialect", help="Whose rules apply.")]
+_DialectOption = Annotated[Dialect, typer.Option("--dialect", help="Selector dialect.")]
 _PortabilityOption = Annotated[
-    bool, typer.Option("--portability", help="Where other providers would refuse it or answer differently.")
+    bool, typer.Option("--portability", help="Report where other providers refuse it or differ.")
 ]
 _JAKARTA = Dialect("jakarta")
 
@@ -42,7 +42,7 @@ def check(
         ),
     ] = None,
     texts: Annotated[
-        list[str] | None, typer.Option("--expression", "-e", metavar="TEXT", help="A selector; may be repeated.")
+        list[str] | None, typer.Option("--expression", "-e", metavar="TEXT", help="A selector; repeatable.")
     ] = None,
     portability: _PortabilityOption = False,
     dialect: _DialectOption = _JAKARTA,
@@ -50,7 +50,7 @@ def check(
 ) -> None:
     """Check selectors; a mistake is shown with a caret under it.
 
-    Warnings and portability notes do not count as mistakes, so this can stand in a pre-commit hook.
+    Warnings and portability notes do not count as mistakes, so this works as a pre-commit hook.
 
     Exit codes: 0 all are valid, 2 usage, 4 at least one is not.
     """
@@ -93,7 +93,9 @@ def explain(
     text: Annotated[str, typer.Argument(metavar="SELECTOR")],
     properties: Annotated[
         list[str] | None,
-        typer.Option("--property", "-p", metavar="NAME=VALUE[:TYPE]", help="A property of a message to try it on."),
+        typer.Option(
+            "--property", "-p", metavar="NAME=VALUE[:TYPE]", help="A property of a message to test with; repeatable."
+        ),
     ] = None,
     file: Annotated[
         Path | None,
@@ -102,8 +104,12 @@ def explain(
         ),
     ] = None,
     jms_type: Annotated[str | None, typer.Option("--type", help="JMSType of that message.")] = None,
-    correlation_id: Annotated[str | None, typer.Option("--correlation-id", help="JMSCorrelationID of it.")] = None,
-    priority: Annotated[int | None, typer.Option("--priority", min=0, max=9, help="JMSPriority of it.")] = None,
+    correlation_id: Annotated[
+        str | None, typer.Option("--correlation-id", help="JMSCorrelationID of that message.")
+    ] = None,
+    priority: Annotated[
+        int | None, typer.Option("--priority", min=0, max=9, help="JMSPriority of that message.")
+    ] = None,
     python: Annotated[bool, typer.Option("--python", help="Show the generated Python too.")] = False,
     portability: _PortabilityOption = False,
     dialect: _DialectOption = _JAKARTA,
@@ -183,7 +189,7 @@ def _read(file: Path, message: Message) -> bool:
     try:
         record = json.loads(_content(file))
         if not isinstance(record, dict):
-            raise TypeError("it holds no JSON object")
+            raise TypeError("it is not a JSON object")
         types = record.get("property_types") or {}
         for name, value in (record.get("properties") or {}).items():
             kind = types.get(name)
@@ -200,7 +206,7 @@ def _read(file: Path, message: Message) -> bool:
         if record.get("delivery_mode") is not None:
             message.set_jms_delivery_mode({"NON_PERSISTENT": 1, "PERSISTENT": 2}[record["delivery_mode"]])
     except (ValueError, TypeError, AttributeError, KeyError, JMSException) as error:
-        typer.echo(f"sievemq: {file} is no message as `sievemq browse --json` prints it: {error}", err=True)
+        typer.echo(f"sievemq: {file} is not a message in the form of `sievemq browse --json`: {error}", err=True)
         raise typer.Exit(USAGE) from None
     return True
 
@@ -219,7 +225,7 @@ def _content(file: Path) -> str:
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        typer.echo(f"sievemq: there is no file {str(file)!r}; a selector itself is given with -e", err=True)
+        typer.echo(f"sievemq: there is no file {str(file)!r}; pass a selector with -e", err=True)
         raise typer.Exit(USAGE) from None
     except (OSError, UnicodeDecodeError) as error:
         typer.echo(f"sievemq: {file} cannot be read: {error}", err=True)

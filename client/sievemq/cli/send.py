@@ -43,14 +43,14 @@ def send(
             "--property",
             "-p",
             metavar="NAME=VALUE[:TYPE]",
-            help="A property; again for more. TYPE is boolean, byte, short, int, long, float, double or string; "
-            "without it the value's look decides.",
+            help="A property; repeatable. TYPE is boolean, byte, short, int, long, float, double or string; "
+            "without it, numbers, true and false get the type they look like.",
         ),
     ] = None,
-    count: Annotated[int, typer.Option("--count", min=1, help="Send it so many times.")] = 1,
+    count: Annotated[int, typer.Option("--count", min=1, help="Number of copies to send.")] = 1,
     priority: Annotated[int, typer.Option("--priority", min=0, max=9, help="JMSPriority.")] = 4,
-    ttl: Annotated[str, typer.Option("--ttl", help="Time to live, such as 30s or 5m; 0 for ever.")] = "0",
-    delay: Annotated[str, typer.Option("--delay", help="Deliver not before this has passed, such as 30s.")] = "0",
+    ttl: Annotated[str, typer.Option("--ttl", help="Time to live, such as 30s or 5m; 0 for no limit.")] = "0",
+    delay: Annotated[str, typer.Option("--delay", help="Delivery delay, such as 30s.")] = "0",
     non_persistent: Annotated[bool, typer.Option("--non-persistent", help="JMSDeliveryMode NON_PERSISTENT.")] = False,
     jms_type: Annotated[str | None, typer.Option("--type", help="JMSType.")] = None,
     correlation_id: Annotated[str | None, typer.Option("--correlation-id", help="JMSCorrelationID.")] = None,
@@ -64,11 +64,11 @@ def send(
 ) -> None:
     """Send a message and print its id; or send several copies, and print how many.
 
-    If a limit blocks the send, a line on standard error says so and the command waits, without a limit or for as many
-    milliseconds as the URL says: ?send_timeout=5000.
+    If a limit blocks the send, the command reports that on standard error and waits, without a limit or for the
+    milliseconds in the URL: ?send_timeout=5000.
 
-    Exit codes: 0 sent, 1 not sent (all of a failing batch of a thousand are taken back), 2 usage, 3 the destination
-    does not exist, 4 credentials refused.
+    Exit codes: 0 sent, 1 not sent (a failing batch of a thousand is rolled back), 2 usage, 3 the destination does not
+    exist, 4 credentials refused.
     """
     content = _content(body, file)
     values = [parse_property(text) for text in properties or ()]
@@ -83,7 +83,7 @@ def send(
         message.set_jms_correlation_id(correlation_id)
         message.set_jms_reply_to(answer_to)
         with connect(url, user) as connection, connection.create_session(Session.SESSION_TRANSACTED) as session:
-            connection.set_exception_listener(_Told())
+            connection.set_exception_listener(_Reporter())
             producer = session.create_producer(target)
             producer.set_priority(priority)
             producer.set_time_to_live(time_to_live)
@@ -108,7 +108,7 @@ def send(
                     typer.echo(json.dumps(summary) if as_json else f"{done:,} messages sent to {target}")
 
 
-class _Told:
+class _Reporter:
     """Prints a line while the command waits."""
 
     def on_exception(self, exception: JMSException) -> None:
@@ -120,7 +120,7 @@ class _Told:
 
 def _content(body: str | None, file: Path | None) -> bytes | None:
     if body is not None and file is not None:
-        typer.echo("sievemq: the body is given twice, as an argument and with --file; one of them must go", err=True)
+        typer.echo("sievemq: the body is given twice; remove the argument or --file", err=True)
         raise typer.Exit(USAGE)
     if body == "-" or (file is not None and str(file) == "-"):
         return sys.stdin.buffer.read()

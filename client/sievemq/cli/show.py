@@ -1,4 +1,4 @@
-"""What the commands print: a message, for people or as JSON with a fixed schema; other people's text on a terminal."""
+"""Printing messages, as text or as JSON with a fixed schema; escaping untrusted text on a terminal."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def parse_property(text: str) -> tuple[str, PropertyValue]:
             raise typer.BadParameter(f"{front!r} of property {name!r} is no {kind}: {error}") from None
     if colon and _is_meant_as_type(kind, front):
         raise typer.BadParameter(
-            f"{kind!r} of property {name!r} is no type; there are {', '.join(_TYPES)}. "
+            f"{kind!r} of property {name!r} is not a type; the types are {', '.join(_TYPES)}. "
             f"If all of {value!r} is a text, write {name}={value}:string"
         )
     if value in ("true", "false"):
@@ -93,7 +93,7 @@ def typed_value(value: object, kind: str) -> PropertyValue:
         ValueError: there is no such type, or it does not have the value.
     """
     if kind not in _TYPES:
-        raise ValueError(f"{kind!r} is no type; there are {', '.join(_TYPES)}")
+        raise ValueError(f"{kind!r} is not a type; the types are {', '.join(_TYPES)}")
     return _TYPES[kind](str(value))
 
 

@@ -12,7 +12,7 @@ from sievemq_spark.cli.upkeep import compact, expire
 __all__ = ["pipeline"]
 
 pipeline = typer.Typer(
-    help="Archive, replay and ask traffic with Spark. Needs the extra 'spark' and Java 17.", no_args_is_help=True
+    help="Archive, replay and query traffic with Spark. Needs the extra 'spark' and Java 17.", no_args_is_help=True
 )
 for _command in (archive, backtest, coverage, profile, outcomes, deadletters, compact, expire, replay):
     pipeline.command()(grouped(_command))

@@ -33,19 +33,19 @@ __all__ = [
 
 MasterOption = Annotated[
     str,
-    typer.Option("--master", envvar="SIEVEMQ_SPARK_MASTER", show_envvar=True, help="Where Spark runs."),
+    typer.Option("--master", envvar="SIEVEMQ_SPARK_MASTER", show_envvar=True, help="Spark master."),
 ]
 #: The default master of Spark.
 LOCAL = "local[*]"
 
 DialectOption = Annotated[str, typer.Option("--dialect", help="Selector dialect: jakarta, ibm-mq, mqe, amqp.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="The result as one JSON object.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 HtmlOption = Annotated[
-    Path | None, typer.Option("--html", help="Write a report with charts to this file as well.", dir_okay=False)
+    Path | None, typer.Option("--html", help="Also write a report with charts to this file.", dir_okay=False)
 ]
 ArchiveArgument = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder of the archive.")]
 FromOption = Annotated[str | None, typer.Option("--from", help="First day, such as 2026-11-01 (UTC).")]
-UntilOption = Annotated[str | None, typer.Option("--until", help="Last day, included.")]
+UntilOption = Annotated[str | None, typer.Option("--until", help="Last day, inclusive.")]
 DestinationOption = Annotated[
     str | None, typer.Option("--destination", "-d", help="Only messages of this destination.")
 ]
@@ -86,7 +86,7 @@ class Archived(NamedTuple):
         return self.chosen(messages)
 
     def chosen(self, frame: DataFrame) -> DataFrame:
-        """What else the archive has, of the same days and the same destination."""
+        """Filter further data of the archive by the same days and destination."""
         from pyspark.sql import functions as f
 
         if self.first is not None:
@@ -157,7 +157,7 @@ class Access(NamedTuple):
 
     @property
     def password(self) -> str | None:
-        """The user's; from the environment, so that it is in no list of processes."""
+        """The user's password, from the environment, so that no list of processes shows it."""
         return os.environ.get("SIEVEMQ_PASSWORD") if self.user is not None else None
 
 
@@ -172,4 +172,4 @@ def day(text: str) -> str:
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
-        raise PipelineError(f"{text!r} is no day; write it as 2026-11-01") from None
+        raise PipelineError(f"{text!r} is not a day; write it as 2026-11-01") from None

@@ -15,14 +15,16 @@ __all__ = ["backtest", "coverage", "deadletters", "outcomes", "profile"]
 
 def backtest(
     archived: Archived,
-    selectors: Annotated[list[str], typer.Argument(metavar="SELECTOR…", help="One or more; two are compared.")],
+    selectors: Annotated[
+        list[str], typer.Argument(metavar="SELECTOR…", help="One or more selectors; two are compared.")
+    ],
     *,
     dialect: DialectOption = "jakarta",
-    sample: Annotated[int, typer.Option("--sample", min=0, help="Message ids to show of each.")] = 5,
+    sample: Annotated[int, typer.Option("--sample", min=0, help="Message ids to show for each selector.")] = 5,
     master: MasterOption = LOCAL,
     output: Output,
 ) -> None:
-    """What selectors would have matched in the archive, and which absent property made the answer UNKNOWN."""
+    """Report which archived messages selectors match, and which absent properties made the result UNKNOWN."""
     from sievemq_spark.backtest import backtest as job
 
     with running_spark(master, selectors, dialect, checks=[archived.check, output.check]) as spark:
@@ -39,7 +41,7 @@ def coverage(
     master: MasterOption = LOCAL,
     output: Output,
 ) -> None:
-    """Which messages no selector matches, or several; which selectors overlap or shadow one another."""
+    """Report messages that no selector or several match, and selectors that overlap or shadow one another."""
     from sievemq_spark.backtest import coverage as job
 
     with running_spark(master, selectors, dialect, checks=[archived.check, output.check]) as spark:
@@ -49,7 +51,7 @@ def coverage(
 
 
 def profile(archived: Archived, *, master: MasterOption = LOCAL, output: Output) -> None:
-    """Property names with types and cardinality, sizes, messages by hour."""
+    """Report property names with types and cardinality, sizes, and messages by hour."""
     from sievemq_spark.profile import profile as job
 
     with running_spark(master, checks=[archived.check, output.check]) as spark:
@@ -73,11 +75,11 @@ def outcomes(archived: Archived, *, master: MasterOption = LOCAL, output: Output
 def deadletters(
     archived: Archived,
     *,
-    values: Annotated[int, typer.Option("--values", min=0, help="Property values to show at most.")] = 20,
+    values: Annotated[int, typer.Option("--values", min=0, help="Maximum number of property values.")] = 20,
     master: MasterOption = LOCAL,
     output: Output,
 ) -> None:
-    """Why messages became dead letters: reasons, origins, times, and what sets them apart from the other messages."""
+    """Report dead letters: reasons, origins, times, and property values that other messages seldom have."""
     from sievemq_spark.deadletters import deadletters as job
 
     with running_spark(master, checks=[archived.check, output.check]) as spark:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["running_spark"]
 
-#: Where Java finds out that it is to log nothing, not even that it does.
+#: The option that names Java's log configuration: log nothing, not even the start of logging.
 LOG: Final = "-Dlog4j2.configurationFile="
 
 

@@ -26,13 +26,13 @@ def archive(
     *,
     to: Annotated[str, typer.Option("--to", help="Folder of the archive.")],
     tap: Annotated[
-        str | None, typer.Option("--tap", help="Name of taps: add all that has gone through since the last run.")
+        str | None, typer.Option("--tap", help="Name of the taps: add all messages since the last run.")
     ] = None,
     outcomes: Annotated[
-        bool, typer.Option("--outcomes", help="With --tap: what became of the messages as well.")
+        bool, typer.Option("--outcomes", help="With --tap: also archive the outcomes of the messages.")
     ] = False,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="A missing destination is no error; a tap creates it.")
+        bool, typer.Option("--allow-missing", help="Accept missing destinations; a tap creates them.")
     ] = False,
     selector: SelectorOption = None,
     dialect: DialectOption = "jakarta",
@@ -42,13 +42,13 @@ def archive(
 ) -> None:
     """Add messages that an archive does not have yet, as Parquet. The destinations stay unchanged.
 
-    Without --tap, the messages waiting now. With --tap, all since the last run under that name, consumed or not;
-    the first run makes the taps.
+    Without --tap it adds the messages that wait now. With --tap it adds all messages since the last run under that
+    name, consumed or not; the first run creates the taps.
     """
     from sievemq_spark import archive as job
 
     if outcomes and tap is None:
-        raise typer.BadParameter("--outcomes needs --tap: what is only looked at has no outcome")
+        raise typer.BadParameter("--outcomes needs --tap: without a tap no outcomes are recorded")
     options = {"url": broker.url, "destination": ",".join(destinations), "dialect": dialect, "tap": tap or ""}
     options["failonmissing"] = str(not allow_missing).lower()
     checks = [lambda: ReadOptions.read(options), lambda: check_writable(to)]
@@ -80,20 +80,24 @@ def archive(
 def replay(
     archived: Archived,
     *,
-    to: Annotated[str, typer.Option("--to", help="Destination; where each came from if not given.")] = "",
+    to: Annotated[str, typer.Option("--to", help="Destination (default: that of each message).")] = "",
     selector: SelectorOption = None,
     dialect: DialectOption = "jakarta",
     rate: Annotated[float, typer.Option("--rate", min=0, help="Messages per second; 0 for no limit.")] = 0.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count and check, send nothing.")] = False,
-    partitions: Annotated[int, typer.Option("--partitions", min=1, help="Sent side by side, in order per group.")] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and count the messages; send nothing.")] = False,
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, help="Partitions sent concurrently, in order per group.")
+    ] = 1,
     rename: Annotated[
-        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="Send to NEW what came from OLD.")
+        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="Send messages of OLD to NEW.")
     ] = None,
     properties: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE[:TYPE]", help="A property to set.")
     ] = None,
-    unset: Annotated[list[str] | None, typer.Option("--unset", metavar="NAME", help="A property to leave out.")] = None,
-    name: Annotated[str, typer.Option("--name", help="Run again under this name, it sends only what is missing.")] = "",
+    unset: Annotated[list[str] | None, typer.Option("--unset", metavar="NAME", help="A property to remove.")] = None,
+    name: Annotated[
+        str, typer.Option("--name", help="Name of the replay: a repeated run sends only missing messages.")
+    ] = "",
     transaction_size: Annotated[
         int, typer.Option("--transaction-size", min=0, help="Messages that become visible together; 0 for all.")
     ] = 0,
@@ -101,7 +105,7 @@ def replay(
     master: MasterOption = LOCAL,
     as_json: JsonOption = False,
 ) -> None:
-    """Send archived messages again. All become visible together, or in pieces with a rate or transaction size."""
+    """Send archived messages again. All become visible together, or in parts with a rate or transaction size."""
     from sievemq_spark.replay import Changes
     from sievemq_spark.replay import replay as job
 

@@ -19,11 +19,11 @@ __all__ = ["compact", "expire"]
 
 def compact(
     archive: ArchiveArgument,
-    files: Annotated[int, typer.Option("--files", min=2, help="Days with fewer files stay as they are.")] = 4,
+    files: Annotated[int, typer.Option("--files", min=2, help="Leave days with fewer files unchanged.")] = 4,
     master: MasterOption = LOCAL,
     as_json: JsonOption = False,
 ) -> None:
-    """Merge small files of an archive. No other program may use it meanwhile; killing the command does no harm."""
+    """Merge small files of an archive. No other program may use it meanwhile; the command may be killed at any time."""
     from sievemq_spark.compaction import compact as job
 
     with running_spark(master) as spark:
@@ -37,11 +37,13 @@ def compact(
 
 def expire(
     archive: ArchiveArgument,
-    before: Annotated[str | None, typer.Option("--before", help="First day that stays, such as 2026-11-01.")] = None,
-    keep_days: Annotated[int | None, typer.Option("--keep-days", min=0, help="Days before today that stay.")] = None,
+    before: Annotated[str | None, typer.Option("--before", help="First day to keep, such as 2026-11-01.")] = None,
+    keep_days: Annotated[
+        int | None, typer.Option("--keep-days", min=0, help="Number of days to keep before today.")
+    ] = None,
     destination: DestinationOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, remove nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the number of files; remove nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     master: MasterOption = LOCAL,
     as_json: JsonOption = False,
 ) -> None:

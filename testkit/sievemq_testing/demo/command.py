@@ -27,13 +27,13 @@ def _group() -> None:
 @demo.command()
 def flights(
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help=f"How many flights; all {TOTAL:,} if not given.")
+        int | None, typer.Option("--limit", min=1, help=f"Number of flights; all {TOTAL:,} by default.")
     ] = None,
 ) -> None:
     """Send real flights through a queue and a topic, and check what every selector received against SQLite.
 
-    A broker starts inside this process; a publisher and seven consumers, each a process of its own, talk to it over
-    TCP. Exit codes: 0 everything agrees, 1 something does not, 2 the flights are not installed.
+    The broker runs inside this process; a publisher and seven consumers, a process each, connect over TCP.
+    Exit codes: 0 everything agrees, 1 something differs, 2 the flights are not installed.
     """
     console = Console(highlight=False)
     total = min(limit or TOTAL, TOTAL)

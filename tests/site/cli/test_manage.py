@@ -443,7 +443,7 @@ def test_blocked_senders_are_shown_with_their_waiting_time(sievemq: Sievemq, mon
         (["queue", "ls", "--sort", "colour"], 2, "sort"),
         (["queue", "info", "topic:"], 2, "must not be empty"),
         (["move", "orders", "there", "-s", "n = = 1", "--yes"], 4, "      ^"),
-        (["delete", "orders"], 2, "say which messages"),
+        (["delete", "orders"], 2, "choose messages with"),
         (["connection", "close", "nobody", "--yes"], 3, "nobody"),
         (["queue", "ls", "--http", "nowhere"], 2, "no URL of a management port"),
         (["queue", "ls", "--http", "http://127.0.0.1:many"], 2, "no URL of a management port"),

@@ -136,7 +136,7 @@ def test_browsing_a_missing_queue_does_not_create_it(broker: EmbeddedBroker, sie
     assert "there is no queue:nothing-like-it; the first send creates it. --create" in far.err
     assert broker.call(lambda domain: list(domain.namespace("default").destinations)) == ["queue:invoices"]
     done = sievemq("receive", "invioces", "-w", "0", "--create")
-    assert (done.code, done.err) == (3, "sievemq: nothing came from queue:invioces\n")
+    assert (done.code, done.err) == (3, "sievemq: nothing received from queue:invioces\n")
     assert broker.call(lambda domain: "queue:invioces" in domain.namespace("default").destinations)
 
 
@@ -144,8 +144,8 @@ def test_missing_messages_are_reported(broker: EmbeddedBroker, sievemq: Sievemq)
     sievemq("send", "orders", "x")
     done = sievemq("receive", "orders", "-n", "3", "-w", "10ms")
     assert (done.code, done.lines) == (3, ["x"])
-    assert done.err == "sievemq: 1 message of 3 came from queue:orders within 10ms\n"
-    assert sievemq("receive", "orders", "-w", "10ms").err == "sievemq: nothing came from queue:orders within 10ms\n"
+    assert done.err == "sievemq: 1 message of 3 received from queue:orders within 10ms\n"
+    assert sievemq("receive", "orders", "-w", "10ms").err == "sievemq: nothing received from queue:orders within 10ms\n"
 
 
 def test_a_pattern_is_warned_of_in_one_line(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
@@ -153,7 +153,7 @@ def test_a_pattern_is_warned_of_in_one_line(broker: EmbeddedBroker, sievemq: Sie
     assert done.code == 3
     warning, nothing = done.err.splitlines()
     assert warning.startswith("sievemq: topic:prices.* is a name and no pattern: consumers have no wildcards. ")
-    assert nothing == "sievemq: nothing came from topic:prices.* within 10ms"
+    assert nothing == "sievemq: nothing received from topic:prices.* within 10ms"
 
 
 @pytest.mark.parametrize(

@@ -149,4 +149,4 @@ def test_a_file_that_is_no_message_is_a_usage_error(sievemq: Sievemq, tmp_path: 
     file.write_text(content)
     outcome = sievemq("selector", "explain", "a = 1", "-m", str(file))
     assert outcome.code == 2
-    assert "is no message" in outcome.err
+    assert "is not a message" in outcome.err

@@ -38,7 +38,7 @@ def test_user_add_requires_rights(sievemq: Sievemq, file: Path) -> None:
     for arguments in ([], ["--all", "--may", "send"]):
         refused = sievemq("user", "add", "anna", *arguments, stdin=b"rosebud\n")
         assert refused.code == 2
-        assert "say what the user may do: --all, or --may" in refused.err
+        assert "name the rights: --all, or --may" in refused.err
     assert not file.exists()
 
 

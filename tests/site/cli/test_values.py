@@ -23,7 +23,7 @@ def test_an_unknown_type_is_refused_with_the_valid_ones(value: str) -> None:
     with pytest.raises(typer.BadParameter) as refused:
         parse_property(f"x={value}")
     text = str(refused.value)
-    assert f"'{value.rpartition(':')[2]}' of property 'x' is no type" in text
+    assert f"'{value.rpartition(':')[2]}' of property 'x' is not a type" in text
     assert "boolean, byte, short, int, long, float, double, string" in text
     _, _, advised = text.rpartition("write ")
     assert parse_property(advised) == ("x", value)

@@ -34,11 +34,11 @@ HttpOption = Annotated[
     typer.Option("--http", envvar="SIEVEMQ_HTTP_URL", show_envvar=True, help="The broker's management port."),
 ]
 NamespaceOption = Annotated[
-    str, typer.Option("--namespace", "-N", envvar="SIEVEMQ_NAMESPACE", show_envvar=True, help="Where it is.")
+    str, typer.Option("--namespace", "-N", envvar="SIEVEMQ_NAMESPACE", show_envvar=True, help="Its namespace.")
 ]
 
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="queue:NAME, or NAME.")]
-MostOption = Annotated[int, typer.Option("--number", "-n", min=0, help="At most so many; 0 for all.")]
+MostOption = Annotated[int, typer.Option("--number", "-n", min=0, help="Maximum number; 0 for all.")]
 
 _CODES: Final = {401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 422: REFUSED, 400: USAGE, 413: USAGE, 429: REFUSED}
 

@@ -20,16 +20,18 @@ from sievemq_core.counted import counted
 
 __all__ = ["Care", "Chosen", "JsonOption", "LimitOption", "Whose", "YesOption", "act", "confirm", "remove"]
 
-IdOption = Annotated[list[str] | None, typer.Option("--id", help="Only this one, by JMSMessageID; may be repeated.")]
-LimitOption = Annotated[int, typer.Option("--number", "-n", min=0, help="At most so many messages; 0 for all.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say how many, change nothing.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="The result as one JSON object.")]
+IdOption = Annotated[
+    list[str] | None, typer.Option("--id", help="Only the message with this JMSMessageID; repeatable.")
+]
+LimitOption = Annotated[int, typer.Option("--number", "-n", min=0, help="Maximum number of messages; 0 for all.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the number of messages; change nothing.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 SubscriptionOption = Annotated[
-    str | None, typer.Option("--subscription", help="Of a topic: the subscription whose messages are meant.")
+    str | None, typer.Option("--subscription", help="Of a topic: the subscription that holds the messages.")
 ]
 ClientIdOption = Annotated[
-    str | None, typer.Option("--client-id", help="That subscription's client id, if it has one.")
+    str | None, typer.Option("--client-id", help="Client id of that subscription, if it has one.")
 ]
 
 
@@ -42,7 +44,7 @@ class Chosen(NamedTuple):
 
 
 class Whose(NamedTuple):
-    """Options: of a topic, the subscription whose messages are meant."""
+    """Options: of a topic, the subscription that holds the messages."""
 
     subscription: SubscriptionOption = None
     client_id: ClientIdOption = None
@@ -131,7 +133,7 @@ def act(
     text = f"{_messages(touched)} {past}" + (f", {skipped:,} left as they are" if skipped else "")
     _print(answer, as_json, text)
     if stopped:
-        typer.echo(f"sievemq: it stopped there: {harmless(stopped['text'])}", err=True)
+        typer.echo(f"sievemq: stopped: {harmless(stopped['text'])}", err=True)
         raise typer.Exit(FAILED)
 
 

@@ -19,12 +19,14 @@ queue = typer.Typer(help="Queues: ls, info, consumers, create, pause, resume, pu
 topic = typer.Typer(help="Topics: ls, info, create, delete.", no_args_is_help=True)
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="topic:NAME, or NAME.")]
-LikeOption = Annotated[str | None, typer.Option("--like", help="Only names with this in them; * for any text.")]
+LikeOption = Annotated[
+    str | None, typer.Option("--like", help="Only names that contain this text; * matches any text.")
+]
 SortOption = Annotated[
     str,
     typer.Option(
         "--sort",
-        help="address, depth (least first); most first: -depth, -in_flight, -scheduled, -bytes, -consumers, -in_rate, "
+        help="address, depth (ascending); most first: -depth, -in_flight, -scheduled, -bytes, -consumers, -in_rate, "
         "-out_rate, -dead_lettered.",
     ),
 ]
@@ -168,7 +170,7 @@ def pause_queue(name: QueueArgument, place: Place) -> None:
 @queue.command("resume")
 @grouped
 def resume_queue(name: QueueArgument, place: Place) -> None:
-    """Deliver again."""
+    """Resume deliveries."""
     api = place.api()
     api.post(api.place(address_of(name), "actions", "resume"), {})
     typer.echo(f"{address_of(name)} delivers")

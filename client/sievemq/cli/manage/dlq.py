@@ -20,7 +20,7 @@ __all__ = ["dlq"]
 dlq = typer.Typer(help="Dead letters by reason: ls, retry, drop.", no_args_is_help=True)
 
 DeadLettersArgument = Annotated[
-    str, typer.Argument(metavar="QUEUE", help="The dead-letter queue, DLQ.NAME; of `orders` it is DLQ.orders.")
+    str, typer.Argument(metavar="QUEUE", help="The dead-letter queue: DLQ.orders for the queue `orders`.")
 ]
 
 _COLUMNS: Columns = {

@@ -68,7 +68,9 @@ def delete(
     """Delete waiting messages, chosen by selector or id. (`queue purge` empties a queue, `queue delete` removes it.)"""
     origin = address_of(source)
     if chosen.selector is None and not chosen.ids:
-        typer.echo(f"sievemq: say which messages, with --selector or --id; or: sievemq queue purge {source}", err=True)
+        typer.echo(
+            f"sievemq: choose messages with --selector or --id; to delete all: sievemq queue purge {source}", err=True
+        )
         raise typer.Exit(USAGE)
     question = f"Delete {{}} from {origin}?"
     act(place.api(), origin, "delete", chosen, care, as_json, more=whose._asdict(), past="deleted", question=question)

@@ -65,7 +65,7 @@ def list_namespaces(port: Port, *, as_json: LinesOption = False) -> None:
 @namespace.command("create")
 @grouped
 def create_namespace(name: str, port: Port) -> None:
-    """Make a namespace. (It is made anyway when a client first names it.)"""
+    """Create a namespace. (A client's first use creates it as well.)"""
     typer.echo(f"{port.api().post('/namespaces', {'name': name})['name']} exists")
 
 
@@ -81,7 +81,7 @@ def delete_namespace(name: str, care: Care, port: Port) -> None:
 @grouped
 def list_subscriptions(
     *,
-    topic: Annotated[str | None, typer.Option("--topic", help="Only those of this topic.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only subscriptions of this topic.")] = None,
     place: Place,
     as_json: LinesOption = False,
 ) -> None:
@@ -97,7 +97,9 @@ def list_subscriptions(
 def delete_subscription(
     name: str,
     *,
-    client_id: Annotated[str | None, typer.Option("--client-id", help="Whose it is, if it belongs to one.")] = None,
+    client_id: Annotated[
+        str | None, typer.Option("--client-id", help="Client id of the subscription, if it has one.")
+    ] = None,
     care: Care,
     place: Place,
 ) -> None:
@@ -111,7 +113,9 @@ def delete_subscription(
 @grouped
 def list_connections(
     *,
-    namespace: Annotated[str | None, typer.Option("--namespace", "-N", help="Only those in this namespace.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-N", help="Only connections in this namespace.")
+    ] = None,
     as_json: LinesOption = False,
     port: Port,
 ) -> None:

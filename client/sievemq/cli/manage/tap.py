@@ -22,13 +22,13 @@ __all__ = ["tap"]
 tap = typer.Typer(help="Taps, and how far their readers are behind: ls, info, create, delete.", no_args_is_help=True)
 
 DestinationArgument = Annotated[
-    str, typer.Argument(metavar="DEST", help="What it is on: queue:NAME, topic:NAME, or NAME of a queue.")
+    str, typer.Argument(metavar="DEST", help="The tap's destination: queue:NAME, topic:NAME, or NAME of a queue.")
 ]
-TapArgument = Annotated[str, typer.Argument(metavar="TAP", help="Its name there, as `tap ls` shows it.")]
+TapArgument = Annotated[str, typer.Argument(metavar="TAP", help="The tap's name, as `tap ls` shows it.")]
 
 
 class Mode(StrEnum):
-    """What a tap does."""
+    """The mode of a tap."""
 
     COPY = "copy"
     DRAIN = "drain"
@@ -86,7 +86,7 @@ _ONE: Columns = {
 @grouped
 def list_taps(
     *,
-    destination: Annotated[str | None, typer.Option("--on", help="Only those on this destination.")] = None,
+    destination: Annotated[str | None, typer.Option("--on", help="Only taps of this destination.")] = None,
     place: Place,
     as_json: LinesOption = False,
 ) -> None:
@@ -112,18 +112,18 @@ def create_tap(
     name: TapArgument,
     *,
     mode: Annotated[
-        Mode, typer.Option("--mode", help="copy: keeps what arrives; drain: takes what waits in a queue.")
+        Mode, typer.Option("--mode", help="copy: copies arriving messages; drain: consumes a queue.")
     ] = Mode.COPY,
     selector: SelectorOption = None,
     start: Annotated[
-        Start, typer.Option("--start", help="A copy of a queue begins with what waits, or with what comes next.")
+        Start, typer.Option("--start", help="Where a copy begins: earliest: waiting messages; latest: later ones.")
     ] = Start.LATEST,
-    messages: Annotated[int | None, typer.Option("--retain-messages", min=1, help="That it may hold.")] = None,
-    size: Annotated[int | None, typer.Option("--retain-bytes", min=1, help="That it may hold.")] = None,
-    age: Annotated[str | None, typer.Option("--retain-age", help="That a copy is kept, such as 7d.")] = None,
+    messages: Annotated[int | None, typer.Option("--retain-messages", min=1, help="Messages to hold at most.")] = None,
+    size: Annotated[int | None, typer.Option("--retain-bytes", min=1, help="Bytes to hold at most.")] = None,
+    age: Annotated[str | None, typer.Option("--retain-age", help="Time to keep a copied message, such as 7d.")] = None,
     lease: Annotated[
         str | None,
-        typer.Option("--lease", help="Without a word from its reader: then a drain gives back, a copy ends."),
+        typer.Option("--lease", help="Silence of the reader after which a drain returns its messages and a copy ends."),
     ] = None,
     place: Place,
 ) -> None:

@@ -29,18 +29,18 @@ _PLACES: Final = 5
 @grouped
 def top(
     *,
-    interval: Annotated[float, typer.Option("--interval", "-i", min=0.1, help="Seconds between two looks.")] = 1.0,
-    rounds: Annotated[int, typer.Option("--rounds", min=0, help="Looks to take; 0 until Ctrl-C.")] = 0,
+    interval: Annotated[float, typer.Option("--interval", "-i", min=0.1, help="Seconds between two updates.")] = 1.0,
+    rounds: Annotated[int, typer.Option("--rounds", min=0, help="Updates to show; 0 until Ctrl-C.")] = 0,
     most: Annotated[int, typer.Option("--number", "-n", min=1, help="Destinations to show.")] = 20,
     sort: Annotated[
-        str, typer.Option("--sort", help="-depth, -in_rate, -out_rate, …: most first; address.")
+        str, typer.Option("--sort", help="address, or descending: -depth, -in_rate, -out_rate, …")
     ] = "-depth",
     place: Place,
     as_json: JsonOption = False,
 ) -> None:
     """Watch a broker: rates, memory, connections, and its busiest or deepest destinations. Ctrl-C ends it.
 
-    Where the output is no terminal it is taken once and printed, or, with --rounds, as often as that.
+    If the output is not a terminal, it prints one update, or as many as --rounds names.
     """
     screen = ExitStack()
     api = place.api(before_failing=screen.close)
@@ -119,7 +119,7 @@ def _words(row: dict[str, Any]) -> Iterator[str]:
 
 
 def waiting(connections: int, milliseconds: int) -> str:
-    """How many senders wait, and for how long the first of them has."""
+    """Describe the number of waiting senders and the time of the first one."""
     first = span(max(1, milliseconds))
     return (
         f"1 connection waits to send, for {first}"
