@@ -1,4 +1,4 @@
-"""What an administrator does to messages: remove, move, copy, retry, cancel, find.
+"""An operator's actions on messages: remove, move, copy, retry, cancel, find.
 
 Each verb is a generator that works in slices (steps.py), so that a queue of a million messages blocks no client. It
 handles the messages that were in the queue when it began. It skips later arrivals, so it ends even if a moved message
@@ -75,7 +75,7 @@ class Outcome:
         self.matched += 1
 
     def end(self) -> None:
-        """There are others, beyond the limit."""
+        """Further messages match, beyond the limit."""
         self.more = True
 
     def note(self, done: bool) -> None:
@@ -127,7 +127,7 @@ def move(namespace: Namespace, queue: Queue, target: str, choice: Choice) -> Ste
     """
     if isinstance(_check_target(namespace, queue, target, choice), Topic):
         raise RequestError(
-            f"{target} is a topic: what none of its subscriptions takes would be lost; copy to it instead",
+            f"{target} is a topic: messages that no subscription selects would be lost; copy to it instead",
             ErrorCode.INVALID_DESTINATION,
         )
 
@@ -203,7 +203,7 @@ def _check_target(namespace: Namespace, queue: Queue, target: str, choice: Choic
     """The target if it exists; otherwise it is created, unless this is a dry run."""
     found: Queue | Topic | None = namespace.find(target) if choice.dry_run else namespace.declare(target)
     if found is queue:
-        raise RequestError(f"{target} is where the messages are", ErrorCode.INVALID_DESTINATION)
+        raise RequestError(f"{target} is the source of the messages", ErrorCode.INVALID_DESTINATION)
     return found
 
 

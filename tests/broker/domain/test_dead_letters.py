@@ -249,7 +249,7 @@ class TestManagement:
         assert finish(management.move(world.namespace, queue, "queue:r", Choice(selector("n > 7"))), NOW).touched == 2
         assert world.browse("queue:r") == ["m3", "m9", "m8"]
         assert world.browse("queue:q", "n = 3 OR n > 7") == ["m3"]
-        with pytest.raises(RequestError, match="where the messages are"):
+        with pytest.raises(RequestError, match="is the source of the messages"):
             management.move(world.namespace, queue, "q", Choice())
         with pytest.raises(RequestError, match="would be lost"):
             management.move(world.namespace, queue, "topic:t", Choice())

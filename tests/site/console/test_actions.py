@@ -91,7 +91,7 @@ def test_move_by_selector_and_limit(page: Page, broker: EmbeddedBroker, client: 
     send(client, "work", 7, region="US")
     open_view(page, broker, WORK)
     more(page, "Move messages…")
-    page.shows("Say where to", "dialog .count")
+    page.shows("Enter a target", "dialog .count")
     page.fill("dialog input[type=text]:not(.selector)", "later")
     page.shows("12 messages match.", "dialog .count")
     page.fill("dialog input.selector", "region = 'US'")
@@ -134,7 +134,7 @@ def test_copy_and_delete_by_selector(page: Page, broker: EmbeddedBroker, client:
     confirm(page, "Copy 5 messages", "Copied 5 messages.")
     assert (depth("queue:work"), depth("queue:copy")) == (5, 5)
     more(page, "Delete messages…")
-    page.shows("Say which.", "dialog .count")
+    page.shows("Enter a selector.", "dialog .count")
     page.fill("dialog input.selector", "region = 'EU'")
     confirm(page, "Delete 2 messages", "Deleted 2 messages.")
     assert depth("queue:work") == 3
@@ -145,7 +145,7 @@ def test_a_refusal_stays_in_the_dialog(page: Page, broker: EmbeddedBroker, clien
     open_view(page, broker, WORK)
     more(page, "Move messages…")
     page.fill("dialog input[type=text]:not(.selector)", "queue:work")
-    page.shows("queue:work is where the messages are", "dialog .count")
+    page.shows("queue:work is the source of the messages", "dialog .count")
     assert page.value("document.querySelector('dialog button[type=submit]').disabled") is True
     assert depth("queue:work") == 2
 
@@ -244,14 +244,14 @@ def test_a_tap_with_its_lag_is_deleted(page: Page, broker: EmbeddedBroker, clien
     assert row[1:4] == ["queue:work", "n > 0", "4"]
     assert row[5] == "2"  # missed
     assert page.value("document.querySelector('td[data-label=Holds] span').title").startswith(
-        "100 % full: it may hold 4 "
+        "100 % full: its limit is 4 "
     )
     assert other[:4] == ["other copy", "topic:prices", "every message", "0"]
     page.until("document.querySelector('main').innerText.includes('gone')")  # its reader went
     open_view(page, broker, "#/default/destination/queue%3Awork")
     assert [row[:3] for row in page.rows("Taps")] == [["audit copy nearly full", "n > 0", "4"]]
     page.click("section:not([hidden]) td.actions button", "Delete…")
-    page.shows("4 messages that its reader has not seen will be missing there", "dialog")
+    page.shows("4 messages that its reader has not read will be lost to the reader", "dialog")
     page.click("dialog button[type=submit]")
     page.says("The tap audit is deleted.")
     page.until("[...document.querySelectorAll('section[hidden] h2')].some((head) => head.textContent === 'Taps')")
@@ -281,7 +281,7 @@ def test_queues_are_made_and_deleted(page: Page, broker: EmbeddedBroker) -> None
     page.shows("No queues here.")
     page.click("button", "New queue")
     page.fill("dialog input", "a/b c?d#e%20")
-    page.click("dialog button", "Make the queue")
+    page.click("dialog button", "Create the queue")
     page.shows("queue:a/b c?d#e%20", "h1")
     names = broker.call(lambda domain: list(domain.namespace("fresh").destinations))
     assert names == ["queue:a/b c?d#e%20"]

@@ -266,7 +266,7 @@ def test_the_console_survives_a_broker_restart(page: Page, port: int) -> None:
         page.until("document.querySelector('.banner').hidden")
         assert page.value("window.stays") is True
         page.value("location.hash = '#/default/overview'")
-        page.shows("The broker was started anew")
+        page.shows("The broker was restarted")
     page.problems[:] = [problem for problem in page.problems if "ERR_" not in problem]  # the browser's own words
 
 
@@ -283,7 +283,7 @@ def test_events_of_a_hidden_page_are_shown_when_it_is_visible_again(page: Page, 
     broker.call(lambda domain: domain.namespace("default").declare("queue:meanwhile"))
     hears_of_a_look(broker)
     look(hidden=False)
-    page.shows("queue:meanwhile was made")
+    page.shows("queue:meanwhile was created")
 
 
 def hears_of_a_look(broker: EmbeddedBroker) -> None:
@@ -305,7 +305,7 @@ def test_without_events_the_console_polls(page: Page, broker: EmbeddedBroker) ->
             listener.request("GET", "/api/v1/events")
             assert listener.getresponse().status == 200
         open_view(page, broker, "#/default/queues")
-        page.shows("The broker tells nothing by itself now.", ".banner")
+        page.shows("Live updates are off.", ".banner")
         broker.call(lambda domain: domain.namespace("default").declare("queue:late"))
         page.shows("late")
     finally:

@@ -139,7 +139,7 @@ def test_forbidden_actions_are_disabled_with_a_reason(page: Page, guarded: Embed
     assert {"Pause", "Purge…", "Move messages…", "Delete the queue…", "Send", "Delete…"} <= off.keys()
     assert off["Pause"] == "You have no right to manage queue:open. An administrator can grant it."
     assert off["Send"] == "You have no right to send to queue:open. An administrator can grant it."
-    assert off["Delete…"].startswith("The tap is boss's: to delete it")
+    assert off["Delete…"].startswith("The tap is boss's: deleting it")
     open_view(page, guarded, "#/default/destination/queue%3Aopen/messages")
     page.shows("1 message on this page")
     page.click("td.check input")

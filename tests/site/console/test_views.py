@@ -334,7 +334,7 @@ def test_dead_letters_by_reason(page: Page, shop_broker: EmbeddedBroker) -> None
     (attempts,) = page.rows("Dead letters in queue:DLQ.payments")
     assert attempts[:3] == ["failed too often", "queue:payments", "9"]
     (expired,) = page.rows("Dead letters in queue:DLQ.carts")
-    assert expired[:3] == ["expired before anybody took it", "queue:carts", "1"]
+    assert expired[:3] == ["expired before delivery", "queue:carts", "1"]
     page.click("section:has(table[aria-label$=payments]) a.button", "Browse")
     page.shows("9 messages on this page")
     assert page.problems == []
@@ -440,12 +440,12 @@ def test_alarms_and_what_happened(page: Page) -> None:
         producer.send(client.create_queue("deep"), "x" * 850_000)
         page.shows("More than 80 % of the memory for messages is in use.", ".alarms .warn")
         producer.send(client.create_queue("deep"), "x" * 300_000)
-        page.shows("Producers are held back", ".alarms .bad")
-        page.shows("queue:deep was made", ".news")
-        page.shows("Producers are held back", ".news")
+        page.shows("Producers are blocked", ".alarms .bad")
+        page.shows("queue:deep was created", ".news")
+        page.shows("Producers are blocked", ".news")
         assert client.create_consumer(client.create_queue("deep")).receive_body(str, 60_000) == "x" * 850_000
         page.until("document.querySelector('.alarms').childElementCount === 0")
-        page.shows("Producers go on", ".news")
+        page.shows("Producers are no longer blocked", ".news")
 
 
 def test_dead_letters_from_before_the_first_event(

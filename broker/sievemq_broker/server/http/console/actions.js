@@ -22,7 +22,7 @@ const ACTIONS = {
     verb: "Move",
     done: "Moved",
     target: true,
-    words: "They leave this queue once they have arrived.",
+    words: "They leave this queue once the target has them.",
   },
   copy: { title: "Copy messages", verb: "Copy", done: "Copied", target: true, words: "They stay here as well." },
   delete: {
@@ -39,13 +39,13 @@ const ACTIONS = {
     done: "Deleted",
     danger: true,
     whole: true,
-    words: "All that waits or is scheduled is removed; what is in flight stays. This cannot be undone.",
+    words: "Waiting and scheduled messages are deleted; messages in flight stay. This cannot be undone.",
   },
   retry: {
     title: "Retry dead letters",
     verb: "Retry",
     done: "Sent back",
-    words: "They go back where they came from, their attempts counted anew.",
+    words: "They return to their original destination. Their attempts are counted from zero.",
   },
   cancel: {
     title: "Cancel scheduled messages",
@@ -102,9 +102,9 @@ export function act(namespace, address, action, { selector = "", ids = null, who
     stale();
     const missing =
       kind.target && !target.value.trim()
-        ? "Say where to, to see how many messages it would be."
+        ? "Enter a target to count the messages."
         : kind.chosen && box && !box.value
-          ? "Say which. To remove everything, purge the queue."
+          ? "Enter a selector. To delete all messages, purge the queue."
           : "";
     if (!missing) return askHowMany();
     put(sentence, missing);
@@ -169,7 +169,7 @@ export function act(namespace, address, action, { selector = "", ids = null, who
 async function perform(path, order, sentence, kind) {
   put(sentence, h("b", "At work…"));
   const { touched, skipped, stopped } = await api.post(path, order);
-  const rest = skipped ? ` ${count(skipped, "message")} could not be and stayed.` : "";
+  const rest = skipped ? ` ${count(skipped, "message")} could not be changed and stayed.` : "";
   if (stopped) throw new Error(`${kind.done} ${count(touched, "message")}, then: ${stopped.text}`);
   notice(`${kind.done} ${count(touched, "message")}.${rest}`);
 }
@@ -177,7 +177,7 @@ async function perform(path, order, sentence, kind) {
 /** Pauses or resumes the delivery of a queue; asks nothing, because it can be taken back. */
 export async function pause(namespace, address, paused) {
   await api.post(api.destination(namespace, address, "actions", paused ? "pause" : "resume"));
-  notice(paused ? "Delivery is paused. Messages are still accepted." : "Delivery goes on.");
+  notice(paused ? "Delivery is paused. Messages are still accepted." : "Delivery is resumed.");
 }
 
 /** Makes a queue or topic. */
@@ -192,12 +192,12 @@ export function declare(namespace, kind) {
   });
   return ask({
     title: `New ${kind}`,
-    action: `Make the ${kind}`,
+    action: `Create the ${kind}`,
     body: field("Name", name),
     run: async () => {
       const address = `${kind}:${name.value.trim()}`;
       await api.within(namespace, () => api.put(api.destination(namespace, address)));
-      notice(`${address} is there.`);
+      notice(`${address} is created.`);
       go([namespace, "destination", address]);
     },
   });

@@ -28,7 +28,7 @@ export function bodyView(body) {
       chips,
       h("span", { class: "dim" }, `${body.type.toLowerCase()} · ${bytes(body.size)}`),
     ),
-    body.truncated && h("p", { class: "dim" }, "Only its beginning is shown."),
+    body.truncated && h("p", { class: "dim" }, "Only the beginning is shown."),
     body.unreadable && h("p", { class: "mistake" }, body.unreadable),
     place,
   );

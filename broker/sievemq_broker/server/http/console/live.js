@@ -18,31 +18,31 @@ export const state = { connected: null, tries: 0 };
 // What happens, in words.
 const WORDS = {
   "connection.opened": (about) => `${about.client_id ?? about.peer} connected`,
-  "connection.closed": (about) => `${about.client_id ?? about.peer} is gone`,
-  "destination.created": (about) => `${about.address} was made`,
+  "connection.closed": (about) => `${about.client_id ?? about.peer} disconnected`,
+  "destination.created": (about) => `${about.address} was created`,
   "destination.deleted": (about) => `${about.address} was deleted`,
   "destination.paused": (about) => `${about.address} was paused`,
-  "destination.resumed": (about) => `${about.address} goes on`,
-  "consumer.opened": (about) => `A consumer came to ${about.address}`,
-  "consumer.closed": (about) => `A consumer left ${about.address}`,
+  "destination.resumed": (about) => `${about.address} was resumed`,
+  "consumer.opened": (about) => `A consumer opened on ${about.address}`,
+  "consumer.closed": (about) => `A consumer closed on ${about.address}`,
   "subscription.created": (about) => `${about.name} subscribed to ${about.address}`,
-  "subscription.deleted": (about) => `${about.name} is not subscribed to ${about.address} any more`,
-  "tap.created": (about) => `The tap ${about.name} was made on ${about.address}`,
+  "subscription.deleted": (about) => `${about.name} unsubscribed from ${about.address}`,
+  "tap.created": (about) => `The tap ${about.name} was created on ${about.address}`,
   "tap.deleted": (about) => `The tap ${about.name} on ${about.address} was deleted`,
-  dead_lettered: (about) => `${count(about.messages, "message")} of ${about.address} could not be handled`,
-  "flow.blocked": (about) => `Producers are held back: ${about.reason}`,
-  "flow.unblocked": () => "Producers go on",
+  dead_lettered: (about) => `${count(about.messages, "message")} of ${about.address} dead-lettered`,
+  "flow.blocked": (about) => `Producers are blocked: ${about.reason}`,
+  "flow.unblocked": () => "Producers are no longer blocked",
   missed: ({ events, reason }) =>
     reason === "restarted"
-      ? "The broker was started anew"
-      : `${events === null ? "What happened" : count(events, "event")} in between cannot be told any more`,
+      ? "The broker was restarted"
+      : `Missed ${events === null ? "events" : count(events, "event")}: the broker no longer had them`,
 };
 
 const listeners = new Set();
 let source = null;
-let last = ""; // id of the last event that was heard
+let last = ""; // id of the last event received
 let watch = 0;
-let silence = PATIENT; // ms without a word after which the broker counts as gone
+let silence = PATIENT; // ms of silence after which the connection counts as lost
 let retry = 0;
 
 /**

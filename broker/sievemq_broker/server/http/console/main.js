@@ -166,7 +166,7 @@ function noNamespace({ namespace }) {
 function unreachable() {
   frame.warn(
     h("strong", "The broker does not answer."),
-    " What you see is the last that was read. Trying again… ",
+    " The page shows the last known state. Reconnecting… ",
     h("button", { type: "button", click: () => live.connect() }, "Try now"),
   );
 }
@@ -183,7 +183,7 @@ async function lost() {
     return;
   }
   if (live.state.connected) return;
-  frame.warn(h("strong", "The broker tells nothing by itself now."), " What you see is read again every few seconds.");
+  frame.warn(h("strong", "Live updates are off."), " The page is refreshed every few seconds.");
   read();
 }
 

@@ -98,7 +98,7 @@ export class Rows {
 function valueOf(name, type, text) {
   const wrong = (what) => new Error(`${name || "entry"}: ${text === "" ? "nothing" : `“${text}”`} is no ${what}`);
   if (type === "boolean") {
-    if (!/^(true|false)$/i.test(text.trim())) throw wrong("boolean: write true or false");
+    if (!/^(true|false)$/i.test(text.trim())) throw wrong("boolean: enter true or false");
     return /true/i.test(text);
   }
   if (["int", "long", "short", "byte"].includes(type)) {

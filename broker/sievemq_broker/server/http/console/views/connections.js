@@ -17,7 +17,7 @@ export default function connections({ namespace, query, read: reread }) {
   const table = new Table({
     label: "Connections",
     key: (row) => row.id,
-    empty: nothing("No connections.", "Shown are connections to namespaces that you may view as a whole."),
+    empty: nothing("No connections.", "Only connections to namespaces that you may view as a whole are listed."),
     columns: [
       {
         label: "Client",
@@ -67,7 +67,7 @@ export default function connections({ namespace, query, read: reread }) {
       danger: true,
       body: [
         h("p", h("code", row.client_id ?? row.id), " from ", h("code", row.peer)),
-        h("p", "Its unacknowledged messages go back to their queues. The client may connect again."),
+        h("p", "Its unacknowledged messages return to their queues. The client may reconnect."),
       ],
       run: () => api.remove(api.path("connections", row.id)),
     });

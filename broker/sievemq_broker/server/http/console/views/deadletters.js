@@ -9,7 +9,7 @@ import { button, destinationLink, head, nothing } from "../parts.js";
 import { allow, refusal } from "../rights.js";
 import { Table } from "../table.js";
 
-const REASONS = { attempts: "failed too often", expired: "expired before anybody took it" };
+const REASONS = { attempts: "failed too often", expired: "expired before delivery" };
 
 /** The selector of one group; a quote within a string is doubled. */
 export function selectorOf(group) {
@@ -43,7 +43,7 @@ export default function deadLetters({ namespace, read: reread }) {
         ? parts
         : nothing(
             "No dead letters.",
-            "Messages that fail too often come here, with the reason, and can be sent back where they came from.",
+            "Messages that fail too often are moved here, with the reason. They can be sent back to their origin.",
           ),
     );
   }

@@ -48,7 +48,7 @@ export default function messages({ namespace, address, query, read: reread }) {
   const table = new Table({
     label: "Messages",
     key: (row) => row.id,
-    empty: nothing("No messages.", "Nothing here matches. Waiting messages that have expired are not shown."),
+    empty: nothing("No messages.", "No message matches. Expired messages are not shown."),
     columns: columns(namespace, address, whose),
   });
   table.body.addEventListener("change", ({ target }) => {

@@ -75,7 +75,7 @@ export default function overview({ namespace, signal: gone }) {
       news,
       live.happenings.length
         ? live.happenings.slice(0, 12).map((item) => h("li", h("time", ago(item.time)), item.text))
-        : h("li", { class: "dim" }, "Nothing since this page was opened."),
+        : h("li", { class: "dim" }, "No events since this page was opened."),
     );
   }
 
@@ -178,7 +178,7 @@ function blockedAt({ namespace, address, text, senders, since: from, connections
 function alarmsOf(broker) {
   const found = [];
   if (broker.phase !== "ready") found.push(["bad", `The broker is ${broker.phase}: new connections are refused.`]);
-  if (broker.blocked) found.push(["bad", `Producers are held back: ${broker.blocked}.`]);
+  if (broker.blocked) found.push(["bad", `Producers are blocked: ${broker.blocked}.`]);
   else for (const place of broker.blocked_at) found.push(["warn", ...blockedAt(place)]);
   if (!broker.blocked && broker.memory?.limit && broker.memory.bytes > 0.8 * broker.memory.limit)
     found.push(["warn", "More than 80 % of the memory for messages is in use."]);

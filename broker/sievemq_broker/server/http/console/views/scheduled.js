@@ -28,7 +28,7 @@ export function scheduledOf({ namespace, address, query, read: reread }) {
     h(
       "div",
       { class: "tools" },
-      h("p", { class: "dim" }, "Messages sent with a delivery delay, and such as wait for their next attempt."),
+      h("p", { class: "dim" }, "Messages with a delivery delay, and messages that wait for their next attempt."),
       all,
     ),
     table.node,

@@ -63,7 +63,7 @@ async function removeSubscription(namespace, row, reread) {
     danger: true,
     body: h(
       "p",
-      row.depth ? `${count(row.depth, "message")} that wait for it will be lost. ` : "Nothing waits for it. ",
+      row.depth ? `${count(row.depth, "message")} that wait in it will be lost. ` : "No messages wait in it. ",
       "This cannot be undone.",
     ),
     run: () => api.remove(api.path("namespaces", namespace, "subscriptions", row.client_id ?? "-", row.name)),

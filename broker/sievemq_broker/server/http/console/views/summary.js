@@ -102,9 +102,9 @@ function figuresOf(state, isQueue) {
     ["Redelivered", number(counters.redelivered)],
     ["Expired", number(counters.expired)],
     ["Dead letters", number(counters.dead_lettered)],
-    ["Removed by hand", number(counters.removed)],
+    ["Removed by an operator", number(counters.removed)],
     state.selectors > 0 && ["Selectors in use", number(state.selectors)],
-    state.selectors > 0 && ["Selectors asked", `${compact(state.evaluations)}, ${compact(state.matches)} matched`],
+    state.selectors > 0 && ["Selector evaluations", `${compact(state.evaluations)}, ${compact(state.matches)} matched`],
   ];
 }
 
@@ -151,7 +151,7 @@ async function closeConsumer(namespace, address, row, reread) {
     title: "Close this consumer?",
     action: "Close it",
     danger: true,
-    body: h("p", "What it holds unacknowledged goes back to the queue. Its client sees an error."),
+    body: h("p", "Its unacknowledged messages return to the queue. Its client gets an error."),
     run: () => api.remove(api.destination(namespace, address, "consumers", row.id)),
   });
   if (!done) return;
@@ -164,7 +164,7 @@ function ratio(row) {
   if (row.match_ratio === null) return "–";
   const percent = 100 * row.match_ratio;
   const text = `${percent > 0 && percent < 10 ? percent.toFixed(1) : Math.round(percent)} %`;
-  return h("span", { title: `${number(row.matched)} of ${number(row.examined)} messages that came by` }, text);
+  return h("span", { title: `${number(row.matched)} of ${number(row.examined)} messages examined` }, text);
 }
 
 // What becomes of a message that a limit leaves no room for.

@@ -55,9 +55,9 @@ const held = (row) => h("span", { title: allowed(row) }, bytes(row.bytes));
 function allowed(row) {
   const { messages, bytes: size, age, lease } = row.retention;
   return [
-    `${Math.round(100 * share(row))} % full: it may hold ${count(messages, "message")} or ${bytes(size)}`,
+    `${Math.round(100 * share(row))} % full: its limit is ${count(messages, "message")} or ${bytes(size)}`,
     age ? `, each for ${duration(age)}` : "",
-    lease ? `; without a word from its reader for ${duration(lease)} it ends, or gives back what it holds` : "",
+    lease ? `; after ${duration(lease)} of silence from its reader it ends, or returns its messages` : "",
     ".",
   ].join("");
 }
@@ -69,7 +69,7 @@ function missed(row) {
 
 function reader(row) {
   if (row.reader === null) return h("span", { class: "dim" }, "none so far");
-  const title = `${row.reader}, heard ${ago(row.heard)}`;
+  const title = `${row.reader}, last request ${ago(row.heard)}`;
   if (row.connected) return h("span", { title }, "connected");
   return [badge("gone", "warn"), " ", h("small", { class: "dim", title }, ago(row.heard))];
 }
@@ -77,7 +77,7 @@ function reader(row) {
 const reason = (row) =>
   row.yours
     ? null
-    : `The tap is ${row.owner ?? "another user"}'s: to delete it takes the right to manage ${row.destination}.`;
+    : `The tap is ${row.owner ?? "another user"}'s: deleting it needs the right to manage ${row.destination}.`;
 
 async function remove(namespace, row, reread) {
   const what = count(row.lag, "message");
@@ -89,10 +89,10 @@ async function remove(namespace, row, reread) {
       h(
         "p",
         row.mode === "copy"
-          ? `${what} that its reader has not seen will be missing there; ${row.destination} keeps what it has.`
-          : `${what} that it has taken go back to ${row.destination}, marked as redelivered.`,
+          ? `${what} that its reader has not read will be lost to the reader; ${row.destination} keeps its messages.`
+          : `${what} that it holds return to ${row.destination}, marked as redelivered.`,
       ),
-      row.connected && h("p", h("b", "It has a reader now."), " Its reads will fail."),
+      row.connected && h("p", h("b", "It has an active reader."), " Its reads will fail."),
     ],
     run: () => api.remove(api.destination(namespace, row.destination, "taps", row.name)),
   });
@@ -109,8 +109,8 @@ export default function taps({ namespace, query, read: reread }) {
     key: tapKey,
     empty: nothing(
       "No taps.",
-      "A tap keeps what goes through a destination until an archive or a query has read it. A Spark query with a tap " +
-        "makes one, and so does ",
+      "A tap keeps the messages of a destination until an archive or a query has read them. A Spark query with a tap " +
+        "creates one, and so does ",
       h("code", "sievemq tap create"),
       ".",
     ),
