@@ -70,7 +70,7 @@ def _names(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [name.strip() for name in value.split(",") if name.strip()]
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
-        raise ValueError("must be names with commas between them, or a list of names")
+        raise ValueError("must be comma-separated names, or a list of names")
     return tuple(name.lower() for name in value)
 
 
@@ -375,7 +375,7 @@ class Settings:
         return {name: port for name, port in ports.items() if port is not None}
 
     def domain(self) -> DomainSettings:
-        """What of this concerns the broker's body."""
+        """The settings of the domain."""
         return DomainSettings(
             policies=tuple(self.destinations.items()),
             auto_create=self.auto_create,
@@ -459,20 +459,22 @@ def check(settings: Settings) -> None:
         ConfigError: they cannot be used together.
     """
     if settings.data_dir is not None and Path(settings.data_dir).exists() and not Path(settings.data_dir).is_dir():
-        raise ConfigError(f"data_dir: {settings.data_dir} is a file; name a directory, it is made if it does not exist")
+        raise ConfigError(
+            f"data_dir: {settings.data_dir} is a file; name a directory, which is created if it does not exist"
+        )
     if 0 < settings.heartbeat_seconds < MIN_HEARTBEAT_MS / 1000:
         raise ConfigError(f"heartbeat_seconds must be 0 or at least {MIN_HEARTBEAT_MS / 1000}")
     if settings.tls_cert is None and (settings.tls_key or settings.tls_client_ca):
         raise ConfigError("tls_key and tls_client_ca need tls_cert: without a certificate there is no TLS")
     if settings.tls_client_users and settings.tls_client_ca is None:
-        raise ConfigError("tls_client_users needs tls_client_ca: without it clients show no certificate")
+        raise ConfigError("tls_client_users needs tls_client_ca: without it clients present no certificate")
     try:
         Users(settings.users)
     except ValueError as error:
         raise ConfigError(f"users: {error}") from None
     if settings.users_file is not None:
         if settings.users:
-            raise ConfigError("users and users_file are both set; one of them must go")
+            raise ConfigError("users and users_file are both set; remove one of them")
         try:
             read_users(Path(settings.users_file))
         except ValueError as error:
@@ -483,9 +485,9 @@ def check(settings: Settings) -> None:
         ]
         if open_to:
             raise ConfigError(
-                f"the broker would listen on {open_to[0]}, which other machines can reach, and let anybody in. "
-                "Name users (--users-file, --user name:password, [users] in the file), stay on 127.0.0.1, or say "
-                "--insecure (SIEVEMQ_INSECURE=1) if that is meant"
+                f"the broker would listen on {open_to[0]}, which other machines can reach, and accept every client. "
+                "Name users (--users-file, --user name:password, [users] in the file), stay on 127.0.0.1, or "
+                "set --insecure (SIEVEMQ_INSECURE=1) if that is intended"
             )
 
 

@@ -130,7 +130,7 @@ class EmbeddedBroker:
             RuntimeError: it runs already.
         """
         if self._thread is not None:
-            raise RuntimeError("this broker runs already; make another EmbeddedBroker for a second one")
+            raise RuntimeError("this broker runs already; create another EmbeddedBroker for a second one")
         started: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(started,), name="sievemq-broker", daemon=True)
         self._thread.start()
@@ -287,7 +287,7 @@ class EmbeddedBroker:
         """Run on the broker's thread; the turn ends afterwards, so that output is written and deadlines are met."""
         server, loop, thread = self._server, self._loop, self._thread
         if server is None or loop is None or thread is None:
-            raise RuntimeError("this broker does not run")
+            raise RuntimeError("this broker is not running")
         if threading.current_thread() is thread:
             raise RuntimeError("called from the broker's own thread, which would wait for itself")
         done: Future[R] = self._new_result()
@@ -348,7 +348,7 @@ class EmbeddedNamespace:
 
 
 class Moved:
-    """What moving the clock returns: the broker has done all that became due.
+    """The result of moving the clock: the broker has done everything that became due.
 
     Awaiting it also waits, for a bounded time, until the clients on the running loop have seen the new time; outside of
     a loop that wait is over when the call returns.

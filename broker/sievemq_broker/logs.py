@@ -42,7 +42,7 @@ class Log:
         self._write(logging.DEBUG, event, None, fields)
 
     def info(self, event: str, **fields: object) -> None:
-        """What an operator may want to know later."""
+        """Log an event that an operator may want to see later."""
         self._write(logging.INFO, event, None, fields)
 
     def warning(self, event: str, **fields: object) -> None:

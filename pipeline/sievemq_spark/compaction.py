@@ -109,5 +109,5 @@ def _rewrite(
     spread.sortWithinPartitions("timestamp", "seq").write.option("compression", "zstd").parquet(place.at(staged))
     before, after = frame.count(), spark.read.schema(fields).parquet(place.at(staged)).count()
     if before != after:
-        raise PipelineError(f"{before} messages became {after} while they were written anew; nothing was changed")
+        raise PipelineError(f"{before} messages became {after} while they were rewritten; nothing was changed")
     return after

@@ -14,7 +14,7 @@ class DataLossError(RuntimeError):
 
 
 class NoArchiveError(PipelineError):
-    """There is no archive at the path that was given."""
+    """The path contains no archive."""
 
 
 class NoDestinationError(PipelineError):

@@ -101,7 +101,7 @@ class Files:
     def parquet_schema(self, name: str) -> str:
         """The columns that a Parquet file has, from its footer, as Spark's JSON.
 
-        What Spark itself has noted there is passed over: programs that change the columns of a file keep that note.
+        Spark's own note there is ignored: programs that change the columns of a file keep it unchanged.
 
         Raises:
             Py4JJavaError: it cannot be read; its cause has the reason.

@@ -133,6 +133,6 @@ def require_queues(connection: Connection, url: str, options: ReadOptions) -> No
                 if name.startswith(PREFIX) and not missing(Queue(name.removeprefix(PREFIX))):
                     continue
                 raise NoDestinationError(
-                    f"there is no {queue} at {broker_name(parse_url(url))}: it was never used, or is not spelt so "
-                    f"(names are taken literally, there are no patterns). {HINT}"
+                    f"there is no {queue} at {broker_name(parse_url(url))}: it was never used, or its name is misspelt "
+                    f"(names are literal, without patterns). {HINT}"
                 )

@@ -40,7 +40,7 @@ def places(offset: JSON) -> dict[str, Place]:
 
 
 def shown(found: dict[str, Place]) -> JSON:
-    """As an offset. Spark compares offsets as text, so equal places must be written equally."""
+    """The place as an offset. Spark compares offsets as text, so equal places must have equal text."""
     return {
         key: {"tap": place.tap, "seq": place.seq} | ({"lost": place.lost} if place.lost else {})
         for key, place in sorted(found.items())

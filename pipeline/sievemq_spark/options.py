@@ -185,7 +185,7 @@ class ReadOptions(_Options):
         if result.mode == "outcomes" and result.promoted:
             raise PipelineError("outcomes have no properties: leave the option 'columns' out")
         if result.mode == "drain":
-            result.no_topics("it keeps nothing that could be drained; read it with mode 'tap'")
+            result.no_topics("it holds no messages to drain; read it with mode 'tap'")
         checked(result.selector, result.dialect)
         return result
 

@@ -167,7 +167,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin.tap == state.id:
             return begin
         self._lost(
-            f"{source} is {state.id} and not {begin.tap}, with which this query began: its broker was started anew "
+            f"{source} is {state.id} and not {begin.tap}, with which this query began: its broker was restarted "
             "without its data, the tap was deleted, or its lease ended. What arrived in between may be missing"
         )
         return Place(state.id, 0, begin.lost)
@@ -253,7 +253,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         if tap.id != place.tap:
             self._lost(
-                f"{source} is {tap.id} and not {place.tap}, as the checkpoint says: its broker was started anew "
+                f"{source} is {tap.id} and not {place.tap}, as the checkpoint says: its broker was restarted "
                 "without its data, or the tap was deleted. The messages of this batch cannot be read again"
             )
             return False

@@ -31,7 +31,7 @@ def test_read() -> None:
     [
         ({}, "'destination' is missing"),
         ({"destination": "topic:t"}, "is a topic: it cannot be browsed"),
-        ({"destination": "topic:t", "mode": "drain", "tap": "t"}, "is a topic: it keeps nothing that could be drained"),
+        ({"destination": "topic:t", "mode": "drain", "tap": "t"}, "is a topic: it holds no messages to drain"),
         ({"destination": "queue:"}, "empty"),
         ({"destnation": "q"}, "did you mean 'destination'"),
         ({"destination": "q", "maxOffsetsPerTrigger": "5"}, "did you mean 'maxMessagesPerTrigger'"),

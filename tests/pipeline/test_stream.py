@@ -314,7 +314,7 @@ def test_a_broker_that_was_started_again_and_one_that_forgot(spark: Any, tmp_pat
         assert read(broker) == ["a", "b", "c", "d"]
     with EmbeddedBroker() as broker:
         send(broker, "e")
-        with pytest.raises(Exception, match="started anew") as failed:
+        with pytest.raises(Exception, match="restarted") as failed:
             read(broker)
         assert "failOnDataLoss=false" in explain_failure(failed.value)
         assert read(broker, failOnDataLoss="false") == ["a", "b", "c", "d", "e"]

@@ -345,7 +345,7 @@ def test_a_broker_that_has_forgotten_everything(port: int) -> None:
         begin, end = stream.begin or {}, stream.plan()
     with EmbeddedBroker(port=port) as anew:
         send(anew, "new")
-        with pytest.raises(DataLossError, match=r"started anew\s+without its data"):
+        with pytest.raises(DataLossError, match=r"restarted\s+without its data"):
             stream.plan()
         # a batch that was planned before, and is to be read again
         planned = {"queue:q": {**end["queue:q"], "seq": 5}}
@@ -600,9 +600,9 @@ def test_two_queries_on_one_tap_are_refused_at_the_start(
     first = Stream(broker)
     send(broker, "a")
     second = TapStreamReader(first.options, first.schema)
-    with pytest.raises(PipelineError, match="each query needs a tap name of its own"):
+    with pytest.raises(PipelineError, match="each query needs its own tap"):
         second.initialOffset()
-    with pytest.raises(PipelineError, match="each query needs a tap name of its own"):
+    with pytest.raises(PipelineError, match="each query needs its own tap"):
         second.prepareForTriggerAvailableNow()
     assert first.batch() == ["a"]
     Stream(broker, tap="another")

@@ -32,7 +32,7 @@ def may_set_broker_properties(packed: bytes) -> bool:
 def without_broker_properties(fields: tuple[Any, ...]) -> tuple[Any, ...]:
     """The envelope of a producer without the properties that only the broker sets.
 
-    They are dropped, not refused, so that a consumer can pass a dead letter on as it is. Properties that cannot be
+    They are dropped, not refused, so that a consumer can forward a dead letter unchanged. Properties that cannot be
     decoded are kept as they are: the broker reads nothing from them.
 
     Raises:

@@ -31,7 +31,7 @@ class ClientIds:
         holder = self._connections.get(client_id)
         if holder is not None and holder != connection_id:
             raise RequestError(
-                f"client id {client_id!r} is in use by connection {holder}; close that one, or take another id",
+                f"client id {client_id!r} is in use by connection {holder}; close that one, or choose another id",
                 ErrorCode.INVALID_CLIENT_ID,
                 {"client_id": client_id},
             )

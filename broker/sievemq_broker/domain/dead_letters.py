@@ -165,7 +165,7 @@ def _packed_size(properties: dict[str, PropertyValue]) -> int:
 
 
 def restored(envelope: Envelope) -> tuple[str | None, Envelope]:
-    """A dead letter as it was before: the address of its origin (None if it does not name one), and the message without
+    """A dead letter restored: the address of its origin (None if it does not name one), and the message without
     the properties that :func:`dead_letter` added."""
     try:
         properties = dict(envelope.properties)
@@ -182,7 +182,7 @@ def restored(envelope: Envelope) -> tuple[str | None, Envelope]:
 
 
 def origin_of(envelope: Envelope, name: str = ORIGIN) -> str | None:
-    """What a dead letter says about its origin: the address, SUBSCRIPTION or CLIENT_ID; None if nothing."""
+    """The origin in a dead letter's properties: the address, SUBSCRIPTION or CLIENT_ID; None if absent."""
     try:
         value = envelope.properties.get(name)
     except ProtocolError:

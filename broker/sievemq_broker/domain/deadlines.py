@@ -79,7 +79,7 @@ class Deadlines:
         heappush(self._heap, (when, entry.sequence, target, entry))
 
     def push_span(self, when: int, target: Target, entry: Item) -> None:
-        """As :meth:`push`, for the end of a length of time that has begun."""
+        """As :meth:`push`, for a duration that has begun."""
         heappush(self._spans, (when, entry.sequence, target, entry))
 
     def jumped(self, by: int) -> None:

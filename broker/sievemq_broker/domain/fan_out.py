@@ -121,12 +121,12 @@ class FanOut:
 
     @property
     def has_room(self) -> bool:
-        """As of a place where senders wait: the next message may be sent."""
+        """True if the next message may be sent, as for a limit at which senders wait."""
         return self.over
 
     @property
     def limit_text(self) -> str:
-        """As of such a place."""
+        """The text of the limit."""
         return "another message is being delivered to very many subscriptions"
 
     def finish(self, now: int) -> None:

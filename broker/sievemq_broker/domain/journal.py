@@ -164,7 +164,7 @@ class SavedEntry(NamedTuple):
 
 
 class Saved(Protocol):
-    """What a store holds, for :func:`~sievemq_broker.domain.restore.restore`."""
+    """The contents of a store, for :func:`~sievemq_broker.domain.restore.restore`."""
 
     @property
     def next_batch(self) -> int:
@@ -178,7 +178,7 @@ class Saved(Protocol):
 
 
 class Store(Saved, Protocol):
-    """Where batches are written. It has one owner at a time: opening it raises the epoch, and writes of former owners
+    """Storage for batches. It has one owner at a time: opening it raises the epoch, and writes of former owners
     are refused."""
 
     @property
@@ -226,7 +226,7 @@ class Ledger:
         entry.keep(self.journal.keep(self.number, envelope.packed))
 
     def handed(self, queue: Observed, entry: Entry) -> None:
-        """It is being delivered to a consumer: from now on an application may have seen it."""
+        """A message is being delivered to a consumer: from now on an application may have seen it."""
         stored = entry.stored
         if stored:
             batch = self.journal.batch
@@ -237,19 +237,19 @@ class Ledger:
                 batch.held.append(stored)
 
     def released(self, queue: Observed, entry: Entry) -> None:
-        """It came back unseen."""
+        """A message was returned unseen."""
         if entry.stored:
             self.journal.batch.states[entry.stored] = min(entry.count, MAX_COUNT)
 
     def returned(self, queue: Observed, entry: Entry) -> None:
-        """It came back, marked."""
+        """A message was returned, marked as redelivered."""
         if entry.stored:
             batch = self.journal.batch
             batch.states[entry.stored] = min(entry.count, MAX_COUNT)
             batch.failures[entry.stored] = entry.failed
 
     def acknowledged(self, queue: Observed, entry: Entry, by: object = None) -> None:
-        """It is gone."""
+        """A message was removed."""
         stored = entry.stored
         if stored:
             self.journal.batch.gone.append(stored)
@@ -257,14 +257,14 @@ class Ledger:
     expired = removed = acknowledged
 
     def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
-        """It is gone from here; its new place was stored before."""
+        """A message left this queue; its new place was stored before."""
         self.acknowledged(queue, entry)
 
     def refused(self, queue: Observed, envelope: Envelope) -> None:
-        """It was never stored."""
+        """The message was never stored."""
 
     def unreadable(self, queue: Observed, entry: Entry, error: Exception) -> None:
-        """It stays."""
+        """The message stays."""
 
 
 class Journal:

@@ -45,7 +45,7 @@ Destination: TypeAlias = Queue | Topic
 
 
 class Above(Protocol):
-    """What namespaces need from the broker."""
+    """The part of the broker that namespaces need."""
 
     @property
     def settings(self) -> DomainSettings:
@@ -617,7 +617,7 @@ class Namespace:
         patient: bool,
         acknowledges: bool,
     ) -> list[Limited]:
-        """Count a batch that is about to arrive. A batch that acknowledges something makes room itself, so it need not
+        """Count an arriving batch. A batch that acknowledges something makes room itself, so it need not
         wait for the broker, and is accepted even if the broker is full.
 
         Returns:

@@ -150,7 +150,7 @@ class _Watch:
         self._tap.note(queue, entry.envelope, outcome, reason, None, entry.count)
 
     def refused(self, queue: Observed, envelope: Envelope) -> None:
-        """It never entered the queue."""
+        """The message never entered the queue."""
         self._tap.note(queue, envelope, outcomes.DROPPED, "newest", None, 0)
 
 

@@ -1,4 +1,4 @@
-"""What an administrator configures for destinations, as values."""
+"""Settings of destinations, namespaces and the domain, as values."""
 
 from __future__ import annotations
 

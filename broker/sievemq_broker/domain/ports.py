@@ -1,4 +1,4 @@
-"""What the domain needs from outside, as protocols: where deliveries go, and observers of events."""
+"""Ports of the domain: the receiver of deliveries, and observers of events."""
 
 from __future__ import annotations
 
@@ -81,33 +81,33 @@ class Taker(Protocol):
 
 
 class Observer(Protocol):
-    """Is told the outcome of messages: a journal, a tap, a log. Without one there is no cost. An entry is identified by
-    its queue and ``entry.sequence``; its envelope is still there when a method is called."""
+    """Receives the events of messages: a journal, a tap, a log. Without observers there is no cost. An entry is
+    identified by its queue and ``entry.sequence``; its envelope still exists when a method is called."""
 
     def accepted(self, queue: Observed, entry: Entry) -> None:
         """A message entered a queue; it may be scheduled for later (``entry.state``)."""
 
     def handed(self, queue: Observed, entry: Entry) -> None:
-        """It is being delivered to a consumer."""
+        """The message is being delivered to a consumer."""
 
     def released(self, queue: Observed, entry: Entry) -> None:
-        """It came back unseen and unmarked."""
+        """The message was returned unseen and unmarked."""
 
     def acknowledged(self, queue: Observed, entry: Entry, consumer: Taker | None) -> None:
-        """It was acknowledged and is gone; the consumer is given if it is still known."""
+        """The message was acknowledged and removed; the consumer is passed if it still exists."""
 
     def returned(self, queue: Observed, entry: Entry) -> None:
-        """It came back, marked as redelivered; ``entry.count`` is the number of its failed deliveries."""
+        """The message was returned, marked as redelivered; ``entry.count`` is the number of its failed deliveries."""
 
     def expired(self, queue: Observed, entry: Entry) -> None:
-        """It expired and is gone (EXP-05)."""
+        """The message expired and was removed (EXP-05)."""
 
     def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
-        """It was moved to a dead-letter queue (D-22)."""
+        """The message was moved to a dead-letter queue (D-22)."""
 
     def removed(self, queue: Observed, entry: Entry, reason: str) -> None:
-        """It was dropped at a limit (``oldest``), an administrator removed it (``purged``, ``moved``, ``retried``), or
-        its queue was deleted (``deleted``)."""
+        """The message was dropped at a limit (``oldest``), removed by an operator (``purged``, ``moved``, ``retried``),
+        or its queue was deleted (``deleted``)."""
 
     def refused(self, queue: Observed, envelope: Envelope) -> None:
         """A message was dropped at a limit before it entered the queue."""

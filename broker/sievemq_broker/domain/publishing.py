@@ -153,7 +153,7 @@ def load_of(
     waited_for: bool,
     weighed: Mapping[str, Weighing],
 ) -> tuple[dict[Queue | Topic, tuple[int, int, int]], set[Queue | Topic]]:
-    """What a batch adds to the destinations that have limits, and which of them are known to have room for it.
+    """The load that a batch adds to destinations with limits, and those that certainly have room for it.
 
     The first maps a queue to the number of messages, their bytes, and the size of the largest. A topic stands for all
     of its subscriptions where each gets all messages, or has room for all. The overrides of a policy are applied to the
@@ -298,12 +298,12 @@ class Publishing:
 
     @property
     def has_room(self) -> bool:
-        """As of a place where senders wait: the next message may be sent."""
+        """True if the next message may be sent, as for a limit at which senders wait."""
         return self.added
 
     @property
     def limit_text(self) -> str:
-        """As of such a place."""
+        """The text of the limit."""
         return "a large batch is being published"
 
     def then(self, listener: Listener) -> None:

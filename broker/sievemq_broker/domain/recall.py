@@ -29,7 +29,7 @@ from sievemq_broker.matching.condition import units
 __all__ = ["IDLE_MS", "Recall"]
 
 #: A consumer that has neither acknowledged anything nor been granted credit for this many ms makes no progress. That is
-#: long for a handler of thousands of messages, and short for a person who waits.
+#: long for a handler of thousands of messages, and short for a waiting user.
 IDLE_MS: Final = 50
 
 #: Units (condition.units) spent at once on searching buffers: a millisecond or two. More is pending work.
@@ -152,7 +152,7 @@ class _Claim:
         return True
 
     def give_up(self) -> None:
-        """There is no message, and the application does not wait any longer: nothing may be delivered later,
+        """End a wait without a message; the application waits no longer, so nothing may be delivered later,
         unasked."""
         if self.brief and self.consumer.waiting:
             self.consumer.stop_waiting(self.lent)
@@ -177,7 +177,7 @@ class _Claim:
         self.watched.pop(holder, None)
 
     def on_jump(self, entry: object, by: int) -> None:
-        """Nothing to do: it does not store when that is."""
+        """Do nothing: no time of the calendar is stored."""
 
     def on_deadline(self, entry: object, when: int, now: int) -> None:
         """Search again in the buffers of consumers that work, if this consumer still waits."""

@@ -57,7 +57,7 @@ def restore(broker: Broker, saved: Saved, now: int) -> int:
         queues = _definitions(broker, saved, journal)
         taps = _taps(broker, saved, journal, now)
     except SieveError as error:
-        raise RestoreError(f"what was kept cannot be restored: {error}") from error
+        raise RestoreError(f"the stored messages cannot be restored: {error}") from error
     count = 0
     waiting: dict[int, list[SavedEntry]] = {}
     for kept in saved.entries():

@@ -65,7 +65,7 @@ class _Stage:
         self.sequence = sequence
 
     def end(self) -> None:
-        """It is published or discarded, or its lease has ended: its deadline is void."""
+        """Drop the deadline: the stage was published or discarded, or its lease has ended."""
         self.state = GONE
 
 
@@ -242,8 +242,8 @@ class Stages:
             stage = self._stages.get(stage_id)
             if stage is None or (stage.key, stage.batch, stage.owner) != (key, batch, owner):
                 raise RequestError(
-                    f"batch {batch} of {key!r} cannot be published: what was staged as {stage_id:.300} is not there. "
-                    "Its lease has ended, or the broker was started anew. Nothing was sent; stage it again",
+                    f"batch {batch} of {key!r} cannot be published: the stage {stage_id:.300} does not exist. "
+                    "Its lease has ended, or the broker was restarted. Nothing was sent; stage it again",
                     ErrorCode.NOT_FOUND,
                     {"stage": stage_id},
                 )
@@ -281,7 +281,7 @@ class Stages:
         return sum(len(stage.sends) for stage in found)
 
     def on_jump(self, entry: _Stage, by: int) -> None:
-        """Nothing to do: a stage does not store when its lease ends."""
+        """Do nothing: a stage stores no time of the calendar."""
 
     def on_deadline(self, entry: _Stage, when: int, now: int) -> None:
         """The lease of a stage has ended."""

@@ -40,7 +40,7 @@ class Meter:
         return left
 
     def spend(self, cost: int) -> None:
-        """So much was done in this slice."""
+        """Count work that was done in this slice."""
         self._left -= cost
 
 

@@ -6,7 +6,7 @@
     drain     takes messages out of a queue; acknowledged messages are gone. At its limit it takes no more. If its
               reader is silent for the lease, its messages return to the queue, marked as redelivered.
 
-Readers acknowledge by sequence and name the tap by its id. An id is never used again, so a tap that was created anew is
+Readers acknowledge by sequence and name the tap by its id. An id is never used again, so a recreated tap is
 not mistaken for the old one.
 """
 
@@ -66,7 +66,7 @@ class TapTerms:
 
 
 class Keeper(Protocol):
-    """What a tap needs from its namespace."""
+    """The part of its namespace that a tap needs."""
 
     @property
     def journal(self) -> Journal | None:
@@ -203,14 +203,14 @@ class Tap:
         if self.claim is not None and self.claim[0] != reader and self.claim[1] in connected:
             raise RequestError(
                 f"tap {self.name!r} on {self.destination.label} is being read by another query, over connection "
-                f"{self.claim[1]}; each query needs a tap name of its own",
+                f"{self.claim[1]}; each query needs its own tap",
                 ErrorCode.ILLEGAL_STATE,
                 {"tap": self.id, "claimed": True},
             )
         self.claim = reader, connection
 
     def hear(self, now: int) -> None:
-        """Its reader is there: the lease begins anew."""
+        """Renew the lease: the reader is active."""
         self.heard = now
         self._arm()
 
@@ -269,7 +269,7 @@ class Tap:
         if tap_id != self.id:
             raise RequestError(
                 f"tap {self.name!r} on {self.destination.label} is not {tap_id:.300} but {self.id}, which "
-                "was made later",
+                "was created later",
                 ErrorCode.NOT_FOUND,
                 {"tap": self.id},
             )
@@ -335,7 +335,7 @@ class Tap:
         self._arm()
 
     def on_jump(self, entry: object, by: int) -> None:
-        """Nothing to do: its deadlines are set anew by :meth:`clock_jumped`, since one of them may be a time of the
+        """Nothing to do: :meth:`clock_jumped` sets its deadlines again, since one of them may be a time of the
         calendar."""
 
     def _lose(self, upto: int) -> None:
@@ -350,7 +350,7 @@ class Tap:
     def record(self) -> None:
         """Store the state of the tap in the journal, if there is one.
 
-        After a restart a copy tap is as it was, with its messages: they are stored under its number. A drain tap is
+        After a restart a copy tap is restored with its messages: they are stored under its number. A drain tap is
         restored too, but its messages are on their queue again, marked: they count as lost, and get new sequences."""
         journal = self._keeper.journal
         if journal is None:
@@ -547,7 +547,7 @@ class DrainTap(Tap):
         room = min(STEP, terms.messages - len(log), messages - ahead if messages else STEP)
         if self.ended is not None:
             raise RequestError(
-                f"tap {self.name!r} takes nothing more: {self.ended}. Delete it to give back what it holds",
+                f"tap {self.name!r} takes nothing more: {self.ended}. Delete it to return its messages to the queue",
                 ErrorCode.ILLEGAL_STATE,
             )
         if room <= 0 or after > log.last or log.bytes >= terms.bytes:

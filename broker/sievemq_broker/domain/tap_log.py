@@ -1,4 +1,4 @@
-"""What a tap has seen and its reader has not acknowledged: messages by sequence, bounded at the old end.
+"""The messages of a tap that its reader has not acknowledged, by sequence; bounded at the old end.
 
     dropped ◄── first ───────────── last ◄── append
                   └── slice(after, upto) ──┘   repeatable, in any order

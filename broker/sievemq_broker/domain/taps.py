@@ -151,8 +151,8 @@ class Taps:
         found = self.get(name, address)
         if found is None:
             raise RequestError(
-                f"there is no tap {name!r:.300} on {address}: it was not made, its lease ended, or the broker was "
-                "started anew without its data",
+                f"there is no tap {name!r:.300} on {address}: it was never created, its lease ended, or the broker was "
+                "restarted without its data",
                 ErrorCode.NOT_FOUND,
                 {"tap": None},
             )
@@ -236,7 +236,7 @@ class Taps:
         tap_id = f"{maker}.{self.made + 1}"
         if mode == "drain" and not isinstance(destination, Queue):
             raise RequestError(
-                f"{destination.label} is a topic: it keeps nothing that could be drained; use mode 'copy'",
+                f"{destination.label} is a topic: it holds no messages to drain; use mode 'copy'",
                 ErrorCode.INVALID_DESTINATION,
                 {"destination": destination.label},
             )
@@ -263,8 +263,8 @@ class Taps:
         address = parse_address(text)
         if not any(self._namespace.find(each) for each in (address, *origins_of(address))):
             raise RequestError(
-                f"there is no {address} in namespace {self._namespace.name!r}: it was never used, or is not spelt so "
-                "(names are taken literally, there are no patterns)",
+                f"there is no {address} in namespace {self._namespace.name!r}: it was never used, or its name is "
+                "misspelt (names are literal, without patterns)",
                 ErrorCode.NOT_FOUND,
                 {"destination": str(address)},
             )

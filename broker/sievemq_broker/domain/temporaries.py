@@ -98,7 +98,7 @@ class Temporaries:
         )
         if consumers:
             raise RequestError(
-                f"{destination.label} still has {counted(consumers, 'consumer')}; close what consumes from it first",
+                f"{destination.label} still has {counted(consumers, 'consumer')}; close them first",
                 ErrorCode.ILLEGAL_STATE,
                 {"destination": destination.label, "consumers": consumers},
             )

@@ -467,7 +467,7 @@ class Walk:
 
 
 class Few:
-    """As :class:`Walk`, through a few known entries.
+    """A :class:`Walk` through a few known entries.
 
     Attributes:
         after: key of the last entry that was taken.
@@ -482,7 +482,7 @@ class Few:
         self.done = not entries
 
     def gather(self) -> Iterator[None]:
-        """Nothing to prepare."""
+        """Do nothing: no preparation is needed."""
         return iter(())
 
     def take(self, limit: int) -> list[Entry]:

@@ -37,8 +37,8 @@ _NO_PROPERTIES: dict[str, Any] = {}
 
 
 def group_key(condition: Condition | None) -> str | None:
-    """What two consumers share if one evaluation serves both; None for no selector. Long selectors share it if their
-    texts are the same: to put them in canonical form takes milliseconds."""
+    """The key that consumers share if one evaluation serves them; None for no selector. Long selectors share it only
+    if their texts are equal, because their canonical form takes milliseconds."""
     if condition is None:
         return None
     text = condition.text

@@ -31,7 +31,7 @@ class Wire(Protocol):
 
     @property
     def frame_text(self) -> str:
-        """That frame, for people."""
+        """The name of that frame in error messages."""
 
     @property
     def unfinished(self) -> int:
@@ -82,7 +82,7 @@ class Heartbeat:
         self._frame_due += by
 
     def excuse(self) -> None:
-        """Nothing was read from the peer: its silence, and its incomplete frame, do not count."""
+        """Restart the peer's deadlines: nothing was read from it, so silence and an incomplete frame do not count."""
         self._wire.excuse()
         self._misses = self._frame = 0
 
@@ -109,7 +109,7 @@ class Heartbeat:
         elif frame and self._frame_ms and now >= self._frame_due:
             raise ProtocolError(
                 f"{wire.frame_text} was not complete after {self._frame_ms} ms (frame_seconds); "
-                f"{wire.unfinished} bytes of it came",
+                f"{wire.unfinished} bytes of it arrived",
                 ErrorCode.HEARTBEAT_MISSED,
             )
         deadlines: list[int] = []

@@ -64,7 +64,7 @@ class ManagementPort:
 
     @property
     def management(self) -> Management:
-        """What serves the management API."""
+        """The object behind the management API."""
         assert self._http is not None
         return self._http.management
 
@@ -205,7 +205,7 @@ def _for_people(settings: Settings) -> bool:
 
 
 def _greet(server: Server, port: ManagementPort | None) -> None:
-    """Where clients connect and the console is, as the last lines of the start."""
+    """Print the URLs of the broker and the console, as the last lines of the start."""
     sys.stdout.write(f"\nClients  {server.url}\n")
     for protocol in server.settings.own_ports:
         sys.stdout.write(f"{protocol.upper():<7}  {server.url_of(protocol)}\n")

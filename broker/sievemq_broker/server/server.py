@@ -344,7 +344,7 @@ class Server:
 
     def _clock_jumped(self, by: int) -> None:
         """The machine's clock was set: see :class:`~sievemq_broker.clock.Clock`. Between two verbs of the domain."""
-        log.warning("clock.jumped", seconds=by / 1000, note="expiry and delivery times go by the new time")
+        log.warning("clock.jumped", seconds=by / 1000, note="expiry and delivery times follow the new time")
         self.broker.clock_jumped(by)
         self.lost.clock_jumped(by)
         self.slow_consumers.clock_jumped(by)

@@ -1,4 +1,4 @@
-"""What a connected client may ask for, in verbs no protocol owns, and what becomes of its things when it goes.
+"""Requests of a connected client, independent of the protocol, and the cleanup after its end.
 
     peer         the state of one connected client; what it may be    session      mode, consumers, order of sends
                  answered; what it needs from the rim (Services)      transaction  what waits for COMMIT

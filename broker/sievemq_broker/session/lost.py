@@ -33,7 +33,7 @@ Refusal = tuple[int, int, int, str]
 
 
 class Returned(NamedTuple):
-    """What a consumer held when its connection was lost: its queue; the messages that have gone back; whether they were
+    """The messages of a consumer when its connection was lost: its queue; the returned messages; whether they were
     received in a transaction; and the number of all."""
 
     source: Source

@@ -161,7 +161,7 @@ class Watcher(Protocol):
 
 
 def _never() -> bool:
-    """There is always time."""
+    """Always False: there is always time left."""
     return False
 
 
@@ -177,7 +177,7 @@ class SignIn(Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Services(ABC):
-    """What clients need from the I/O layer; one per broker. A test implements it in a few lines.
+    """The part of the I/O layer that clients need; one per broker. A test implements it in a few lines.
 
     Args:
         settings: what every client is announced, and what is enforced.
@@ -312,7 +312,7 @@ class _Returning:
         self.over = self.deferred = False
 
     def defer(self) -> None:
-        """It goes on in later turns."""
+        """Continue in later turns."""
         self.deferred = True
 
     def end(self) -> None:
@@ -325,13 +325,13 @@ class _Returning:
 
 
 def _none(now: int) -> Steps[int]:
-    """Nothing comes back."""
+    """Return no messages."""
     yield from ()
     return now
 
 
 def _nothing(now: int) -> None:
-    """Nothing is left to do after the last slice."""
+    """Do nothing after the last slice."""
 
 
 class Pending:
@@ -1292,7 +1292,7 @@ class Peer:
         """A fault of the broker: inform this client and end its connection. All others go on."""
         name = COMMANDS[command[0]].name
         self.services.report(self, f"carrying out {name}", error)
-        self.fail(SieveError(f"an internal error of the broker while carrying out {name}; it was logged there"), now)
+        self.fail(SieveError(f"an internal error of the broker while carrying out {name}; see the broker's log"), now)
 
     def fail(self, error: SieveError, now: int) -> None:
         """Send the error, then end the connection."""

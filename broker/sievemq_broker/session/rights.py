@@ -1,4 +1,4 @@
-"""Who may do what where: a verb, on destinations that a pattern names, in namespaces that a pattern names.
+"""Rights: a verb on destinations that match a pattern, in namespaces that match a pattern.
 
     Grant(may={send, consume}, destination="queue:orders.*", namespace="default")
 
@@ -6,7 +6,7 @@ A user may do what one of its grants says, and nothing else; there is no "deny",
 A user with any right on a destination may also view it. In patterns ``*`` matches any text and nothing else is
 special. Asking for ``"*"`` asks for every destination (or namespace): only a pattern that fits everything grants that.
 
-Pure: no clock, no I/O. The session layer asks for every command of a limited user (`session/table.py`), the management
+Pure: no clock, no I/O. The session layer checks every command of a limited user (`session/table.py`), the management
 API for every request (`server/http/access.py`).
 """
 
@@ -32,7 +32,7 @@ _TEMPORARY = tuple(f"{kind.value}:" for kind in Kind if kind.is_temporary)
 
 
 class Verb(StrEnum):
-    """What can be done with a destination."""
+    """An action on a destination."""
 
     SEND = "send"
     """Send to it, declare it."""
@@ -170,7 +170,7 @@ class Identity:
         """Raise unless this user may do it.
 
         Raises:
-            RequestError: SECURITY, with who, what and where. The client raises JMSSecurityException.
+            RequestError: SECURITY, naming user, action and destination. The client raises JMSSecurityException.
         """
         verb = Verb(verb)
         if not self.rights.may(verb, namespace, address):

@@ -64,7 +64,7 @@ class Session:
     # -- sends ------------------------------------------------------------------------------------------------------
 
     def go_on_from(self, sent: int, settled: int) -> None:
-        """It continues a session of a connection that was lost.
+        """Continue a session of a lost connection.
 
         Args:
             sent: sequence of the last SEND that arrived there.
@@ -74,7 +74,7 @@ class Session:
         self.settled = settled
 
     def took(self, count: int) -> None:
-        """So many sends were accepted or refused."""
+        """Count sends that were accepted or refused."""
         self.sent += count
 
     def confirm(self, sequence: int) -> bool:
@@ -101,11 +101,11 @@ class Session:
             self.refused.append((sequence, int(error.code), error.text))
 
     def wait(self, sender: BlockedSender) -> None:
-        """It waits for room from now on."""
+        """Begin to wait for room."""
         self.blocked_sender = sender
 
     def end_wait(self) -> None:
-        """It no longer waits."""
+        """End the wait for room."""
         if self.blocked_sender is not None:
             self.blocked_sender.finish()
             self.blocked_sender = None

@@ -56,7 +56,7 @@ class Batches:
             yield from kept.entries(kept.state() if changed is None else State.unpack(batch_id, changed))
         orphan = self._execute("SELECT id FROM state WHERE id NOT IN (SELECT id FROM batch) LIMIT 1").fetchone()
         if orphan is not None:
-            raise DamagedError(f"batch {orphan[0]} is missing, though there is a state of it")
+            raise DamagedError(f"batch {orphan[0]} is missing, although its state exists")
 
     def write(self, batch: Batch, now: int) -> None:
         """Write a batch, and its outcomes of earlier messages.

@@ -187,7 +187,7 @@ class State:
             live, kept, size, states, failures = fields[:5]
             return cls(live, kept, size, _array("H", states), failures)
         except (TypeError, ValueError) as error:
-            raise DamagedError(f"{what} has another form than it should: {error}") from error
+            raise DamagedError(f"{what} has an invalid form: {error}") from error
 
 
 def _set(states: array[int], numbers: list[int], first: int, end: int, value: int) -> None:
@@ -268,7 +268,7 @@ class Kept:
         base, time, envelopes = self.id << PLACE_BITS, self.time, self.envelopes
         states, failures = state.states, state.failures
         if self.last_place >= len(states):
-            raise DamagedError(f"the state of batch {self.id} knows {len(states)} messages, not {self.last_place + 1}")
+            raise DamagedError(f"the state of batch {self.id} has {len(states)} messages, not {self.last_place + 1}")
         for owner, message, place in zip(self.owners, self.messages, self.places, strict=True):
             now = states[place]
             if now != GONE_STATE:
@@ -354,7 +354,7 @@ def unpack_batch(batch_id: int, data: object) -> Kept:
         if at != len(data) or len(kept.messages) != len(kept.owners) or len(kept.places) != len(kept.owners):
             raise ValueError("its parts do not add up")
     except (TypeError, ValueError) as error:
-        raise DamagedError(f"{what} has another form than it should: {error}") from error
+        raise DamagedError(f"{what} has an invalid form: {error}") from error
     return kept
 
 

@@ -75,5 +75,5 @@ def create_tables(database: Any) -> None:
 
 
 def definition_id(kind: str, key: bytes) -> bytes:
-    """What a definition's checksum covers beside its value."""
+    """The bytes that a definition's checksum covers besides its value."""
     return kind.encode("utf-8", "surrogatepass") + b"\0" + key

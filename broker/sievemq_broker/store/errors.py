@@ -31,7 +31,7 @@ class StoreError(Exception):
 
 
 class StoreFullError(StoreError):
-    """There is no room. Nothing was written; it may be tried again later."""
+    """The disk is full. Nothing was written; a later retry may succeed."""
 
 
 class LockedError(StoreError):
@@ -58,7 +58,7 @@ def translated(error: Exception, path: Path, doing: str) -> Exception:
     """The text of an error for callers.
 
     Args:
-        error: of SQLite, of the system or of this package; another one is a mistake of the caller's and stays as it is.
+        error: of SQLite, of the system or of this package; any other one is returned unchanged.
         path: of the database.
         doing: what it cannot: "be written".
     """

@@ -95,7 +95,7 @@ class Lock:
             os.close(self._descriptor)
             raise LockedError(
                 f"the data directory {path.parent} is in use by another broker (process {owner}); "
-                "stop that one, or give this one a directory of its own"
+                "stop that one, or give this one its own directory"
             ) from error
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -153,7 +153,7 @@ class Witness:
         sync_directory(self.path.parent)
 
     def write(self, sequence: int) -> None:
-        """So many writes are on disk."""
+        """Record the number of writes on disk."""
         data = sequence.to_bytes(8, "little")
         os.pwrite(self._descriptor, self._FORM.pack(sequence, zlib.crc32(data)), 0)
 

@@ -62,7 +62,7 @@ class _Reader:
     def __init__(self, directory: Path) -> None:
         self.path = directory / DATABASE
         if not self.path.exists() and not (directory / "witness").exists():
-            raise StoreError(f"{directory} has no store in it")
+            raise StoreError(f"{directory} contains no store")
         self.lock = Lock(directory / "lock")
         self.witness = Witness(directory / "witness")
         self.sequence = self.next_batch = 0

@@ -105,7 +105,7 @@ class SqliteStore:
         try:
             self.directory.mkdir(PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"the data directory {directory} cannot be made: {error.strerror or error}") from error
+            raise StoreError(f"the data directory {directory} cannot be created: {error.strerror or error}") from error
         self._lock = Lock(self.directory / "lock")
         try:
             self._open()
@@ -119,7 +119,7 @@ class SqliteStore:
         path = self.directory / DATABASE
         witnessed = self._witness.read()
         if witnessed is not None and not path.exists():
-            raise DamagedError(f"{path} is missing, though {witnessed} writes to it are known. {HOW_TO_REPAIR}")
+            raise DamagedError(f"{path} is missing, although {witnessed} writes to it were made. {HOW_TO_REPAIR}")
         try:
             for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", "lock", "witness", "reserve"):
                 make_private(self.directory / name)
@@ -162,10 +162,10 @@ class SqliteStore:
 
     def _verify(self, path: Path) -> None:
         if self._execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            raise StoreError(f"{path} is a database of something else; choose another data directory")
+            raise StoreError(f"{path} is a database of another program; choose another data directory")
         version = self._execute("PRAGMA user_version").fetchone()[0]
         if version > FORMAT:
-            raise StoreError(f"{path} has format {version}; this version of SieveMQ knows {FORMAT} and older")
+            raise StoreError(f"{path} has format {version}; this version of SieveMQ reads {FORMAT} and older")
         schema = self._execute("SELECT name, tbl_name, sql FROM sqlite_master ORDER BY rowid").fetchall()
         if [row[2] for row in schema] != list(SCHEMA) or any(
             f"TABLE {n} " not in sql or n != of for n, of, sql in schema
@@ -183,7 +183,7 @@ class SqliteStore:
             if log.exists():  # closing the database removes it
                 shutil.copy(log, log.with_name(f"{log.name}.damaged"))
             raise DamagedError(
-                f"{path} ends with write {self._sequence}, though {witnessed} are known to have been made: "
+                f"{path} ends with write {self._sequence}, although {witnessed} were made: "
                 f"its log {log.name} has lost the last {witnessed - self._sequence}. {HOW_TO_REPAIR}"
             )
 
@@ -328,7 +328,7 @@ class SqliteStore:
         if epoch != self.epoch:
             raise FencedError(
                 f"the data directory {self.directory} was opened by another broker (epoch {epoch}, this one is "
-                f"{self.epoch}): this one stops and has kept nothing more"
+                f"{self.epoch}): this one stops and stores nothing more"
             )
         if sequence < self._sequence:
             lost = self._sequence - sequence

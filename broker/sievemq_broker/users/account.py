@@ -83,7 +83,7 @@ class Users:
         return frozenset(self._users)
 
     def digest(self, name: str, password: str) -> bytes:
-        """What is remembered in place of a password. Its length reveals nothing, nor does the time to compare two."""
+        """A digest that replaces a password in memory. Its length and the time of a comparison reveal nothing."""
         return hmac.digest(self._key, f"{name}\0{password}".encode("utf-8", "surrogatepass"), "sha256")
 
     def remembered(self, name: str, digest: bytes) -> User | None:
@@ -116,7 +116,7 @@ class Users:
         return self.required and all(is_scram(user.secret) or not is_hash(user.secret) for user in self._users.values())
 
     def scram_keys(self, name: str) -> ScramKeys:
-        """What a sign-in of this user by SCRAM is checked with; for a name that is none, keys that nothing fits.
+        """The keys that check a SCRAM sign-in of this user; for an unknown name, keys that no password matches.
 
         Raises:
             ValueError: the password, which is stored clear, has characters that SCRAM does not allow.

@@ -64,7 +64,7 @@ def read_users(path: Path) -> dict[str, User]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ValueError(
-            f"there is no users file {path}; `sievemq user add NAME --users-file {path}` makes it"
+            f"there is no users file {path}; `sievemq user add NAME --users-file {path}` creates it"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"the users file {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
@@ -98,7 +98,7 @@ def write_users(path: Path, users: Mapping[str, User]) -> None:
         users: by name.
 
     Raises:
-        OSError: it cannot be written; the old one is as it was.
+        OSError: it cannot be written; the old one is unchanged.
     """
     path = path.resolve()
     parts = [_HEAD]
@@ -192,5 +192,5 @@ def _grant_text(grant: Grant) -> str:
 
 
 def _quote(text: str) -> str:
-    """A TOML string. JSON's escapes are TOML's, but for DEL, which may not stand in one as it is."""
+    """A TOML string. JSON's escapes are TOML's, but for DEL, which must be escaped there."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -39,7 +39,7 @@ _MAX_MEMORY_KIB, _MAX_ROUNDS, _MAX_LANES = 256 * 1024, 16, 16  # what a hash in 
 
 
 class ScramKeys(NamedTuple):
-    """What SCRAM-SHA-256 checks a sign-in with.
+    """The keys that check a SCRAM-SHA-256 sign-in.
 
     Attributes:
         salt: random bytes.
@@ -77,7 +77,7 @@ def check_hash(name: str, secret: str) -> None:
     if secret.startswith("scrypt$"):
         raise ValueError(
             f"the password of user {name!r} is a scrypt hash, which this version does not read; make an argon2id hash "
-            "of it with `sievemq user hash`, or set it anew with `sievemq user password`"
+            "of it with `sievemq user hash`, or set it again with `sievemq user password`"
         )
     if is_scram(secret):
         keys = _SCRAM_FORM.fullmatch(secret)

@@ -409,7 +409,7 @@ def test_a_recreated_tap_is_not_taken_for_the_old_one(world: Tapped) -> None:
     world.namespace.taps.drop(old, world.now)
     tap = world.tap("queue:q")
     for call in (lambda: tap.fetch(old.id, 0, 1, 1, 0, world.now), lambda: tap.acknowledge(old.id, 0, world.now)):
-        with pytest.raises(RequestError, match="which was made later") as refused:
+        with pytest.raises(RequestError, match="which was created later") as refused:
             call()
         assert refused.value.code is ErrorCode.NOT_FOUND
 
@@ -451,7 +451,7 @@ def test_a_copy_tap_with_a_lease_expires_without_requests(world: Tapped) -> None
         ("queue:q", {"lease": 5}, "1000 ms or more"),
         ("queue:q", {"mode": "drain", "lease": 0}, "needs a lease"),
         ("queue:q", {"name": ""}, "1 to 255 printable"),
-        ("topic:t", {"mode": "drain"}, "keeps nothing that could be drained"),
+        ("topic:t", {"mode": "drain"}, "holds no messages to drain"),
     ],
 )
 def test_mistakes(world: Tapped, address: str, how: dict[str, Any], says: str) -> None:

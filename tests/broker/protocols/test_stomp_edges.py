@@ -61,7 +61,7 @@ def test_an_ack_by_message_id_names_its_subscription(world: World) -> None:
     client.say("ACK", message_id=second.headers["message-id"], subscription="2", receipt="r")
     assert client.take("RECEIPT")
     client.say("ACK", message_id=first.headers["message-id"], subscription="1")
-    assert "no message that was delivered here" in client.error().headers["message"]
+    assert "no unsettled message of that id" in client.error().headers["message"]
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ class TestCheck:
     def test_nothing_there_and_in_use(self, tmp_path: Path) -> None:
         result = run("check", tmp_path)
         assert result.exit_code == 1
-        assert "has no store in it" in result.output
+        assert "contains no store" in result.output
         store = SqliteStore(tmp_path, reserve=0)
         result = run("check", tmp_path)
         assert result.exit_code == 1

@@ -284,7 +284,7 @@ class TestDamage:
     def test_files_that_are_missing_are_missed(self, tmp_path: Path) -> None:
         self.filled(tmp_path)
         (tmp_path / DATABASE).rename(tmp_path / "elsewhere")
-        with pytest.raises(DamagedError, match=r"store.db is missing, though \d+ writes to it are known"):
+        with pytest.raises(DamagedError, match=r"store.db is missing, although \d+ writes to it were made"):
             opened(tmp_path)
         (tmp_path / "elsewhere").rename(tmp_path / DATABASE)
         (tmp_path / "witness").unlink()
@@ -296,7 +296,7 @@ class TestDamage:
 
     def test_something_else_is_not_touched(self, tmp_path: Path) -> None:
         alter(tmp_path, "CREATE TABLE mine (a)")
-        with pytest.raises(StoreError, match="is a database of something else"):
+        with pytest.raises(StoreError, match="is a database of another program"):
             opened(tmp_path)
         (tmp_path / DATABASE).write_bytes(b"not a database at all" * 50)
         with pytest.raises(StoreError, match=r"is damaged: file is not a database"):
@@ -305,7 +305,7 @@ class TestDamage:
     def test_a_newer_format_is_refused(self, tmp_path: Path) -> None:
         self.filled(tmp_path)
         alter(tmp_path, "PRAGMA user_version = 2")
-        with pytest.raises(StoreError, match="has format 2; this version of SieveMQ knows 1"):
+        with pytest.raises(StoreError, match="has format 2; this version of SieveMQ reads 1"):
             opened(tmp_path)
 
     @pytest.mark.parametrize("cut", [0, 3, 10, -1])

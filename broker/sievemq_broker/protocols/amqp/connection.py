@@ -284,7 +284,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self._check(body)
         else:
             raise ProtocolError(
-                f"the mechanism {shown(body.mechanism)} is not offered; {', '.join(self._mechanisms())} are",
+                f"the mechanism {shown(body.mechanism)} is not offered; use {', '.join(self._mechanisms())}",
                 ErrorCode.AUTHENTICATION,
             )
 

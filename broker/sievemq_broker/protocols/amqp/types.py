@@ -581,7 +581,7 @@ def _char(data: bytes) -> Char:
 
 
 def _short() -> ProtocolError:
-    return malformed("a value ends before all of it came")
+    return malformed("a value ends before all of it arrived")
 
 
 def _deep() -> ProtocolError:

@@ -108,7 +108,7 @@ class Outbox(ClientPort):
 
     @property
     def protocol(self) -> str:
-        """What the client speaks."""
+        """The client's protocol."""
         return "sieve"
 
     @property
@@ -213,7 +213,7 @@ class Outbox(ClientPort):
     # -- called by the connection -------------------------------------------------------------------------------------
 
     def nudge(self) -> None:
-        """There is output: have the I/O layer write it."""
+        """Tell the I/O layer to write the pending output."""
         if not self._awake:
             self._awake = True
             self._wake()
@@ -228,7 +228,7 @@ class Outbox(ClientPort):
             self._awake = False
 
     def sent(self) -> bool:
-        """The rim has taken all output. True if deliveries were held back and can go on next turn; it is woken then."""
+        """The I/O layer has taken all output. True if held-back deliveries can continue next turn; it is woken then."""
         self._awake = False
         if not self._starved or self.congested:
             return False
@@ -253,8 +253,8 @@ class Outbox(ClientPort):
         return self._wire.frame_of(Command.FLOW, True, text) if self.open else b""
 
     def disown(self) -> None:
-        """The transport is gone. Connection, outbox and rim refer to each other no more: they go at once, and do not
-        wait for a garbage collector that a broker seldom runs."""
+        """Break the references between connection, outbox and I/O layer: reference counts then free them at once,
+        without the garbage collector, which a broker seldom runs."""
         self._owner = _NOBODY
         self._wake = _no_wake
 

@@ -62,7 +62,7 @@ def _no_wake() -> None:
 
 
 class _Transaction:
-    """What one BEGIN has begun.
+    """A transaction that BEGIN opened.
 
     Args:
         session: number of the transacted session that stages its sends.
@@ -395,7 +395,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
                     if message_id == named:
                         return subscription, at
         raise RequestError(
-            f"{command} names {shown(named)}: no message that was delivered here and is not settled",
+            f"{command} names {shown(named)}: there is no unsettled message of that id on this connection",
             ErrorCode.NOT_FOUND,
         )
 

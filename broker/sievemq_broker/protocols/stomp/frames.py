@@ -243,7 +243,7 @@ def split(data: bytes) -> list[bytes]:
     """Split the output of :func:`encode` into its frames, with heart-beats on their own.
 
     Args:
-        data: several frames. What is no whole one is left as it is.
+        data: several frames. An incomplete one is left unchanged.
     """
     frames: list[bytes] = []
     start = 0

@@ -102,7 +102,7 @@ def address_of(destination: str, headers: dict[str, str]) -> str:
 
 
 def destination_of(address: str) -> str:
-    """What a destination header calls an address; the contrary of :func:`address_of`."""
+    """The destination header for an address; the inverse of :func:`address_of`."""
     parsed = parse_address(address)
     match parsed.kind:
         case Kind.QUEUE:
@@ -115,7 +115,7 @@ def destination_of(address: str) -> str:
 
 
 def temporary_kind(destination: str) -> Kind | None:
-    """Of a temporary destination of this connection its kind; None for any other."""
+    """The kind of a temporary destination of this connection; None for other destinations."""
     if destination.startswith(_TEMPORARY_QUEUE):
         return Kind.TEMPORARY_QUEUE
     return Kind.TEMPORARY_TOPIC if destination.startswith(_TEMPORARY_TOPIC) else None

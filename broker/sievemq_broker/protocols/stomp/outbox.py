@@ -140,7 +140,7 @@ class Outbox(ForeignOutbox):
 
     @property
     def protocol(self) -> str:
-        """What the client speaks."""
+        """The client's protocol."""
         return "stomp"
 
     def connected(self, version: str, heartbeats: str) -> None:

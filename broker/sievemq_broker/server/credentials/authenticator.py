@@ -90,7 +90,7 @@ class Authenticator:
         if not users.required:
             return Identity(user or None)
         if not user:
-            raise AuthenticationError("this broker asks for a user name and a password")
+            raise AuthenticationError("this broker requires a user name and a password")
         now = self._admit(user, address)
         password = password or ""
         digest = users.digest(user, password)
@@ -228,7 +228,7 @@ class ScramSignIn:
             self._server.set_client_first(message.decode())
             answer: str = self._server.get_server_first()
         except Exception as error:  # whatever a client can make a library raise
-            raise AuthenticationError(f"this is no first message of {SCRAM}") from error
+            raise AuthenticationError(f"this is not a first message of {SCRAM}") from error
         return answer.encode()
 
     def last(self, message: bytes) -> tuple[Identity, bytes]:

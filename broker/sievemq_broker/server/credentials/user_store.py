@@ -71,7 +71,7 @@ class UserStore:
             found = read_users(self._path)
             users = Users(found, required=True, before=self.users)
         except ValueError as error:
-            log.warning("users.not_read", reason=str(error), note="the users stay as they were")
+            log.warning("users.not_read", reason=str(error), note="the users are unchanged")
             return
         self.users = users
         warn_if_exposed("the users and their password hashes", self._path)

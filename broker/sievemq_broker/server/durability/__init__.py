@@ -1,1 +1,1 @@
-"""Nothing is confirmed before it is on disk: the store's thread, and how far connections had come."""
+"""Durability: the store's thread, confirms after the sync, and the progress of connections."""

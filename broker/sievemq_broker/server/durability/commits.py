@@ -90,7 +90,7 @@ class Commits:
         store: keeps them.
         refuse: makes the broker refuse PERSISTENT messages for a reason, or with None take them again.
         failed: the store cannot be used any more: the broker must end.
-        stands: informs clients why nothing is answered, past what is held; with None that it continues.
+        stands: tells clients why answers are held back, ahead of held output; with None, that they continue.
 
     Attributes:
         writes: batches written.
@@ -235,7 +235,7 @@ class Commits:
             self._full("the disk of the data directory is full")
         if self._standing:
             self._standing = False
-            log.info("store.works", note="what was held back goes out")
+            log.info("store.works", note="held-back output is sent")
             self._stands(None)
         self._busy = False
         took = time.perf_counter() - self._cut
@@ -270,7 +270,7 @@ class Commits:
             self._end(error)
             return
         else:
-            log.warning("store.write_failed", reason=str(error), note="trying again")
+            log.warning("store.write_failed", reason=str(error), note="retrying")
             self._jobs.put(self._reopen)
         if not self._standing:
             self._standing = True
@@ -287,7 +287,7 @@ class Commits:
     def _end(self, error: Exception) -> None:
         self._dead = True
         if isinstance(error, StoreError):
-            log.error("store.failed", reason=str(error), note="the broker ends; what was confirmed is on disk")
+            log.error("store.failed", reason=str(error), note="the broker exits; everything confirmed is on disk")
         else:
             log.fault("store.failed", error)
         for future in (*self._owed, *self._asked):
@@ -299,7 +299,7 @@ class Commits:
         self._full(reason)
 
     def _full(self, reason: str) -> None:
-        log.error("store.full", reason=reason, note="PERSISTENT messages are not taken until there is room")
+        log.error("store.full", reason=reason, note="PERSISTENT messages are refused or wait until there is room")
         self._refuse(reason)
         self._loop.call_later(LOOK_SECONDS, self._look)
 
@@ -316,7 +316,7 @@ class Commits:
 
     def _looked(self, room: bool) -> None:
         if room:
-            log.info("store.has_room", note="PERSISTENT messages are taken again")
+            log.info("store.has_room", note="PERSISTENT messages are accepted again")
             self._refuse(None)
         elif not self._dead:
             self._loop.call_later(LOOK_SECONDS, self._look)

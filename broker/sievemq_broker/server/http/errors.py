@@ -72,7 +72,7 @@ def not_found(text: str, **details: Any) -> ApiError:
 
 def internal() -> ApiError:
     """500: a fault of the broker."""
-    return ApiError(500, "INTERNAL", "a fault of the broker; its log says more")
+    return ApiError(500, "INTERNAL", "internal error of the broker; its log has the details")
 
 
 _STATUS = {

@@ -48,7 +48,7 @@ class Session:
         self.seen = now
 
     def end(self) -> None:
-        """It may not be used any more."""
+        """Mark it as ended."""
         self.ended = True
 
 

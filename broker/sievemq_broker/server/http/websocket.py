@@ -214,7 +214,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self.link.pause_writing()
 
     def resume_writing(self) -> None:
-        """It has room again."""
+        """Resume writing: the socket has room again."""
         self.link.resume_writing()
 
     # -- what the link calls: a transport -----------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._read(False)
 
     def resume_reading(self) -> None:
-        """It does again."""
+        """Resume reading."""
         self._paused = False
         if not self._input:
             self._read(True)
@@ -274,5 +274,5 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         return self._transport.get_write_buffer_size()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Of the socket."""
+        """Return extra information about the socket."""
         return self._transport.get_extra_info(name, default)

@@ -93,7 +93,7 @@ class ServerServices(Services):
             error = done.exception()
             if error is not None and not isinstance(error, AuthenticationError):
                 self.report(peer, "checking a password", error)
-                error = AuthenticationError("the password could not be checked; the broker's log says why")
+                error = AuthenticationError("the password could not be checked; the broker's log has the reason")
             later(done.result() if error is None else error, self.now())
 
         found.add_done_callback(identified)

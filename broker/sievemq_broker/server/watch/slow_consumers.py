@@ -28,8 +28,8 @@ class SlowConsumers:
     """Checks some consumers each tick.
 
     A consumer is slow when it can take nothing more (its credit is used up, or its connection does not read), holds
-    messages, has neither acknowledged nor been given one for as long as the rule of its destination allows, and
-    messages wait that it could get. It is so until it moves.
+    messages, has neither acknowledged nor received one for the time in its destination's rule, and messages wait that
+    it could receive. It remains slow until it makes progress.
 
     Args:
         connections: open ones by id.

@@ -34,7 +34,7 @@ def on_hello(peer: Peer, command: CommandTuple, now: int) -> None:
     _, version, _, user, password, *_ = command
     if version < OLDEST_VERSION:
         raise ProtocolError(
-            f"protocol version {version} is not spoken here; versions {OLDEST_VERSION} to {PROTOCOL_VERSION} are",
+            f"protocol version {version} is not supported; this broker supports {OLDEST_VERSION} to {PROTOCOL_VERSION}",
             ErrorCode.UNSUPPORTED_VERSION,
         )
     hello = (*command[:4], None, *command[5:])  # the password is not needed any more
@@ -137,7 +137,7 @@ def _fatal() -> Iterator[None]:
 
 
 def on_heartbeat(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Nothing to do: its arrival is all that matters."""
+    """Do nothing: receiving it was enough."""
 
 
 def on_set_client_id(peer: Peer, command: CommandTuple, now: int) -> None:

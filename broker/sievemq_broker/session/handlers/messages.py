@@ -228,7 +228,7 @@ def _delivered(
 
 
 def _wait(peer: Peer, session: Session, text: str, envelope: Envelope, full: list[Limited]) -> None:
-    """There is no room for a message: the session waits."""
+    """Make the session wait: there is no room for its message."""
     peer.confirm(session, session.sent)
     peer.block_send(session, full, text, envelope)
 

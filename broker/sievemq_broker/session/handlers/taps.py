@@ -1,4 +1,4 @@
-"""What the broker does for the verbs about taps and staged sends.
+"""Handlers of the commands about taps and staged sends.
 
 A tap that copies shows messages and takes none away, so it needs the right to browse; one that drains, the right to
 consume. A tap belongs to its maker: another user who uses or deletes it must be allowed to manage the destination,
@@ -222,7 +222,7 @@ def on_discard(peer: Peer, command: tuple[Any, ...], now: int) -> None:
 
 def maker_of(settings: SessionSettings, now: int) -> str:
     """The beginning of names that no broker assigns twice. A connection's id would not do: a reconnecting client keeps
-    its id, even with a broker that was started anew."""
+    its id, even with a restarted broker."""
     return f"{settings.incarnation or 'tap'}-{now:x}"
 
 

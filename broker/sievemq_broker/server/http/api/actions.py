@@ -108,7 +108,7 @@ def _changed(changes: bool, dry_run: bool) -> answers.Touched:
 
 
 def _target(call: Call[Any, requests.Relocate]) -> str:
-    """Where to; the caller must be allowed to send there.
+    """Return the target; the caller must have the right to send there.
 
     Raises:
         ApiError: 422, what stands before its colon is no kind: a bare name may be anything, but a queue that is called

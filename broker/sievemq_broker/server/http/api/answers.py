@@ -59,14 +59,14 @@ class Answer(msgspec.Struct, kw_only=True):
     """Base of all: every field is always there."""
 
 
-May = Annotated[list[Verb], Meta(description="What the caller may do with it.")]
+May = Annotated[list[Verb], Meta(description="Rights of the caller on it.")]
 
 
 class Error(Answer, kw_only=True):
     """An error."""
 
-    error: Annotated[str, Meta(description="Its name, such as INVALID_SELECTOR.")]
-    text: Annotated[str, Meta(description="What is wrong, where, and what to do.")]
+    error: Annotated[str, Meta(description="Name of the error, such as INVALID_SELECTOR.")]
+    text: Annotated[str, Meta(description="The mistake, its place, and how to correct it.")]
     details: dict[str, Any]
 
 
@@ -78,7 +78,7 @@ class Rates(Answer, kw_only=True):
 
 
 class Counters(Answer, kw_only=True):
-    """What has happened since the destination was made."""
+    """Counters since the destination was created."""
 
     enqueued: int
     delivered: int
@@ -103,7 +103,7 @@ class Value(Answer, kw_only=True):
 class Message(Answer, kw_only=True):
     """A message without its body."""
 
-    id: Annotated[str, Meta(description="Names it in its queue.")]
+    id: Annotated[str, Meta(description="Identifies the message in its queue.")]
     state: Literal["ready", "in_flight", "scheduled"]
     message_id: str | None
     timestamp: int
@@ -111,18 +111,18 @@ class Message(Answer, kw_only=True):
     delivery_mode: str
     expiration: int
     delivery_time: int
-    due: Annotated[int, Meta(description="When a scheduled one is delivered, or delivered again; 0 for others.")]
+    due: Annotated[int, Meta(description="Delivery time of a scheduled message, or its next attempt; 0 for others.")]
     correlation_id: str | None
-    correlation_id_bytes: Annotated[str | None, Meta(description="Base64, where the id is bytes.")]
+    correlation_id_bytes: Annotated[str | None, Meta(description="Base64, if the id is bytes.")]
     reply_to: str | None
     type: str | None
     redelivered: bool
     delivery_count: int
-    size: Annotated[int, Meta(description="Bytes of the packed message.")]
+    size: Annotated[int, Meta(description="Size of the packed message in bytes.")]
     body_type: Literal["NONE", "TEXT", "BYTES", "MAP", "STREAM", "OBJECT", "UNKNOWN"]
     body_size: int
     properties: dict[str, Value]
-    unreadable: Annotated[str | None, Meta(description="Why its properties cannot be shown.")]
+    unreadable: Annotated[str | None, Meta(description="Reason why its properties cannot be decoded.")]
 
 
 class Messages(Answer, kw_only=True):
@@ -137,14 +137,14 @@ class Body(Answer, kw_only=True):
 
     type: Literal["NONE", "TEXT", "BYTES", "MAP", "STREAM", "OBJECT", "UNKNOWN"]
     size: int
-    truncated: Annotated[bool, Meta(description="Only its beginning is shown: `body_limit` bytes, 10000 values.")]
+    truncated: Annotated[bool, Meta(description="The body is truncated to `body_limit` bytes or 10000 values.")]
     text: str | None = None
     map: dict[str, Value] | None = None
     stream: list[Value] | None = None
     base64: str | None = None
-    hex: Annotated[str | None, Meta(description="The first bytes, sixteen a line.")] = None
+    hex: Annotated[str | None, Meta(description="The first bytes, sixteen per line.")] = None
     object: Annotated[Any, Meta(description="An outline of an object; nothing is ever unpickled.")] = None
-    unreadable: Annotated[str | None, Meta(description="Why it cannot be decoded.")] = None
+    unreadable: Annotated[str | None, Meta(description="Reason why it cannot be decoded.")] = None
 
 
 class MessageDetails(Message, kw_only=True):
@@ -168,15 +168,15 @@ class Sent(Answer, kw_only=True):
 
 
 class Touched(Answer, kw_only=True):
-    """How many something was done to."""
+    """Numbers of messages that an action affected."""
 
-    matched: Annotated[int, Meta(description="Chosen by selector, ids and limit.")]
-    touched: Annotated[int, Meta(description="Handled; 0 in a dry run.")]
+    matched: Annotated[int, Meta(description="Messages chosen by selector, ids and limit.")]
+    touched: Annotated[int, Meta(description="Messages that were changed; 0 in a dry run.")]
     dry_run: bool
-    more: Annotated[bool, Meta(description="Others that would have been chosen are left.")]
-    skipped: Annotated[int, Meta(description="Matched and could not be handled; they stay.")] = 0
+    more: Annotated[bool, Meta(description="Whether further messages match, beyond the limit.")]
+    skipped: Annotated[int, Meta(description="Messages that match but could not be changed; they stay.")] = 0
     stopped: Annotated[
-        Error | None, Meta(description="Why it ended early; what was handled before stays handled.")
+        Error | None, Meta(description="Reason why the action ended early; earlier changes stay.")
     ] = None  # fmt: skip
 
     @classmethod
@@ -202,9 +202,11 @@ class Destination(Answer, kw_only=True):
     consumers: int
     subscriptions: int
     paused: bool
-    at_limit: Annotated[bool, Meta(description="A limit leaves no room for a message; of a topic: in a subscription.")]
+    at_limit: Annotated[
+        bool, Meta(description="At a limit, without room for a message; for a topic: one of its subscriptions.")
+    ]
     blocked_senders: Annotated[int, Meta(description="Sessions whose next message waits for room here.")]
-    dead_letter_queue: Annotated[bool, Meta(description="Others' dead letters end here.")]
+    dead_letter_queue: Annotated[bool, Meta(description="Is a dead-letter queue.")]
     in_rate: float
     out_rate: float
     counters: Counters
@@ -215,7 +217,7 @@ class Destinations(Answer, kw_only=True):
     """A page of destinations."""
 
     destinations: list[Destination]
-    total: Annotated[int, Meta(description="How many there are on all pages.")]
+    total: Annotated[int, Meta(description="Number of rows on all pages.")]
     next: str | None
 
 
@@ -224,14 +226,14 @@ class DestinationDetails(Destination, kw_only=True):
 
     oldest_ms: Annotated[
         int,
-        Meta(description="How long what has waited longest has waited, since it was sent or due; 0 if nothing does."),
+        Meta(description="Age of the longest waiting message since it was sent or became due; 0 if none waits."),
     ]
-    policy: Annotated[dict[str, Any], Meta(description="The rules that the administrator set for it.")]
-    dead_letters: Annotated[str | None, Meta(description="Where its dead letters go.")]
-    owner: Annotated[str | None, Meta(description="The connection of a temporary destination.")]
+    policy: Annotated[dict[str, Any], Meta(description="Rules set by the operator.")]
+    dead_letters: Annotated[str | None, Meta(description="Its dead-letter queue.")]
+    owner: Annotated[str | None, Meta(description="Connection that owns a temporary destination.")]
     selectors: Annotated[int, Meta(description="Distinct selectors in use on it.")]
-    evaluations: Annotated[int, Meta(description="Selectors that were asked about arriving messages.")]
-    matches: Annotated[int, Meta(description="Those that said yes.")]
+    evaluations: Annotated[int, Meta(description="Evaluations of selectors for arriving messages.")]
+    matches: Annotated[int, Meta(description="Evaluations that matched.")]
 
 
 # -- the broker --------------------------------------------------------------------------------------------------------
@@ -247,7 +249,7 @@ class Holdings(Answer, kw_only=True):
 
 
 class Memory(Answer, kw_only=True):
-    """What messages take, estimated, and where producers are made to wait (0: nowhere)."""
+    """Estimated memory of messages, and the limit at which producers wait (0: none)."""
 
     bytes: int
     limit: int
@@ -257,11 +259,11 @@ class BlockedPlace(Answer, kw_only=True):
     """A limit at which senders wait."""
 
     namespace: str
-    address: Annotated[str | None, Meta(description="The queue or topic; null for a limit of more than one.")]
-    text: Annotated[str, Meta(description="Which limit that is.")]
-    senders: Annotated[int, Meta(description="Sessions that wait there.")]
-    since: Annotated[int, Meta(description="Since when the first of them does.")]
-    connections: Annotated[list[str], Meta(description="Ids of their connections, the first ten.")]
+    address: Annotated[str | None, Meta(description="The queue or topic; null for a limit of several destinations.")]
+    text: Annotated[str, Meta(description="The limit.")]
+    senders: Annotated[int, Meta(description="Number of waiting sessions.")]
+    since: Annotated[int, Meta(description="Time since which the first session waits.")]
+    connections: Annotated[list[str], Meta(description="Ids of their connections, at most ten.")]
 
 
 class BrokerInfo(Answer, kw_only=True):
@@ -277,8 +279,10 @@ class BrokerInfo(Answer, kw_only=True):
     uptime_seconds: float
     clock_offset_ms: int
     blocked: Annotated[str | None, Meta(description="Why producers are blocked; null while they are not.")]
-    blocked_connections: Annotated[int, Meta(description="Connections with sends that a limit blocks.")]
-    blocked_since: Annotated[int | None, Meta(description="When the first of them was blocked; null if none is.")]
+    blocked_connections: Annotated[int, Meta(description="Number of connections with blocked sends.")]
+    blocked_since: Annotated[
+        int | None, Meta(description="Time at which the first of them was blocked; null if none is.")
+    ]
     blocked_at: Annotated[list[BlockedPlace], Meta(description="The limits that block them, at most twenty.")]
     memory: Annotated[Memory | None, Meta(description="null for users without the right to view everything.")]
     namespaces: int
@@ -324,20 +328,24 @@ class Connection(Answer, kw_only=True):
     namespace: str
     user: str | None
     client_id: str | None
-    protocol: Annotated[str, Meta(description="What the client speaks: `sieve` is that of SieveMQ's own client.")]
-    agent: Annotated[str, Meta(description="What the client says it is.")]
+    protocol: Annotated[str, Meta(description="Protocol of the client; `sieve` is that of SieveMQ's own client.")]
+    agent: Annotated[str, Meta(description="Name and version that the client reported.")]
     sessions: int
     consumers: int
     unacknowledged: int
-    congested: Annotated[bool, Meta(description="It reads too slowly; nothing is delivered to it for now.")]
-    blocked_since: Annotated[int | None, Meta(description="Since when it waits to send; null if it does not.")]
-    blocked_by: Annotated[str | None, Meta(description="At which limit that is.")]
-    blocked_at: Annotated[str | None, Meta(description="The queue or topic of that limit; null if it has more.")]
-    staged_bytes: Annotated[int, Meta(description="Held by its open transactions.")]
+    congested: Annotated[bool, Meta(description="The client reads too slowly; deliveries to it are paused.")]
+    blocked_since: Annotated[
+        int | None, Meta(description="Time since which its sends are blocked; null if they are not.")
+    ]
+    blocked_by: Annotated[str | None, Meta(description="The limit that blocks them.")]
+    blocked_at: Annotated[
+        str | None, Meta(description="Queue or topic of that limit; null for a limit of several destinations.")
+    ]
+    staged_bytes: Annotated[int, Meta(description="Messages in its open transactions.")]
     temporary_destinations: int
     bytes_in: int
     bytes_out: int
-    may: Annotated[list[Verb], Meta(description="What the caller may do with its namespace as a whole.")]
+    may: Annotated[list[Verb], Meta(description="Rights of the caller on the whole namespace.")]
 
 
 class Connections(Answer, kw_only=True):
@@ -369,12 +377,12 @@ class Consumer(Answer, kw_only=True):
     in_flight: int
     delivered: int
     acknowledged: int
-    waiting: Annotated[bool, Meta(description="It waits for a message and has none.")]
+    waiting: Annotated[bool, Meta(description="Waits for a message with an empty buffer.")]
     congested: Annotated[
-        bool, Meta(description="Its connection reads too slowly, or it holds messages and does nothing.")
+        bool, Meta(description="Its connection reads too slowly, or it holds messages without acknowledging any.")
     ]
-    matched: Annotated[int, Meta(description="Messages that its selector matched.")]
-    examined: Annotated[int, Meta(description="Messages that came by since this selector is in use here.")]
+    matched: Annotated[int, Meta(description="Messages that the selector matched.")]
+    examined: Annotated[int, Meta(description="Messages that arrived since this selector is in use here.")]
     match_ratio: Annotated[float | None, Meta(description="matched / examined; null before the first message.")]
 
 
@@ -399,7 +407,7 @@ class Subscription(Answer, kw_only=True):
     durable: bool
     shared: bool
     no_local: bool
-    active: Annotated[bool, Meta(description="It has a consumer.")]
+    active: Annotated[bool, Meta(description="Has a consumer.")]
     selector: str | None
     dialect: str | None
     depth: int
@@ -446,7 +454,7 @@ class DeadLetterQueue(Answer, kw_only=True):
 
     address: str
     depth: int
-    examined: Annotated[int, Meta(description="Messages that were looked at for the groups.")]
+    examined: Annotated[int, Meta(description="Messages that were read for the groups.")]
     groups: list[DeadLetterGroup]
     may: May
 
@@ -463,17 +471,14 @@ class DeadLetters(Answer, kw_only=True):
 
 
 class Retention(Answer, kw_only=True):
-    """What a tap may hold, and how long."""
+    """Limits of a tap."""
 
     messages: int
     bytes: int
-    age: Annotated[int, Meta(description="ms that a copy is kept; 0: no limit.")]
+    age: Annotated[int, Meta(description="Time in ms to keep a copied message; 0: no limit.")]
     lease: Annotated[
         int,
-        Meta(
-            description="ms without a word from its reader, after which a drain gives back what it holds and a copy "
-            "ends; 0: never."
-        ),
+        Meta(description="Silence of the reader in ms until a drain returns its messages and a copy ends; 0: never."),
     ]
 
 
@@ -483,26 +488,29 @@ class Tap(Answer, kw_only=True):
     namespace: str
     destination: str
     name: str
-    id: Annotated[str, Meta(description="No other tap ever has it.")]
+    id: Annotated[str, Meta(description="Unique among all taps, also deleted ones.")]
     mode: Literal["copy", "outcomes", "drain"]
     selector: str | None
     dialect: str | None
     owner: Annotated[str | None, Meta(description="The user that created it.")]
-    first: Annotated[int, Meta(description="Sequence of the oldest message it holds.")]
-    last: Annotated[int, Meta(description="Sequence of the latest there ever was.")]
-    acknowledged: Annotated[int, Meta(description="The reader is done up to this sequence.")]
-    lag: Annotated[int, Meta(description="Messages it holds that the reader is not done with.")]
-    lag_ms: Annotated[int, Meta(description="How long the oldest of them has been there.")]
+    first: Annotated[int, Meta(description="Sequence of the oldest message that it holds.")]
+    last: Annotated[int, Meta(description="Sequence of the latest message so far.")]
+    acknowledged: Annotated[int, Meta(description="The reader has acknowledged up to this sequence.")]
+    lag: Annotated[int, Meta(description="Messages that the reader has not acknowledged.")]
+    lag_ms: Annotated[int, Meta(description="Age of the oldest of them in ms.")]
     bytes: int
-    lost: Annotated[int, Meta(description="Up to this sequence messages went before the reader was done; 0: none.")]
-    missed: Annotated[int, Meta(description="How many messages that was.")]
+    lost: Annotated[
+        int,
+        Meta(description="Messages up to this sequence were dropped before the reader had acknowledged them; 0: none."),
+    ]
+    missed: Annotated[int, Meta(description="Number of dropped messages.")]
     retention: Retention
-    heard: Annotated[int, Meta(description="When its reader was last heard of.")]
-    lease_ends: Annotated[int, Meta(description="When its lease is over, unless it is heard of; 0: never.")]
-    reader: Annotated[str | None, Meta(description="The connection that read last; null before the first.")]
-    connected: Annotated[bool, Meta(description="That connection is still there.")]
-    ended: Annotated[str | None, Meta(description="Why it takes nothing more; null while it does.")]
-    yours: Annotated[bool, Meta(description="The caller may read, change and delete it.")]
+    heard: Annotated[int, Meta(description="Time of the last request of its reader.")]
+    lease_ends: Annotated[int, Meta(description="End of the lease, unless the reader renews it; 0: never.")]
+    reader: Annotated[str | None, Meta(description="Connection of the last reader; null before the first.")]
+    connected: Annotated[bool, Meta(description="Whether that connection is still open.")]
+    ended: Annotated[str | None, Meta(description="Reason why it takes no more messages; null while it does.")]
+    yours: Annotated[bool, Meta(description="Whether the caller may read, change and delete it.")]
 
 
 class Taps(Answer, kw_only=True):
@@ -517,7 +525,7 @@ class Taps(Answer, kw_only=True):
 
 
 class Advice(Answer, kw_only=True):
-    """What is legal and hardly meant."""
+    """A warning for a legal but probably unintended part of a selector."""
 
     code: str
     message: str
@@ -526,7 +534,7 @@ class Advice(Answer, kw_only=True):
 
 
 class PortabilityNote(Answer, kw_only=True):
-    """Where other providers refuse a selector or answer differently."""
+    """A place where other providers refuse a selector or answer differently."""
 
     providers: list[str]
     code: str
@@ -542,8 +550,8 @@ class CheckedSelector(Answer, kw_only=True):
     selector: str
     dialect: str
     canonical: str
-    names: Annotated[list[str], Meta(description="The properties and headers in it.")]
-    index: Annotated[list[str], Meta(description="What an index can answer of it.")]
+    names: Annotated[list[str], Meta(description="Properties and headers that it names.")]
+    index: Annotated[list[str], Meta(description="The part that an index can answer.")]
     plan: list[str]
     advice: list[Advice]
     portability: list[PortabilityNote]
@@ -558,7 +566,7 @@ class ExplainedSelector(Answer, kw_only=True):
     matches: bool
     truth: Literal["TRUE", "FALSE", "UNKNOWN"]
     explanation: dict[str, Any]
-    text: Annotated[str, Meta(description="The same as a table, for people.")]
+    text: Annotated[str, Meta(description="The same as a table of text.")]
 
 
 # -- series ------------------------------------------------------------------------------------------------------------
@@ -587,9 +595,9 @@ class Right(Answer, kw_only=True):
 
 
 class Session(Answer, kw_only=True):
-    """The calling user, and what they may do."""
+    """The calling user and their rights."""
 
     user: Annotated[str | None, Meta(description="null without users.")]
-    unlimited: Annotated[bool, Meta(description="They may do everything.")]
-    rights: Annotated[list[Right], Meta(description="All their rights, or those in the namespace asked about.")]
-    may: Annotated[list[Verb], Meta(description="What they may do with the destination asked about, or with all.")]
+    unlimited: Annotated[bool, Meta(description="The user may do everything.")]
+    rights: Annotated[list[Right], Meta(description="The user's rights; with `namespace`, only rights there.")]
+    may: Annotated[list[Verb], Meta(description="Allowed actions on `destination`, or on all destinations.")]

@@ -91,7 +91,7 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
 
 
 async def _blocked_at(connections: list[Peer]) -> list[answers.BlockedPlace]:
-    """Where senders of these connections wait, longest first."""
+    """The limits at which senders of these connections wait, longest wait first."""
     found: dict[tuple[str, str | None, str], list[tuple[Peer, int]]] = {}
     async for connection in in_slices(connections, every=8):
         for sender in connection.blocked_senders:

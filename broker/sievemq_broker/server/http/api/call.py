@@ -28,7 +28,7 @@ B = TypeVar("B")
 
 @dataclass(slots=True)
 class Call(Generic[Q, B]):
-    """What a handler is given.
+    """The argument of a handler: one call of the management API.
 
     Attributes:
         management: the broker, and what all calls share.

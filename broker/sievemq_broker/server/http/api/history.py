@@ -69,7 +69,7 @@ class History:
         self.forget()
 
     def forget(self) -> None:
-        """There was no listener for long: changes from here on are unknown until one connects."""
+        """Stop recording, because there was no listener for long: later changes are unknown until one connects."""
         self._begin = self.look
         self._looks: deque[_Look] = deque()
         self._counts: deque[tuple[int, int]] = deque()

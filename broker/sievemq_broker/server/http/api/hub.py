@@ -65,7 +65,7 @@ class Listener:
 
     @property
     def receives_all(self) -> bool:
-        """It gets every event."""
+        """True if it gets every event."""
         return self._everything and self.namespace is None
 
     def receives(self, event: Event) -> bool:
@@ -231,7 +231,7 @@ class Hub:
 
 
 class _Known:
-    """What is compared, beside what the sampler compares."""
+    """The state that is compared, besides that of the sampler."""
 
     __slots__ = ("blocked", "connections", "consumers", "subscriptions", "taps")
 
@@ -244,7 +244,7 @@ class _Known:
 
     @classmethod
     async def taken(cls, server: Server) -> Self:
-        """As it is now; gathered in slices."""
+        """Collect the current state, in slices."""
         known = cls(server)
         async for connection in in_slices(list(known.connections.values())):
             if connection.consumers:

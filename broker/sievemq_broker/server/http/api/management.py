@@ -1,4 +1,4 @@
-"""What all endpoints of the management API share."""
+"""State that all endpoints of the management API share."""
 
 from __future__ import annotations
 

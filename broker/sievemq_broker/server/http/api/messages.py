@@ -42,7 +42,7 @@ def selector_of(call: Call[Any, Any], text: str | None, dialect: str | None) -> 
 
 
 def number_or_name(text: str) -> int | str:
-    """What names a message: its number in the queue, or its JMSMessageID."""
+    """Parse the id of a message: its number in the queue, or its JMSMessageID."""
     return int(text) if _NUMBER.fullmatch(text) else text
 
 

@@ -40,8 +40,8 @@ __all__ = [
 #: Rows of a page by default, and at most.
 ROWS, MAX_ROWS = 100, 1_000
 
-Limit = Annotated[int, Meta(ge=1, le=MAX_ROWS, description="Rows of a page.")]
-Cursor = Annotated[str, Meta(max_length=2_048, description="`next` of the page before; none for the first.")]
+Limit = Annotated[int, Meta(ge=1, le=MAX_ROWS, description="Rows per page.")]
+Cursor = Annotated[str, Meta(max_length=2_048, description="`next` of the previous page; omit it for the first page.")]
 #: Characters of a selector among the parameters: what a line of a request can carry.
 MAX_QUERY_SELECTOR = 4_096
 
@@ -49,10 +49,10 @@ QuerySelector = Annotated[str, Meta(max_length=MAX_QUERY_SELECTOR, description="
 SelectorText = Annotated[str, Meta(max_length=MAX_SELECTOR_CHARS, description="Only messages that this matches.")]
 Dialect = Annotated[
     Literal["jakarta", "ibm-mq", "mqe", "amqp"],
-    Meta(description="Language of the selector; the broker's own unless said otherwise."),
+    Meta(description="Selector dialect; the broker's by default."),
 ]
-SubscriptionName = Annotated[str, Meta(description="Where the address is a topic: the name of the subscription meant.")]
-ClientId = Annotated[str, Meta(description="The client id of that subscription, if it has one.")]
+SubscriptionName = Annotated[str, Meta(description="If the address is a topic: name of the subscription.")]
+ClientId = Annotated[str, Meta(description="Client id of that subscription, if it has one.")]
 
 
 class _Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -78,7 +78,7 @@ class Declare(_Request, kw_only=True):
 class DryRun(_Request, kw_only=True):
     """Parameters of what deletes."""
 
-    dry_run: Annotated[bool, Meta(description="Only say what would be touched.")] = False
+    dry_run: Annotated[bool, Meta(description="Only count the messages.")] = False
 
 
 class Page(_Request, kw_only=True):
@@ -92,7 +92,7 @@ class List(Page, kw_only=True):
     """Parameters of a list of things with names."""
 
     like: (
-        Annotated[str, Meta(max_length=600, description="Only names with this text in them; `*` matches any text.")]
+        Annotated[str, Meta(max_length=600, description="Only names that contain this text; `*` matches any text.")]
         | None
     ) = None
 
@@ -105,14 +105,14 @@ class Find(List, kw_only=True):
             str,
             Meta(
                 max_length=600,
-                description="Only names with this text in them; `*` matches any text. With a kind in front, as in "
+                description="Only names that contain this text; `*` matches any text. With a kind in front, as in "
                 "`queue:orders`, it is compared with addresses.",
             ),
         ]
         | None
     ) = None
     kind: (
-        Annotated[Literal["queue", "topic", "temporary-queue", "temporary-topic"], Meta(description="Only these.")]
+        Annotated[Literal["queue", "topic", "temporary-queue", "temporary-topic"], Meta(description="Only this kind.")]
         | None
     ) = None
     sort: Annotated[
@@ -128,34 +128,34 @@ class Find(List, kw_only=True):
             "-out_rate",
             "-dead_lettered",
         ],
-        Meta(description="Order: by address, or largest (-) or smallest first."),
+        Meta(description="Sort by address, or by a figure: descending (-) or ascending."),
     ] = "address"
 
 
 class ListConnections(Page, kw_only=True):
     """Parameters of the list of connections."""
 
-    namespace: Annotated[str, Meta(max_length=600, description="Only those in this one.")] | None = None
-    id: Annotated[str, Meta(max_length=300, description="Only this one.")] | None = None
+    namespace: Annotated[str, Meta(max_length=600, description="Only connections in this namespace.")] | None = None
+    id: Annotated[str, Meta(max_length=300, description="Only the connection with this id.")] | None = None
 
 
 class ListSubscriptions(List, kw_only=True):
     """Parameters of the list of subscriptions."""
 
-    topic: Annotated[str, Meta(max_length=600, description="Only those to this topic.")] | None = None
+    topic: Annotated[str, Meta(max_length=600, description="Only subscriptions to this topic.")] | None = None
     durable: Annotated[bool, Meta(description="Only durable ones, or only the others.")] | None = None
 
 
 class ListTaps(List, kw_only=True):
     """Parameters of the list of taps."""
 
-    destination: Annotated[str, Meta(max_length=600, description="Only those on this one.")] | None = None
+    destination: Annotated[str, Meta(max_length=600, description="Only taps on this destination.")] | None = None
 
 
 class ListDeadLetters(Page, kw_only=True):
     """Parameters of the list of dead-letter queues."""
 
-    examine: Annotated[int, Meta(ge=1, le=1_000_000, description="Messages of each queue that are read.")] = 10_000
+    examine: Annotated[int, Meta(ge=1, le=1_000_000, description="Messages to read of each queue.")] = 10_000
 
 
 class Scheduled(Page, kw_only=True):
@@ -171,8 +171,8 @@ class Browse(Scheduled, kw_only=True):
     """Parameters of browsing."""
 
     state: Annotated[
-        Literal["ready", "in_flight", "scheduled"], Meta(description="Messages that wait, are with consumers, or wait "
-                                                         "for their moment.")
+        Literal["ready", "in_flight", "scheduled"], Meta(description="Waiting messages, messages in flight, or "
+                                                         "scheduled messages.")
     ] = "ready"  # fmt: skip
 
 
@@ -180,7 +180,8 @@ class Whole(_Request, kw_only=True):
     """Parameters of looking at one message."""
 
     body_limit: Annotated[
-        int, Meta(ge=0, le=4_194_304, description="A body of more bytes than this is truncated, and marked so.")
+        int,
+        Meta(ge=0, le=4_194_304, description="A larger body is truncated to this many bytes, and marked as truncated."),
     ] = 262_144
     subscription: SubscriptionName | None = None
     client_id: ClientId | None = None
@@ -193,7 +194,7 @@ class Watch(_Request, kw_only=True):
     since: (
         Annotated[
             str,
-            Meta(max_length=100, description="Id of the last event received: later ones come first."),
+            Meta(max_length=100, description="Id of the last received event; the stream begins with later ones."),
         ]
         | None
     ) = None
@@ -202,8 +203,10 @@ class Watch(_Request, kw_only=True):
 class Whose(_Request, kw_only=True):
     """Parameters of the question what one may do."""
 
-    namespace: Annotated[str, Meta(max_length=600, description="Only rights there; all unless said.")] | None = None
-    destination: Annotated[str, Meta(max_length=600, description="`may` is about this one.")] | None = None
+    namespace: (
+        Annotated[str, Meta(max_length=600, description="Only rights in this namespace; all by default.")] | None
+    ) = None
+    destination: Annotated[str, Meta(max_length=600, description="Destination to which `may` applies.")] | None = None
 
 
 class Samples(_Request, kw_only=True):
@@ -229,19 +232,24 @@ class MakeTap(_Request, kw_only=True):
     mode: Annotated[
         Literal["copy", "outcomes", "drain"],
         Meta(
-            description="copy: keeps what arrives; outcomes: what becomes of messages; "
-            "drain: takes what waits in a queue."
+            description="copy: copies arriving messages; outcomes: records the outcomes of messages; "
+            "drain: consumes a queue."
         ),
     ] = "copy"
     selector: SelectorText | None = None
     dialect: Dialect | None = None
     start: Annotated[
-        Literal["earliest", "latest"], Meta(description="A copy of a queue begins with what waits, or with what comes.")
+        Literal["earliest", "latest"],
+        Meta(description="Whether a copy of a queue begins with waiting or with later messages."),
     ] = "latest"
-    retain_messages: Annotated[int, Meta(description="Messages that it may hold.")] | UnsetType = UNSET
-    retain_bytes: Annotated[int, Meta(description="Bytes that it may hold.")] | UnsetType = UNSET
-    retain_age: Annotated[int, Meta(description="ms that a copy is kept; 0: no limit.")] | UnsetType = UNSET
-    lease: Annotated[int, Meta(description="ms without a word from its reader; 0: no limit.")] | UnsetType = UNSET
+    retain_messages: Annotated[int, Meta(description="Maximum number of messages to hold.")] | UnsetType = UNSET
+    retain_bytes: Annotated[int, Meta(description="Maximum number of bytes to hold.")] | UnsetType = UNSET
+    retain_age: Annotated[int, Meta(description="Time in ms to keep a copied message; 0: no limit.")] | UnsetType = (
+        UNSET
+    )
+    lease: (
+        Annotated[int, Meta(description="Silence of the reader in ms that ends the lease; 0: no limit.")] | UnsetType
+    ) = UNSET
 
 
 class Choose(_Request, kw_only=True):
@@ -252,12 +260,13 @@ class Choose(_Request, kw_only=True):
     ids: (
         Annotated[
             list[Annotated[str, Meta(min_length=1, max_length=32_768)]],
-            Meta(min_length=1, max_length=10_000, description="Only these: `id` or JMSMessageID of each."),
+            Meta(min_length=1, max_length=10_000, description="Only these messages, by `id` or JMSMessageID."),
         ]
         | None
     ) = None
     limit: (
-        Annotated[int, Meta(ge=1, le=2**53, description="At most so many; `more` says whether others follow.")] | None
+        Annotated[int, Meta(ge=1, le=2**53, description="Maximum number of messages; `more` is true if others follow.")]
+        | None
     ) = None
     dry_run: Annotated[bool, Meta(description="Only count.")] = False
     subscription: SubscriptionName | None = None
@@ -273,7 +282,7 @@ class Relocate(Choose, kw_only=True):
 class Change(_Request, kw_only=True):
     """A change of a destination as a whole."""
 
-    dry_run: Annotated[bool, Meta(description="Only say what would change.")] = False
+    dry_run: Annotated[bool, Meta(description="Only count the changes.")] = False
 
 
 Mode = Literal["PERSISTENT", "NON_PERSISTENT"]
@@ -295,7 +304,7 @@ class Send(_Request, kw_only=True):
     body_type: (
         Annotated[
             Literal["NONE", "TEXT", "BYTES", "MAP", "STREAM"],
-            Meta(description="By the form of `body` unless said otherwise."),
+            Meta(description="Kind of message; by default it follows from `body`."),
         ]
         | None
     ) = None

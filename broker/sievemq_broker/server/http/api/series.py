@@ -105,7 +105,7 @@ class Sums:
 
 @dataclass(slots=True)
 class Changes:
-    """What one look found changed since the look before.
+    """The changes between two samples.
 
     Attributes:
         created, deleted, paused, resumed: destinations.
@@ -204,7 +204,7 @@ class Sampler:
         self.changes, self._next = self._next, Changes()
 
     def _new_in(self, destinations: dict[str, Destination]) -> list[Destination]:
-        """Those that were made since the last look: a dict keeps its order, so they are at its end."""
+        """The destinations created since the last sample: a dict keeps its order, so they are at its end."""
         new: list[Destination] = []
         for destination in reversed(destinations.values()):
             if destination in self._seen:
@@ -301,7 +301,7 @@ class Sampler:
         return figures[: _IN_FLIGHT + 1] != known[: _IN_FLIGHT + 1]
 
     def _forget(self, of: Destination) -> None:
-        """It is about to be deleted: its counts are kept elsewhere, and its messages are dropped."""
+        """Forget a destination before its deletion: its counts are kept elsewhere, its messages are dropped."""
         known = self._seen.pop(of, None)
         if known is None:
             return
@@ -345,7 +345,7 @@ def pause(spent: float) -> float:
 
 
 def _figures(of: Destination) -> Figures:
-    """What it has counted and holds; of a topic only what is not its subscriptions'."""
+    """Counters and contents of a destination; for a topic without those of its subscriptions."""
     if isinstance(of, Topic):
         return (of.published, 0, 0, 0, 0, 0, 0, 0, 0, of.paused)
     consumers, own = of.consumers, of.place.topic is None

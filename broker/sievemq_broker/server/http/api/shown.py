@@ -47,7 +47,7 @@ _MAX_VALUES, _MAX_DEPTH = 2_000, 32
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A message as it was when it was found: it may be gone when it is shown."""
+    """A snapshot of a message: the message may have left the queue when it is shown."""
 
     sequence: int
     state: int
