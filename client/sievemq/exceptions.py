@@ -124,7 +124,7 @@ class JMSException(Exception):  # noqa: N818 - the name is the specification's
         return self._error_code
 
     def get_linked_exception(self) -> BaseException | None:
-        """What caused this exception, or None (EXC-17). It is ``__cause__``, so ``raise … from`` sets it too."""
+        """The cause of this exception, or None (EXC-17). It is ``__cause__``, so ``raise … from`` sets it too."""
         return self.__cause__
 
     def set_linked_exception(self, exception: BaseException | None) -> None:
@@ -162,22 +162,22 @@ class InvalidSelectorException(JMSException):
 
     @property
     def position(self) -> int | None:
-        """Where the mistake is, counted from 0. An extension (EXC-05)."""
+        """Position of the mistake, counted from 0. An extension (EXC-05)."""
         return self._number("position")
 
     @property
     def length(self) -> int | None:
-        """How many characters are wrong; 0 at the end of the text. An extension (EXC-05)."""
+        """Number of wrong characters; 0 at the end of the text. An extension (EXC-05)."""
         return self._number("length")
 
     @property
     def expected(self) -> str | None:
-        """What could have stood there. An extension (EXC-05)."""
+        """The tokens that would be valid there. An extension (EXC-05)."""
         return self._text("expected")
 
     @property
     def hint(self) -> str | None:
-        """What to write instead. An extension (EXC-05)."""
+        """The text to write instead. An extension (EXC-05)."""
         return self._text("hint")
 
     def _text(self, name: str) -> str | None:
@@ -291,7 +291,7 @@ class TransactionRolledBackRuntimeException(JMSRuntimeException, TransactionRoll
 
 
 class UnsupportedOperationError(NotImplementedError):
-    """What this provider does not offer (PY-19). Not a JMSException."""
+    """The provider does not support the operation (PY-19). Not a JMSException."""
 
 
 _TWINS: Final[dict[type[JMSException], type[JMSRuntimeException]]] = {
@@ -369,7 +369,7 @@ def from_core(error: SieveError, runtime: bool = False) -> Exception:
 
 
 def runtime_twin(exception: JMSException) -> JMSRuntimeException:
-    """What the simplified API raises where the classic one raises `exception`; the same text, code, cause and details.
+    """The exception of the simplified API for one of the classic API; the same text, code, cause and details.
 
     >>> runtime_twin(IllegalStateException("the session is closed"))
     IllegalStateRuntimeException('the session is closed')

@@ -102,7 +102,7 @@ class Selector:
         return True if compiled is None else compiled.evaluate(ours._property_values(), ours._fields)
 
     def explain(self, message: Message | ReadableMessage) -> Explanation:
-        """Why the message does or does not match: every condition with its value and the reason for it, and which of
+        """Explain why the message does or does not match: each condition with its value and the reason, and which of
         them decided.
 
         Args:
@@ -127,8 +127,8 @@ class Selector:
         return compiled.explain(ours._property_values(), ours._fields)
 
     def portability(self) -> tuple[PortabilityNote, ...]:
-        """Where ActiveMQ Classic, Artemis, RabbitMQ, IBM MQ or Qpid Broker-J would refuse this selector or answer
-        differently, why, and what to write that all of them understand alike; from left to right.
+        """Report where ActiveMQ Classic, Artemis, RabbitMQ, IBM MQ or Qpid Broker-J would refuse this selector or
+        answer differently, the reasons, and a portable form; from left to right.
 
         >>> for note in Selector("NOT size <> 5").portability():
         ...     print(note.providers[0], note.rewrite)

@@ -11,7 +11,7 @@ __all__ = ["SessionMode", "SessionModeLike", "session_mode"]
 
 
 class SessionMode(IntEnum):
-    """How a session acknowledges what it receives (CST-01 … CST-04). The members are also constants of ``Session`` and
+    """How a session acknowledges messages (CST-01 … CST-04). The members are also constants of ``Session`` and
     ``JMSContext``, and equal to the API's ints.
 
     >>> from sievemq import JMSContext

@@ -10,7 +10,7 @@ from sievemq.url import BrokerURL
 
 __all__ = ["of_tls", "tls_context", "tls_of"]
 
-#: Reasons of OpenSSL for bytes that are no TLS, or for a peer that leaves at the sight of TLS.
+#: OpenSSL's reasons for bytes that are not TLS, or for a peer that does not speak TLS and closes.
 _NOT_SPOKEN: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE_READING")
 
 
@@ -27,7 +27,7 @@ def tls_of(url: BrokerURL) -> ssl.SSLContext | None:
 
 
 def tls_context(*, ca: str | None, cert: str | None, key: str | None, verify: bool = True) -> ssl.SSLContext:
-    """What a client speaks TLS with.
+    """Return the TLS context of a client.
 
     Args:
         ca: file of the certificates to trust; the system's if None.

@@ -135,7 +135,7 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """What a client may choose, in the URL or as keywords of a ConnectionFactory. Times in milliseconds, `busy_poll` in
+    """Options of a client, in the URL or as keywords of a ConnectionFactory. Times are in milliseconds, `busy_poll` in
     microseconds; as keywords also timedeltas.
 
     Raises:
@@ -254,7 +254,7 @@ def _bad_value(name: str, value: object, wanted: str) -> InvalidURLException:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BrokerURL:
-    """Where a broker is and how to talk to it; :func:`parse_url` makes one. Its text never shows the password.
+    """The address and the options of a broker; :func:`parse_url` creates one. Its text never shows the password.
 
     Attributes:
         hosts: pairs of host and port, tried in order.

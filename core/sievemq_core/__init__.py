@@ -1,1 +1,1 @@
-"""What both ends of SieveMQ agree on: message values, the wire format, the selector language. No I/O, no clock."""
+"""Code that both ends of SieveMQ share: message values, the wire format, the selector language. No I/O, no clock."""

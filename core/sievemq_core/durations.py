@@ -46,7 +46,7 @@ def milliseconds(what: str, value: object) -> int:
 
 
 def in_units(value: timedelta, unit: timedelta) -> int:
-    """How many units it is, rounded up: a time that is too short would become 0, which often means no limit."""
+    """Number of units, rounded up: a very short time would otherwise become 0, which often means no limit."""
     whole, rest = divmod(value, unit)
     return whole + bool(rest)
 

@@ -1,4 +1,4 @@
-"""What can go wrong, in one vocabulary shared by both ends.
+"""Errors, in one vocabulary shared by both ends.
 
     SieveError
     ├── ProtocolError           the peer broke the wire format: the connection ends

@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio front share above the engine.
+"""Base classes that the blocking and the asyncio front share.
 
 Both fronts' ``MessageProducer`` derives from :class:`ProducerDefaults`, their ``JMSProducer`` from
 :class:`ProducerState`, their ``ConnectionFactory`` from :class:`FactorySettings`; each adds what waits.

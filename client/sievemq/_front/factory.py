@@ -35,7 +35,7 @@ class FactorySettings:
         return f"ConnectionFactory({str(self._url)!r})"
 
     def _credentials(self, user_name: str | None, password: str | None) -> tuple[str | None, str | None]:
-        """Those of a call; the factory's own where it brings none.
+        """Return the credentials of a call, or else the factory's own.
 
         Raises:
             JMSException: they are no texts.

@@ -122,7 +122,7 @@ def observed_listener(consumer: EngineConsumer, listener: Callable[[Message], An
 
 
 def awaiting_listener(consumer: EngineConsumer, listener: Callable[[Message], Any]) -> Callable[[Message], Any]:
-    """As :func:`observed_listener`, of one that may be a coroutine function."""
+    """As :func:`observed_listener`, for a listener that may be a coroutine function."""
 
     async def observed(message: Message) -> None:
         with ExitStack() as stack:

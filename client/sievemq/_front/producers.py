@@ -280,39 +280,39 @@ class ProducerState:
         return self._names
 
     def get_boolean_property(self, name: str) -> bool:
-        """As of a message, with MessageFormatRuntimeException (JPR-16)."""
+        """As the message's method, but raises MessageFormatRuntimeException (JPR-16)."""
         return self._get(self._values.get_boolean_property, name)
 
     def get_byte_property(self, name: str) -> int:
-        """As of a message (JPR-16)."""
+        """As the message's method (JPR-16)."""
         return self._get(self._values.get_byte_property, name)
 
     def get_short_property(self, name: str) -> int:
-        """As of a message (JPR-16)."""
+        """As the message's method (JPR-16)."""
         return self._get(self._values.get_short_property, name)
 
     def get_int_property(self, name: str) -> int:
-        """As of a message (JPR-16)."""
+        """As the message's method (JPR-16)."""
         return self._get(self._values.get_int_property, name)
 
     def get_long_property(self, name: str) -> int:
-        """As of a message (JPR-16)."""
+        """As the message's method (JPR-16)."""
         return self._get(self._values.get_long_property, name)
 
     def get_float_property(self, name: str) -> float:
-        """As of a message (JPR-16)."""
+        """As the message's method (JPR-16)."""
         return self._get(self._values.get_float_property, name)
 
     def get_double_property(self, name: str) -> float:
-        """As of a message (JPR-16)."""
+        """As the message's method (JPR-16)."""
         return self._get(self._values.get_double_property, name)
 
     def get_string_property(self, name: str) -> str | None:
-        """As of a message (JPR-16)."""
+        """As the message's method (JPR-16)."""
         return self._get(self._values.get_string_property, name)
 
     def get_object_property(self, name: str) -> PropertyValue:
-        """As of a message (JPR-16)."""
+        """As the message's method (JPR-16)."""
         return self._get(self._values.get_object_property, name)
 
     def _get(self, getter: Callable[[str], R], name: str) -> R:

@@ -127,7 +127,7 @@ class Message(Properties):
         return None if acknowledge is None else acknowledge()
 
     def _call_to_acknowledge(self, hook: Callable[[], Any]) -> None:
-        """What :meth:`acknowledge` of a message that was not received shall do."""
+        """The effect of :meth:`acknowledge` on a message that was not received."""
         self._acknowledge = hook
 
     def clear_body(self) -> None:

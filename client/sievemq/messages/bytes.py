@@ -63,7 +63,7 @@ class BytesMessage(Message):
 
     _position: int  # of the next read; set when the body becomes readable
 
-    # _body: bytes, or while write-only a bytearray as soon as something is written behind the bytes that were given
+    # _body: bytes, or while write-only a bytearray once something is written behind the given bytes
 
     def __init__(self, data: Buffer | None = None, *, properties: Mapping[str, PropertyValue] | None = None) -> None:
         # Message.__init__, written out: one call less for every message of an application that sends many.
@@ -189,7 +189,7 @@ class BytesMessage(Message):
         """Read a 2-byte length and as many bytes of modified UTF-8 (BYT-12).
 
         Raises:
-            MessageFormatException: the bytes are nothing of the kind; the pointer stays (BYT-20).
+            MessageFormatException: the bytes are not modified UTF-8; the pointer stays (BYT-20).
         """
         body = self._readable()
         start = self._position + 2

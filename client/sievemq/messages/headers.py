@@ -30,7 +30,7 @@ class Headers:
         self._set_header(0, _text("JMSMessageID", message_id))
 
     def get_jms_timestamp(self) -> int:
-        """When it was sent: ms since 1970-01-01 UTC; 0 before, or where the producer disabled timestamps (HDR-07)."""
+        """Time of the send in ms since 1970-01-01 UTC; 0 before it, or if the producer disabled timestamps (HDR-07)."""
         return self._fields[1]  # type: ignore[no-any-return]
 
     def set_jms_timestamp(self, timestamp: int) -> None:
@@ -54,7 +54,7 @@ class Headers:
         self._set_header(3, _integer("JMSDeliveryMode", delivery_mode))
 
     def get_jms_expiration(self) -> int:
-        """When it expires: ms since 1970-01-01 UTC; 0 = never (HDR-03)."""
+        """Time of expiry in ms since 1970-01-01 UTC; 0 = never (HDR-03)."""
         return self._fields[4]  # type: ignore[no-any-return]
 
     def set_jms_expiration(self, expiration: int) -> None:
@@ -70,7 +70,7 @@ class Headers:
         self._set_header(5, _integer("JMSDeliveryTime", delivery_time))
 
     def get_jms_correlation_id(self) -> str | None:
-        """What links this message to another, often that one's id (HDR-08).
+        """The id that links this message to another, often the other's message id (HDR-08).
 
         One that was set as bytes is shown as UTF-8, bytes that are not as ``\\xNN``.
         """
@@ -117,7 +117,7 @@ class Headers:
         self._set_header(8, _text("JMSType", type))
 
     def get_jms_destination(self) -> Destination | None:
-        """Where it was sent (HDR-01); None before."""
+        """The destination of the send (HDR-01); None before it."""
         return self._destination
 
     def set_jms_destination(self, destination: Destination | None) -> None:

@@ -1,4 +1,4 @@
-"""Which parts of a message may be changed, and which a send must check: bits of ``Message._modes``."""
+"""Bits of ``Message._modes``: the parts of a message that may be changed, and those that a send must check."""
 
 from __future__ import annotations
 

@@ -357,7 +357,7 @@ class StreamMessage(Message):
 
 
 def _at(where: str, error: FormatError) -> Exception:
-    """What the API raises for an error of the core, with the place in its text."""
+    """The API's exception for an error of the core, with the place in its text."""
     text = f"{where}: {error}"
     if isinstance(error, NullValueError):
         return NullValueError(text)

@@ -226,7 +226,7 @@ def _of_message(message: Message) -> Attributes:
 
 
 def _measured(attributes: Attributes) -> Attributes:
-    """What a measurement may carry: nothing of which there is no end, such as names of temporary destinations."""
+    """The attributes of a measurement, without unbounded values such as names of temporary destinations."""
     kept: Attributes = {key: attributes[key] for key in _MEASURED if key in attributes}
     if names.MESSAGING_DESTINATION_TEMPLATE in attributes:
         kept[names.MESSAGING_DESTINATION_NAME] = _ANONYMOUS

@@ -60,7 +60,7 @@ class Address:
 
     @property
     def owner(self) -> str | None:
-        """Of a temporary destination, the id of the connection that made it; otherwise None."""
+        """Id of the connection that created a temporary destination; None for other destinations."""
         return self.name.rpartition(".")[0] if self.kind.is_temporary else None
 
 

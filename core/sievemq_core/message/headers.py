@@ -34,7 +34,7 @@ DEFAULT_DELIVERY_DELAY: Final = 0
 
 
 class SetBy(StrEnum):
-    """Where a header or JMSX property gets its value, and when."""
+    """Which side sets a header or JMSX property, and when."""
 
     CLIENT = "client"
     ON_SEND = "provider on send"

@@ -1,4 +1,4 @@
-"""What became of a message, as a tap of outcomes records it: values, and names of the record's properties."""
+"""The outcome of a message, as a tap of outcomes records it: values, and names of the record's properties."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ _AS_THEY_ARE = frozenset({str, bool, float, type(None), Byte, Short, Long, Float
 
 
 def hold(letter: str, value: object) -> BodyValue:
-    """What is held for `value` when the called method determines the type.
+    """The value to store for `value` when the called method determines the type.
 
     An int is accepted for a floating type, as Java widens it; a bool never counts as a number (PY-07).
 

@@ -58,7 +58,7 @@ class Search:
         self._steps = 0
 
     def can_be(self, test: plan.Test, truth: bool) -> bool:
-        """As the function of that name."""
+        """As the function of the same name."""
         return self._possible([(test, truth)], {})
 
     def _possible(self, wanted: list[tuple[plan.Test, bool]], known: _Known) -> bool:
@@ -103,7 +103,7 @@ class Search:
 
 
 def _of_type(key: object) -> Possible:
-    """What a field can be, without regard to the selector."""
+    """The possible values of a field, without regard to the selector."""
     if isinstance(key, plan.Compute):
         return Possible(booleans=frozenset(), texts=None)
     if isinstance(key, plan.Field):
@@ -127,7 +127,7 @@ def _of_type(key: object) -> Possible:
 
 
 def _demands(test: plan.Test, truth: bool) -> Iterator[tuple[object, Possible | frozenset[str]]]:
-    """What must be for a test to hold, or not to: sets of values by field or computed value, ways to lie by pair."""
+    """Conditions for a test to hold, or not to hold: sets of values by field or computed value, orders by pair."""
     match test:
         case plan.Missing(value=value, holds=holds):
             yield value, (_NULL if holds is truth else _SOME)

@@ -40,7 +40,7 @@ class SelectorCache(Generic[_D, _T]):
         self.get: Callable[[str, _D], _T] = self._cached
 
     def share(self, text: str, dialect: _D) -> _T:
-        """As ``get``, for a long text: it is dropped with its last user."""
+        """As ``get``, for a long text: the entry is dropped with its last user."""
         found = self._long.get((text, dialect))
         if found is None:
             found = self._make(text, dialect)

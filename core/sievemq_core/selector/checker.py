@@ -40,7 +40,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class Kind(Enum):
-    """What follows from the text alone about a node; the value is its name in an error message."""
+    """The kind of a node as far as the text determines it; the value is its name in an error message."""
 
     STRING = "a string"
     NUMBER = "a number"
@@ -279,7 +279,7 @@ def _is_numeric(node: Node) -> bool:
 
 
 def _unordered(node: Compare, side: Node) -> str:
-    """What to do where a string or boolean is put in order."""
+    """The hint for an ordering comparison of a string or boolean."""
     other = node.right if side is node.left else node.left
     if _is_numeric(side):
         return "a number stands without quotes"

@@ -102,7 +102,7 @@ class CompiledSelector:
 
     @property
     def plan(self) -> Test:
-        """When the selector is TRUE, without UNKNOWN (plan.py)."""
+        """The condition under which the selector is TRUE, without UNKNOWN (plan.py)."""
         plan = self._plan
         if plan is None:
             plan = make_plan(self.ast, self.dialect)
@@ -112,7 +112,7 @@ class CompiledSelector:
 
     @property
     def warnings(self) -> tuple[SelectorWarning, ...]:
-        """What is legal and hardly meant; worked out when first needed."""
+        """Warnings for legal but probably unintended parts; computed at first use."""
         shape = self._shape
         if shape is not None and shape.unremarkable:
             return ()
@@ -163,7 +163,7 @@ class CompiledSelector:
         return evaluate(self.ast, self.dialect, properties, headers)
 
     def explain(self, properties: Mapping[str, PropertyValue], headers: Headers) -> Explanation:
-        """Why the message does or does not match: the truth value of every condition and the values behind it.
+        """Explain why the message does or does not match: the truth value of each condition and the values behind it.
 
         Args:
             properties: the message's properties.
@@ -174,7 +174,7 @@ class CompiledSelector:
         return explain(self.ast, self.dialect, properties, headers)
 
     def portability(self) -> tuple[PortabilityNote, ...]:
-        """Where another provider would refuse the selector or answer differently; from left to right."""
+        """Report where another provider would refuse the selector or answer differently; from left to right."""
         from sievemq_core.selector.portability import portability  # as above
 
         return portability(self.ast, self.text, self.dialect)
@@ -294,7 +294,7 @@ _PLACES = re.compile("\0([0-9]+)\0")
 
 
 class _Shape:
-    """What selectors share that differ in the values of their constants only (shape.py).
+    """The shared part of selectors that differ only in the values of their constants (shape.py).
 
     Attributes:
         unremarkable: one of them was found to have no warnings, so none has.

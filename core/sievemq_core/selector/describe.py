@@ -79,7 +79,7 @@ def _pattern(pattern: LikePattern) -> str:
 
 
 def describe_facts(facts: Facts, alternatives: tuple[tuple[Facts, ...], ...] = ()) -> list[str]:
-    """What a message must be like to be matched: the lines an index is built from; empty if nothing is certain.
+    """Describe the necessary conditions for a match, from which an index is built; empty if there are none.
 
     Args:
         facts: of the selector.

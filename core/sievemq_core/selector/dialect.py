@@ -1,4 +1,4 @@
-"""What differs between the selector languages that SieveMQ understands, as flags that the passes ask for."""
+"""The differences between the selector languages that SieveMQ supports, as flags that the passes read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a message matches or not: the truth value of every part, the values that cause it, and the deciding parts.
+"""Explains why a message matches or not: the truth value of each part, the values behind it, and the deciding parts.
 
 The deciding parts are the smallest set of conditions that fix the verdict (match or no match), whatever the truth
 values of the others: for an AND that is not TRUE one part that is FALSE or UNKNOWN, for an AND that is TRUE all parts;
@@ -127,7 +127,7 @@ def explain(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue
 
 
 class _Weighed(NamedTuple):
-    """What decided a condition.
+    """The steps that decided a condition.
 
     Attributes:
         truth: its value, by its parts alone.

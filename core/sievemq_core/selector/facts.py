@@ -1,4 +1,4 @@
-"""What must be true of every message that a selector matches: the raw material of an index.
+"""Facts: conditions that hold for every message that a selector matches. An index is built from them.
 
 Facts are *necessary* conditions, derived from the plan. An index that finds consumers by them may offer a consumer too
 many messages, never too few; the selector's function decides.
@@ -144,7 +144,7 @@ class _Need:
 
 
 class _Needs:
-    """What tests demand of the names in them. Make it by :meth:`of_test`."""
+    """The demands of tests on the names in them. Make it by :meth:`of_test`."""
 
     __slots__ = ("by_name", "never")
 
@@ -155,7 +155,7 @@ class _Needs:
 
     @classmethod
     def of_test(cls, test: plan.Test) -> _Needs:
-        """What one test demands."""
+        """Collect the demands of one test."""
         needs = cls()
         needs.demand(test)
         if not needs.never:
@@ -183,7 +183,7 @@ class _Needs:
         self.never = True
 
     def of(self, name: str) -> _Need:
-        """What is needed of a name, to add to it."""
+        """The need of a name, to be extended."""
         need = self.by_name.get(name)
         if need is None:
             need = self.by_name[name] = _Need()
@@ -268,7 +268,7 @@ class _Needs:
             self.never = self.never or constant != constant
 
     def facts(self, names: frozenset[str], *, always: bool = False) -> Facts:
-        """What was gathered, as facts of a selector that names these."""
+        """The collected demands, as facts of a selector that names these."""
         equalities: list[tuple[str, frozenset[Key]]] = []
         ranges: list[tuple[str, Range]] = []
         prefixes: list[tuple[str, frozenset[str]]] = []
@@ -299,7 +299,7 @@ class _Needs:
 
 
 def _widest(needs: list[_Need]) -> _Need:
-    """What each of several needs allows, and no more."""
+    """The narrowest need that covers several needs."""
     keys = [need.keys for need in needs if need.keys is not None]
     ranges = [need.range for need in needs if need.range is not None]
     prefixes = [need.prefixes for need in needs if need.prefixes is not None]

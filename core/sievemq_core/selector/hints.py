@@ -1,4 +1,4 @@
-"""What to write instead, where the parser meets something that cannot stand there."""
+"""Hints for the parser's errors: the text to write instead."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _JOINED = "two conditions are joined with AND or OR"
 
 
 def missing_operand(token: Token, text: str) -> str | None:
-    """What to do where a name, a constant or a parenthesis should stand.
+    """The hint for a missing name, constant or parenthesis.
 
     Args:
         token: what stands there.
@@ -82,7 +82,7 @@ def missing_operand(token: Token, text: str) -> str | None:
 
 
 def unexpected_after(token: Token, node: Node, text: str) -> str | None:
-    """What to do where something follows a complete expression.
+    """The hint for text behind a complete expression.
 
     Args:
         token: what follows.

@@ -26,7 +26,7 @@ LONG_LIST = 256
 
 
 class TokenKind(Enum):
-    """What a token is; the value is how an error message calls it."""
+    """The kind of a token; the value is its name in an error message."""
 
     NAME = "a name"
     WORD = "a reserved word"
@@ -58,7 +58,7 @@ class Token:
 
     @property
     def span(self) -> Span:
-        """Where it stands."""
+        """The start and end of the token."""
         return self.start, self.end
 
 
@@ -183,7 +183,7 @@ _FOREIGN_PAIRS = frozenset(foreign[:2] for foreign, _, _ in _FOREIGN) - {"<="}
 
 
 def identifier_end(text: str, start: int) -> int:
-    """Where the identifier that begins at `start` ends; `start` itself if none does (D-09)."""
+    """The end of the identifier that begins at `start`; `start` itself if none does (D-09)."""
     match = _ASCII_NAME.match(text, start)
     at = match.end() if match else start
     size = len(text)
@@ -358,7 +358,7 @@ class Lexer:
         return Token(TokenKind.NAME, word, start, end)
 
     def _field(self, section: str, start: int, at: int) -> Token:
-        """What a field of a section stands for; ``-`` in it is as good as ``_``."""
+        """The field that a name in a section refers to; ``-`` equals ``_``."""
         assert self._fields is not None
         if section.lower() not in self._fields:
             raise self.fail(

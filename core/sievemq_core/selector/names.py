@@ -17,7 +17,7 @@ Headers = Sequence[Any]
 
 
 class FieldType(Enum):
-    """What is known about a field before any message is seen."""
+    """The static type of a field."""
 
     PROPERTY = "property"  # anything
     TEXT = "text"  # str or NULL
@@ -44,7 +44,7 @@ MODE_NUMBERS = {text: number for number, text in MODES.items()}
 
 
 def field_type(name: str, *, numeric_mode: bool = False) -> FieldType:
-    """What is known about the field of that name; `numeric_mode` is that of the dialect."""
+    """The static type of the field with that name; `numeric_mode` is that of the dialect."""
     kind = HEADERS[name][1] if name in HEADERS else FieldType.PROPERTY
     return FieldType.NUMBER if numeric_mode and kind is FieldType.MODE else kind
 

@@ -111,7 +111,7 @@ class _Parser:
         return node
 
     def _expression(self, power: int) -> Node:
-        """What binds at least as strongly as `power`."""
+        """Parse an expression that binds at least as strongly as `power`."""
         left = self._operand(power)
         while True:
             token = self._token
@@ -528,7 +528,7 @@ class _Parser:
         self._fail(f"{self._described()} cannot stand here", self._token.span, expected=expected, hint=hint)
 
     def _unexpected_after(self, node: Node, expected: str = "the end of the selector") -> NoReturn:
-        """Something follows a complete expression that cannot continue from there."""
+        """Raise the error for text behind a complete expression."""
         self._fail(
             f"{self._described()} cannot follow here",
             self._token.span,

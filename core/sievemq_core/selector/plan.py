@@ -167,7 +167,7 @@ class EqualsOne:
 
     def __post_init__(self) -> None:
         self.doubles = self.approximate | frozenset(map(float, self.exact))
-        # a double holds each of these as it is, so that the array rounds once, as to_float() does
+        # a double holds each of these exactly, so that the array rounds once, as to_float() does
         near: Collection[int] = self.exact
         far: list[float] = []
         if near and not -(2**53) < min(near) <= max(near) < 2**53:
@@ -227,7 +227,7 @@ Test = Always | All | Any | Relation | OneOf | EqualsOne | Matches | Missing | T
 
 
 def make_plan(node: Node, dialect: Dialect) -> Test:
-    """When is the selector TRUE?
+    """Plan the condition under which the selector is TRUE.
 
     Args:
         node: a checked tree.
@@ -420,7 +420,7 @@ def fields_of(test: Test) -> tuple[Field, ...]:
 
 
 def effort_of(test: Test) -> tuple[int, int]:
-    """What evaluating a plan takes at most: its tests and values, each some 0.3 µs, and searches through a text."""
+    """The maximum cost of evaluating a plan: its tests and values, and searches through a text."""
     parts = searches = 0
     stack: list[object] = [test]
     while stack:

@@ -1,4 +1,4 @@
-"""Where another provider would refuse a selector or answer differently, why, and what to write that all agree on.
+"""Portability: where another provider would refuse a selector or answer differently, why, and a portable form.
 
 Known are ActiveMQ Classic, Artemis, RabbitMQ (the SQL filters of 4.2 for streams), IBM MQ and Qpid Broker-J. Each note
 names the decision (D-…) for SieveMQ. A rewrite means the same on all of them.
@@ -127,7 +127,7 @@ _FATAL_WITHIN = "a comparison of unlike types, or arithmetic on NULL, in here ma
 
 
 class _Place(NamedTuple):
-    """Where a part stands. Whether a selector is TRUE depends on whether its parts are: under an odd number of NOTs on
+    """The place of a part. Whether a selector is TRUE depends on whether its parts are: under an odd number of NOTs on
     whether they are FALSE.
 
     Attributes:

@@ -100,7 +100,7 @@ class Parameter(NamedTuple):
 
 
 def parameters(tree: Node, text: str, known: Outline) -> tuple[Parameter, ...]:
-    """Which constants of a valid selector may change without changing anything but themselves.
+    """The constants of a valid selector that may change without a change of the generated code.
 
     Args:
         tree: the checked tree of `text`.
@@ -201,7 +201,7 @@ class _Family(_Variant):
 
 
 class Shapes(Generic[_T]):
-    """What is known of outlines: bounded, and may be shared by threads."""
+    """A bounded cache of outlines. Threads may share it."""
 
     __slots__ = ("_family", "_variant")
 
@@ -210,7 +210,7 @@ class Shapes(Generic[_T]):
         self._variant = lru_cache(maximum)(_Variant)
 
     def find(self, given: Outline) -> _T | None:
-        """What was learned of selectors with this outline and the same fixed constants."""
+        """The shape of selectors with this outline and the same fixed constants."""
         key, _, values = given
         family = self._family(key)
         fixed = family.fixed

@@ -337,7 +337,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             "RECOVER",
             "client",
             "redelivers the unacknowledged messages of the session, marked (ACK-08). The credit of its "
-            "consumers falls to zero; the client grants it anew after the answer",
+            "consumers falls to zero; the client grants it again after the answer",
             (_REQUEST, _SESSION, _HANDED),
         ),
         CommandSpec(
@@ -423,7 +423,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             "LOOK_TAP",
             "client",
             "how far may a reader read that has read up to a sequence? A drain takes from its queue what is needed for "
-            "that. Answer: as for OPEN_TAP, and upto, the sequence, and more: there is more to be had, ask again",
+            "that. Answer: as for OPEN_TAP, and upto, the sequence, and more: others are available, send it again",
             (
                 _REQUEST,
                 _TAP,

@@ -340,7 +340,7 @@ class WireConnection:
         return [self._examine(value) for value in values]
 
     def drop_input(self) -> None:
-        """Nothing that has come is of interest any more."""
+        """Drop all input that was received."""
         self.payloads.clear()
         self._frames.drop()
 
@@ -370,7 +370,7 @@ class WireConnection:
 
     @property
     def frame_number(self) -> int:
-        """Which frame is not complete yet: another number for each; 0 between two frames."""
+        """The number of the incomplete frame, different for each; 0 between two frames."""
         return self._frames.number if self._frames.unfinished else 0
 
     def receive_eof(self) -> None:
@@ -462,7 +462,7 @@ class WireConnection:
         return b"".join(pack_frames([pack(command)]))
 
     def send_all(self, packed: list[bytes]) -> None:
-        """As :meth:`send_packed`, of several commands."""
+        """As :meth:`send_packed`, for several commands."""
         if self._gathered:
             self._end_gathering()
         self._delivered_to = -1
@@ -496,7 +496,7 @@ class WireConnection:
 
     @property
     def awaited(self) -> str:
-        """What is still to come of the handshake, for people; empty once that is done."""
+        """The pending part of the handshake, as text; empty once it is complete."""
         return _AWAITED.get(self.state, "")
 
     @property
