@@ -125,7 +125,7 @@ def excerpt(
 
 
 def _left(journal: Journal, now: int, destinations: tuple[str, ...]) -> Iterable[str]:
-    """What still waits, and why."""
+    """The waiting messages, and the reasons."""
     yield from _section(
         "never delivered", [(fate, partial(_undelivered, destinations=destinations)) for fate in journal.undelivered()]
     )

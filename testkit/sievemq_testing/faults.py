@@ -161,7 +161,7 @@ class Rule:
         raise self._error
 
     def after(self, connection: WatchedConnection) -> None:
-        """What follows once the command is carried out."""
+        """Called after the command was carried out."""
         if self._drop == "after":
             self._box.cut(connection)
 
@@ -297,7 +297,7 @@ class _UntilResumed(ABC):
 
     @abstractmethod
     def resume(self) -> None:
-        """As before the block."""
+        """Restore the state before the block."""
 
 
 class Paused(_UntilResumed):

@@ -1,4 +1,4 @@
-"""What happened in one namespace: a bounded list of events, and the outcome of every message.
+"""The journal of one namespace: a bounded list of events, and the outcome of every message.
 
 Written on the broker's thread, by the domain's observer and by watched connections; read from any other thread through
 :meth:`~sievemq_testing.broker.TestBroker.call`, so an event is never seen half written.
@@ -73,7 +73,7 @@ class Event:
 
 @dataclass(slots=True)
 class Fate:
-    """What became of one message on one queue.
+    """The outcome of one message on one queue.
 
     Attributes:
         queue: the queue, or the one of a subscription.
@@ -100,7 +100,7 @@ class Fate:
         self.last = kind
 
     def deliver(self) -> None:
-        """It was delivered again."""
+        """Record another delivery."""
         self.deliveries += 1
 
     def release(self, last: str) -> None:
@@ -156,7 +156,7 @@ class Journal:
 
     @property
     def fates(self) -> Mapping[Entry, Fate]:
-        """What became of each message, by its entry in the broker."""
+        """The outcome of each message, by its entry in the broker."""
         return self._fates
 
     def of(self, *kinds: str, where: str | None = None) -> list[Event]:
@@ -306,36 +306,36 @@ class Recorder:
         """Watched connections report it, with the consumer's name."""
 
     def released(self, queue: Observed, entry: Entry) -> None:
-        """It was returned unseen: it has no outcome."""
+        """The message was returned unseen: it has no outcome."""
         fate = self.of(queue.place.namespace).fates.get(entry)
         if fate is not None:
             fate.release("redelivered" if entry.count else "accepted")
 
     def acknowledged(self, queue: Observed, entry: Entry, consumer: Taker | None) -> None:
-        """It was acknowledged and removed."""
+        """The message was acknowledged and removed."""
         self._tell(queue.place, entry, "acknowledged")
 
     def returned(self, queue: Observed, entry: Entry) -> None:
-        """It was returned, to be redelivered with JMSRedelivered set."""
+        """The message was returned and will be redelivered with JMSRedelivered set."""
         self._tell(queue.place, entry, "redelivered", f"attempt {entry.count} failed")
 
     def expired(self, queue: Observed, entry: Entry) -> None:
-        """It outlived its time."""
+        """The message expired."""
         assert isinstance(queue, Queue)
         if entry not in self.of(queue.place.namespace).fates:
             self.of(queue.place.namespace).begin(queue, entry)  # it had expired on arrival
         self._tell(queue.place, entry, "expired")
 
     def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
-        """It was moved to the dead-letter queue."""
+        """The message was moved to the dead-letter queue."""
         self._tell(queue.place, entry, "dead-lettered", f"reason: {reason}, after {entry.count} failed attempts")
 
     def removed(self, queue: Observed, entry: Entry, reason: str) -> None:
-        """It was removed without having been consumed: by an administrator, or with its queue."""
+        """The message was removed unconsumed: by an operator, or with its queue."""
         self._tell(queue.place, entry, "removed", f"reason: {reason}")
 
     def refused(self, queue: Observed, envelope: Envelope) -> None:
-        """It was dropped at the queue's limit: no fate begins."""
+        """The message was dropped at the queue's limit: it gets no outcome."""
         self.note(
             queue.place.namespace, "refused", queue.place.label, envelope, detail="dropped: the queue is at its limit"
         )
@@ -347,7 +347,7 @@ class Recorder:
     # -- events of watched connections --------------------------------------------------------------------------------
 
     def delivered(self, place: Place, entry: Entry, by: str, detail: str) -> None:
-        """It is on its way to a consumer."""
+        """The message was sent to a consumer."""
         fate = self.of(place.namespace).fates.get(entry)
         if fate is not None:
             fate.deliver()

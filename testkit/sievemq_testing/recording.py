@@ -1,4 +1,4 @@
-"""Record what applications send to a broker, and send it again in a test, in the time that the clock makes of it.
+"""Record messages that applications send to a broker, and replay them in a test, at the pace of the test's clock.
 
 A recording is a file of JSON lines, one per message that was sent (those of a transaction when it is committed), in
 order. A line can be read, written and changed by hand::
@@ -74,7 +74,7 @@ class Recorded:
     envelope: Envelope
 
     def to_line(self) -> str:
-        """As a line of JSON."""
+        """Return one line of JSON."""
         fields = self.envelope.fields
         message: dict[str, Any] = {
             name: fields[position] for name, position in _HEADERS.items() if fields[position] != _DEFAULTS[position]
@@ -171,7 +171,7 @@ class Tape:
 
 
 class Target(Protocol):
-    """Where a recording is sent to; :class:`~sievemq_testing.TestNamespace` is one."""
+    """The target of a replay; :class:`~sievemq_testing.TestNamespace` is one."""
 
     @property
     def name(self) -> str:

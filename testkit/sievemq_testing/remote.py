@@ -251,7 +251,7 @@ class RemoteNamespace:
 
 
 class _Remote:
-    """What queues and topics of a broker elsewhere have in common.
+    """Base class of the views of a remote broker's queues and topics.
 
     Args:
         namespace: where.

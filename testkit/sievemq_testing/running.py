@@ -1,4 +1,4 @@
-"""What the parts of a test broker need of it: its thread, and to wait for what happens there."""
+"""Protocols of a test broker: running code on its thread, and waiting for its events."""
 
 from __future__ import annotations
 

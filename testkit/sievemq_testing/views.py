@@ -97,7 +97,7 @@ class ConnectionView:
 
 
 class Surroundings(Protocol):
-    """What a view needs of its namespace."""
+    """The part of its namespace that a view needs."""
 
     @property
     def name(self) -> str:
@@ -113,7 +113,7 @@ class Surroundings(Protocol):
 
 
 class _View:
-    """What queues and topics have in common.
+    """Base class of the views of queues and topics.
 
     Args:
         namespace: where.

@@ -69,7 +69,7 @@ class Rule(Protocol):
         """Apply it; True if the command is finished."""
 
     def after(self, connection: WatchedConnection) -> None:
-        """What follows once the command is carried out."""
+        """Called after the command was carried out."""
 
 
 class Rules(Protocol):
@@ -84,7 +84,7 @@ class Rules(Protocol):
 
 
 class Watch:
-    """What the parts of one watched broker share.
+    """State that the parts of one watched broker share.
 
     Args:
         recorder: writes the journals.
@@ -206,15 +206,15 @@ class _Deliveries:
 
 
 class WatchedOutbox(_Deliveries, Outbox):
-    """Of a client of SieveMQ's own protocol."""
+    """The outbox of a client of SieveMQ's own protocol."""
 
 
 class WatchedAmqpOutbox(_Deliveries, AmqpOutbox):
-    """Of an AMQP client."""
+    """The outbox of an AMQP client."""
 
 
 class WatchedStompOutbox(_Deliveries, StompOutbox):
-    """Of a STOMP client."""
+    """The outbox of a STOMP client."""
 
 
 if TYPE_CHECKING:
@@ -434,7 +434,7 @@ def _hello(connection: WatchedConnection, command: tuple[Any, ...], now: int) ->
     if name in connection.watch.dropped:
         raise ProtocolError(
             f"the test kit has dropped namespace {name!r}, since its test has ended; close every context before a test "
-            f"ends, or open the namespace anew with broker.namespace({name!r})",
+            f"ends, or open the namespace again with broker.namespace({name!r})",
             ErrorCode.CLOSED_BY_ADMINISTRATOR,
         )
     HANDLERS[Command.HELLO](connection.peer, command, now)
@@ -667,7 +667,7 @@ _CLOSES: Final = {
 
 
 def _closed_by(data: bytes) -> str | None:
-    """What the whole frames in `data` close: their client would wait for an answer that cannot come."""
+    """Name the object that complete frames in `data` close: their client would wait for an answer in vain."""
     if data.startswith(b"DISCONNECT"):
         return "its connection"
     start = 0

@@ -25,7 +25,7 @@ PATIENCE_MS = 50
 
 
 class Tally(NamedTuple):
-    """What a consumer received: how many, the sum of their fingerprints, and whether in the order of publishing."""
+    """The messages of a consumer: their number, the sum of their fingerprints, and whether they were in order."""
 
     messages: int
     checksum: int

@@ -20,7 +20,7 @@ _SQL_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT"}
 
 
 class Verdict(NamedTuple):
-    """What a selector has to match: how many messages, and the sum of their fingerprints."""
+    """The expected matches of a selector: their number, and the sum of their fingerprints."""
 
     messages: int
     checksum: int
@@ -41,7 +41,7 @@ class Referee:
         )
 
     def verdict(self, selector: str | None, left_by: Iterable[str] = ()) -> Verdict:
-        """What a consumer with this selector has to receive.
+        """Compute the messages that a consumer with this selector must receive.
 
         Args:
             selector: the condition; None for every message.
