@@ -120,7 +120,7 @@ async def test_a_send_that_waits_longer_than_send_timeout_is_withdrawn(api: Api)
     assert await consumer.receive_no_wait() is None
 
 
-async def test_each_producer_may_have_a_time_of_its_own(api: Api) -> None:
+async def test_each_producer_may_have_its_own_send_timeout(api: Api) -> None:
     await start(api)
     context = await api.context(send_timeout=3_600_000)
     producer = context.create_producer().set_send_timeout(1_000)
@@ -253,7 +253,7 @@ async def test_sends_without_room_at_the_end_of_the_session_are_reported(api: Ap
     assert connection.blocked == ()
 
 
-async def test_a_window_of_sends_into_a_little_room_comes_in_order(api: Api) -> None:
+async def test_a_window_of_sends_is_admitted_in_order_at_a_small_limit(api: Api) -> None:
     """Far more are on their way than fit: they are resent, a few at a time, and none is taken twice."""
     api.start_broker(settings={"destinations": {"full": {"max_messages": 20, "at_limit": "block"}}})
     session = await api.session()

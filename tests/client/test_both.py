@@ -105,7 +105,7 @@ async def test_a_task_is_a_thread_of_control_of_its_own(api: Api) -> None:
     assert text(await asyncio.wait_for(receiving, 60)) == "hello"
 
 
-async def test_exceptions_come_through(api: Api) -> None:
+async def test_exceptions_are_raised_through_the_wrapper(api: Api) -> None:
     context = await api.context()
     with pytest.raises(MessageFormatRuntimeException):
         await context.create_producer().send(api.queue(), None)

@@ -128,7 +128,7 @@ async def test_an_observer_that_raises_loses_no_message(api: Api, caplog: pytest
     assert "an observer raised" in caplog.text
 
 
-async def test_nothing_is_observed_any_more(api: Api) -> None:
+async def test_a_removed_observer_is_not_called(api: Api) -> None:
     notes = Notes()
     observe(notes)
     unobserve(notes)

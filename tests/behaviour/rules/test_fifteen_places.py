@@ -89,7 +89,7 @@ PLACES = {
 }
 
 
-def test_there_are_fifteen() -> None:
+def test_fifteen_places_are_listed() -> None:
     assert len(PLACES) == 15
 
 

@@ -110,7 +110,7 @@ def test_a_waiting_consumer_receives_messages_of_an_idle_one(by: int) -> None:
     assert world.port(busy).recalls == [(busy.id, [1, 2])]
 
 
-def test_a_crowd_of_both_kinds_of_deadlines_comes_in_its_order() -> None:
+def test_many_deadlines_of_both_kinds_fall_due_in_order() -> None:
     world = World(("queue:q", DestinationPolicy(redelivery_delay=500)))
     consumer = world.consumer("queue:q", credit=2)
     world.send("queue:q", "a", "b")

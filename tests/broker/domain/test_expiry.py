@@ -106,7 +106,7 @@ def test_removed_delays_have_no_effect_at_their_former_deadline() -> None:
     assert world.counts(world.consumer("queue:q")) == [("a", 1)]
 
 
-def test_exp_09_a_consumer_that_comes_later_may_get_it(world: World) -> None:
+def test_exp_09_a_later_consumer_may_receive_it(world: World) -> None:
     world.send("queue:q", message("a", at=NOW + 10, properties={"n": 1}))
     consumer = world.consumer("queue:q", "n = 1")
     world.advance(10)
@@ -122,7 +122,7 @@ def test_exp_10_a_life_shorter_than_the_delay_means_never(world: World) -> None:
     assert world.got(consumer) == []
 
 
-def test_ord_05_a_delayed_message_arrives_when_its_time_comes(world: World) -> None:
+def test_ord_05_a_delayed_message_arrives_at_its_delivery_time(world: World) -> None:
     world.send("queue:q", message("late", at=NOW + 10), message("early", at=NOW + 5), message("now"))
     world.advance(20)
     assert world.browse("queue:q") == ["now", "early", "late"]
@@ -238,7 +238,7 @@ def test_deadlines_pass_in_order_while_void_ones_are_dropped(seed: int) -> None:
     assert jumped
 
 
-def test_messages_that_expire_together_are_not_looked_at_once_more(world: World) -> None:
+def test_messages_that_expire_together_are_examined_once(world: World) -> None:
     """Each was counted as void, too: half of them in one turn."""
     world.send("queue:q", *(message("m", expires=NOW + 5) for _ in range(10 * BATCH)))
     left = len(world.broker.deadlines)
@@ -273,7 +273,7 @@ def test_d33_redelivery_may_be_delayed() -> None:
         assert world.counts(consumer) == [("a", attempt + 1), ("b", attempt + 1)]
 
 
-def test_a_redelivery_that_was_delayed_goes_in_front() -> None:
+def test_a_delayed_redelivery_is_delivered_first() -> None:
     world = World(("queue:q", DestinationPolicy(redelivery_delay=100)))
     consumer = world.consumer("queue:q", credit=1)
     world.send("queue:q", "a", "b")

@@ -160,7 +160,7 @@ def test_no_turn_delivers_more_than_a_slice_of_what_was_put_aside(world: World) 
     assert world.got(owner) == [f"a{n}" for n in range(MANY)]
 
 
-def test_purged_messages_are_not_placed_anew_for_an_owner_that_left(world: World) -> None:
+def test_purged_messages_are_not_placed_again_when_their_owner_closes(world: World) -> None:
     owner, other, _ = put_aside(world)
     world.namespace.queue("queue:q").pause()
     owner.abandon(NOW)
@@ -174,7 +174,7 @@ def test_purged_messages_are_not_placed_anew_for_an_owner_that_left(world: World
 
 
 @pytest.mark.needs_python("counts calls of a function")
-def test_no_turn_looks_for_the_groups_of_more_than_a_slice_when_a_second_consumer_comes(
+def test_groups_are_searched_in_slices_when_a_second_consumer_opens(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = world.consumer("queue:q", credit=MANY)
@@ -194,7 +194,7 @@ def test_no_turn_looks_for_the_groups_of_more_than_a_slice_when_a_second_consume
     assert world.got(owner)[-1] == "b"
 
 
-def test_what_comes_while_groups_are_looked_for_waits_for_their_owner(world: World) -> None:
+def test_messages_that_arrive_during_the_search_for_groups_wait_for_their_owner(world: World) -> None:
     owner = world.consumer("queue:q", credit=MANY + 1)
     world.send("queue:q", *(grouped(f"a{n}", f"g{n}") for n in range(MANY)))
     other = world.consumer("queue:q", credit=9)
@@ -206,7 +206,7 @@ def test_what_comes_while_groups_are_looked_for_waits_for_their_owner(world: Wor
     assert world.got(other) == ["x"]
 
 
-def test_an_owner_that_leaves_while_its_groups_are_looked_for_has_none(world: World) -> None:
+def test_an_owner_that_closes_during_the_search_for_its_groups_has_none(world: World) -> None:
     owner = world.consumer("queue:q", credit=MANY)
     world.send("queue:q", *(grouped(f"a{n}", f"g{n}") for n in range(MANY)))
     other = world.consumer("queue:q", credit=MANY + 1)

@@ -152,7 +152,7 @@ def test_only_matching_messages_have_outcomes() -> None:
     assert [said[0] for said in world.said()] == ["m2", "m3"]
 
 
-def test_beside_a_copy_and_gone_again(world: Watched) -> None:
+def test_dropping_taps_ends_their_observation(world: Watched) -> None:
     """Ended, it costs nothing: the queue is on its direct path again, and who else observes goes on."""
     copy = world.namespace.taps.open("maker", "c", "queue:q", "copy", None, {}, world.now)
     second = world.namespace.taps.open("maker", "o", "queue:q", "outcomes", None, {}, world.now)
@@ -170,7 +170,7 @@ def test_beside_a_copy_and_gone_again(world: Watched) -> None:
     assert queue.observers == ()
 
 
-def test_it_may_be_full(world: Watched) -> None:
+def test_a_full_outcome_tap_drops_its_oldest_records(world: Watched) -> None:
     world.namespace.taps.open("maker", "t", "queue:q", "outcomes", None, {"retain_messages": 2}, world.now)
     consumer = world.consumer("queue:q")
     world.send("queue:q", "a", "b", "c")

@@ -302,7 +302,7 @@ def test_mco_05_a_want_with_an_answer_does_not_wait(world: World) -> None:
     assert world.port(busy).recalls == [(busy.id, [1, 2])]
 
 
-def test_mco_05_nor_is_one_that_joins_a_patient_one(world: World) -> None:
+def test_mco_05_a_want_that_joins_a_patient_one_is_not_patient(world: World) -> None:
     busy, waiter = shared_out(world, credit=1)
     busy.grant(1, world.now)
     world.send("queue:q", "e")
@@ -417,7 +417,7 @@ def test_a_closed_consumer_is_neither_watched_nor_watching(world: World) -> None
 
 
 @pytest.mark.parametrize("count", [50, 500])
-def test_that_a_consumer_leaves_costs_the_same_among_many(world: World, count: int) -> None:
+def test_closing_a_consumer_costs_the_same_among_many(world: World, count: int) -> None:
     """Counted in what Python calls: who leaves does not look at everybody who stays."""
     consumers = [world.consumer("queue:q", credit=1) for _ in range(count)]
     calls = 0
@@ -494,7 +494,7 @@ def test_a_message_that_arrives_meanwhile_answers_the_want() -> None:
     assert world.port(holder).recalls == []
 
 
-def test_what_is_acknowledged_meanwhile_is_not_recalled() -> None:
+def test_messages_acknowledged_meanwhile_are_not_recalled() -> None:
     world, holder, waiter = searching()
     world.broker.work(world.now, SEARCHED)
     holder.acknowledge(MANY, world.now)

@@ -247,7 +247,7 @@ def test_each_subscriber_gets_as_much_of_a_row_as_it_can_take_and_the_rest_in_or
         assert (each.newest, each.acknowledge(7, world.now), each.unacknowledged) == (10, 7, 3)
 
 
-def test_a_row_that_has_to_wait_goes_by_priority_like_any_other(world: World) -> None:
+def test_a_waiting_row_is_delivered_by_priority(world: World) -> None:
     consumer = world.consumer("queue:q", credit=0)
     world.send("queue:q", "m0")
     send_row(world, "queue:q", *names(1, 2))

@@ -233,7 +233,7 @@ def test_with_and_without_rows_everybody_sees_the_same(
 
 
 @pytest.mark.needs_python("replaces View.row")
-def test_that_was_about_rows() -> None:
+def test_the_model_delivers_rows() -> None:
     """The steps above make rows; here one that is known to, whatever the others were."""
     steps: list[tuple[Any, ...]] = [("send", 12, 4, 0, 0, None), ("open", None, 0, False), ("grant", 0, 9)]
     with rows(5) as lengths:

@@ -143,7 +143,7 @@ class TestIndexedHeaders:
         assert second.view.evaluations == 1
         assert not world.broker.work(world.now)
 
-    def test_it_is_kept_up_to_date(self) -> None:
+    def test_a_lookup_is_updated_by_later_messages(self) -> None:
         world = World()
         self.fill(world)
         world.consumer("queue:q", "JMSCorrelationID = 'c0'").close(0, world.now)
@@ -311,7 +311,7 @@ class TestIndexedProperties:
         world.work()
         assert len(world.got(many)) == 2_500
 
-    def test_there_are_a_few_at_most(self) -> None:
+    def test_a_queue_keeps_few_lookups(self) -> None:
         world = World()
         self.fill(world)
         for number in range(10):

@@ -78,7 +78,7 @@ def test_users_do_not_share_keys(world: Staging) -> None:
     assert world.publish("b", owner="bob") == 1
 
 
-def test_a_stage_that_is_gone_publishes_nothing(world: Staging) -> None:
+def test_publish_of_an_ended_stage_publishes_nothing(world: Staging) -> None:
     world.stage("a", "1")
     with pytest.raises(RequestError, match="the stage b does not exist") as refused:
         world.publish("a", "b")

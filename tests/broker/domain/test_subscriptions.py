@@ -337,7 +337,7 @@ def test_only_the_subscribers_of_a_value_are_evaluated(world: World) -> None:
     assert [n for n, consumer in enumerate(consumers) if world.got(consumer)] == [250]
 
 
-def test_unreadable_properties_reach_those_without_a_selector(world: World) -> None:
+def test_unreadable_properties_reach_consumers_without_a_selector(world: World) -> None:
     plain, picky = world.consumer("topic:t"), world.consumer("topic:t", "n = 1")
     world.send("topic:t", message("bad", properties=(b"\xc1", None)))
     assert (world.got(plain), world.got(picky)) == (["bad"], [])
@@ -386,7 +386,7 @@ def test_a_topic_with_limits_has_so_many_subscriptions_that_one_turn_checks_them
         world.consumer("topic:free")
 
 
-def test_named_subscriptions_are_limited_and_one_that_is_there_can_be_used() -> None:
+def test_named_subscriptions_are_limited_and_existing_ones_can_be_used() -> None:
     world = World(max_subscriptions=2)
     for name, how in (("a", {"durable": True}), ("b", {"shared": True})):
         world.consumer("topic:t", subscription=name, client_id="me", **how)

@@ -99,7 +99,7 @@ def test_only_matching_messages_are_copied(world: Tapped) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "n > 1"])
-def test_the_backlog_comes_first(world: Tapped, text: str | None) -> None:
+def test_waiting_messages_precede_later_ones(world: Tapped, text: str | None) -> None:
     """What waited when the tap was made goes before what came while that was looked at; acknowledged or not."""
     world.send("queue:q", *(message(f"m{n}", properties={"n": n}) for n in range(4)))
     tap = world.tap("queue:q", text, start="earliest")
@@ -204,7 +204,7 @@ def test_a_drain_takes_nothing_more_once_it_holds_its_bytes(world: Tapped) -> No
     assert world.reach(tap, 1, messages=2) == 3
 
 
-def test_drained_messages_are_gone_when_they_are_acknowledged(world: Tapped) -> None:
+def test_drained_messages_are_removed_when_acknowledged(world: Tapped) -> None:
     world.send("queue:q", *"abc")
     tap = world.tap("queue:q", mode="drain")
     assert world.reach(tap) == 3

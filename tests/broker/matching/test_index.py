@@ -134,7 +134,7 @@ SHARED = {1: "a = 'x'", 2: "a = 'x'", 3: "a = 'x' AND b = 1", 4: "a IN ('x', 'y'
 
 
 @pytest.mark.parametrize("order", [*permutations((1, 2, 3)), (4, 1, 3, 5), (3, 5, 4), (2, 4, 1), (5, 3, 4, 1, 2)])
-def test_consumers_with_equal_lookups_come_and_go(order: tuple[int, ...]) -> None:
+def test_consumers_with_equal_lookups_open_and_close(order: tuple[int, ...]) -> None:
     index: SelectorIndex[int] = SelectorIndex()
     messages = [message({"a": "x", "b": 1}), message({"a": "x"}), message({"a": "y", "b": 1}), message({"b": 1})]
     there: list[int] = []

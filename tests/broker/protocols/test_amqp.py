@@ -96,7 +96,7 @@ def test_a_client_signs_in_with_a_password(world: World) -> None:
         SaslInit(mechanism="ANONYMOUS"),
     ],
 )
-def test_what_does_not_sign_in_is_told_so_and_ends(world: World, init: SaslInit) -> None:
+def test_a_failed_sign_in_is_answered_and_ends_the_connection(world: World, init: SaslInit) -> None:
     world.services.users = {"ann": "right"}
     client = Amqp(world, connect=False)
     client.feed(SASL_HEADER)
@@ -141,7 +141,7 @@ def test_a_container_that_is_to_be_alone_is_a_client_id(world: World) -> None:
         Amqp(world, container="ID:made-up:1", desired_capabilities=sole).one(Begin)
 
 
-def test_heartbeats_at_half_of_what_the_client_asks_for(world: World) -> None:
+def test_heartbeats_are_sent_at_half_of_the_requested_interval(world: World) -> None:
     client = Amqp(world, idle_time_out=4_000)
     assert client.one(Open).idle_time_out == SessionSettings().heartbeat_ms
     assert client.broker.heartbeats == (SessionSettings().heartbeat_ms, 2_000)
@@ -215,7 +215,7 @@ def test_deliveries_that_came_together_are_settled_together(world: World) -> Non
 
 
 @pytest.mark.parametrize(("properties", "outcome"), [(Properties(to="q"), Accepted), (None, Rejected)])
-def test_a_client_that_settles_first_hears_the_outcome_unsettled(
+def test_with_settle_mode_second_the_outcome_arrives_unsettled(
     world: World, properties: Properties | None, outcome: type[Accepted | Rejected]
 ) -> None:
     client = Amqp(world)
@@ -415,7 +415,9 @@ def test_an_anonymous_relay_sends_where_each_message_says(world: World) -> None:
         ("urn:x", ["topic"], "topic:urn:x"),
     ],
 )  # fmt: skip
-def test_what_an_address_names(world: World, address: str, capabilities: list[str] | None, there: str) -> None:
+def test_each_address_names_its_destination(
+    world: World, address: str, capabilities: list[str] | None, there: str
+) -> None:
     Amqp(world).sender(address, capabilities=capabilities)
     assert list(world.broker.namespaces["default"].destinations) == [there]
 
@@ -445,7 +447,7 @@ def test_no_more_than_there_is_credit_for(world: World) -> None:
     assert client.messages() == ["d"]
 
 
-def test_credit_that_is_taken_back_is_gone(world: World) -> None:
+def test_withdrawn_credit_cannot_be_used(world: World) -> None:
     client = Amqp(world)
     client.receiver(credit=10)
     client.grant(0)
@@ -512,7 +514,7 @@ def _source(address: str = "q") -> Any:
         (Modified(delivery_failed=True, undeliverable_here=True), 0, None),
     ],
 )
-def test_what_an_outcome_does(world: World, state: Any, left: int, again: int | None) -> None:
+def test_each_outcome_settles_the_delivery(world: World, state: Any, left: int, again: int | None) -> None:
     client = filled(world, "a")
     client.receiver(credit=1)
     delivery = client.receive()
@@ -574,7 +576,7 @@ def test_deliveries_that_are_settled_when_they_are_sent(world: World) -> None:
     assert (queue(world).depth, queue(world).in_flight) == (0, 0)
 
 
-def test_what_is_not_settled_goes_back_with_its_link(world: World) -> None:
+def test_unsettled_messages_return_with_their_link(world: World) -> None:
     client = filled(world, "a", "b")
     client.receiver()
     client.messages()
@@ -585,7 +587,7 @@ def test_what_is_not_settled_goes_back_with_its_link(world: World) -> None:
     assert [(each.body, each.header.delivery_count) for each in deliveries] == [("a", 0), ("b", 0)]
 
 
-def test_what_is_not_settled_goes_back_with_its_session(world: World) -> None:
+def test_unsettled_messages_return_with_their_session(world: World) -> None:
     client = filled(world, "a")
     client.begin(1)
     client.say(Attach(name="w", handle=5, role=True, source=_source(), target=Target()), channel=1)
@@ -760,7 +762,7 @@ def test_a_browser_with_a_bad_selector_is_refused(world: World) -> None:
 # -- transactions -----------------------------------------------------------------------------------------------------
 
 
-def test_what_a_transaction_sends_is_there_once_it_is_discharged(world: World) -> None:
+def test_sends_of_a_transaction_become_visible_at_its_discharge(world: World) -> None:
     client = Amqp(world)
     client.coordinator()
     client.sender()
@@ -779,7 +781,7 @@ def test_what_a_transaction_sends_is_there_once_it_is_discharged(world: World) -
 
 
 @pytest.mark.parametrize("fail", [False, True])
-def test_what_a_transaction_settles_is_settled_with_it(world: World, fail: bool) -> None:
+def test_deliveries_are_settled_with_their_transaction(world: World, fail: bool) -> None:
     client = filled(world, "a", "b")
     client.coordinator()
     client.receiver()
@@ -851,7 +853,7 @@ def test_a_performative_that_is_not_allowed_ends_the_connection(world: World, wr
     assert client.closed
 
 
-def test_transfers_and_detaches_of_links_that_are_gone_are_passed_over(world: World) -> None:
+def test_transfers_and_detaches_of_closed_links_are_ignored(world: World) -> None:
     client = Amqp(world)
     client.say(Detach(handle=7, closed=True))
     client.send(message(), handle=7)

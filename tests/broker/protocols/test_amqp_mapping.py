@@ -93,7 +93,7 @@ def test_headers_become_those_of_jms() -> None:
     Envelope(fields)
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_absent_fields_have_defaults() -> None:
     fields, to = envelope_of(message(), "ID:made", NOW)
     assert fields[:11] == ("ID:made", 0, 4, 1, 0, 0, None, None, None, None, None)
     assert to is None
@@ -224,7 +224,7 @@ def test_correlation_ids(given_id: Any, text: Any) -> None:
         (message(b"", section=0x75) * (MESSAGE_VALUES // 2 + 1), "values"),
     ],
 )  # fmt: skip
-def test_what_is_no_message_says_why(payload: bytes, says: str) -> None:
+def test_a_malformed_message_raises_with_the_reason(payload: bytes, says: str) -> None:
     with pytest.raises(ProtocolError, match=says):
         fields_of(payload)
 
@@ -236,7 +236,7 @@ def test_a_property_that_is_too_long_is_refused() -> None:
 
 
 @given(st.binary(max_size=120) | VALUES_OF_ALL_KINDS.map(message))
-def test_what_is_taken_can_be_delivered(payload: bytes) -> None:
+def test_every_accepted_message_can_be_delivered(payload: bytes) -> None:
     try:
         fields, _ = envelope_of(payload, "ID:made", NOW)
     except SieveError:

@@ -83,7 +83,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 @given(VALUES_OF_ALL_KINDS | ARRAYS)
-def test_a_value_comes_back_with_its_type(value: Any) -> None:
+def test_a_value_round_trips_with_its_type(value: Any) -> None:
     data = bytes_of(value)
     found, end = decode(data, 0, len(data))
     assert end == len(data)
@@ -143,7 +143,7 @@ def test_every_constructor_of_the_specification(data: str, value: object) -> Non
         (b"\xf0\x00\x00\x00\x06\x00\x00\x00\x01\x56\x41", "boolean"),
     ],
 )  # fmt: skip
-def test_what_is_no_value_says_why(data: bytes, says: str) -> None:
+def test_a_malformed_value_raises_with_the_reason(data: bytes, says: str) -> None:
     with pytest.raises(ProtocolError, match=says):
         decode(data, 0, len(data))
 
@@ -173,7 +173,7 @@ def test_values_that_amqp_has_not() -> None:
 # -- composites -------------------------------------------------------------------------------------------------------
 
 
-def test_a_composite_comes_back_and_leaves_out_defaults() -> None:
+def test_a_composite_round_trips_without_defaults() -> None:
     out = bytearray()
     write(Open(container_id="c"), out)
     assert bytes(out) == b"\0\x53\x10\xc0\x04\x01\xa1\x01c"
@@ -238,7 +238,7 @@ def test_frames_cut_anywhere(cuts: list[int]) -> None:
         (struct.pack(">IBBH", 9, 2, 0, 0) + b"\x40", ErrorCode.MALFORMED_FRAME),
     ],
 )
-def test_what_is_no_frame(data: bytes, code: ErrorCode) -> None:
+def test_malformed_frames_are_refused(data: bytes, code: ErrorCode) -> None:
     parser = FrameParser(1_000)
     parser.receive(data)
     with pytest.raises(ProtocolError) as refused:

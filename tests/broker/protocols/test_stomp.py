@@ -209,7 +209,7 @@ def test_types_by_another_name_are_refused(world: World) -> None:
         ("1.2.3", "1.2.3"), ("True", "True"), ("0", 0), ("-0", 0), ("1e999", "1e999"), ("٣", "٣"),
     ],
 )  # fmt: skip
-def test_what_is_inferred(text: str, value: object) -> None:
+def test_types_of_headers_are_inferred(text: str, value: object) -> None:
     from sievemq_broker.protocols.stomp.mapping import inferred
 
     assert inferred(text) == value
@@ -311,7 +311,7 @@ def test_a_durable_subscription_keeps_messages(world: World) -> None:
     assert not world.broker.namespaces["default"].subscriptions.durable
 
 
-def test_a_subscription_sees_nothing_of_its_own_connection_if_it_wants_that(world: World) -> None:
+def test_a_no_local_subscription_gets_nothing_of_its_own_connection(world: World) -> None:
     client, other = Stomp(world), Stomp(world)
     client.say("SUBSCRIBE", id="1", destination="/topic/t", no_local="true")
     client.say("SEND", b"own", destination="/topic/t")
@@ -688,7 +688,7 @@ PIECES = st.lists(
 
 @settings(max_examples=200)
 @given(PIECES)
-def test_whatever_comes_ends_one_connection_at_most(pieces: list[bytes]) -> None:
+def test_any_input_ends_at_most_one_connection(pieces: list[bytes]) -> None:
     world = World()
     client = Stomp(world)
     for piece in pieces:

@@ -27,9 +27,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
     st.lists(st.tuples(st.dictionaries(TEXT, TEXT, max_size=4), st.binary(max_size=20)), min_size=1, max_size=4),
     st.data(),
 )
-def test_frames_cut_anywhere_come_back_as_they_were(
-    sent: list[tuple[dict[str, str], bytes]], data: st.DataObject
-) -> None:
+def test_frames_cut_anywhere_are_reassembled(sent: list[tuple[dict[str, str], bytes]], data: st.DataObject) -> None:
     whole = b""
     expected = []
     for headers, body in sent:
@@ -100,7 +98,7 @@ def test_connect_is_not_escaped() -> None:
         (b"SEND\n" + b"a:b\n" * (MAX_FRAME_HEADERS + 1) + b"\n\0", ErrorCode.FRAME_TOO_LARGE, "headers"),
     ],
 )
-def test_what_is_no_frame_is_refused_at_once(data: bytes, code: ErrorCode, text: str) -> None:
+def test_malformed_frames_are_refused_at_once(data: bytes, code: ErrorCode, text: str) -> None:
     with pytest.raises(ProtocolError, match=text) as caught:
         parsed(data)
     assert caught.value.code is code

@@ -112,7 +112,7 @@ def test_a_sender_waits_where_a_queue_is_full_and_loses_nothing() -> None:
         assert isinstance(client.outcome(299), Accepted)
 
 
-def test_what_failed_too_often_is_a_dead_letter_that_says_why() -> None:
+def test_a_message_that_failed_too_often_is_a_dead_letter_with_the_reason() -> None:
     with EmbeddedBroker() as broker, AmqpSocket(broker.port) as client:
         client.sender()
         client.send(message("bad"), 0)

@@ -41,7 +41,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 @JUMPS
-def test_messages_flow_redeliveries_come_and_no_connection_ends(broker: EmbeddedBroker, jump: Jump, by: int) -> None:
+def test_messages_and_redeliveries_flow_and_no_connection_ends(broker: EmbeddedBroker, jump: Jump, by: int) -> None:
     with (
         ConnectionFactory(f"{broker.url}?reconnect=0").create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context,
         ConnectionFactory(f"{broker.url}?reconnect=0").create_context() as other,

@@ -274,7 +274,7 @@ def test_rules_of_destinations_apply() -> None:
         assert client.until(Command.DELIVER)[4][2] == 9
 
 
-def test_nothing_is_made_on_first_use_where_that_is_off() -> None:
+def test_no_destination_is_created_without_auto_create() -> None:
     with EmbeddedBroker(settings={"auto_create": False}) as broker, WireClient(broker.port) as client:
         client.open_session()
         assert client.request(Command.DECLARE, "queue:q")[2] == ErrorCode.INVALID_DESTINATION

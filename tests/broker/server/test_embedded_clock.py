@@ -54,7 +54,7 @@ def test_due_work_is_done_when_advance_returns() -> None:
 
 
 @pytest.mark.usefixtures("_deaf")
-def test_a_crowd_that_expires_at_once_has_all_gone_when_advance_returns() -> None:
+def test_many_messages_have_expired_when_advance_returns() -> None:
     with EmbeddedBroker() as broker, WireClient(broker.port) as client:
         client.open_session()
         expiration = real_ms() + 600_000
@@ -147,7 +147,7 @@ def test_resume_runs_on() -> None:
         assert broker.clock.now() - datetime.now(UTC) > timedelta(seconds=90)
 
 
-def test_set_goes_anywhere_but_wants_a_time_zone() -> None:
+def test_set_accepts_any_time_with_a_time_zone() -> None:
     with EmbeddedBroker() as broker:
         noon = datetime(2030, 6, 1, 12, tzinfo=UTC)
         broker.clock.freeze()

@@ -138,7 +138,7 @@ async def test_output_from_others_is_written_once_in_the_same_turn() -> None:
     assert transport.writes == []
 
 
-async def test_output_that_appears_while_writing_goes_out_next_turn() -> None:
+async def test_output_queued_while_writing_is_written_next_turn() -> None:
     rig = Rig()
     link, transport, connection = rig.open()
     parts = [b"second", b"first"]

@@ -38,7 +38,7 @@ class World:
         self.limits.look()
 
 
-def test_fail_refuses_sends_until_a_tenth_is_gone() -> None:
+def test_fail_refuses_sends_until_a_tenth_is_free() -> None:
     world = World(max_messages=10, at_limit="fail")
     for number in range(10):
         for space in (world.team, world.other):
@@ -100,7 +100,7 @@ def test_a_topic_counts_for_each_subscription_and_without_any_not_at_all() -> No
         world.team.send("topic:t", message(properties={"a": 2}), NOW)
 
 
-def test_a_transaction_comes_in_whole_or_not_and_never_where_it_is_too_large() -> None:
+def test_a_transaction_is_admitted_whole_or_refused_if_too_large() -> None:
     world = World(max_messages=10)
     sends = [("queue:q", message()) for _ in range(6)]
     assert world.team.commit(sends, NOW, patient=True) is None

@@ -90,7 +90,7 @@ def test_an_unknown_user_has_the_same_salt_each_time() -> None:
     "first",
     [b"", b"n,,", b"\xff\xfe", b"n,,n=ann,r=" + b"x" * 100_000, b"p=tls-unique,,n=ann,r=abc", b"y,,n=,r=", b"n" * 9],
 )
-def test_what_is_no_first_message_ends_the_sign_in(first: bytes) -> None:
+def test_a_malformed_first_message_ends_the_sign_in(first: bytes) -> None:
     with EmbeddedBroker(users={"ann": KEYS}) as broker:
         with AmqpSocket(broker.port, connect=False) as client:
             client.feed(SASL_HEADER)
@@ -197,7 +197,7 @@ def test_a_certificate_signs_in_the_user_of_its_name(certificates: Path, respons
         assert signed_in(broker) == [("client", "team" if response == b"client@team" else "default")]
 
 
-def test_it_does_not_sign_in_another_user(certificates: Path) -> None:
+def test_a_certificate_does_not_sign_in_another_user(certificates: Path) -> None:
     with EmbeddedBroker(users={"client": HASH, "admin": HASH}, settings=settings(certificates)) as broker:
         with AmqpSocket(broker.port, connect=False, tls=tls(certificates, "client")) as client:
             assert external(client, b"admin") == 1
@@ -210,7 +210,7 @@ def test_it_does_not_sign_in_another_user(certificates: Path) -> None:
     [({"other": HASH}, {}), ({"client": HASH}, {"tls_client_users": False})],
     ids=["no such user", "off"],
 )
-def test_a_certificate_of_no_user_or_without_the_setting_signs_nobody_in(
+def test_a_certificate_of_no_user_or_without_the_setting_signs_in_no_user(
     certificates: Path, users: dict[str, str], more: dict[str, object]
 ) -> None:
     with (

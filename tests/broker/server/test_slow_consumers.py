@@ -101,7 +101,7 @@ def test_an_idle_consumer_is_not_slow(case: str) -> None:
     assert world.after(1_000) == []
 
 
-def test_it_is_logged_once_and_closed_by_rule(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_slow_consumer_is_logged_once_and_closed_by_rule(caplog: pytest.LogCaptureFixture) -> None:
     for rule in ("warn", "close"):
         world = World(slow_consumer=rule)
         world.consumer(2)

@@ -137,7 +137,7 @@ def test_an_expired_message_is_not_delivered(client: StompSocket) -> None:
     assert client.message() == "fresh"
 
 
-def test_a_scheduled_message_comes_after_its_delay(client: StompSocket, broker: EmbeddedBroker) -> None:
+def test_a_scheduled_message_is_delivered_after_its_delay(client: StompSocket, broker: EmbeddedBroker) -> None:
     client.say("SUBSCRIBE", id="1", destination="/queue/a")
     client.confirmed("SEND", b"later", destination="/queue/a", AMQ_SCHEDULED_DELAY="3600000")
     client.say("SEND", b"now", destination="/queue/a")
@@ -161,7 +161,7 @@ def test_a_request_is_answered_at_a_temporary_destination(broker: EmbeddedBroker
 
 
 @pytest.mark.parametrize("header", ["activemq.subscriptionName", "durable-subscription-name"])
-def test_a_durable_subscription_keeps_what_comes_meanwhile(broker: EmbeddedBroker, header: str) -> None:
+def test_a_durable_subscription_keeps_messages_meanwhile(broker: EmbeddedBroker, header: str) -> None:
     me = {"client-id": "me"}
     with StompSocket(broker.port, me) as client:
         client.confirmed("SUBSCRIBE", id="1", destination="/topic/t", **{header: "d"})

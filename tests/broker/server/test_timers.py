@@ -104,7 +104,7 @@ def test_later_deadline_leaves_the_timer_and_an_earlier_one_moves_it(clock: Stan
     assert loop.armed() == [0.1]
 
 
-def test_more_due_already_comes_in_the_next_turn_and_not_in_this_one(clock: StandingClock) -> None:
+def test_further_due_work_is_done_in_the_next_turn(clock: StandingClock) -> None:
     domain = Domain(1_000, None)
     timers, loop, _, _ = make(domain, clock)
     timers.rearm()
@@ -114,7 +114,7 @@ def test_more_due_already_comes_in_the_next_turn_and_not_in_this_one(clock: Stan
     assert len(domain.asked) == 2
 
 
-def test_pending_work_comes_in_slices_one_per_turn(clock: StandingClock) -> None:
+def test_pending_work_is_done_in_slices_one_per_turn(clock: StandingClock) -> None:
     domain = Domain(None, 5_000, None)
     domain.pending = 3
     timers, loop, _, _ = make(domain, clock)

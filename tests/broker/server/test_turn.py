@@ -77,7 +77,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(monkeypatch)
 
 
-def test_it_polls_for_the_configured_time_while_turns_follow_closely(stage: Stage) -> None:
+def test_the_loop_polls_for_the_configured_time_while_turns_follow_closely(stage: Stage) -> None:
     turn = stage.make(200)
     stage.feed(turn, 1.0)
     assert stage.looks() == 0  # the first, after a long time

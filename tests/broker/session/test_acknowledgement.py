@@ -143,7 +143,7 @@ def test_ack_03_acknowledge_several_is_an_acknowledge_of_each(world: World, clie
     assert left == [["c"], ["b", "c"], ["a", "b", "c"]]
 
 
-def test_acknowledge_several_may_name_one_that_is_closed(world: World, client: Client) -> None:
+def test_acknowledge_several_may_name_a_closed_consumer(world: World, client: Client) -> None:
     session = client.session(CLIENT)
     held, gone = client.consumer(session), client.consumer(session, "queue:2")
     client.send(session, "a")

@@ -54,7 +54,7 @@ def test_requests_for_a_session_that_is_not_open(world: World, command: int) -> 
 # -- opening consumers ------------------------------------------------------------------------------------------------
 
 
-def test_the_answer_comes_before_the_first_delivery(world: World, client: Client) -> None:
+def test_the_answer_precedes_the_first_delivery(world: World, client: Client) -> None:
     session = client.session()
     client.send(session, "a")
     consumer = client.consumer(session, credit=0)

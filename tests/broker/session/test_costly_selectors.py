@@ -188,7 +188,7 @@ def test_a_sender_that_is_lost_while_its_message_is_examined_has_not_sent_it(wor
     assert [consumer.all() for consumer in consumers] == [["m1"]] * 20
 
 
-def test_a_subscriber_that_comes_or_goes_meanwhile(world: World, meter: Meter) -> None:
+def test_a_subscriber_that_opens_or_closes_meanwhile(world: World, meter: Meter) -> None:
     """A message goes to those that are there when it is sent, and that is when all have been asked."""
     subscriber, sender = world.client(), world.client()
     session = subscriber.session()
@@ -288,7 +288,7 @@ def test_a_staged_batch_is_examined_before_it_is_published(world: World, meter: 
     assert [consumer.all() for consumer in consumers] == [["m0", "m1", "m2", "m3"]] * 10
 
 
-def test_a_stage_that_is_gone_when_it_is_examined_is_not_published(world: World, meter: Meter) -> None:
+def test_a_stage_that_ends_during_examination_is_not_published(world: World, meter: Meter) -> None:
     subscriber, sender, other = world.client(), world.client(), world.client()
     consumers = [subscriber.consumer(subscriber.session(), "topic:t", selector=hostile(n)) for n in range(30)]
     session = sender.session(TRANSACTED)
@@ -488,7 +488,7 @@ def test_dead_letters_are_examined_in_pieces(meter: Meter, reason: str) -> None:
     assert consumers[7].all() == names
 
 
-def test_a_dead_letter_does_not_overtake_one_that_is_being_examined(meter: Meter) -> None:
+def test_a_dead_letter_does_not_overtake_an_examined_message(meter: Meter) -> None:
     policy = DestinationPolicy(dead_letter_expired=True)
     world = world_of(Broker(DomainSettings(policies=(("queue:q", policy),))))
     receiver, sender = world.client(), world.client()
@@ -545,7 +545,7 @@ def test_new_selectors_examine_returned_messages_in_slices(meter: Meter, back: s
     assert waiting[5].all() == (names if back in ("close", "delay") else [f"{name}#2" for name in names])
 
 
-def test_a_recalled_message_that_is_examined_goes_to_the_consumer_that_waits(world: World, meter: Meter) -> None:
+def test_a_recalled_message_is_delivered_to_the_waiting_consumer_after_examination(world: World, meter: Meter) -> None:
     """Not back to the one that gave it up, which has credit too."""
     holder, other = world.client(), world.client()
     busy = holder.consumer(holder.session(CLIENT), credit=100)

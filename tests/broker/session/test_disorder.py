@@ -69,7 +69,7 @@ def changed(script: list[tuple[Any, ...]], how: list[tuple[str, int, int]]) -> l
 @given(changes, st.booleans())
 @example([], True)
 @settings(max_examples=150, deadline=None)
-def test_whatever_the_order_every_message_is_somewhere_once(how: list[tuple[str, int, int]], one_by_one: bool) -> None:
+def test_in_any_order_every_message_exists_once(how: list[tuple[str, int, int]], one_by_one: bool) -> None:
     notes = Notes()
     world = World(broker=Broker(DomainSettings(), observer=notes))
     other = world.client()

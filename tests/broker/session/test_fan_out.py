@@ -173,7 +173,7 @@ def test_other_clients_are_served_during_a_fan_out(large: Large) -> None:
     turns(world)
 
 
-def test_subscriptions_that_come_or_go_meanwhile(large: Large) -> None:
+def test_subscriptions_that_open_or_close_meanwhile(large: Large) -> None:
     world, consumers, sender, other = large
     session, last = sender.session(), other.session()
     begin(sender, session, "m1")
@@ -541,7 +541,7 @@ def test_a_send_that_is_being_delivered_is_not_withdrawn(waiting: Waiting) -> No
 
 
 @pytest.mark.parametrize("how", ["goodbye", "close", "withdraw"])
-def test_what_ends_a_session_waits_for_a_send_that_is_being_delivered(waiting: Waiting, how: str) -> None:
+def test_the_end_of_a_session_waits_for_a_send_in_delivery(waiting: Waiting, how: str) -> None:
     """It was confirmed before every subscription had it; or all of them were given it in one turn."""
     world, consumers, sender, session = waiting
     make_room(world, consumers)
@@ -876,7 +876,7 @@ def depths(world: World) -> set[int]:
 
 
 @pytest.mark.needs_python("counts calls of functions")
-def test_what_many_subscriptions_get_of_a_commit_is_counted_in_slices() -> None:
+def test_messages_of_a_commit_to_many_subscriptions_are_counted_in_slices() -> None:
     """It once took all of its messages and all of their selectors in one turn."""
     world, _, sender = weighing("fail")
     calls = Calls()
@@ -888,7 +888,7 @@ def test_what_many_subscriptions_get_of_a_commit_is_counted_in_slices() -> None:
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_subscriptions_that_come_and_go_while_a_commit_is_weighed(more: int) -> None:
+def test_subscriptions_that_open_and_close_while_a_commit_is_counted(more: int) -> None:
     """What comes gets its part of the commit, and has to have room for it; what goes does not matter."""
     world, consumers, sender = weighing("fail")
     client = consumers[0].client
@@ -939,7 +939,7 @@ def test_room_that_is_taken_while_a_commit_is_weighed_is_not_given_twice() -> No
     assert depths(world) == {ROOM}
 
 
-def test_subscriptions_that_come_and_go_while_receivers_are_gathered() -> None:
+def test_subscriptions_that_open_and_close_while_receivers_are_collected() -> None:
     world = in_slices(World())
     client = world.client()
     session = client.session(AUTO)
@@ -1001,7 +1001,7 @@ def test_senders_that_have_waited_for_room_deliver_in_slices_one_after_the_other
 @pytest.mark.needs_python("counts calls of a method")
 @pytest.mark.parametrize("rule", ["fail", "block", "drop-oldest"])
 @pytest.mark.parametrize("full", [False, True])
-def test_a_commit_with_room_asks_no_selector_about_it(rule: str, full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_with_room_evaluates_no_selector(rule: str, full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that lacks it asks once about each message, and is refused, or waits."""
     policy = DestinationPolicy(max_messages=2 if full else 100, at_limit=rule)
     world = World(broker=Broker(DomainSettings(default_policy=policy)))

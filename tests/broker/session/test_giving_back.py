@@ -146,7 +146,7 @@ def test_no_turn_takes_back_more_than_a_slice(world: World, how: str) -> None:
 
 
 @ways
-def test_nothing_is_overtaken_meanwhile(world: World, how: str) -> None:
+def test_no_message_overtakes_returned_ones(world: World, how: str) -> None:
     """A consumer that could take all of it, and messages that arrive in the middle."""
     client, consumer = holding(world, WAYS[how][0])
     other = world.client()
@@ -157,7 +157,7 @@ def test_nothing_is_overtaken_meanwhile(world: World, how: str) -> None:
     assert taker.all() == [*expected(how), "new"]
 
 
-def test_a_higher_priority_goes_first_though_it_came_back_last(world: World) -> None:
+def test_a_higher_priority_is_first_though_returned_last(world: World) -> None:
     fill(world, MANY - 2)
     client = world.client()
     consumer = client.consumer(client.session(CLIENT), credit=MANY)
@@ -249,7 +249,7 @@ def test_a_queue_that_is_managed_meanwhile(world: World, how: str, what: str) ->
     assert not world.services.reports
 
 
-def test_what_failed_too_often_is_buried_in_slices_and_in_order() -> None:
+def test_messages_that_failed_too_often_are_dead_lettered_in_slices_and_in_order() -> None:
     world = World(broker=Broker(DomainSettings(policies=(("queue:q", DestinationPolicy(max_attempts=1)),))))
     client, consumer = holding(world)
     consumer.seen = 100

@@ -156,7 +156,7 @@ def test_a_resumed_connection_takes_the_place_of_the_half_dead_one(world: World)
     assert new.consumer(new.session()).all() == ["a#2"]
 
 
-def test_a_connection_that_is_gone_is_not_resumed(world: World) -> None:
+def test_a_forgotten_connection_is_not_resumed(world: World) -> None:
     client = Client(world)
     client.hello(resume="c77")
     assert client.take(Command.WELCOME)[0][7]["resumed"] is False

@@ -185,7 +185,7 @@ def test_end_of_stream(world: World, client: Client, other: Client, inside: bool
     assert other.browse() == [(2, "a")]
 
 
-def test_every_end_may_come_twice(world: World) -> None:
+def test_every_end_may_be_reported_twice(world: World) -> None:
     client, other = world.client(client_id="me"), world.client()
     client.consumer(client.session())
     other.send(other.session(), "a")

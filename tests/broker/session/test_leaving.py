@@ -116,7 +116,7 @@ def come_back(world: World, **hello: Any) -> Client:
 
 
 @pytest.mark.parametrize("how", ["resume", "half dead", "client id"])
-def test_a_client_that_comes_back_waits_until_all_is_given_back(world: World, how: str) -> None:
+def test_a_reconnecting_client_waits_until_all_messages_are_returned(world: World, how: str) -> None:
     """It once had all of it given back in one turn."""
     client, _ = with_many_consumers(world, keep=5_000, client_id="me" if how == "client id" else None)
     if how != "half dead":
@@ -138,7 +138,7 @@ def test_a_client_that_comes_back_waits_until_all_is_given_back(world: World, ho
     assert not world.services.reports
 
 
-def test_a_client_that_is_lost_while_it_waits_to_come_back(world: World) -> None:
+def test_a_client_that_is_lost_while_it_waits_to_reconnect(world: World) -> None:
     client, texts = with_many_consumers(world, keep=5_000)
     client.broker.lost(world.now)
     first, second = (come_back(world, resume=client.broker.peer.id) for _ in range(2))
@@ -152,7 +152,7 @@ def test_a_client_that_is_lost_while_it_waits_to_come_back(world: World) -> None
     assert len(second.browse()) == len(texts)
 
 
-def test_of_two_clients_that_come_back_as_the_same_the_later_one_goes_on(world: World) -> None:
+def test_of_two_clients_that_resume_one_connection_the_later_one_continues(world: World) -> None:
     client, _ = with_many_consumers(world, keep=5_000)
     client.broker.lost(world.now)
     first, second = (come_back(world, resume=client.broker.peer.id) for _ in range(2))

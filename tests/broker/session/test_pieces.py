@@ -149,7 +149,7 @@ def test_completed_commands_are_confirmed_before_the_rest_runs(world: World) -> 
     assert queue.depth == 3
 
 
-def test_others_come_in_between(world: World) -> None:
+def test_other_clients_are_served_between_slices(world: World) -> None:
     other = world.client()
     session = other.session()
     client, _ = late(world, sends("a", "b", "c"))

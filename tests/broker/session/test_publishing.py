@@ -147,7 +147,7 @@ def test_overrides_of_a_destination_apply(world: World) -> None:
     assert {entry.envelope.priority for entry in queue.main.waits(-1, COUNT)} == {7}
 
 
-def test_where_there_are_limits_it_is_refused_at_once_or_done(world: World) -> None:
+def test_publish_at_a_limit_is_refused_or_done_in_one_turn(world: World) -> None:
     sender = world.client()
     name = staged(sender, *NUMBERS)
     queue = world.broker.namespace("").queue("queue:q")

@@ -267,7 +267,7 @@ def test_d_32_acknowledgements_that_were_lost_count(world: World, client: Client
     assert queue.acknowledged == 1
 
 
-def test_nothing_in_a_transaction_is_acknowledged_by_coming_back(world: World, client: Client) -> None:
+def test_reconnecting_acknowledges_nothing_in_a_transaction(world: World, client: Client) -> None:
     consumer = client.consumer(client.session(TRANSACTED))
     other = client.session()
     client.send(other, "a")
@@ -435,7 +435,7 @@ def test_stored_progress_resumes_like_remembered_progress() -> None:
 
 
 @pytest.mark.parametrize("asked", [-1, "long", 2**40, None, True, [1]])
-def test_it_is_kept_no_longer_than_the_limit(world: World, asked: Any) -> None:
+def test_a_lost_connection_is_kept_no_longer_than_the_limit(world: World, asked: Any) -> None:
     client = world.client(keep=asked)
     assert client.broker.peer.keep in (0, world.services.settings.keep_ms)
 

@@ -106,7 +106,7 @@ def test_unlimited() -> None:
     assert Rights([grant(V.SEND), grant(*Verb, in_="*")]).unlimited
 
 
-def test_nothing_granted_is_nothing_allowed() -> None:
+def test_without_grants_nothing_is_allowed() -> None:
     assert not any(Rights([]).may(verb, "default", "queue:q") for verb in Verb)
     assert not Rights([]).enters("default")
 
@@ -134,7 +134,7 @@ def test_grant_without_a_verb_is_a_mistake() -> None:
         Grant(frozenset())
 
 
-def test_rights_are_equal_whatever_their_order() -> None:
+def test_the_order_of_rights_does_not_matter() -> None:
     one, two = grant(V.SEND, on="a"), grant(V.BROWSE, on="b")
     assert Rights([one, two]) == Rights([two, one])
     assert Rights([one]) != Rights([two])

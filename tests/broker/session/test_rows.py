@@ -207,7 +207,7 @@ def test_in_rows_and_one_by_one_everybody_sees_the_same(steps: list[tuple[Any, .
     assert not lengths, "it has not asked for DELIVER_SEVERAL"
 
 
-def test_that_was_about_rows() -> None:
+def test_the_model_delivers_rows() -> None:
     steps: list[tuple[Any, ...]] = [
         ("open", 1, False, "topic:t", None, False, 5),
         ("open", 2, False, "topic:t", None, False, 50),
@@ -233,7 +233,7 @@ def test_a_burst_is_one_command_for_each_consumer_that_takes_that(world: World, 
     assert (two.all(), old.rows) == (texts(*range(40)), [])
 
 
-def test_a_message_alone_comes_as_a_deliver(client: Client) -> None:
+def test_a_single_message_is_sent_as_deliver(client: Client) -> None:
     session = client.session()
     consumer = client.consumer(session)
     client.send(session, "alone")
@@ -379,7 +379,7 @@ def test_a_publisher_with_no_local_does_not_get_its_own_row(client: Client, othe
     assert (own.all(), deaf.all(), third.all()) == (texts(*range(5)), [], texts(*range(5)))
 
 
-def test_a_row_ends_where_a_message_goes_elsewhere_expires_or_is_for_later(world: World, client: Client) -> None:
+def test_a_row_ends_at_a_message_that_is_for_another_consumer_expired_or_delayed(world: World, client: Client) -> None:
     session = client.session()
     q, r = client.consumer(session, credit=100), client.consumer(session, "queue:r", credit=100)
     for number in range(4):

@@ -95,7 +95,7 @@ def test_a_failed_send_alone_is_settled_without_a_confirm(client: Client) -> Non
     assert client.take(Command.CONFIRM) == [(Command.CONFIRM, session, 2)]
 
 
-def test_confirms_come_before_the_answer_to_ping_and_close(world: World, client: Client) -> None:
+def test_confirms_precede_the_answer_to_ping_and_close(world: World, client: Client) -> None:
     session = client.session()
     client.queue_send(session, envelope())
     client.queue(Command.PING, 7)
@@ -126,7 +126,7 @@ def test_sends_accepted_before_a_fatal_error_are_confirmed_and_kept(world: World
     assert world.client().browse() == [(1, "kept")]
 
 
-def test_a_send_to_a_closed_session_fails_and_to_one_that_never_was_is_fatal(client: Client) -> None:
+def test_a_send_to_a_closed_session_fails_and_to_an_unknown_one_is_fatal(client: Client) -> None:
     session = client.session()
     client.ask(Command.CLOSE_SESSION, session, ())
     client.say(Command.SEND, session, 1, "queue:q", envelope())

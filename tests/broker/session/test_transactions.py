@@ -121,7 +121,7 @@ def test_txn_09_a_destination_that_vanished_before_commit(client: Client, other:
     assert client.browse() == []
 
 
-def test_txn_15_confirms_come_before_the_answer_to_commit(world: World, client: Client) -> None:
+def test_txn_15_confirms_precede_the_answer_to_commit(world: World, client: Client) -> None:
     session = client.session(TRANSACTED)
     client.queue_send(session, envelope("a"))
     client.queue(Command.COMMIT, 7, session, ())

@@ -77,7 +77,7 @@ async def test_output_leaves_after_the_write_and_later_output_behind_it(rig: Rig
     assert rig.left == [[b"ab", b"d"], [b"c"]]
 
 
-async def test_turns_that_come_while_one_write_is_under_way_share_the_next(rig: Rig) -> None:
+async def test_turns_during_a_write_share_the_next_one(rig: Rig) -> None:
     rig.record("first")
     rig.say(0, b"1")
     rig.commits.end_turn()

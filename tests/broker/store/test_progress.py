@@ -168,7 +168,7 @@ STEPS = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(STEPS)
-def test_whatever_happens_each_send_is_there_once(steps: list[str]) -> None:
+def test_after_any_events_each_send_exists_once(steps: list[str]) -> None:
     life = Life()
     client: Client | None = life.connect()
     opened = False

@@ -86,7 +86,7 @@ class TestCheck:
         assert "damaged: the checksum of the state of batch 1 is wrong; its 2 messages may have been" in result.output
         assert "damaged: witness: missing" in result.output
 
-    def test_nothing_there_and_in_use(self, tmp_path: Path) -> None:
+    def test_check_fails_without_a_store_and_while_it_is_in_use(self, tmp_path: Path) -> None:
         result = run("check", tmp_path)
         assert result.exit_code == 1
         assert "contains no store" in result.output

@@ -81,7 +81,7 @@ class TestKeeping:
             store = opened(tmp_path)
         store.close()
 
-    def test_it_keeps_its_name_and_counts_its_owners(self, tmp_path: Path) -> None:
+    def test_a_store_keeps_its_incarnation_and_counts_its_owners(self, tmp_path: Path) -> None:
         for epoch in (1, 2, 3):
             store = SqliteStore(tmp_path, f"broker{epoch}", reserve=0)
             assert (store.epoch, store.incarnation) == (epoch, "broker1")
@@ -121,7 +121,7 @@ class TestKeeping:
         store.close()
         assert rows(tmp_path, "batch") == rows(tmp_path, "state") == 0
 
-    def test_a_batch_goes_with_its_last_message(self, tmp_path: Path) -> None:
+    def test_a_batch_is_deleted_with_its_last_message(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         first, second = add(store, "a", "b"), add(store, "c")
         settle(store, first[0])

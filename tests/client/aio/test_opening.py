@@ -32,7 +32,7 @@ async def test_everything_that_opens_can_be_entered_at_once(url: str) -> None:
         await context.commit()
 
 
-async def test_it_is_a_coroutine_for_everybody_else(url: str) -> None:
+async def test_opening_is_a_coroutine_for_gather_and_tasks(url: str) -> None:
     factory = ConnectionFactory(url)
     one, two = await asyncio.gather(factory.create_context(), asyncio.create_task(factory.create_context()))
     three = await asyncio.wait_for(factory.create_context(), 60)

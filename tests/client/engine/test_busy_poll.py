@@ -18,7 +18,7 @@ def engine_of(url: str) -> FakeBroker:
 
 @pytest.mark.parametrize(("query", "microseconds"), [("", BUSY_POLL_US), ("?busy_poll=0", 0), ("?busy_poll=200", 200)])
 @pytest.mark.parametrize("durable", [False, True])
-def test_it_is_as_chosen(query: str, durable: bool, microseconds: int) -> None:
+def test_busy_poll_follows_the_option_and_the_broker(query: str, durable: bool, microseconds: int) -> None:
     broker = engine_of(f"sievemq://localhost{query}")
     assert broker.engine.busy_poll.seconds == 0.0
     broker.welcome(durable=durable)

@@ -284,7 +284,7 @@ def test_lis_03_a_message_is_acknowledged_only_once_it_is_settled(broker: FakeBr
     assert broker.heard() == [(Command.ACKNOWLEDGE, consumer.id, 2, 0)]
 
 
-def test_a_request_goes_behind_the_acknowledgements(broker: FakeBroker) -> None:
+def test_a_request_is_sent_behind_the_acknowledgements(broker: FakeBroker) -> None:
     """SUB-26: an unsubscribe must not find a message unacknowledged that the application is done with."""
     session = broker.session()
     consumer = broker.consumer(session)

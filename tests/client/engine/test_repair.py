@@ -22,7 +22,7 @@ HOSTS = ("a", "b", "c")
 # -- the plan ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_attempt_comes_at_once_and_pauses_grow() -> None:
+def test_the_first_attempt_is_immediate_and_pauses_grow() -> None:
     repair = Repair(60_000, 50, 400)
     repair.begin(0)
     assert [repair.pause(0, 1.0) for _ in range(6)] == [0, 50, 100, 200, 400, 400]
@@ -450,7 +450,7 @@ class Play:
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
-def test_d_32_exl_04_the_account_is_right_whatever_is_lost_and_when(steps: list[str]) -> None:
+def test_d_32_exl_04_every_message_is_accounted_for_after_any_loss(steps: list[str]) -> None:
     play = Play()
     for step in steps:
         play.act(step)

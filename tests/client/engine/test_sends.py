@@ -155,7 +155,7 @@ def test_a_full_window(limits: dict[str, int], fits: int) -> None:
         session.sends.window_opens().result()
 
 
-def test_one_message_larger_than_the_window_goes_alone() -> None:
+def test_a_message_larger_than_the_window_is_sent_alone() -> None:
     broker = FakeBroker(None, window_bytes=100)
     broker.welcome()
     session = broker.session()

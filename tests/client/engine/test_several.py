@@ -76,7 +76,7 @@ def test_exp_03_messages_expired_within_a_batch_are_returned(broker: FakeBroker,
     assert [tag for tags in released for tag in tags] == [2, 3]
 
 
-def test_nothing_of_it_arrives_between_recover_and_its_answer(broker: FakeBroker) -> None:
+def test_no_message_arrives_between_recover_and_its_answer(broker: FakeBroker) -> None:
     session = broker.session(2)
     consumer = broker.consumer(session)
     several(broker, consumer, 1, 2)

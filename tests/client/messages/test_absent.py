@@ -29,7 +29,7 @@ def test_a_name_that_is_not_set(name: str, said: str) -> None:
         MapMessage(ORDER).get_float(name)
 
 
-def test_where_nothing_is_set_and_where_very_much_is() -> None:
+def test_the_error_is_short_for_no_properties_and_for_many() -> None:
     with pytest.raises(NumberFormatError, match="is not set; there are none"):
         Message().get_int_property("a")
     with pytest.raises(NumberFormatError) as raised:

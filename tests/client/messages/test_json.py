@@ -39,7 +39,7 @@ async def test_json_arrives_as_it_was_sent(api: Api, value: Any) -> None:
         assert message.get_json() == value
 
 
-def test_it_is_a_text_that_any_client_reads() -> None:
+def test_json_is_a_text_message_that_any_client_reads() -> None:
     message = TextMessage(Json(ORDER), properties={"region": "EU"})
     assert message.get_text() == (
         '{"id":7,"lines":[{"sku":"egg","count":12}],"note":null,"name":"Zoë 🥚","total":3.5,"paid":true}'

@@ -27,7 +27,7 @@ def broken(_name: str) -> Iterator[Broken]:
     yield Broken()
 
 
-def test_nothing_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_findings_reports_its_inputs(capsys: pytest.CaptureFixture[str]) -> None:
     assert run._blind("text", 0.01, 1, None)
     assert "inputs" in capsys.readouterr().out
 

@@ -128,7 +128,7 @@ def test_notes_of_the_broker_cannot_be_forged() -> None:
 
 
 @pytest.mark.parametrize("said", [b"AMQP", AMQP_HEADER, SASL_HEADER], ids=["word", "header", "sasl"])
-def test_an_open_that_does_not_come(said: bytes) -> None:
+def test_a_missing_open_ends_the_connection(said: bytes) -> None:
     with EmbeddedBroker(settings={"handshake_seconds": 0.2}) as broker:
         with AmqpSocket(broker.port, connect=False) as client:
             client.feed(said)
@@ -181,7 +181,7 @@ def _list_of_nulls(count: int) -> bytes:
         (frame_of(Transfer(handle=0, delivery_id=0), 0, b"\0" * 5_000), "amqp:decode-error"),
     ],
 )
-def test_what_is_too_much_or_no_frame_closes_the_connection(data: bytes, condition: str) -> None:
+def test_oversized_or_malformed_frames_close_the_connection(data: bytes, condition: str) -> None:
     with EmbeddedBroker() as broker, AmqpSocket(broker.port) as client:
         client.sender()
         client.feed(data)

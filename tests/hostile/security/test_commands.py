@@ -56,7 +56,7 @@ def test_nothing_is_carried_out_before_hello(broker: EmbeddedBroker, number: int
 @pytest.mark.parametrize(
     "number", [n for n in FROM_CLIENT if n not in (Command.HELLO,)], ids=lambda n: COMMANDS[n].name
 )
-def test_nothing_sent_along_with_a_hello_is_carried_out(broker: EmbeddedBroker, number: int) -> None:
+def test_commands_sent_with_hello_are_not_carried_out(broker: EmbeddedBroker, number: int) -> None:
     """Neither behind one that will be refused, nor behind one that is right but not answered yet."""
     for credentials in (hello("admin", "wrong"), hello("admin", PASSWORD), hello()):
         last = answers(broker, credentials, command(number))[-1]

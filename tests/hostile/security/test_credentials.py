@@ -104,7 +104,7 @@ def test_signed_in_users_stay_signed_in(broker: EmbeddedBroker) -> None:
         connect(broker, "admin", PASSWORD)
 
 
-def test_name_that_exists_and_one_that_does_not_are_answered_alike(broker: EmbeddedBroker) -> None:
+def test_known_and_unknown_names_get_the_same_answer(broker: EmbeddedBroker) -> None:
     for user in ("admin", "nobody-of-this-name"):
         with pytest.raises(JMSSecurityRuntimeException) as wire:
             connect(broker, user, "wrong")
@@ -172,7 +172,7 @@ def test_hashing_delays_no_other_client(slow: Slow) -> None:
         assert slow.threads == {"sievemq-passwords_0"}
 
 
-def test_connection_that_goes_while_its_password_is_hashed(slow: Slow) -> None:
+def test_a_connection_that_ends_while_its_password_is_hashed(slow: Slow) -> None:
     with EmbeddedBroker(users={"anna": HASH}) as broker:
         with socket.create_connection(("127.0.0.1", broker.port), DEADLINE) as sock:
             sock.sendall(hello("anna", PASSWORD))

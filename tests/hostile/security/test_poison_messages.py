@@ -95,7 +95,7 @@ def sdk(broker: EmbeddedBroker) -> Iterator[Connection]:
 
 
 @pytest.mark.parametrize("name", POISON)
-def test_what_is_confirmed_reaches_every_reader(broker: EmbeddedBroker, sdk: Connection, name: str) -> None:
+def test_confirmed_messages_reach_every_reader(broker: EmbeddedBroker, sdk: Connection, name: str) -> None:
     where = name.replace(" ", "-")
     with ExitStack() as stack:
         session = stack.enter_context(sdk.create_session())

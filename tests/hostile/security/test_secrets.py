@@ -24,7 +24,7 @@ SECRET = "s3cr3t-of-anna"
 BODY = "what a message says"
 
 
-def test_nothing_of_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with EmbeddedBroker(http=True, users={"anna": SECRET}) as broker:
         cookie = sign_in(broker, "anna", SECRET).cookie

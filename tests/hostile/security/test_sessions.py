@@ -157,7 +157,7 @@ def test_session_ends_with_its_user_and_with_its_password() -> None:
     assert sessions.find(token, USERS) is None  # for good
 
 
-def test_sessions_are_bounded_and_the_least_used_goes() -> None:
+def test_sessions_are_bounded_and_the_least_used_is_evicted() -> None:
     time = Time()
     sessions = Sessions(60.0, time)
     first, _ = sessions.open(ANNA)

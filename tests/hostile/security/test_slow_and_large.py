@@ -38,7 +38,7 @@ def http_port(broker: EmbeddedBroker) -> int:
 
 
 @pytest.mark.parametrize("said", [b"", b"\0", b"\0\0\0\x10\x01"], ids=["nothing", "half a length", "half a frame"])
-def test_handshake_that_does_not_come(said: bytes) -> None:
+def test_a_missing_handshake_ends_the_connection(said: bytes) -> None:
     with secured(handshake_seconds=0.2) as broker, connect(broker.port) as sock:
         sock.sendall(said)
         assert b"no HELLO within 200 ms" in until_closed(sock)
@@ -75,7 +75,7 @@ def test_frame_that_is_too_long_is_refused_by_its_length_alone(broker: EmbeddedB
         assert last[:3] == (Command.ERROR, 0, ErrorCode.FRAME_TOO_LARGE)
 
 
-def test_nothing_that_is_not_ours_is_understood(broker: EmbeddedBroker) -> None:
+def test_bytes_of_other_protocols_end_the_connection(broker: EmbeddedBroker) -> None:
     for data in (
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -89,7 +89,7 @@ def test_nothing_that_is_not_ours_is_understood(broker: EmbeddedBroker) -> None:
     assert broker.call(lambda _: len(broker.server.services.connections)) == 0
 
 
-def test_silent_connections_make_room_for_one_that_comes() -> None:
+def test_silent_connections_are_closed_for_new_ones() -> None:
     """And a broker that is full of them is ready."""
     with secured(max_connections=4) as broker, ExitStack() as stack:
         silent = [stack.enter_context(connect(broker.port)) for _ in range(4)]
@@ -251,7 +251,7 @@ def test_lengths_that_two_servers_would_read_in_two_ways(broker: EmbeddedBroker,
     assert b'"status":"ok"' not in said
 
 
-def test_head_is_bounded_when_it_comes_at_once() -> None:
+def test_a_head_that_arrives_at_once_is_bounded() -> None:
     def head(size: int) -> bytes:
         begin, end = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: ", b"\r\n\r\n"
         return begin + b"a" * (size - len(begin) - len(end)) + end

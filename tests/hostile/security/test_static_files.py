@@ -19,7 +19,7 @@ UP = [
 
 @pytest.mark.parametrize("path", UP)
 @pytest.mark.parametrize("base", ["/console/", "/", "/api/v1/", "/sign-in.css/"])
-def test_nothing_but_the_files_of_the_console(broker: EmbeddedBroker, base: str, path: str) -> None:
+def test_only_files_of_the_console_are_served(broker: EmbeddedBroker, base: str, path: str) -> None:
     header = f"Authorization: {basic('admin')['Authorization']}\r\n"
     said = raw(broker, f"GET {base}{path} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n".encode())
     status = said.split(b" ", 2)[1]

@@ -119,7 +119,7 @@ def test_notes_of_the_broker_cannot_be_forged(broker: EmbeddedBroker) -> None:
 
 
 @pytest.mark.parametrize("said", [b"CONN", b"CONNECT\naccept-version:1.2\nhost:x\n"], ids=["word", "headers"])
-def test_a_connect_that_does_not_come_to_its_end(said: bytes) -> None:
+def test_an_incomplete_connect_ends_the_connection(said: bytes) -> None:
     with EmbeddedBroker(settings={"handshake_seconds": 0.2}, stomp_port=0) as broker:
         with StompSocket(broker.server.port_of("stomp"), None) as client:
             client.socket.sendall(said)
@@ -139,7 +139,7 @@ def test_a_connect_that_does_not_come_to_its_end(said: bytes) -> None:
     ],
     ids=["length", "body", "send", "endless header", "large header"],
 )
-def test_what_comes_before_the_handshake_is_small(said: bytes) -> None:
+def test_frames_before_the_handshake_are_small(said: bytes) -> None:
     """Else each connection without credentials could have the broker hold the largest body there may be."""
     with EmbeddedBroker(stomp_port=0) as broker, StompSocket(broker.server.port_of("stomp"), None) as client:
         client.socket.sendall(said)
@@ -174,7 +174,7 @@ def test_half_a_frame_has_a_deadline_however_slowly_it_grows() -> None:
         (b"SEND\na:\xff\n\n\0", "UTF-8"),
     ],
 )  # fmt: skip
-def test_what_is_too_much_or_no_frame_is_refused(data: bytes, text: str) -> None:
+def test_oversized_or_malformed_frames_are_refused(data: bytes, text: str) -> None:
     with EmbeddedBroker(settings={"max_body_bytes": 10_000}) as broker, StompSocket(broker.port) as client:
         client.socket.sendall(data)
         assert text in client.frame("ERROR").headers["message"]

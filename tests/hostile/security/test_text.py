@@ -55,7 +55,7 @@ def test_every_answer_that_repeats_it_is_json(filled: tuple[EmbeddedBroker, JMSC
 
 
 @pytest.mark.parametrize("path", ["/", "/sign-in", "/console/main.js", "/console/", "/metrics", "/openapi.json"])
-def test_nothing_else_repeats_it(filled: tuple[EmbeddedBroker, JMSContext], path: str) -> None:
+def test_no_other_page_repeats_the_script(filled: tuple[EmbeddedBroker, JMSContext], path: str) -> None:
     broker, _ = filled
     answer = ask(broker, path, **basic("admin"))
     assert SCRIPT not in answer.text

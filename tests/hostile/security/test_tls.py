@@ -119,7 +119,7 @@ def test_management_port_speaks_tls(broker: EmbeddedBroker, certificates: Path) 
         ask(broker, "/livez", tls=ssl.create_default_context())
 
 
-def test_cookie_goes_over_tls_alone(broker: EmbeddedBroker, certificates: Path) -> None:
+def test_the_cookie_is_sent_over_tls_only(broker: EmbeddedBroker, certificates: Path) -> None:
     form = {"Content_Type": "application/x-www-form-urlencoded"}
     answer = ask(broker, "/session", "POST", f"user=admin&password={PASSWORD}", tls=context(certificates), **form)
     cookie = answer.headers["set-cookie"]
@@ -176,7 +176,7 @@ def test_header_is_no_certificate(mutual: EmbeddedBroker, certificates: Path) ->
     assert answer.status == 403
 
 
-def test_probe_asks_a_broker_with_tls(
+def test_the_probe_requests_over_tls(
     mutual: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, certificates: Path
 ) -> None:
     monkeypatch.setenv("SIEVEMQ_HTTP_PORT", str(urlsplit(mutual.http_url).port))

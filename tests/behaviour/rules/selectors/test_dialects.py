@@ -96,7 +96,7 @@ def test_d15_d16_a_broker_has_a_default(by_default: tuple[str, EmbeddedBroker]) 
         assert selects(broker.url, f"q{number}", case) is (case["expect"] == "TRUE"), case
 
 
-def test_a_connection_goes_before_the_broker(by_default: tuple[str, EmbeddedBroker]) -> None:
+def test_a_connection_is_freed_before_the_broker(by_default: tuple[str, EmbeddedBroker]) -> None:
     """`a NOT BETWEEN` on NULL is TRUE for IBM MQ, UNKNOWN in Jakarta Messaging, and refused in MQ Everyplace."""
     _, broker = by_default
     case = {"selector": "a NOT BETWEEN 1 AND 2", "properties": {}}
@@ -143,7 +143,7 @@ def test_subscriptions_of_two_dialects_are_two(broker: EmbeddedBroker) -> None:
 
 
 @pytest.mark.parametrize(("dialect", "truth"), [("jakarta", None), ("ibm-mq", True), ("mqe", InvalidSelectorException)])
-def test_a_selector_of_its_own_chooses(dialect: str, truth: Any) -> None:
+def test_a_selector_names_its_dialect(dialect: str, truth: Any) -> None:
     if isinstance(truth, type):
         with pytest.raises(truth):
             Selector("a NOT BETWEEN 1 AND 2", dialect)

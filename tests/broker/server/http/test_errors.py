@@ -27,7 +27,7 @@ def test_an_invalid_parameter_value_is_answered_with_the_valid_ones(api: Api) ->
     ]
 
 
-def test_a_destination_is_made_without_rules_of_its_own(api: Api) -> None:
+def test_a_destination_is_created_without_rules(api: Api) -> None:
     answer = api("PUT", at("queue:q"), {"max_messages": 50})
     assert (answer.status, answer.json["details"]) == (400, {"field": "", "known": []})
     assert answer.json["text"] == (
@@ -151,7 +151,7 @@ def test_a_chunked_body_cannot_pass_the_limit(api: Api) -> None:
     assert b"REQUEST_TOO_LARGE" in answer
 
 
-def test_a_body_that_does_not_come(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_never_arrives(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sievemq_broker.server.http.api.operation.BODY_SECONDS", 0.05)
     head = b"POST /api/v1/selector/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     answer = exchange(api, head + b"Content-Length: 100\r\n\r\n{")

@@ -185,7 +185,7 @@ def test_user_and_password_may_come_in_connect() -> None:
                 assert text(client).startswith(first)
 
 
-def test_a_user_who_has_signed_in_need_not_be_named_again() -> None:
+def test_a_signed_in_user_need_not_be_named_again() -> None:
     with EmbeddedBroker(http=True, users={"ann": "secret"}) as broker:
         basic = base64.b64encode(b"ann:secret").decode()
         with stomp(broker, additional_headers={"Authorization": f"Basic {basic}"}):
@@ -222,7 +222,7 @@ def ask(broker: EmbeddedBroker, headers: dict[str, str]) -> http.client.HTTPResp
     return answer
 
 
-def test_an_ordinary_request_is_told_what_is_here(broker: EmbeddedBroker) -> None:
+def test_an_ordinary_request_is_answered_with_426(broker: EmbeddedBroker) -> None:
     answer = ask(broker, {})
     assert (answer.status, answer.getheader("Upgrade")) == (426, "websocket")
 
@@ -297,7 +297,7 @@ def test_a_broker_that_stops_says_why_and_closes() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x81\x01x", b"\xf1\x80\0\0\0\0", b"\x83\x80\0\0\0\0", b"\x81\x82\0\0\0\0\xc3\x28"])
-def test_what_is_no_websocket_frame_ends_the_connection_with_a_code(broker: EmbeddedBroker, data: bytes) -> None:
+def test_a_malformed_websocket_frame_ends_the_connection_with_a_code(broker: EmbeddedBroker, data: bytes) -> None:
     """Without a mask, with a reserved bit, of an unknown kind, of text that is not UTF-8."""
     with stomp(broker) as client:
         client.socket.sendall(data)
@@ -307,7 +307,7 @@ def test_what_is_no_websocket_frame_ends_the_connection_with_a_code(broker: Embe
 # -- attacks ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_body_above_the_limit_is_refused_while_it_comes() -> None:
+def test_a_body_above_the_limit_is_refused_while_it_arrives() -> None:
     with EmbeddedBroker(http=True, settings={"max_body_bytes": 1000}) as broker, stomp(broker) as client:
         client.send("SEND\ndestination:/queue/a\n\n")
         with pytest.raises(ConnectionClosed):
