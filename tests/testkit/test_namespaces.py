@@ -216,7 +216,7 @@ def test_broker_can_be_used_by_itself_and_again() -> None:
     for _ in range(3):
         with broker:
             assert broker.namespaces == ["default"] or broker.namespaces == []
-    with pytest.raises(RuntimeError, match="does not run"):
+    with pytest.raises(RuntimeError, match="is not running"):
         broker.queue("orders").messages()
 
 

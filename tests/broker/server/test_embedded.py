@@ -87,7 +87,7 @@ def test_start_while_running_is_refused() -> None:
     "use", [lambda b: b.url, lambda b: b.port, lambda b: b.drop_connections(), lambda b: b.http_url]
 )
 def test_use_before_start_is_refused(use: object) -> None:
-    with pytest.raises(RuntimeError, match=r"not started|does not run"):
+    with pytest.raises(RuntimeError, match=r"not started|is not running"):
         use(EmbeddedBroker())  # type: ignore[operator]
 
 
