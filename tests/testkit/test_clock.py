@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sievemq import ConnectionFactory, ExceptionListener, JMSContext, JMSException, Queue
+from sievemq._engine.consumer import EngineConsumer
+from sievemq.blocking.control import Control
 from sievemq_broker import embedded
 from sievemq_broker.embedded import BrokerClock
 from sievemq_broker.server.server import Server
@@ -134,23 +136,27 @@ def test_messages_due_in_the_skipped_time_are_received(
 
 
 def test_the_clock_is_moved_after_receive_was_called_and_before_it_waits(
-    sievemq_context: JMSContext, sievemq_test_broker: TestBroker, sievemq_clock: BrokerClock
+    sievemq_context: JMSContext,
+    sievemq_test_broker: TestBroker,
+    sievemq_clock: BrokerClock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    consumer = sievemq_context.create_consumer(ORDERS)._consumer
-    moves: list[int] = []
+    consumer = sievemq_context.create_consumer(ORDERS)
+    check, checks = Control._check_receivable, []
 
-    def take() -> None:
-        if not moves:
-            moves.append(MINUTE)
-            sievemq_test_broker.on_server(move)  # its word arrives while the receive is on its way to wait
+    def check_and_move(self: Control, engine: EngineConsumer) -> None:
+        check(self, engine)
+        checks.append(engine)
+        if len(checks) == 2:  # the receive knows by now when it ends
+            sievemq_test_broker.on_server(move)  # the client is informed while the receive is on its way to wait
 
     def move(server: Server) -> None:
         sievemq_test_broker._adjustable.advance(MINUTE)
         server.clock_moved()
 
-    control, engine = consumer._control, consumer._engine
-    assert in_thread(lambda: control.receive(engine, take, MINUTE)).result(SOON) is None
-    assert moves
+    monkeypatch.setattr(Control, "_check_receivable", check_and_move)
+    assert in_thread(lambda: consumer.receive(MINUTE)).result(SOON) is None
+    assert len(checks) == 2
 
 
 def test_a_clock_set_back_extends_no_deadline(
