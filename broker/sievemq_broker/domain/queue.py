@@ -418,7 +418,7 @@ class Queue(Source):
                 if index.error is not None:
                     self._note_unreadable(entry)
             if not self._shut:
-                best, of = main.next_for(entry) if main.ready or main.waiting else None, main
+                best, its_turns = main.next_for(entry) if main.ready or main.waiting else None, main
                 for view in matched:
                     # First consumers that wait in receive(), longest first; then the one served longest ago.
                     turns = all_turns[view]
@@ -426,11 +426,11 @@ class Queue(Source):
                     if other is not None and (
                         best is None or (other.waiting, -other.turn) > (best.waiting, -best.turn)
                     ):
-                        best, of = other, turns
+                        best, its_turns = other, turns
                 if best is not None:
                     if entry.state != HELD:
                         entry.hold()
-                    self._hand(of, best, entry)
+                    self._hand(its_turns, best, entry)
                     continue
             self._wait(entry, matched)
 

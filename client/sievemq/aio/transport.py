@@ -89,7 +89,7 @@ class LoopGuard:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
-    def __enter__(self) -> None:
+    def check(self) -> None:
         """Raise unless the connection's loop runs.
 
         Raises:
@@ -99,6 +99,8 @@ class LoopGuard:
             raise IllegalStateException(
                 "the connection belongs to another event loop: use it from the loop that it was created on"
             )
+
+    __enter__ = check
 
     def __exit__(self, *_: object) -> None:
         """Nothing is held."""
@@ -287,7 +289,7 @@ class Transport(asyncio.Protocol):
         ):
             return False
         if self.asleep:
-            self.lock.__enter__()
+            self.lock.check()
             self.flush_soon()
         return True
 
@@ -358,7 +360,7 @@ class Transport(asyncio.Protocol):
 
     def check_loop(self) -> None:
         """Raise unless this is the connection's loop (THR-06)."""
-        self.lock.__enter__()
+        self.lock.check()
 
     def call(self, work: Callable[[], T]) -> T:
         """Call the engine; a request that it makes is not awaited."""
