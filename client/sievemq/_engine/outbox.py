@@ -389,6 +389,7 @@ class Outbox:
     def _gather(self) -> None:
         """Move the queue to the wire, which makes frames of it."""
         self.queued_bytes = 0
+        # As many as there are now, one by one in C: senders append meanwhile, without the lock.
         self.wire.send_all([*itertools.starmap(self.queue.popleft, itertools.repeat((), len(self.queue)))])
 
     @property
