@@ -92,7 +92,7 @@ def compile_to(folder: Path, sources: list[str]) -> None:
         raise RuntimeError(f"SIEVEMQ_COMPILE: mypyc refuses the sources, see above (exit code {error.code}).") from None
     if os.name == "posix":
         for extension in extensions:
-            extension.extra_compile_args.append("-w")  # warnings of generated C help no reader, and finding them takes long
+            extension.extra_compile_args.append("-w")  # gcc takes long to find warnings, and generated C has no reader
     command = build_ext(setuptools.Distribution({"name": "sievemq", "ext_modules": extensions}))
     command.build_lib = str(folder)
     command.build_temp = str(scratch / "objects")
