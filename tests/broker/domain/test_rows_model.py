@@ -255,7 +255,7 @@ def test_messages_that_arrive_together_go_where_they_would_go_one_by_one(
 
 
 def by_message(seen: list[object]) -> list[object]:
-    """What observers are told of one message keeps its order; of several, all arrive before one is handed out."""
+    """Observers see the events of a message in order; all messages of a batch arrive before the first delivery."""
     return [
         (*each[:-1], sorted(each[-1], key=lambda heard: heard[2][0])) if isinstance(each, tuple) else each
         for each in seen

@@ -601,8 +601,7 @@ def _header(durable: bool, priority: int, ttl: int | None, delivery_count: int) 
 
 
 def _kept(fields: EnvelopeFields) -> bytes | None:
-    """What is said to be the sections that an AMQP client has sent; None for a message of another client, and for a
-    dead letter."""
+    """The unchecked sections that an AMQP client has sent; None for a message of another client or a dead letter."""
     if len(fields) <= AMQP_TAIL or type(fields[AMQP_HEAD]) is not bytes or _BROKERS_OWN in (fields[9] or b""):
         return None
     head, tail = fields[AMQP_HEAD], fields[AMQP_TAIL]
