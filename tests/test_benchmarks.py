@@ -144,6 +144,7 @@ def test_sievemq_in_the_harness_of_the_peers(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # two starts of a foreign broker, each within the harness's own limit
 @pytest.mark.parametrize("name", [name for name in PEERS if name not in OURS])
 def test_a_peer_that_was_fetched_runs(name: str, tmp_path: Path) -> None:
     if not fetch.complete(PEERS[name].fetched):

@@ -27,6 +27,8 @@ __all__ = ["Broker", "Role", "Server", "free_port", "role_command", "run_workloa
 
 ROLE = Path(__file__).with_name("role.py")
 RUN_LIMIT_S = 120
+#: How long a broker may take to start; RabbitMQ has taken a minute where six other processes wanted the same processor.
+START_LIMIT_S = 240
 
 
 def free_port() -> int:
@@ -70,7 +72,7 @@ class Server:
             cwd=folder,
         )
         while not self._answers():
-            if self.process.poll() is not None or time.monotonic() - start > 60:
+            if self.process.poll() is not None or time.monotonic() - start > START_LIMIT_S:
                 self._log.seek(0)
                 text = self._log.read().decode(errors="replace")[-2000:]
                 self.stop()
