@@ -345,6 +345,7 @@ PEERS: dict[str, Peer] = {
         },
         _rabbitmq,
         _python,
+        ("rabbitmq",),
         {"W5": "headers"},
     ),
     "rabbitmq_pika": Peer(
