@@ -54,7 +54,7 @@ PRODUCT = tuple(f"{ROOT / part}/" for part in ("core", "client", "broker"))
 # -- a loop without sockets and without time ---------------------------------------------------------------------------
 
 
-class _Selector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+class _Selector(selectors.DefaultSelector):
     """Does not wait; advances the loop's clock instead."""
 
     now = 0.0
@@ -75,7 +75,7 @@ class _Loop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._clock.now
 
-    async def create_connection(self, factory: Any, *arguments: Any, **options: Any) -> Any:
+    async def create_connection(self, factory: Any, *arguments: Any, **options: Any) -> Any:  # type: ignore[override]
         protocol = factory()
         transport = _Transport(self.world, protocol)
         protocol.connection_made(transport)
@@ -184,13 +184,14 @@ def _amqp_message(workload: str, i: int) -> bytes:
         b"\xa1" + bytes((len(message_id),)) + message_id + b"\x40\xa1\x01q\x40\x40\x40\xa3\x18application/octet-stream"
         b"\x40\x40\x83" + NOW.to_bytes(8, "big")
     )  # fmt: skip
-    return (
+    framed: bytes = (
         b"\x00\x53\x72\xc1\x29\x04\xa3\x0ex-opt-jms-dest\x51\x00"
         b"\xa3\x12x-opt-jms-msg-type\x51\x03\x00\x53\x73\xd0"
         + (len(standard) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x0a" + standard
         + b"\x00\x53\x74\xc1" + bytes((len(application) + 1, 6)) + application
         + b"\x00\x53\x75\xb0\x00\x00\x01\x00" + body_of(i, 256)
     )  # fmt: skip
+    return framed
 
 
 class World:

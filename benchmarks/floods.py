@@ -288,7 +288,7 @@ def broker(port: int) -> None:
         }
         print(json.dumps(found), flush=True)
 
-    server.Turn = Timed  # type: ignore[misc]
+    setattr(server, "Turn", Timed)  # noqa: B010 - the broker's own loop, timed
     signal.signal(signal.SIGUSR1, tell)
     http_port = free_port()
     threading.Thread(target=_say_ready, args=(http_port,), daemon=True).start()

@@ -82,7 +82,7 @@ def receive_blocking(url: str, queue: str, n: int) -> list[int]:
         consumer = context.create_consumer(context.create_queue(queue))
         print("READY", flush=True)
         for message in consumer:
-            times.append(now() - int(message.get_body(bytes)[:20]))
+            times.append(now() - int((message.get_body(bytes) or b"")[:20]))
             if len(times) == n:
                 break
     return times
@@ -112,7 +112,7 @@ async def receive_aio(url: str, queue: str, n: int) -> list[int]:
         consumer = await context.create_consumer(context.create_queue(queue))
         print("READY", flush=True)
         async for message in consumer:
-            times.append(now() - int(message.get_body(bytes)[:20]))
+            times.append(now() - int((message.get_body(bytes) or b"")[:20]))
             if len(times) == n:
                 break
     return times

@@ -9,6 +9,7 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 __all__ = ["calibrate_ms", "cpu_seconds", "describe", "processes_of", "resident_mb"]
 
@@ -59,7 +60,7 @@ def resident_mb(pid: int) -> float:
     return round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6, 1)
 
 
-def describe() -> dict[str, object]:
+def describe() -> dict[str, Any]:
     """The machine and the versions that matter, for the head of a result file."""
     from sievemq_core.compiled import COMPILED  # who runs the other brokers has a Python without SieveMQ
 

@@ -75,7 +75,13 @@ def macro(workloads: list[str], quick: bool, api: str, repeats: int) -> list[dic
                 own.append(run_workload(broker, workload, n, SIZE, api, f"r{repeat}"))
                 own[-1]["start_ms"] = broker.start_ms
             base.append(baseline())
-        row = {"workload": workload, "title": TITLES[workload].format(n=n), "api": api, "n": n, "size": SIZE}
+        row: dict[str, Any] = {
+            "workload": workload,
+            "title": TITLES[workload].format(n=n),
+            "api": api,
+            "n": n,
+            "size": SIZE,
+        }
         row |= {"sievemq": median_row(own), "baseline": {"name": name, **median_row(base)}}
         row["ratio"] = round(row["sievemq"]["msgs_per_s"] / row["baseline"]["msgs_per_s"], 3)
         row["calib_ms"] = calibrations

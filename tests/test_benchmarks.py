@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import importlib
 import json
 import subprocess
 import sys
@@ -193,6 +194,14 @@ def test_the_rig_is_a_broker() -> None:
     (delivery,) = receiver.flush()
     assert delivery[:4] == (Command.DELIVER, consumer, 1, 1)
     assert rig.spent > 0
+
+
+@pytest.mark.parametrize("name", ["codec", "matching", "queue", "selector"])
+def test_every_micro_suite_measures(name: str) -> None:
+    suite = importlib.import_module(f"benchmarks.micro.{name}")
+    rows = suite.run(0.0002, **({"depth": 2_000} if name == "matching" else {}))
+    assert rows
+    assert all(row.us > 0 for row in rows)
 
 
 @pytest.mark.parametrize("name", SERIES)

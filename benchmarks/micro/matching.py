@@ -91,7 +91,8 @@ def memory_per_subscriber(count: int = 10_000) -> float:
 def deep(depth: int) -> tuple[Callable[[], None], Callable[[], None]]:
     """A receive by correlation id, each by a consumer of its own, and a browse by one, from a queue of `depth` messages
     in the domain."""
-    namespace = Broker().namespace("")
+    broker = Broker()
+    namespace = broker.namespace("")
     send = namespace.send
     plain = message(customer=0).fields
     for number in range(depth):
@@ -102,7 +103,7 @@ def deep(depth: int) -> tuple[Callable[[], None], Callable[[], None]]:
     namespace.open_consumer(
         Port(), 1, "queue:q", selector("JMSCorrelationID = 'none'"), connection="c", credit=0, now=NOW
     )
-    while namespace.broker.work(NOW):
+    while broker.work(NOW):
         pass
     wanted = random.Random(2).sample(range(depth), min(depth, 1_000))
     compiled = [selector(f"JMSCorrelationID = 'c{number}'") for number in wanted]
@@ -116,16 +117,16 @@ def deep(depth: int) -> tuple[Callable[[], None], Callable[[], None]]:
         assert consumer.tag == 1
         consumer.close(0, NOW)  # not handed to anybody: it goes back, and the depth stays
 
-    upkeep = namespace.queue("queue:q").upkeep
+    waiting = namespace.queue("queue:q").backlog
 
     def browse() -> None:
         nonlocal place
         condition = compiled[place]
         place = (place + 1) % len(compiled)
-        before = upkeep.examined
+        before = waiting.examined
         _, page = namespace.browse("queue:q", condition, None, 10, NOW)
         assert len(page) == 1
-        assert upkeep.examined == before + 1  # not the queue
+        assert waiting.examined == before + 1  # not the queue
 
     return once, browse
 

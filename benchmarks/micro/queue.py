@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.micro.timing import Row, compare
 from sievemq_broker.domain import Broker, Consumer, Namespace
+from sievemq_broker.domain.ports import DeliveryPort
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope, pack_properties
 from sievemq_core.selector import CompiledSelector, compile_selector
@@ -22,13 +23,16 @@ NOW = 1_700_000_000_000
 BATCH = 100
 
 
-class Port:
+class Port(DeliveryPort):
     """Takes deliveries and does nothing with them."""
 
     writable = True
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         pass
+
+    def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
+        return len(row)
 
     def recall(self, consumer_id: int, tags: list[int]) -> None:
         pass
@@ -74,13 +78,14 @@ def plain(batch: int) -> Callable[[], None]:
 
 def backlog(selector: CompiledSelector | None = None) -> Callable[[], None]:
     """Messages that wait before they are taken, behind a hundred thousand others where there is a selector."""
-    namespace = Broker().namespace("")
+    broker = Broker()
+    namespace = broker.namespace("")
     if selector is not None:
         other = message(customer=-1)
         for _ in range(100_000):
             namespace.send("queue:q", other, NOW)
     consumer = open_consumer(namespace, "queue:q", selector, credit=0)
-    while consumer.queue.namespace.broker.work(NOW):
+    while broker.work(NOW):
         pass
     fields, packed, send = message(customer=1).fields, message(customer=1).packed, namespace.send
 

@@ -71,14 +71,14 @@ def consume(job: dict[str, Any], stage: Any) -> dict[str, Any]:
         consumer = open_consumer(subs[0])
         stage.ready()
         for message in consumer:
-            if receipts.add(message.get_body(bytes)):
+            if receipts.add(message.get_body(bytes) or b""):
                 break
     else:
         done, lock = threading.Event(), threading.Lock()
 
         def on_message(message: BytesMessage) -> None:
             with lock:  # several sessions, several threads
-                if receipts.add(message.get_body(bytes)):
+                if receipts.add(message.get_body(bytes) or b""):
                     done.set()
 
         for context in contexts.values():
@@ -102,7 +102,9 @@ def respond(job: dict[str, Any], stage: Any) -> dict[str, Any]:
     for request in consumer:
         reply = BytesMessage(request.get_body(bytes))
         reply.set_jms_correlation_id(request.get_jms_message_id())
-        producer.send(request.get_jms_reply_to(), reply)
+        reply_to = request.get_jms_reply_to()
+        assert reply_to is not None
+        producer.send(reply_to, reply)
     return {}
 
 
@@ -122,7 +124,7 @@ def request(job: dict[str, Any], stage: Any) -> dict[str, Any]:
             message.set_jms_reply_to(replies)
             producer.send(queue, message)
             reply = consumer.receive(10_000)
-            if reply is None or int(reply.get_body(bytes)[:10]) != i:
+            if reply is None or int((reply.get_body(bytes) or b"")[:10]) != i:
                 raise RuntimeError(f"no reply, or a wrong one, to request {i}")
 
         for i in range(200):
@@ -153,7 +155,7 @@ def correlate(job: dict[str, Any], stage: Any) -> dict[str, Any]:
             times.append(now() - before)
             if message is not None:
                 received += 1
-                wrong += int(message.get_body(bytes)[:10]) != k
+                wrong += int((message.get_body(bytes) or b"")[:10]) != k
         end = now()
     p50, p99 = percentile(times, 50), percentile(times, 99)
     return {"t_start": start, "t_end": end, "received": received, "mismatch": wrong, "p50_us": p50, "p99_us": p99}
