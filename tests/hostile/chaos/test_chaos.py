@@ -22,7 +22,7 @@ def load(name: str) -> ModuleType:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_message_is_accounted_for(tmp_path: Path, seed: int) -> None:
-    wrong, figures = load("soak").play(seed, 12, tmp_path)
+    wrong, figures = load("soak").play(seed, 8, tmp_path)
     assert wrong == [], f"seed {seed}, {figures}"
     assert figures["killed"] > 1
     assert figures["deliveries"] > 20
@@ -32,7 +32,7 @@ def test_every_message_is_accounted_for(tmp_path: Path, seed: int) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_exl_04_every_message_is_accounted_for_over_a_failing_network(tmp_path: Path, seed: int) -> None:
-    wrong, figures = load("soak").play(seed, 12, tmp_path, cut=True)
+    wrong, figures = load("soak").play(seed, 8, tmp_path, cut=True)
     assert wrong == [], f"seed {seed}, {figures}"
     assert figures["cut"] > 5
     assert figures["deliveries"] > 20
@@ -42,7 +42,7 @@ def test_exl_04_every_message_is_accounted_for_over_a_failing_network(tmp_path: 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_exl_04_every_message_is_accounted_for_over_a_broker_that_crashes(tmp_path: Path, seed: int) -> None:
-    wrong, figures = load("soak").crash(seed, 12, tmp_path)
+    wrong, figures = load("soak").crash(seed, 8, tmp_path)
     assert wrong == [], f"seed {seed}, {figures}"
     assert figures["crashes"] >= 1
     assert figures["deliveries"] > 20
@@ -54,7 +54,7 @@ def test_exl_04_every_message_is_accounted_for_over_a_broker_that_crashes(tmp_pa
 def test_every_message_is_accounted_for_where_senders_wait_for_room(tmp_path: Path, how: str) -> None:
     soak = load("soak")
     play = soak.crash if how == "crash" else lambda *given, **more: soak.play(*given, cut=True, **more)
-    wrong, figures = play(3, 10, tmp_path, limit=30)
+    wrong, figures = play(3, 8, tmp_path, limit=30)
     assert wrong == [], figures
     assert figures["deliveries"] > 20
 
