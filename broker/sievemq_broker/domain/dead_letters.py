@@ -14,14 +14,11 @@ from sievemq_core.limits import MAX_DESTINATION_CHARS, MAX_PROPERTIES, MAX_PROPE
 from sievemq_core.message.dead_letters import (
     ATTEMPTS,
     CLIENT_ID,
-    EXPIRED,
-    FAILED,
     FIRST_FAILURE,
     LAST_FAILURE,
     ORIGIN,
     PREFIX,
     REASON,
-    REJECTED,
     SUBSCRIPTION,
 )
 from sievemq_core.message.destination import Address, Kind, parse_address
@@ -36,18 +33,7 @@ from sievemq_core.message.envelope import (
 from sievemq_core.message.values import Long, PropertyValue
 
 __all__ = [
-    "ATTEMPTS",
-    "CLIENT_ID",
-    "EXPIRED",
-    "FAILED",
-    "FIRST_FAILURE",
-    "LAST_FAILURE",
-    "ORIGIN",
-    "PREFIX",
-    "REASON",
     "REFUSED_DELAY_MS",
-    "REJECTED",
-    "SUBSCRIPTION",
     "DeadLettering",
     "dead_letter",
     "dead_letter_address",

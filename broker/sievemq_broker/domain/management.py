@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain import capacity
-from sievemq_broker.domain.dead_letters import CLIENT_ID, SUBSCRIPTION, origin_of, restored
+from sievemq_broker.domain.dead_letters import origin_of, restored
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, STRAY, Entry, key_of
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.matching.condition import Condition, body_units, units
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
+from sievemq_core.message.dead_letters import CLIENT_ID, SUBSCRIPTION
 from sievemq_core.message.envelope import PROPERTIES, Envelope
 
 if TYPE_CHECKING:

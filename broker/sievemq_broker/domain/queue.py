@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from sievemq_broker.domain.backlog import Backlog
 from sievemq_broker.domain.consumer import Consumer, Source
-from sievemq_broker.domain.dead_letters import EXPIRED, FAILED, REFUSED_DELAY_MS, REJECTED, DeadLettering, effort_of
+from sievemq_broker.domain.dead_letters import REFUSED_DELAY_MS, DeadLettering, effort_of
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED, HELD, READY, STRAY, Entry, key_of
 from sievemq_broker.domain.place import Place
@@ -31,6 +31,7 @@ from sievemq_broker.matching.asking import AT_ONCE, Answers
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode
+from sievemq_core.message.dead_letters import EXPIRED, FAILED, REJECTED
 from sievemq_core.message.envelope import DELIVERY_TIME, Envelope
 
 __all__ = ["Copier", "Host", "Queue"]

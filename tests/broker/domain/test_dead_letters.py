@@ -7,21 +7,20 @@ from typing import Any
 import pytest
 
 from sievemq_broker.domain import Consumer, DestinationPolicy, management
-from sievemq_broker.domain.dead_letters import (
+from sievemq_broker.domain.dead_letters import REFUSED_DELAY_MS, dead_letter_address
+from sievemq_broker.domain.management import Choice
+from sievemq_broker.domain.steps import finish
+from sievemq_core.errors import RequestError
+from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES
+from sievemq_core.message.dead_letters import (
     ATTEMPTS,
     CLIENT_ID,
     FIRST_FAILURE,
     LAST_FAILURE,
     ORIGIN,
     REASON,
-    REFUSED_DELAY_MS,
     SUBSCRIPTION,
-    dead_letter_address,
 )
-from sievemq_broker.domain.management import Choice
-from sievemq_broker.domain.steps import finish
-from sievemq_core.errors import RequestError
-from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES
 from sievemq_core.message.envelope import PROPERTIES, Envelope
 
 from .support import NOW, World, message, selector

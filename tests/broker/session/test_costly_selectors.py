@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from sievemq_broker.domain import management
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.domain.dead_letters import ORIGIN
 from sievemq_broker.domain.examining import EXAMINED, Examining
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
@@ -24,6 +23,7 @@ from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.session import checks
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_LIKE_SEARCHES, MAX_PROPERTY_CHARS
+from sievemq_core.message.dead_letters import ORIGIN
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, compile_selector
 from sievemq_core.wire.commands import Command

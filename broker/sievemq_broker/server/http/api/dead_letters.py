@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sievemq_broker.domain import dead_letters as notes
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.server.http.api import answers, requests
@@ -14,6 +13,7 @@ from sievemq_broker.server.http.api.pages import decode_cursor, page_of
 from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import SieveError
+from sievemq_core.message import dead_letters as notes
 
 __all__ = ["routes"]
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from sievemq_broker.domain import management
-from sievemq_broker.domain.dead_letters import PREFIX, dead_letter_address
+from sievemq_broker.domain.dead_letters import dead_letter_address
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
@@ -20,6 +20,7 @@ from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.watch.counts import Counts, queues_at, waits_since
 from sievemq_broker.session.rights import Verb
+from sievemq_core.message.dead_letters import PREFIX
 from sievemq_core.message.destination import Kind, parse_address
 
 __all__ = ["empty", "routes"]
