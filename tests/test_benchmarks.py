@@ -135,11 +135,13 @@ def test_a_job_in_java_is_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sievemq_in_the_harness_of_the_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "PEERS", {name: PEERS[name] for name in OURS})
-    run.main(["--workloads", "W1,W2", "--repeats", "1", "--messages", "50", "--out", str(tmp_path)])
+    given = "--workloads W1,W2 --repeats 2 --messages 50 --busy-poll 0"
+    run.main([*given.split(), "--out", str(tmp_path)])
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert [(one["peer"], one["workload"], one["ok"]) for one in rows] == [
-        (peer, workload, True) for workload in ("W1", "W2") for peer in OURS
+        (peer, workload, True) for workload in ("W1", "W2") for _ in range(2) for peer in OURS
     ]
+    assert {one["settings"] for one in rows} == {"in memory, busy_poll 0"}
     assert set(rows[-1]["us_per_message"]) == {"caller", "broker", "responder"}
     assert "SDK" in (tmp_path / "tables.md").read_text()
 
@@ -153,7 +155,7 @@ def test_a_peer_that_was_fetched_runs(name: str, tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = []
     for workload in ("W1", "W2"):
         if workload in PEERS[name].workloads:
-            run.run_peer(name, workload, 100, 1, rows.append)
+            assert run.measure({name: PEERS[name]}, workload, 100, 1, rows.append) == {}
     assert all(one["ok"] for one in rows), rows
 
 

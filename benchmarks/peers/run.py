@@ -2,10 +2,12 @@
 
 make bench-peers                                                        the whole table, five runs of each
 make bench-peers ARGS="--peers nats,redis --workloads W2 --repeats 3"   some of it, beside SieveMQ
+make bench-peers ARGS="--peers nats --workloads W2 --busy-poll 0"        SieveMQ without busy polling
 make bench-peers BENCH_PYTHON=.venv-compiled/bin/python                 the compiled build
 
 A whole run takes the place of the tables in benchmarks/comparison.md, unless ``--keep-table`` says no. A peer that
-cannot be had is left out with one line. A run counts only if the receivers' count and sum are exact.
+cannot be had is left out with one line. The brokers of a workload run together and are measured in turn, so that all
+see the machine at the same speed. A run counts only if the receivers' count and sum are exact.
 """
 
 from __future__ import annotations
@@ -13,14 +15,16 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmarks.machine import calibrate_ms, describe
-from benchmarks.macro.processes import run_workload
+from benchmarks.macro.processes import Broker, run_workload
 from benchmarks.peers import fetch, plot
-from benchmarks.peers.catalogue import OURS, PEERS, versions_of
+from benchmarks.peers.catalogue import OURS, PEERS, Peer, versions_of
 from benchmarks.workloads import DEFAULT_COUNTS
 
 __all__ = ["compiled", "costs", "main", "medians", "rates_table", "ratio", "write_tables"]
@@ -70,9 +74,9 @@ def costs(rows: list[Row]) -> dict[tuple[str, str], dict[str, float]]:
     return found
 
 
-def ratio(rates: Rates, workload: str, selecting: bool = False) -> float | None:
+def ratio(rates: Rates, workload: str, selecting: bool = False, sdks: Collection[str] = OURS) -> float | None:
     """SieveMQ's better SDK as a multiple of the best peer, or of the best that selects; above 1 is ahead."""
-    ours = [rate for (peer, w), rate in rates.items() if w == workload and peer in OURS]
+    ours = [rate for (peer, w), rate in rates.items() if w == workload and peer in sdks]
     theirs = [
         rate
         for (peer, w), rate in rates.items()
@@ -150,25 +154,46 @@ def write_tables(text: str, page: Path = COMPARISON) -> bool:
     return True
 
 
-def run_peer(name: str, workload: str, messages: int | None, repeats: int, emit: Callable[[Row], None]) -> None:
-    """Start the broker of a peer and run a workload on it.
+def measure(
+    peers: Mapping[str, Peer], workload: str, messages: int | None, repeats: int, emit: Callable[[Row], None]
+) -> dict[str, str]:
+    """Start the broker of each peer that has the workload, and run it on all of them in turn, so often.
 
-    Raises:
-        fetch.MissingError: the peer cannot be had here.
-        RuntimeError: its broker did not start.
+    Returns:
+        The peers that cannot be had here or did not start, with the reason.
     """
-    peer = PEERS[name]
     n = messages or DEFAULT_COUNTS[workload]
-    with peer.start(workload) as broker:
-        said = {"settings": peer.settings, "client": peer.workloads[workload], "versions": versions_of(name)}
-        for repeat in range(repeats):
-            row: Row = {"peer": name, "workload": workload, "repeat": repeat, "n": n, "calib_ms": calibrate_ms()}
+    missing: dict[str, str] = {}
+    with ExitStack() as stack:
+        brokers = {}
+        for name, peer in peers.items():
             try:
-                row |= run_workload(broker, workload, n, SIZE, name, f"r{repeat}", peer.command)
-                row["ok"] = True
-            except RuntimeError as error:
-                row |= {"ok": False, "error": str(error)[-600:]}
-            emit({**row, "start_ms": broker.start_ms, **said})
+                brokers[name] = stack.enter_context(peer.start(workload))
+            except (fetch.MissingError, RuntimeError) as reason:
+                missing[name] = str(reason)[-300:]
+        for repeat in range(repeats):
+            for name, broker in brokers.items():
+                peer = peers[name]
+                row: Row = {"peer": name, "workload": workload, "repeat": repeat, "n": n, "calib_ms": calibrate_ms()}
+                try:
+                    row |= run_workload(broker, workload, n, SIZE, name, f"r{repeat}", peer.command)
+                    row["ok"] = True
+                except RuntimeError as error:
+                    row |= {"ok": False, "error": str(error)[-600:]}
+                row |= {"settings": peer.settings, "client": peer.workloads[workload], "versions": versions_of(name)}
+                emit({**row, "start_ms": broker.start_ms})
+    return missing
+
+
+def polling(name: str, microseconds: int) -> Peer:
+    """SieveMQ, its broker and its client polling for so long before they block."""
+    return replace(
+        PEERS[name],
+        settings=f"in memory, busy_poll {microseconds}",
+        start=lambda workload: Broker(
+            "--busy-poll", str(microseconds), url=f"sievemq://127.0.0.1:{{port}}?busy_poll={microseconds}"
+        ),
+    )
 
 
 def _chosen(parser: argparse.ArgumentParser, kind: str, given: str | None, known: tuple[str, ...]) -> list[str]:
@@ -188,6 +213,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--workloads", help=f"comma-separated: {', '.join(WORKLOADS)}; all")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each; the median counts")
     parser.add_argument("--messages", type=int, help="of each workload; its own number")
+    parser.add_argument("--busy-poll", type=int, help="microseconds for which SieveMQ polls; what it does as started")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "peers")
     parser.add_argument("--keep-table", action="store_true", help="leave benchmarks/comparison.md as it is")
     given = parser.parse_args(arguments)
@@ -208,24 +234,30 @@ def main(arguments: list[str] | None = None) -> None:
         spent = " + ".join(f"{part} {us:.1f}" for part, us in row.get("us_per_message", {}).items())
         print(f"{row['peer']:14} {row['workload']:4} {rate} {row.get('p50_us', '')}  {spent}", flush=True)
 
+    chosen = {name: PEERS[name] for name in (*OURS, *peers)}
+    if given.busy_poll is not None:
+        chosen |= {name: polling(name, given.busy_poll) for name in OURS}
     missing: dict[str, str] = {}
-    for workload in workloads:  # peers in turn, so that all see the machine at the same speed
-        for name in (*OURS, *peers):
-            if name in missing or workload not in PEERS[name].workloads:
-                continue
-            try:
-                run_peer(name, workload, given.messages, given.repeats, emit)
-            except fetch.MissingError as reason:
-                missing[name] = str(reason)
-                print(f"{name} is left out: {reason}", flush=True)
-            except RuntimeError as error:
-                print(f"{name:14} {workload:4} did not run: {str(error)[-300:]}", flush=True)
+    for workload in workloads:
+        having = {name: peer for name, peer in chosen.items() if name not in missing and workload in peer.workloads}
+        for name, reason in measure(having, workload, given.messages, given.repeats, emit).items():
+            missing[name] = reason
+            print(f"{name} is left out: {reason}", flush=True)
+        rounds = [medians([row for row in rows if row["repeat"] == repeat]) for repeat in range(given.repeats)]
+        for name in OURS:
+            each = [ratio(rates, workload, sdks=[name]) for rates in rounds]
+            print(f"{name} {workload} : best peer, by round {' '.join(f'{x:.2f}' for x in each if x)}", flush=True)
     text = tables(rows)
     (given.out / "tables.md").write_text(text + "\n")
     (given.out / "machine.json").write_text(json.dumps(describe(), indent=1) + "\n")
     print("\n" + text)
     rates = medians(rows)
-    whole = given.messages is None and not missing and all(ratio(rates, workload) for workload in WORKLOADS)
+    whole = (
+        given.messages is None
+        and given.busy_poll is None
+        and not missing
+        and all(ratio(rates, workload) for workload in WORKLOADS)
+    )
     if given.keep_table or not whole:
         print(f"\n{COMPARISON.name} keeps its tables")
     elif not write_tables(text):
