@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import repeat
@@ -20,7 +20,7 @@ from sievemq_core.message.headers import NON_PERSISTENT
 from sievemq_core.wire.codec import pack, unpack_value
 from sievemq_core.wire.commands import Command
 
-__all__ = ["Blocked", "Callbacks", "Deadlines", "Fate", "Flow", "Hold", "Sends", "call", "of_another"]
+__all__ = ["Blocked", "Callbacks", "Deadlines", "Flow", "Hold", "Sends", "call", "of_another"]
 
 _log = logging.getLogger("sievemq")
 
@@ -31,12 +31,8 @@ _LOG_AGAIN: Final = 10_000
 
 _sequence: Final = itemgetter(0)
 _take_first: Final[Callable[[deque[Any]], Any]] = deque.popleft
-#: In the place of a completion that has succeeded.
-_DONE: Final[Completion[None]] = Completion()
-_DONE.succeed(None)
 
-
-# -- their fate: what waits for it, a completion or a CompletionListener (section 12) ----------------------------------
+# -- asynchronous sends: a CompletionListener waits for their fate (section 12) ----------------------------------------
 #
 # There is one for each message, and ten thousand may be on their way, which the garbage collector visits in each run:
 # so it is a tuple of existing objects.
@@ -44,14 +40,11 @@ _DONE.succeed(None)
 Callbacks: TypeAlias = tuple[Callable[..., Any], Callable[..., Any]]
 """Of a CompletionListener: for success and failure."""
 
-Fate: TypeAlias = tuple[int, Completion[None] | Callbacks, Any]
-"""Sequence of the send; its completion, or the callbacks of which the first is called; the message."""
+Asynchronous: TypeAlias = tuple[int, Callbacks, Any]
+"""Its sequence, callbacks and message."""
 
-
-def failing(fate: Fate, callbacks: Callbacks, error: Exception) -> Fate:
-    """As `fate`, of an asynchronous send that has failed."""
-    on_exception = callbacks[1]
-    return fate[0], (lambda message: on_exception(message, error), on_exception), fate[2]
+Call: TypeAlias = tuple[Asynchronous, Exception | None]
+"""One that is settled: None if it has succeeded."""
 
 
 def of_another(message: object, callbacks: Callbacks) -> Callbacks:
@@ -60,12 +53,12 @@ def of_another(message: object, callbacks: Callbacks) -> Callbacks:
     return lambda _: on_completion(message), lambda _, error: on_exception(message, error)
 
 
-def call(fate: Fate) -> Any:
-    """Call the callback of an asynchronous send that is settled. Returns its result."""
-    _, callbacks, message = fate
+def call(settled: Call) -> Any:
+    """Call a callback of an asynchronous send that is settled. Returns its result."""
+    (_, (on_completion, on_exception), message), error = settled
     if isinstance(message, Message):
         message._completed()  # CPL-15
-    return callbacks[0](message)  # type: ignore[index]  # nothing else is here
+    return on_completion(message) if error is None else on_exception(message, error)
 
 
 class Blocked(NamedTuple):
@@ -141,8 +134,9 @@ class Sends:
         confirmed, confirmed_bytes: how much of that is settled.
         unconfirmed: packed SENDs that are not settled, in order; sent again if the connection is lost, or where the
             broker did not take them.
-        waiting: those with a waiting caller, in order.
-        calls: the asynchronous ones whose fate is known, and whose callbacks are to be called, in order.
+        waiting: sequence and completion of those with a waiting caller, in order.
+        asynchronous: those with a CompletionListener, in order.
+        calls: the asynchronous ones that are settled, and whose callbacks are to be called, in order.
         notify: called when there are such; of the front, which calls them.
         window_waiters: callers that wait for the window.
         hold: there while the broker does not take them, and until they have been sent again.
@@ -156,6 +150,7 @@ class Sends:
         "_session",
         "_terms",
         "_transacted",
+        "asynchronous",
         "blocked",
         "byte_limit",
         "calls",
@@ -189,8 +184,9 @@ class Sends:
         self.sequence_limit = terms.window_messages
         self.byte_limit = terms.window_bytes
         self.unconfirmed: deque[bytes] = deque()
-        self.waiting: deque[Fate] = deque()
-        self.calls: deque[Fate] = deque()
+        self.waiting: deque[tuple[int, Completion[None]]] = deque()
+        self.asynchronous: deque[Asynchronous] = deque()
+        self.calls: deque[Call] = deque()
         self.notify: Callable[[], None] = _ignore
         self._barriers: deque[tuple[int, Completion[None]]] = deque()
         self.window_waiters: list[Completion[None]] = []
@@ -246,56 +242,50 @@ class Sends:
         Returns:
             What a synchronous send waits for; None if it need not wait (D-24).
         """
-        completion: Completion[None] | None = Completion() if callbacks is None and self.waits[mode] else None
-        settled = callbacks or completion
+        completion: Completion[None] | None = None
         sequence, size = self.sequence + 1, len(packed)
         outbox = self._outbox
-        if settled is None:
-            self.unconfirmed.append(packed)
-            outbox.put(packed, size)
-        else:  # the completion comes first: it must be there when the CONFIRM arrives
-            self.waiting.append(fate := (sequence, settled, message))
-            self.unconfirmed.append(packed)
-            outbox.put(packed, size)
+        # What waits comes first: it must be there when the CONFIRM arrives.
+        if callbacks is not None:
+            self.asynchronous.append((sequence, callbacks, message))
+        elif self.waits[mode]:
+            completion = Completion()
+            self.waiting.append((sequence, completion))
+        self.unconfirmed.append(packed)
+        outbox.put(packed, size)
+        if callbacks is not None or completion is not None:
             if mode == NON_PERSISTENT:
                 outbox.hurry()
-            if outbox.failure is not None:  # lost since the caller's check
-                self._fail_late(fate, outbox.failure)
+            if outbox.failure is not None:  # lost since the caller's check; another thread may be failing it
+                if completion is not None:
+                    completion.fail(outbox.failure)
+                else:
+                    self._call_back(sequence, outbox.failure)
         self.sent_bytes += size
         self.sent_at = now
         self.sequence = sequence  # last: from here on it is sent, whatever breaks into the caller
         return completion
 
-    def _fail_late(self, fate: Fate, error: Exception) -> None:
-        """A send after the connection was lost beyond repair. Another thread may be failing it at the same time."""
-        _, settled, _ = fate
-        if not isinstance(settled, tuple):
-            settled.fail(error)
-            return
-        try:
-            self.waiting.remove(fate)
-        except ValueError:
-            return  # the other thread calls back
-        self.calls.append(failing(fate, settled, error))
-        self.notify()
-
     @property
     def torn(self) -> bool:
         """An exception from outside, such as KeyboardInterrupt, has broken into :meth:`add`."""
         last = self.sequence
+        for waiting in (self.waiting, self.asynchronous):
+            try:
+                if waiting[-1][0] > last:
+                    return True
+            except IndexError:
+                pass
         try:
-            return self.confirmed > last or self.waiting[-1][0] > last or _sequence_of(self.unconfirmed[-1]) > last
-        except IndexError:
-            pass
-        try:
-            return _sequence_of(self.unconfirmed[-1]) > last
+            return self.confirmed > last or _sequence_of(self.unconfirmed[-1]) > last
         except IndexError:
             return self.confirmed > last
 
     def mend(self) -> None:
         """Count the last send wholly or not at all, if it is :attr:`torn`. The connection is lost with that."""
-        while self.waiting and self.waiting[-1][0] > self.sequence:
-            self.waiting.pop()  # the call raises: nothing waits
+        for waiting in (self.waiting, self.asynchronous):
+            while waiting and waiting[-1][0] > self.sequence:
+                waiting.pop()  # the call raises: nothing waits
         last = _sequence_of(self.unconfirmed[-1]) if self.unconfirmed else self.confirmed
         self.sequence = max(self.sequence, last)
 
@@ -312,12 +302,12 @@ class Sends:
     def linger(self) -> bool:
         """True if sends without a waiting caller may not have been accepted yet. Those of a transaction end with it
         (TXN-05)."""
-        return len(self.unconfirmed) > len(self.waiting) and not self._transacted
+        return len(self.unconfirmed) > len(self.waiting) + len(self.asynchronous) and not self._transacted
 
     @property
     def calls_back(self) -> bool:
         """True if an asynchronous send is not settled yet."""
-        return any(isinstance(settled, tuple) for _, settled, _ in self.waiting)
+        return bool(self.asynchronous)
 
     def call_back(self, notify: Callable[[], None]) -> None:
         """Set a callback for when there is something in :attr:`calls`."""
@@ -356,33 +346,29 @@ class Sends:
     def _settle(self, last: int, error: Exception | None = None) -> bool:
         """Those up to this one have succeeded, or failed; False if nothing waits for one of them."""
         waiting, known = self.waiting, False
-        while waiting and (fate := waiting[0])[0] <= last:
+        while waiting and waiting[0][0] <= last:
             known = True
-            settled = fate[1]
-            if isinstance(settled, tuple):
-                try:
-                    if error is not None:
-                        waiting[0] = failing(fate, settled, error)
-                    # In one call, which no interrupt divides: a callback is neither lost nor called twice.
-                    self.calls.extend(map(_take_first, (waiting,)))
-                except IndexError:  # its sender has taken it back (_fail_late)
-                    break
-            else:  # notified first, then forgotten: a second notice is harmless
-                if error is None:
-                    settled.succeed(None)
-                else:
-                    settled.fail(error)
-                waiting.popleft()
-        if self.calls:
-            self.notify()
-        return known
+            _, completion = waiting[0]
+            if error is None:
+                completion.succeed(None)
+            else:
+                completion.fail(error)
+            waiting.popleft()  # last: a second notice is harmless
+        return self._call_back(last, error) or known
 
-    def _notify(self, fate: Fate, error: Exception) -> None:
-        _, settled, _ = fate
-        if isinstance(settled, tuple):
-            self.calls.append(failing(fate, settled, error))
-        else:
-            settled.fail(error)
+    def _call_back(self, last: int, error: Exception | None) -> bool:
+        """The asynchronous ones up to this one have succeeded, or failed; False if there is none."""
+        asynchronous, calls = self.asynchronous, self.calls
+        count = bisect_right(asynchronous, last, key=_sequence) if asynchronous else 0
+        if count:
+            try:
+                # In one call, which no interrupt divides: a callback is neither lost nor called twice.
+                calls.extend(zip(map(_take_first, repeat(asynchronous, count)), repeat(error)))
+            except IndexError:  # another thread has failed the last ones
+                pass
+        if calls:
+            self.notify()
+        return count > 0
 
     def failed(self, sequence: int, code: int, text: str) -> None:
         """SEND_FAILED: one send was refused; all before it are settled."""
@@ -482,7 +468,7 @@ class Sends:
             sequence: of the send.
             error: with the reason.
         """
-        if self._place(sequence) is None:
+        if _place(self.waiting, sequence) is _place(self.asynchronous, sequence) is None:
             return  # it is settled
         index = sequence - self.confirmed - 1
         # Where it must be repeated: its number stays.
@@ -492,21 +478,19 @@ class Sends:
         self.withdrawn[sequence] = error
 
         def settle(answer: Completion[object]) -> None:
-            if answer.error is None:
-                if sequence <= self.confirmed:
-                    self.withdrawn.pop(sequence, None)
-                elif (place := self._place(sequence)) is not None:
-                    self._notify(self.waiting[place], error)
-                    self.waiting[place] = (sequence, _DONE, None)
-                    if self.calls:
-                        self.notify()
+            if answer.error is not None:
+                return
+            if sequence <= self.confirmed:
+                self.withdrawn.pop(sequence, None)
+            elif (place := _place(self.waiting, sequence)) is not None:
+                self.waiting[place][1].fail(error)
+                del self.waiting[place]
+            elif (place := _place(self.asynchronous, sequence)) is not None:
+                self.calls.append((self.asynchronous[place], error))
+                del self.asynchronous[place]
+                self.notify()
 
         self._outbox.request(Command.WITHDRAW, self._session, sequence).add_callback(settle)
-
-    def _place(self, sequence: int) -> int | None:
-        """Index of a send in the unconfirmed ones; None if it is settled."""
-        place = bisect_left(self.waiting, sequence, key=_sequence)
-        return place if place < len(self.waiting) and self.waiting[place][0] == sequence else None
 
     def overdue(self, completion: Completion[Any] | None, timeout: int, sequence: int) -> None:
         """Something has waited for too long: arguments as of :meth:`Deadlines.expect`."""
@@ -530,6 +514,12 @@ def _sequence_of(packed: bytes) -> int:
     """The sequence of a send that is not settled: a SEND, or the WITHDRAW in its place."""
     number, _, second, third = unpack_value(packed)[:4]
     return int(second if number == Command.SEND else third)
+
+
+def _place(waiting: deque[Any], sequence: int) -> int | None:
+    """Index of a send among these; None if it is not among them."""
+    place = bisect_left(waiting, sequence, key=_sequence)
+    return place if place < len(waiting) and waiting[place][0] == sequence else None
 
 
 def _ignore() -> None:

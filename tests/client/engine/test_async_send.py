@@ -122,7 +122,7 @@ def test_timeouts_are_reported_in_order_of_their_deadlines(sender: Sender) -> No
     sender.say(Command.CONFIRM, 3)
     assert sender.call() == [messages[1], messages[0], messages[2]]
     assert [bool(error) for error in sender.errors] == [True, False, False]
-    assert not sender.session.sends.waiting
+    assert not sender.session.sends.asynchronous
     assert not sender.session.sends.withdrawn
     assert not sender.broker.reported
 
