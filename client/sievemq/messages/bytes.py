@@ -69,7 +69,7 @@ class BytesMessage(Message):
         # Message.__init__, written out: one call less for every message of an application that sends many.
         self._fields = NEW_FIELDS
         self._properties = {}
-        self._modes = self._count = self._position = 0
+        self._modes = self._count = 0
         self._destination = self._acknowledge = None
         self._redelivered = False
         if data.__class__ is bytes:

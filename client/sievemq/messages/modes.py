@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 # Properties and body have modes of their own (MOD-08).
-PROPERTIES_READ_ONLY: Final = 1
-BODY_READ_ONLY: Final = 2
+BODY_READ_ONLY: Final = 1
+HAS_ON_RECEIVE: Final = 2  # some property must be dropped when the message is sent (JSX-11)
+HAS_TYPED: Final = 4  # some property may need type letters: checked when the message is sent
+PROPERTIES_READ_ONLY: Final = 8  # the highest: modes below it allow a change
 RECEIVED: Final = PROPERTIES_READ_ONLY | BODY_READ_ONLY  # MSG-14
-HAS_ON_RECEIVE: Final = 4  # some property must be dropped when the message is sent (JSX-11)
-HAS_TYPED: Final = 8  # some property may need type letters: checked when the message is sent
 SLOW_TO_SEND: Final = HAS_ON_RECEIVE | HAS_TYPED

@@ -157,7 +157,12 @@ class Properties(Headers):
 
     def set_int_property(self, name: str, value: int) -> None:
         """Set an int property, 32 bits signed (PRP-01)."""
-        if type(value) is int and -0x80000000 <= value <= 0x7FFFFFFF and name in KNOWN_NAMES and not self._modes & 1:
+        if (
+            type(value) is int
+            and -0x80000000 <= value <= 0x7FFFFFFF
+            and name in KNOWN_NAMES
+            and self._modes < PROPERTIES_READ_ONLY
+        ):
             self._properties[name] = value  # type: ignore[index]  # writable ones are never None
         else:
             self._set_typed(name, "i", value)
@@ -172,14 +177,14 @@ class Properties(Headers):
 
     def set_double_property(self, name: str, value: float) -> None:
         """Set a double property (PRP-01)."""
-        if type(value) is float and name in KNOWN_NAMES and not self._modes & 1:
+        if type(value) is float and name in KNOWN_NAMES and self._modes < PROPERTIES_READ_ONLY:
             self._properties[name] = value  # type: ignore[index]
         else:
             self._set_typed(name, "d", value)
 
     def set_string_property(self, name: str, value: str | None) -> None:
         """Set a String property; None is a null String, and the property then exists (PRP-05)."""
-        if type(value) is str and name in KNOWN_NAMES and not self._modes & 1:
+        if type(value) is str and name in KNOWN_NAMES and self._modes < PROPERTIES_READ_ONLY:
             self._properties[name] = value  # type: ignore[index]
         else:
             self._set_typed(name, "s", value)
@@ -197,7 +202,7 @@ class Properties(Headers):
             (kind is str or kind is bool or kind is float or (kind is int and LONG_MIN <= value <= LONG_MAX))  # type: ignore[operator]
             and type(name) is str
             and name in KNOWN_NAMES
-            and not self._modes & 1
+            and self._modes < PROPERTIES_READ_ONLY
         ):
             self._properties[name] = value  # type: ignore[index]
             return

@@ -124,7 +124,7 @@ def pack_send(
     return b"".join(
         (
             command,
-            sequence.to_bytes(8, "big"),
+            sequence.to_bytes(8),
             address,
             digits.encode(),
             decided,

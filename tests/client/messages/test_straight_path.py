@@ -12,6 +12,7 @@ from tests.client.messages.envelope import send
 from sievemq import BytesMessage, Queue, TextMessage
 from sievemq.exceptions import MessageFormatException, MessageNotReadableException, MessageNotWriteableException
 from sievemq.messages import Message
+from sievemq.messages.modes import PROPERTIES_READ_ONLY
 from sievemq_core.message.values import Byte, Double, Int, Long, Short
 
 KINDS = (Message, TextMessage, BytesMessage)
@@ -74,7 +75,7 @@ def test_prp_07_a_name_that_only_equals_a_known_one() -> None:
 @pytest.mark.parametrize("value", [1, "text", 1.5, True])
 def test_prp_10_a_received_message_refuses_a_known_name(value: Any) -> None:
     message = Message(properties={"known": 1})
-    message._modes |= 1
+    message._modes |= PROPERTIES_READ_ONLY
     with pytest.raises(MessageNotWriteableException):
         message.set_object_property("known", value)
     assert message.get_object_property("known") == 1
