@@ -12,9 +12,9 @@ from sievemq_spark.errors import MissingSparkError
 from sievemq_spark.spark import require_spark, spark_session
 
 #: For the Java machines of the tests, those of commands and examples too. None runs long enough to earn the time that
-#: the optimizing compiler takes. Without it Java sets 48 MB aside for compiled code, which Spark fills: from then on Java
-#: interprets, and searches for code to drop.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+#: the optimizing compiler takes. Without it Java sets 48 MB aside for compiled code, which Spark fills: then Java
+#: interprets, and looks for code to drop. It also collects garbage each time that the classes have grown.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=512m"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
