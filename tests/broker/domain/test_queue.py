@@ -281,8 +281,8 @@ def test_a_waiting_message_takes_little_more_than_its_bytes(world: World) -> Non
         tracemalloc.stop()
     packed = sum(len(entry.envelope.packed) for entry in world.namespace.queue("queue:q").main.waits(-1, 9_999)[300:])
     # Around the bytes 33, Envelope 80, Entry 96, its sequence 28, and a place in the lane of 8 to 14. Compiled, both
-    # classes have a pointer more, and the sequence is no object.
-    assert (traced - packed) / count < 33 + 80 + 96 + 28 + 15
+    # classes have a pointer more, and the sequence is no object. Other threads of the process may take 16 KB.
+    assert (traced - packed) / count < 33 + 80 + 96 + 28 + 15 + 4
 
 
 def test_limits_refuse_what_would_not_fit_and_keep_the_rest() -> None:
