@@ -127,11 +127,14 @@ def _add(
     rows = messages.select(*(each.alias(name) for each, name in zip(exact, columns, strict=True)))
     rows = rows.withColumn("namespace", f.coalesce(f.nullif("namespace", f.lit("")), f.lit(DEFAULT_NAMESPACE)))
     rows = rows.withColumn("date", day_of(f.col("timestamp"))).cache()
+    cached = [rows]
     try:
-        seen, with_id = rows.agg(f.count(f.lit(1)), f.count("message_id")).collect()[0]
+        times = rows.groupBy(*keys).agg(f.count(f.lit(1)).alias("times"))
+        doubled = f.count_if((f.col("times") > 1) & f.col("message_id").isNotNull())
+        seen, doubles = times.agg(f.coalesce(f.sum("times"), f.lit(0)), doubled).collect()[0]
         new = rows
         # only messages with an id can be told apart; taking doubles out moves every row, so it is done if there are any
-        if rows.filter("message_id IS NOT NULL").select(*keys).distinct().count() < with_id:
+        if doubles:
             new = rows.filter("message_id IS NOT NULL").dropDuplicates(list(keys))
             new = new.unionByName(rows.filter("message_id IS NULL"))
         finish(spark, path)
@@ -139,12 +142,17 @@ def _add(
             known = _raw(spark, path, columns).select(*keys).filter("message_id IS NOT NULL").alias("known")
             same = reduce(and_, (f.col(f"new.{name}").eqNullSafe(f.col(f"known.{name}")) for name in keys))
             new = new.alias("new").join(known, same, "left_anti").select(*rows.columns)
-        added = seen if new is rows else new.count()
+        added = seen
+        if new is not rows:
+            new = new.cache()  # the archive is read once, for the count and the new files
+            cached.append(new)
+            added = new.count()
         if added:
             ordered = new.repartition(*(f.col(name) for name in PARTITIONS)).sortWithinPartitions(*PARTITIONS, "seq")
             ordered.write.mode("append").partitionBy(*PARTITIONS).option("compression", "zstd").parquet(path)
     finally:
-        rows.unpersist()
+        for frame in reversed(cached):
+            frame.unpersist()
     return Archived(seen, added)
 
 
