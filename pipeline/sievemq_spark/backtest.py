@@ -13,11 +13,11 @@ from sievemq_spark.archive import require_messages
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.selector_column import checked, selector_column
 from sievemq_spark.selector_values import HEADER_COLUMNS, quote_text
-from sievemq_spark.times import time_of, unit_of
+from sievemq_spark.times import span_of, time_of, unit_for
 from sievemq_spark.traffic import traffic
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 __all__ = ["Backtest", "Coverage", "SelectorResult", "backtest", "coverage"]
 
@@ -120,8 +120,14 @@ def _backtest(messages: DataFrame, compiled: Sequence[CompiledSelector], sample:
         if compare:
             first, second = (f.coalesce(f.col(name), f.lit(False)) for name in names)
             counts += [f.count_if(first & ~second).alias("_first"), f.count_if(second & ~first).alias("_second")]
+        samples = list(names)
+        if compare:
+            a, b = names
+            samples += [f"{a} AND NOT coalesce({b}, FALSE)", f"{b} AND NOT coalesce({a}, FALSE)"]
         when = f.col("timestamp")
-        time = time_of(when, unit_of(frame, when)).alias("_time")
+        span, *found = frame.agg(span_of(when), *(_sample(condition, sample) for condition in samples)).collect()[0]
+        ids = [[row["message_id"] for row in rows or ()] for rows in found]
+        time = time_of(when, unit_for(span)).alias("_time")
         times = frame.groupBy(time).agg(*counts).orderBy("_time").collect()
         total = sum(row["_all"] for row in times)
         causes = _causes(frame, names)
@@ -136,29 +142,30 @@ def _backtest(messages: DataFrame, compiled: Sequence[CompiledSelector], sample:
                     total - matched - rejected,
                     {row["_time"]: row[f"{name}t"] for row in times if row[f"{name}t"]},
                     causes.get(number, {}),
-                    _sample(frame, name, sample),
+                    ids[number],
                 )
             )
         if not compare:
             return Backtest(total, results)
-        a, b = names
         return Backtest(
             total,
             results,
             sum(row["_first"] for row in times),
             sum(row["_second"] for row in times),
-            _sample(frame, f"{a} AND NOT coalesce({b}, FALSE)", sample),
-            _sample(frame, f"{b} AND NOT coalesce({a}, FALSE)", sample),
+            *ids[-2:],
         )
     finally:
         frame.unpersist()
 
 
-def _sample(frame: DataFrame, condition: str, number: int) -> list[str | None]:
+def _sample(condition: str, number: int) -> Column:
+    """An aggregate: the first messages by time for which a condition is true, an array of structs of their ids."""
+    from pyspark.sql import functions as f
+
     if not number:
-        return []
-    rows = frame.filter(condition).orderBy("timestamp", "seq").select("message_id").limit(number).collect()
-    return [row["message_id"] for row in rows]
+        return f.array()
+    order = f.when(f.expr(condition), f.struct("timestamp", "seq"))
+    return f.min_by(f.struct("message_id"), order, number)
 
 
 def _lacking(selector: CompiledSelector) -> Any:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sievemq_core.message.dead_letters import ATTEMPTS, FIRST_FAILURE, LAST_FAILURE, ORIGIN, REASON
 from sievemq_core.message.values import TYPE_NAMES
 from sievemq_spark.archive import require_messages
-from sievemq_spark.times import time_of, unit_of
+from sievemq_spark.times import span_of, time_of, unit_for
 from sievemq_spark.traffic import is_dead_letter
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 __all__ = ["DeadLetters", "Lift", "deadletters"]
+
+#: Percent of the messages.
+SHARES: Final = (50, 90, 99, 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ def deadletters(
         reason, origin = (f.expr(f"coalesce(properties['{name}'].s, '')") for name in (REASON, ORIGIN))
         failed = f.expr(f"properties['{LAST_FAILURE}'].l")
         when = f.coalesce(failed, f.col("timestamp"))
-        time = time_of(when, unit_of(dead, when))
+        span, took = dead.agg(span_of(when), _time_to_fail()).collect()[0]
+        time = time_of(when, unit_for(span))
         attempts = f.expr(f"coalesce(properties['{ATTEMPTS}'].l, 0)")
         groups = (
             dead.groupBy(reason.alias("reason"), origin.alias("origin"), attempts.alias("attempts"), time.alias("time"))
@@ -104,7 +108,7 @@ def deadletters(
             _summed(((row["reason"], row["origin"]), row["rows"]) for row in groups),
             dict(sorted(_summed((int(row["attempts"]), row["rows"]) for row in groups).items())),
             dict(sorted(_summed((row["time"], row["rows"]) for row in groups).items())),
-            _time_to_fail(dead),
+            dict(zip(SHARES, took, strict=True)) if took else {},
             _lifts(dead, total, ordinary, others, values, least) if total else [],
         )
     finally:
@@ -126,18 +130,12 @@ def _summed(pairs: Any) -> dict[Any, int]:
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def _time_to_fail(dead: DataFrame) -> dict[int, int]:
+def _time_to_fail() -> Column:
+    """An aggregate: ms from the send to the first failure, an array by :data:`SHARES`."""
     from pyspark.sql import functions as f
 
-    took = f.expr(f"properties['{FIRST_FAILURE}'].l - timestamp")
-    shares = (50, 90, 99, 100)
-    (row,) = (
-        dead.filter("timestamp > 0")
-        .select(took.alias("took"))
-        .agg(f.percentile_approx("took", [share / 100 for share in shares]).alias("at"))
-        .collect()
-    )
-    return dict(zip(shares, row["at"], strict=True)) if row["at"] else {}
+    took = f.expr(f"CASE WHEN timestamp > 0 THEN properties['{FIRST_FAILURE}'].l - timestamp END")
+    return f.percentile_approx(took, [share / 100 for share in SHARES])
 
 
 def _lifts(dead: DataFrame, total: int, ordinary: DataFrame | None, others: int, values: int, least: int) -> list[Lift]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sievemq_spark.archive import KEY, require_messages
-from sievemq_spark.times import time_of, unit_of
+from sievemq_spark.times import span_of, time_of, unit_for
 from sievemq_spark.traffic import copies, without
 
 if TYPE_CHECKING:
@@ -73,39 +73,46 @@ def outcomes(messages: DataFrame, fates: DataFrame) -> Outcomes:
     from pyspark.sql import functions as f
 
     require_messages(messages)
-    left_out = copies(messages)
+    left_out = copies(messages).cache()
     messages, fates = without(messages, left_out), without(fates, left_out)
     # Clocks of senders may be ahead of the broker's.
     took = f.when(f.col("timestamp") > 0, f.greatest(f.col("time") - f.col("timestamp"), f.lit(0)))
     rows = fates.withColumn("took", took).cache()
     try:
-        by_time = rows.withColumn("at", time_of(f.col("time"), unit_of(rows, f.col("time"))))
         grouped = (
             rows.groupBy("outcome", "reason")
             .agg(
                 f.count(f.lit(1)).alias("rows"),
                 f.avg("attempts").alias("attempts"),
                 f.percentile_approx("took", [share / 100 for share in SHARES]).alias("took"),
+                span_of(f.col("time")).alias("span"),
             )
             .collect()
         )
         total = sum(row["rows"] for row in grouped)
-        known = messages.filter("message_id IS NOT NULL").select(*KEY)
-        lost = known.join(rows.select(*KEY).distinct(), list(KEY), "left_anti").count()
-        times: dict[str, dict[str, int]] = {}
-        for (outcome, at), count in sorted(_counted(by_time, "outcome", "at").items()):
-            times.setdefault(outcome, {})[at] = count
-        acknowledged = _counted(rows.filter("outcome = 'acknowledged'"), "selector")
+        ended = rows.select(*KEY).distinct().withColumn("ended", f.lit(True))
+        unknown = f.col("message_id").isNotNull() & f.col("ended").isNull()
+        known = messages.select(*KEY).join(ended, list(KEY), "left")
+        every, lost = known.agg(f.count(f.lit(1)), f.count_if(unknown)).collect()[0]
+        at = time_of(f.col("time"), unit_for(*(row["span"] for row in grouped)))
+        destinations, selectors, times = _counted(rows.withColumn("at", at), "destination", "selector", "at")
+        by_time: dict[str, dict[str, int]] = {}
+        for (time, outcome), count in sorted(times.items(), key=lambda item: item[0][::-1]):
+            by_time.setdefault(outcome, {})[time] = count
+        acknowledged = {
+            selector: count for (selector, outcome), count in selectors.items() if outcome == "acknowledged"
+        }
         return Outcomes(
-            messages.count(),
+            every,
             lost,
             sorted((_fate(row, total) for row in grouped), key=lambda fate: (-fate.messages, fate.outcome)),
-            dict(sorted(_counted(rows, "destination", "outcome").items())),
-            {key[0]: count for key, count in sorted(acknowledged.items(), key=lambda item: -item[1])},
-            times,
+            dict(sorted(destinations.items())),
+            dict(sorted(acknowledged.items(), key=lambda item: -item[1])),
+            by_time,
         )
     finally:
         rows.unpersist()
+        left_out.unpersist()
 
 
 def _fate(row: Any, total: int) -> Fate:
@@ -113,5 +120,16 @@ def _fate(row: Any, total: int) -> Fate:
     return Fate(row["outcome"], row["reason"], row["rows"], row["rows"] / total, float(row["attempts"]), took)
 
 
-def _counted(rows: DataFrame, *names: str) -> dict[tuple[Any, ...], int]:
-    return {tuple(row[name] for name in names): row["count"] for row in rows.groupBy(*names).count().collect()}
+def _counted(rows: DataFrame, *names: str) -> list[dict[tuple[Any, str], int]]:
+    """For each of some columns: how many rows have a value of it and an outcome. One pass."""
+    from pyspark.sql import functions as f
+
+    sets = [(name, "outcome") for name in names]
+    counts = f.count(f.lit(1)).alias("rows")
+    found: list[dict[tuple[Any, str], int]] = [{} for _ in names]
+    # A grouping set leaves the columns of the others NULL, and a selector may be NULL by itself.
+    which = [f.grouping(name).alias(f"_without_{name}") for name in names]
+    for row in rows.groupingSets(sets, *names, "outcome").agg(counts, *which).collect():
+        (place,) = (place for place, name in enumerate(names) if not row[f"_without_{name}"])
+        found[place][row[names[place]], row["outcome"]] = row["rows"]
+    return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sievemq_core.message.values import TYPE_NAMES
 from sievemq_spark.archive import require_messages
-from sievemq_spark.times import time_of, unit_of
+from sievemq_spark.times import span_of, time_of, unit_for
 from sievemq_spark.traffic import traffic
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def profile(messages: DataFrame) -> Profile:
 
     require_messages(messages)
     when = f.col("timestamp")
-    time = time_of(when, unit_of(messages, when)).alias("time")
+    (row,) = messages.agg(span_of(when).alias("span")).collect()
+    time = time_of(when, unit_for(row["span"])).alias("time")
     messages = traffic(messages)
     groups = (
         messages.groupBy(time, "body_kind")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
-__all__ = ["Unit", "day_of", "every", "time_of", "unit_of", "unit_shown"]
+__all__ = ["Unit", "day_of", "every", "span_of", "time_of", "unit_for", "unit_shown"]
 
 DAY = 86_400_000
 HOUR = 3_600_000
@@ -50,13 +50,19 @@ def time_of(milliseconds: Column, unit: Unit) -> Column:
     return hour if unit == "hour" else f.concat(hour, f.lit(":"), part(MINUTE, 60))
 
 
-def unit_of(rows: DataFrame, milliseconds: Column) -> Unit:
-    """The unit that suits the span of some rows: minutes up to four hours, hours up to ten days; a 0 is no time."""
+def span_of(milliseconds: Column) -> Column:
+    """An aggregate: the first and the last of some times, an array for :func:`unit_for`; a 0 is no time."""
     from pyspark.sql import functions as f
 
-    first, last = rows.filter(milliseconds > 0).agg(f.min(milliseconds), f.max(milliseconds)).collect()[0]
-    span = 0 if first is None else last - first
-    return next((unit for unit, longest in _LONGEST.items() if span <= longest), "day")
+    time = f.when(milliseconds > 0, milliseconds)
+    return f.array(f.min(time), f.max(time))
+
+
+def unit_for(*spans: Sequence[int | None]) -> Unit:
+    """The unit that suits all of some spans: minutes up to four hours, hours up to ten days."""
+    times = [time for span in spans for time in span if time is not None]
+    length = max(times) - min(times) if times else 0
+    return next((unit for unit, longest in _LONGEST.items() if length <= longest), "day")
 
 
 def unit_shown(time: str) -> Unit:
