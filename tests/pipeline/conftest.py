@@ -16,6 +16,11 @@ from sievemq_spark.spark import require_spark, spark_session
 #: interprets, and looks for code to drop. It also collects garbage each time that the classes have grown.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=512m"
 
+#: Most queries run once, over a few rows: Spark evaluates their expressions in less time than it takes to compile them.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+#: Spark's defaults.
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("spark")]
@@ -44,8 +49,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.sql.warehouse.dir": folder,
             "spark.ui.showConsoleProgress": "false",
             "spark.driver.memory": "2g",
+            "spark.buffer.pageSize": "1m",  # else each task that sorts or groups clears 64 MB
+            **INTERPRETED,
         },
     )
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def compiled_to_java(spark: Any) -> Iterator[None]:
+    """As in production: Spark makes Java code of every query."""
+    for name, value in COMPILED.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in INTERPRETED.items():
+        spark.conf.set(name, value)

@@ -24,7 +24,7 @@ from sievemq_spark.schema import properties_of
 from sievemq_testing.demo.flights import COLUMNS, SELECTORS, TOTAL, Flight, read_flights
 from sievemq_testing.demo.referee import Referee
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled_to_java"), pytest.mark.timeout(1_200)]
 
 LIMIT = 4_000
 

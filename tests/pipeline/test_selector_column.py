@@ -107,18 +107,8 @@ def check(messages: list[Message], selectors: list[CompiledSelector], answers: l
     return len(messages) * len(selectors)
 
 
-@pytest.fixture
-def interpreted(spark: Any) -> Iterable[Any]:
-    """Spark without compiling every expression to Java: many times faster for thousands of them."""
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    yield spark
-    spark.conf.unset("spark.sql.codegen.factoryMode")
-    spark.conf.unset("spark.sql.codegen.wholeStage")
-
-
 @pytest.mark.timeout(1_200)
-def test_language_tests(interpreted: Any) -> None:
+def test_language_tests(spark: Any) -> None:
     """Every selector of the language tests over every message of them, all dialects; and each case by itself."""
     messages: dict[str, Message] = {}
     selectors: dict[str, CompiledSelector] = {}  # by what Spark is given: the language tests write much in several ways
@@ -128,7 +118,7 @@ def test_language_tests(interpreted: Any) -> None:
         selectors.setdefault(sql, selector)
         messages.setdefault(repr(message), message)
         expected.append((sql, repr(message), truth))
-    answers = ask(interpreted, list(messages.values()), list(selectors.values()))
+    answers = ask(spark, list(messages.values()), list(selectors.values()))
     column = {key: place for place, key in enumerate(selectors)}
     row = {key: place for place, key in enumerate(messages)}
     assert len(expected) > 1_000
@@ -223,17 +213,18 @@ def random_pairs(spark: Any, seed: int, selectors: int, messages: int, per_job: 
 
 
 @pytest.mark.timeout(1_200)
-def test_random_pairs(interpreted: Any) -> None:
-    assert random_pairs(interpreted, 1, selectors=80, messages=60, per_job=40) >= 2_000
+def test_random_pairs(spark: Any) -> None:
+    assert random_pairs(spark, 1, selectors=80, messages=60, per_job=40) >= 2_000
 
 
 @pytest.mark.timeout(1_200)
+@pytest.mark.usefixtures("compiled_to_java")
 def test_random_pairs_compiled_to_java(spark: Any) -> None:
     """The same through Spark's code generation, as filters in production run; jobs small enough that it compiles."""
     assert random_pairs(spark, 2, selectors=20, messages=100, per_job=5) == 2_000
 
 
-def test_results_that_do_not_fit_a_long_wrap_around(interpreted: Any) -> None:
+def test_results_that_do_not_fit_a_long_wrap_around(spark: Any) -> None:
     edges = (0, 1, -1, 2, -2, 3, 2**31, 2**32 + 1, 2**62, -(2**62) - 1, 2**63 - 1, -(2**63), -(2**63) + 1)
     operations = {"+": operator.add, "-": operator.sub, "*": operator.mul}
     selectors = [compile_selector(f"a {sign} b = r{place}") for place, sign in enumerate(operations)]
@@ -242,18 +233,19 @@ def test_results_that_do_not_fit_a_long_wrap_around(interpreted: Any) -> None:
         results = [(each(a, b) + 2**63) % 2**64 - 2**63 for each in operations.values()]
         named = {f"r{place}": Long(result) for place, result in enumerate(results)}
         messages.append(message_of({"a": Long(a), "b": Long(b), **named}, {}))
-    answers = ask(interpreted, messages, [each for each in selectors if each is not None])
+    answers = ask(spark, messages, [each for each in selectors if each is not None])
     assert [message[0] for message, row in zip(messages, answers, strict=True) if row != [True] * 3] == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
-def test_ten_thousand_random_pairs(interpreted: Any) -> None:
+def test_ten_thousand_random_pairs(spark: Any) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")  # shown where it fails
-    assert random_pairs(interpreted, seed, selectors=400, messages=50, per_job=25) >= 10_000
+    assert random_pairs(spark, seed, selectors=400, messages=50, per_job=25) >= 10_000
 
 
+@pytest.mark.usefixtures("compiled_to_java")
 def test_where_in_a_filter(spark: Any) -> None:
     """Also without ANSI mode, and on columns of one type where there is no map."""
     frame = spark.createDataFrame([("EU", 7), ("EU", 3), ("US", 9), (None, 8)], "region STRING, qty INT")
@@ -268,12 +260,12 @@ def test_where_in_a_filter(spark: Any) -> None:
 
 
 @pytest.mark.parametrize("depth", [20, pytest.param(90, marks=pytest.mark.slow)])
-def test_a_deep_selector(interpreted: Any, depth: int) -> None:
+def test_a_deep_selector(spark: Any, depth: int) -> None:
     """90 is about the deepest that a selector may be."""
     selector = compile_selector(f"a{' + 1' * depth} = {depth + 7}")
     assert selector is not None
     messages = [message_of({"a": 7}, {}), message_of({"a": Float(7)}, {}), message_of({"a": "7"}, {})]
-    answers = ask(interpreted, messages, [selector])
+    answers = ask(spark, messages, [selector])
     assert answers == [[True], [True], [None]]
     check(messages, [selector], answers)
 
