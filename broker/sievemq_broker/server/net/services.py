@@ -64,7 +64,6 @@ class ServerServices(Services):
         self.spent = spent
         self._run = run
         self._last_id = 0
-        self._run = run
         self._advised: set[str] = set()  # canonical selectors whose warnings were logged
 
     def connection_id(self) -> str:
