@@ -53,8 +53,6 @@ CODE = [
     (r"(?m)^.*  # asyncio(?:: .*)?\n", ""),
     (r"(?m)^( *)\S.*  # blocking: (.*)$", r"\1\2"),
     (r"from sievemq\.aio\.(?:acknowledging|opening|runtime) import .*\n", ""),
-    (r" and ~taken & TURN_MASK\b", ""),
-    (r"\bTURN_MASK, ", ""),
     (r" +@opening\n", ""),
     (r"\bOpening\[(\w+)\]", r"\1"),
     (r"\bAwaitable\[None\] \| None\b", "None"),

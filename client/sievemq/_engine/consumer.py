@@ -165,11 +165,14 @@ class EngineConsumer:
 
     # -- taking messages; lock-free ----------------------------------------------------------------------------------
 
-    def take(self) -> Message | None:
+    def take(self, for_good: bool = False) -> Message | None:
         """The next message of the buffer for the application, or None if there is none.
 
         The caller has checked `flowing`. What it took counts as seen; in a session that acknowledges itself it stays
         unacknowledged until :meth:`settle`.
+
+        Args:
+            for_good: settle it, if the session acknowledges itself.
         """
         try:
             command = self.buffer.popleft()
@@ -183,7 +186,10 @@ class EngineConsumer:
             return None
         self.handed = command[2]
         self.taken += 1
-        return _received(fields, self.destination, command[3], self._acknowledge_hook)
+        message = _received(fields, self.destination, command[3], self._acknowledge_hook)
+        if for_good and self.acknowledges_itself:
+            self.settle()
+        return message
 
     def settle(self) -> None:
         """Acknowledge everything taken so far with the next write (ACK-01, ACK-02, D-25)."""
@@ -198,11 +204,8 @@ class EngineConsumer:
             self.done -= 1
 
     def take_for_good(self) -> Message | None:
-        """Take the next message, and settle it if the session acknowledges by itself."""
-        message = self.take()
-        if message is not None and self.acknowledges_itself:
-            self.settle()
-        return message
+        """As :meth:`take`, for good."""
+        return self.take(True)
 
     def _give_back(self, tags: tuple[int, ...]) -> None:
         # Counted as taken, not as released: `released` belongs to the other side.

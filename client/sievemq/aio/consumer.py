@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from sievemq._engine import EngineConsumer
 from sievemq._front import Receipt, Wanted, as_kind, check_timeout, message_callback
-from sievemq.aio.control import TURN_MASK, Control
+from sievemq.aio.closing import Closing
+from sievemq.aio.control import Control
 from sievemq.aio.listeners import MessageListener
 from sievemq.aio.waiting import now
 from sievemq.destinations import Queue, Topic
@@ -24,7 +24,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 
-class MessageConsumer:
+class MessageConsumer(Closing):
     """Created by a session. ``async for message in consumer`` receives until the consumer is closed.
 
     A receive that is cancelled has not taken a message: what has arrived meanwhile comes with the next one.
@@ -38,14 +38,6 @@ class MessageConsumer:
         self._transport = control.transport
         self._listener: MessageListener | Callable[[Message], Any] | None = None
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
     def __repr__(self) -> str:
         selector = f" where {self._engine.selector!r}" if self._engine.selector else ""
         return f"<{type(self).__name__} {self._engine.address}{selector}{', closed' if self._engine.closed else ''}>"
@@ -54,31 +46,14 @@ class MessageConsumer:
         return self
 
     async def __anext__(self) -> Message:
-        # As in receive(); here again because a further call for each message would cost as much as all this.
-        engine, control = self._engine, self._control
-        taken = engine.taken
-        if engine.buffer and control.delivery.idle and not OBSERVERS and ~taken & TURN_MASK:
-            try:
-                if control.receiving is None:  # blocking: with control.guard:
-                    message = engine.take() if engine.flowing and control.receiving is None else None
-                    if message is not None:
-                        if engine.acknowledges_itself:
-                            engine.settle()
-                        if engine.taken >= engine.mark:
-                            control.top_up(engine)
-                        if self._transport.asleep:
-                            self._transport.nudge()
-                        return message
-            except BaseException as error:
-                control.interrupted(engine, taken, error)
-                raise
+        engine = self._engine
         message = None
         if engine.flowing or not self._is_over:
             try:
                 if OBSERVERS:
                     message = await self._receive(engine.take_for_good, None)
                 else:
-                    message = await control.receive(engine, engine.take_for_good, None)
+                    message = await self._control.receive(engine, None)
             except IllegalStateException:
                 if not self._is_over:
                     raise
@@ -164,26 +139,9 @@ class MessageConsumer:
             return await self._receive_as(as_kind(message_type), timeout)
         if timeout is not None and (type(timeout) is not int or timeout < 0):
             timeout = check_timeout(timeout)
-        engine, control = self._engine, self._control
-        taken = engine.taken
-        if engine.buffer and control.delivery.idle and not OBSERVERS and ~taken & TURN_MASK:
-            try:
-                if control.receiving is None:  # blocking: with control.guard:
-                    message = engine.take() if engine.flowing and control.receiving is None else None
-                    if message is not None:
-                        if engine.acknowledges_itself:
-                            engine.settle()
-                        if engine.taken >= engine.mark:
-                            control.top_up(engine)
-                        if self._transport.asleep:
-                            self._transport.nudge()
-                        return message
-            except BaseException as error:
-                control.interrupted(engine, taken, error)
-                raise
         if OBSERVERS:
-            return await self._receive(engine.take_for_good, timeout)
-        return await control.receive(engine, engine.take_for_good, timeout)
+            return await self._receive(self._engine.take_for_good, timeout)
+        return await self._control.receive(self._engine, timeout)
 
     @overload
     async def receive_no_wait(self) -> Message | None: ...
@@ -223,9 +181,9 @@ class MessageConsumer:
     async def _receive(self, take: Callable[[], Message | None], timeout: int | None) -> Message | None:
         """Receive with all checks, and call the observers."""
         if not OBSERVERS:
-            return await self._control.receive(self._engine, take, timeout)
+            return await self._control.receive_by(self._engine, take, timeout)
         with Receipt(self._engine, now) as receipt:
-            return receipt.of(await self._control.receive(self._engine, take, timeout))
+            return receipt.of(await self._control.receive_by(self._engine, take, timeout))
 
     async def _receive_now(self, take: Callable[[], Message | None]) -> Message | None:
         """Receive a message that is available now, and call the observers."""

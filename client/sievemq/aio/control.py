@@ -17,13 +17,13 @@ from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.messages import Message
 
-__all__ = ["TURN_MASK", "Control"]
+__all__ = ["Control"]
 
 #: Milliseconds below which a wait is too short to wait for what is probably on its way.
 _SHORT: Final = 20
 #: The last receive of so many lets the loop turn, although its message is there already; not the first: what it gets
 #: may be all that this consumer is for. A power of two, less one.
-TURN_MASK: Final = 127
+_TURN: Final = 127
 
 
 class Control:
@@ -52,7 +52,22 @@ class Control:
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
-    async def receive(
+    async def receive(self, consumer: EngineConsumer, timeout: int | None) -> Message | None:
+        """Receive a message that is in the buffer, or wait as :meth:`receive_by`."""
+        taken = consumer.taken
+        if consumer.buffer and consumer.flowing and self.receiving is None and self.delivery.idle and ~taken & _TURN:
+            try:
+                message = consumer.take(True)
+                if message is not None:
+                    if consumer.taken >= consumer.mark or self.transport.asleep:
+                        self._after_take(consumer)
+                    return message
+            except BaseException as error:
+                self.interrupted(consumer, taken, error)
+                raise
+        return await self.receive_by(consumer, consumer.take_for_good, timeout)
+
+    async def receive_by(
         self, consumer: EngineConsumer, take: Callable[[], Message | None], timeout: int | None
     ) -> Message | None:
         """Receive with all checks, waiting if need be. Nothing is awaited between the take and the return: a receive
@@ -76,7 +91,7 @@ class Control:
         expired = False
         future: asyncio.Future[bool] | None = None
         try:
-            if consumer.buffer and not ~consumer.taken & TURN_MASK:
+            if consumer.buffer and not ~consumer.taken & _TURN:
                 await turn()
             while True:
                 if consumer.shut:
@@ -119,7 +134,7 @@ class Control:
             await self._left(consumer)
         self._enter(consumer)
         try:
-            if consumer.buffer and not ~consumer.taken & TURN_MASK:
+            if consumer.buffer and not ~consumer.taken & _TURN:
                 await turn()
             message = take() if consumer.flowing else None
             if message is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from sievemq._engine import EngineConsumer
 from sievemq._front import Receipt, Wanted, as_kind, check_timeout, message_callback
+from sievemq.blocking.closing import Closing
 from sievemq.blocking.control import Control
 from sievemq.blocking.listeners import MessageListener
 from sievemq.blocking.waiting import now
@@ -25,7 +25,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 
-class MessageConsumer:
+class MessageConsumer(Closing):
     """Created by a session. ``for message in consumer`` receives until the consumer is closed."""
 
     __slots__ = ("_control", "_engine", "_listener", "_transport")
@@ -36,14 +36,6 @@ class MessageConsumer:
         self._transport = control.transport
         self._listener: MessageListener | Callable[[Message], None] | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         selector = f" where {self._engine.selector!r}" if self._engine.selector else ""
         return f"<{type(self).__name__} {self._engine.address}{selector}{', closed' if self._engine.closed else ''}>"
@@ -52,31 +44,14 @@ class MessageConsumer:
         return self
 
     def __next__(self) -> Message:
-        # As in receive(); here again because a further call for each message would cost as much as all this.
-        engine, control = self._engine, self._control
-        taken = engine.taken
-        if engine.buffer and control.delivery.idle and not OBSERVERS:
-            try:
-                with control.guard:
-                    message = engine.take() if engine.flowing and control.receiving is None else None
-                    if message is not None:
-                        if engine.acknowledges_itself:
-                            engine.settle()
-                        if engine.taken >= engine.mark:
-                            control.top_up(engine)
-                        if self._transport.asleep:
-                            self._transport.nudge()
-                        return message
-            except BaseException as error:
-                control.interrupted(engine, taken, error)
-                raise
+        engine = self._engine
         message = None
         if engine.flowing or not self._is_over:
             try:
                 if OBSERVERS:
                     message = self._receive(engine.take_for_good, None)
                 else:
-                    message = control.receive(engine, engine.take_for_good, None)
+                    message = self._control.receive(engine, None)
             except IllegalStateException:
                 if not self._is_over:
                     raise
@@ -160,26 +135,9 @@ class MessageConsumer:
             return self._receive_as(as_kind(message_type), timeout)
         if timeout is not None and (type(timeout) is not int or timeout < 0):
             timeout = check_timeout(timeout)
-        engine, control = self._engine, self._control
-        taken = engine.taken
-        if engine.buffer and control.delivery.idle and not OBSERVERS:
-            try:
-                with control.guard:
-                    message = engine.take() if engine.flowing and control.receiving is None else None
-                    if message is not None:
-                        if engine.acknowledges_itself:
-                            engine.settle()
-                        if engine.taken >= engine.mark:
-                            control.top_up(engine)
-                        if self._transport.asleep:
-                            self._transport.nudge()
-                        return message
-            except BaseException as error:
-                control.interrupted(engine, taken, error)
-                raise
         if OBSERVERS:
-            return self._receive(engine.take_for_good, timeout)
-        return control.receive(engine, engine.take_for_good, timeout)
+            return self._receive(self._engine.take_for_good, timeout)
+        return self._control.receive(self._engine, timeout)
 
     @overload
     def receive_no_wait(self) -> Message | None: ...
@@ -219,9 +177,9 @@ class MessageConsumer:
     def _receive(self, take: Callable[[], Message | None], timeout: int | None) -> Message | None:
         """Receive with all checks, and call the observers."""
         if not OBSERVERS:
-            return self._control.receive(self._engine, take, timeout)
+            return self._control.receive_by(self._engine, take, timeout)
         with Receipt(self._engine, now) as receipt:
-            return receipt.of(self._control.receive(self._engine, take, timeout))
+            return receipt.of(self._control.receive_by(self._engine, take, timeout))
 
     def _receive_now(self, take: Callable[[], Message | None]) -> Message | None:
         """Receive a message that is available now, and call the observers."""

@@ -81,7 +81,22 @@ class Control:
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
-    def receive(
+    def receive(self, consumer: EngineConsumer, timeout: int | None) -> Message | None:
+        """Receive a message that is in the buffer, or wait as :meth:`receive_by`."""
+        if consumer.buffer and self.delivery.idle:
+            taken = consumer.taken
+            try:
+                with self.guard:  # take() needs no other lock
+                    if consumer.flowing and self.receiving is None and (message := consumer.take(True)) is not None:
+                        if consumer.taken >= consumer.mark or self.transport.asleep:
+                            self._after_take(consumer)
+                        return message
+            except BaseException as error:
+                self.interrupted(consumer, taken, error)
+                raise
+        return self.receive_by(consumer, consumer.take_for_good, timeout)
+
+    def receive_by(
         self, consumer: EngineConsumer, take: Callable[[], Message | None], timeout: int | None
     ) -> Message | None:
         """Receive with all checks, waiting if need be.
@@ -303,9 +318,10 @@ class Control:
         """Hand a message over, once the window has room. Arguments and result as of :meth:`EngineProducer.send`."""
         transport, sends = self.transport, engine.sends
         with self.sending:
-            before, begun = sends.sequence, self.calls.begun
+            before = sends.sequence
             if before >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
                 self._wait_for_window(engine)
+            begun = self.calls.begun
             try:
                 if callbacks is not None:
                     self.calls.begin()

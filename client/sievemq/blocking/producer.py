@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self, TypedDict, overload
+from typing import Any, TypedDict, overload
 
 from sievemq._engine import ABSENT, Absent, EngineProducer
 from sievemq._front import ProducerDefaults, adopted, completion_callbacks, destination_and_message, refused
+from sievemq.blocking.closing import Closing
 from sievemq.blocking.control import Control
 from sievemq.blocking.listeners import CompletionListener
 from sievemq.delivery_mode import DeliveryModeLike
@@ -33,7 +33,7 @@ class SendOptions(TypedDict, total=False):
     completion_listener: Listener | Absent
 
 
-class MessageProducer(ProducerDefaults):
+class MessageProducer(ProducerDefaults, Closing):
     """Made by a session; sends to one destination, or to the one that each send names."""
 
     __slots__ = ("_control", "_transport")
@@ -42,14 +42,6 @@ class MessageProducer(ProducerDefaults):
         self._control = control
         self._engine = engine
         self._transport = control.transport
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
