@@ -357,13 +357,15 @@ class BytesMessage(Message):
 
 
 def slice_of(data: object, offset: int, length: int | None) -> bytes:
-    """A copy of `length` bytes from `offset` on.
+    """The `length` bytes from `offset` on, which later changes of `data` do not affect.
 
     Raises:
         NullValueError: `data` is None.
         MessageFormatException: it is not bytes.
         IndexError: the slice does not lie within the data.
     """
+    if type(data) is bytes and length is None and offset == 0:
+        return data
     if not isinstance(data, (bytes, bytearray, memoryview)):
         if data is None:
             raise _null()
