@@ -490,6 +490,15 @@ def test_an_aborted_transaction_has_done_nothing(world: World) -> None:
     assert queue(world, "a").in_flight == 1
 
 
+def test_a_cumulative_acknowledgement_covers_what_an_aborted_transaction_had_settled(world: World) -> None:
+    client, ids = deliver(world, 4, "client")
+    client.say("BEGIN", transaction="t")
+    client.say("ACK", id=ids[1], transaction="t")
+    client.say("ABORT", transaction="t")
+    client.say("ACK", id=ids[2])
+    assert (queue(world, "a").depth, queue(world, "a").in_flight) == (0, 1)
+
+
 @pytest.mark.parametrize(("command", "left"), [("COMMIT", []), ("ABORT", [("m1", "true")])])
 def test_a_transaction_settles_messages_of_a_subscription_that_has_ended(
     world: World, command: str, left: list[tuple[str, str]]

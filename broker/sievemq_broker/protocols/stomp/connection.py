@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final
 
 from sievemq_broker.domain.broker import Broker
@@ -364,7 +365,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
         if subscription.ack == "client-individual":
             tags: tuple[int, ...] = (tag,)
         else:  # cumulative
-            tags = tuple(each for each in subscription.held if each <= tag)
+            tags = tuple(takewhile(tag.__ge__, subscription.held))
         transaction = self._transaction(headers)
         held = {each: subscription.held.pop(each) for each in tags}
         if transaction is None:
@@ -437,7 +438,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
         transaction = self._end_of(headers, "ABORT")
         for subscription, held, _ in transaction.settled:
             if subscription.consumer in self.outbox.subscriptions:
-                subscription.held.update(held)  # the client may settle them again
+                subscription.hold_again(held)  # the client may settle them again
             else:
                 self._do(now, 0, Command.SETTLE, subscription.consumer, tuple(held), int(Outcome.FAILED), 0)
         self._ask(now, _nothing, Command.CLOSE_SESSION, transaction.session, ())

@@ -25,7 +25,8 @@ class Subscription:
         destination: as the client wrote it.
         ack: ``auto``, ``client`` or ``client-individual``.
         durable: name of a durable subscription, None for none.
-        held: what was delivered and is not settled: tag -> message-id. Without what a transaction settles.
+        held: what was delivered and is not settled: tag -> message-id, in the order of delivery. Without what a
+            transaction settles.
         last: tag of the last message that was delivered, 0 for none.
         written: tag of the last message that auto acknowledgement has still to settle; 0 for none.
         unsettled: how many these are.
@@ -49,6 +50,10 @@ class Subscription:
             self.unsettled += 1
         else:
             self.held[tag] = message_id
+
+    def hold_again(self, messages: dict[int, str]) -> None:
+        """A transaction that has settled messages is aborted."""
+        self.held = dict(sorted((self.held | messages).items()))
 
     def take_written(self) -> tuple[int, int]:
         """Tag of the last message that auto acknowledgement has to settle, and how many these are; once."""
