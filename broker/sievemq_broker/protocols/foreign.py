@@ -637,7 +637,11 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
     def _resume_consumers(self, now: int) -> None:
         self._deliver_again = False
         self.outbox.reopen()
+        self._go_on_delivering()
         self.peer.resume_consumers(now)
+
+    def _go_on_delivering(self) -> None:
+        """The outbox accepts messages again: write those that were held back, before any others."""
 
     # -- state, time and the end --------------------------------------------------------------------------------------
 

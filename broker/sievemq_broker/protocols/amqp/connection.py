@@ -382,6 +382,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     def _end(self, session: Session, now: int) -> None:
         del self._channels[session.channel]
+        session.drop()
         for link in session.links.values():
             if isinstance(link, Consumer):
                 self.outbox.consumers.pop(link.id, None)
@@ -393,7 +394,10 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._ask(now, ended, Command.CLOSE_SESSION, session.number, ())
 
     def _flow(self, session: Session, flow: Flow, now: int) -> None:
-        self.outbox.write_message(session.open_window(flow.next_incoming_id, flow.incoming_window))
+        was_shut = session.shut
+        session.open_window(flow.next_incoming_id, flow.incoming_window)
+        if was_shut:
+            self._window_opened(session)
         if flow.handle is None:
             if flow.echo:
                 self._answer_flow(session)
@@ -405,11 +409,12 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         elif isinstance(link, Consumer) and link.id:
             # What the client counts may be behind: deliveries are on their way to it.
             limit = (0 if flow.delivery_count is None else flow.delivery_count) + (flow.link_credit or 0)
-            credit = max(0, min(limit - link.delivery_count, MAX_CREDIT))
+            credit = max(0, min(limit - link.delivery_count - link.held, MAX_CREDIT))
             if isinstance(link, Browser):
                 link.grant(credit, flow.drain)
-                self._browse(link, now)
+                self._go_on_browsing(link)
                 return
+            link.drain_to(None)
             self._do(now, 0, Command.CREDIT, link.id, credit, True)
             if flow.drain:
                 drained = partial(self._drained, link, limit)
@@ -423,10 +428,30 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         def act(now: int) -> None:
             if link.id in self.outbox.consumers:
                 self._do(now, 0, Command.CREDIT, link.id, 0, True)
-                link.advance(max(0, limit - link.delivery_count))
-                self._answer_flow(link.session, link, 0, drain=True)
+                link.drain_to(limit)
+                self._end_drain(link)
 
         self._todo.append(act)
+
+    def _end_drain(self, link: Consumer) -> None:
+        """Inform the client that it has drained a link, unless messages still wait for its window."""
+        if link.draining is not None and not link.held:
+            link.advance(link.draining)
+            self._answer_flow(link.session, link, 0, drain=True)
+
+    def _window_opened(self, session: Session) -> None:
+        """The client's window, or the transport, has room again: write what waits for it, and what depends on that."""
+        self.outbox.go_on(session)
+        for link in session.links.values():
+            if isinstance(link, Browser):
+                if link.credit or link.drain:
+                    self._go_on_browsing(link)
+            elif isinstance(link, Consumer):
+                self._end_drain(link)
+
+    def _go_on_delivering(self) -> None:
+        for session in self.outbox.behind:
+            self._window_opened(session)
 
     def _answer_flow(self, session: Session, link: Link | None = None, credit: int = 0, *, drain: bool = False) -> None:
         frame = Flow(
@@ -631,12 +656,12 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         def refused(error: SieveError) -> None:
             self.outbox.frame(answer.having(error=error_of(error)), session.channel)
 
+        if isinstance(link, Consumer):
+            session.forget(link)
         if not isinstance(link, Consumer) or isinstance(link, Browser):
             detached(None)
             return
-        if link.id:
-            self.outbox.consumers.pop(link.id, None)
-            session.forget(link)
+        self.outbox.consumers.pop(link.id, None)
         if link.durable and theirs.closed:
 
             def closed(_: object) -> None:
@@ -651,9 +676,17 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         else:
             self._ask(now, detached, Command.CLOSE_CONSUMER, link.id, 0)
 
+    def _go_on_browsing(self, link: Browser) -> None:
+        if not link.busy:
+            link.begin()
+            self._todo.append(partial(self._browse, link))
+
     def _browse(self, link: Browser, now: int) -> None:
-        """Write as many messages as there is credit for, one after the other; read a page when none is left."""
-        if link.page and link.credit:
+        """Write as many messages as there is credit for, one after the other, while the client's window has room; read
+        a page when none is left."""
+        if link.session.shut:
+            link.pause()
+        elif link.page and link.credit:
             count, envelope = link.next()
             payload, _ = payload_of(envelope.fields, link.address, count + 1, self._services.now())
             self.outbox.transfer(link, 0, payload)
@@ -665,9 +698,11 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 self._todo.append(partial(self._browse, link))
 
             self._ask(now, page, Command.BROWSE, link.address, link.selector, link.dialect, link.cursor, _PAGE, 0, 0)
-        elif link.drain:
-            link.advance(link.rest())
-            self._answer_flow(link.session, link, 0, drain=True)
+        else:
+            link.pause()
+            if link.drain:
+                link.advance(link.delivery_count + link.rest())
+                self._answer_flow(link.session, link, 0, drain=True)
 
     # -- deliveries of the client -------------------------------------------------------------------------------------
 

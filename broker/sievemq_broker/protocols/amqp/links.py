@@ -100,6 +100,8 @@ class Consumer(Link):
         subscription: name of the subscription, None for none.
         durable: it outlives the link.
         written: tag of the last message that counts as acknowledged once it is written; 0 for none.
+        held: messages that wait until the client's window has room.
+        draining: the count of deliveries at which the client's credit ends, if it drains the link; None if it does not.
         writer: of its transfers.
     """
 
@@ -110,6 +112,8 @@ class Consumer(Link):
     subscription: str | None = None
     durable: bool = False
     written: int = 0
+    held: int = 0
+    draining: int | None = None
     writer: TransferWriter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,9 +125,22 @@ class Consumer(Link):
         if self.settled:
             self.written = tag
 
-    def advance(self, credit: int) -> None:
-        """The client has drained the link: remaining credit is used up."""
-        self.delivery_count += credit
+    def hold(self) -> None:
+        """A message waits until the client's window has room."""
+        self.held += 1
+
+    def let_go(self) -> None:
+        """A message that waited is delivered, or returns to its queue."""
+        self.held -= 1
+
+    def drain_to(self, limit: int | None) -> None:
+        """The client drains the link up to this count of deliveries; None: it does not."""
+        self.draining = limit
+
+    def advance(self, limit: int) -> None:
+        """The client has drained the link: its credit, up to this count of deliveries, is used up."""
+        self.draining = None
+        self.delivery_count = max(self.delivery_count, limit)
 
     def take_written(self) -> int:
         """The tag of the last written message, which counts as acknowledged; returned once."""
@@ -143,6 +160,7 @@ class Browser(Consumer):
         ended: there is no further page.
         credit: messages that it may still be sent.
         drain: the client waits until there is nothing more.
+        busy: the next message is about to be written, or a page to be read.
     """
 
     selector: str | None = None
@@ -152,6 +170,15 @@ class Browser(Consumer):
     ended: bool = False
     credit: int = 0
     drain: bool = False
+    busy: bool = False
+
+    def begin(self) -> None:
+        """Begin to write messages."""
+        self.busy = True
+
+    def pause(self) -> None:
+        """Write nothing more before there is credit, and room in the client's window."""
+        self.busy = False
 
     def grant(self, credit: int, drain: bool) -> None:
         """Grant credit."""
@@ -207,14 +234,17 @@ class Session:
     Attributes:
         links: by handle.
         unsettled: deliveries to the client: id -> consumer and tag.
-        waiting: frames of deliveries for which the client's window has no room, and whether each ends a delivery.
+        waiting: messages for which the client's window has no room: consumer, tag, delivery count, packed envelope.
+            They are not converted before there is.
+        rest: frames of a message that fills the window before its end.
         next_out: number of the next transfer to the client.
         next_in: number of the next transfer of the client.
         room: transfers that the client takes now.
     """
 
     __slots__ = (
-        "_deliveries", "channel", "links", "next_in", "next_out", "number", "room", "sends", "unsettled", "waiting",
+        "_deliveries", "_rest_of", "channel", "links", "next_in", "next_out", "number", "rest", "room", "sends",
+        "unsettled", "waiting",
     )  # fmt: skip
 
     def __init__(self, channel: int, number: int, window: int, next_in: int) -> None:
@@ -222,7 +252,9 @@ class Session:
         self.number = number
         self.links: dict[int, Link] = {}
         self.unsettled: dict[int, tuple[Consumer, int]] = {}
-        self.waiting: deque[bytes] = deque()
+        self.waiting: deque[tuple[Consumer, int, int, bytes]] = deque()
+        self.rest: deque[bytes] = deque()
+        self._rest_of: Consumer | None = None
         self._deliveries = 0
         self.next_out = 0
         self.next_in = next_in
@@ -247,28 +279,45 @@ class Session:
             self.unsettled[number] = consumer, tag
         return number
 
-    def put(self, frame: bytes) -> bytes:
+    @property
+    def shut(self) -> bool:
+        """True while the client's window has no room, or something waits for it."""
+        return self.room <= 0 or bool(self.rest) or bool(self.waiting)
+
+    def hold(self, consumer: Consumer, tag: int, count: int, packed: bytes) -> None:
+        """Keep a message until the client's window has room."""
+        consumer.hold()
+        self.waiting.append((consumer, tag, count, packed))
+
+    def take_waiting(self) -> tuple[Consumer, int, int, bytes]:
+        """Remove and return the first message that waits."""
+        held = self.waiting.popleft()
+        held[0].let_go()
+        return held
+
+    def put(self, consumer: Consumer, frame: bytes) -> bytes:
         """The frames to write now: this one, or none while the client's window has no room."""
-        if self.room <= 0 or self.waiting:
-            self.waiting.append(frame)
+        if self.room <= 0 or self.rest:
+            self.rest.append(frame)
+            self._rest_of = consumer
             return b""
+        return self._count_out(frame)
+
+    def take_rest(self) -> bytes:
+        """Remove and return the first frame that waits; the client's window has room."""
+        return self._count_out(self.rest.popleft())
+
+    def _count_out(self, frame: bytes) -> bytes:
         self.room -= 1
         self.next_out = (self.next_out + 1) % 2**32
         return frame
 
-    def open_window(self, next_incoming: int | None, window: int) -> bytes:
-        """The client accepts more transfers. Returns those that waited."""
+    def open_window(self, next_incoming: int | None, window: int) -> None:
+        """The client accepts more transfers."""
         first = 0 if next_incoming is None else next_incoming
         self.room = (first + window - self.next_out) % 2**32
         if self.room > 2**31:
             self.room = 0
-        frames: list[bytes] = []
-        while self.waiting and self.room > 0:
-            frame = self.waiting.popleft()
-            self.room -= 1
-            self.next_out = (self.next_out + 1) % 2**32
-            frames.append(frame)
-        return b"".join(frames)
 
     def settle(self, first: int, last: int) -> list[tuple[Consumer, int]]:
         """Remove deliveries that the client settles: consumer and tag."""
@@ -287,6 +336,18 @@ class Session:
         return found
 
     def forget(self, consumer: Consumer) -> None:
-        """The link of these deliveries was detached."""
+        """The link of these deliveries was detached: nothing more is written for it."""
         for number in [number for number, (each, _) in self.unsettled.items() if each is consumer]:
             del self.unsettled[number]
+        if consumer.held:
+            for _ in range(len(self.waiting)):
+                held = self.take_waiting()
+                if held[0] is not consumer:
+                    self.hold(*held)
+        if self._rest_of is consumer:
+            self.rest.clear()
+
+    def drop(self) -> None:
+        """The session has ended: nothing more is written for it."""
+        self.waiting.clear()
+        self.rest.clear()

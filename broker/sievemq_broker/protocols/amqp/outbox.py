@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sievemq_broker.protocols.amqp.composites import Composite
 from sievemq_broker.protocols.amqp.frames import AMQP, AMQP_HEADER, MIN_FRAME, SASL, frame_of
-from sievemq_broker.protocols.amqp.links import Consumer, Producer
+from sievemq_broker.protocols.amqp.links import Consumer, Producer, Session
 from sievemq_broker.protocols.amqp.mapping import payload_of
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
@@ -79,7 +79,7 @@ class Outbox(ForeignOutbox):
         converted: shared by the AMQP connections.
     """
 
-    __slots__ = ("_awaited", "_frame", "_now", "_repeats", "_written", "consumers", "stage")
+    __slots__ = ("_awaited", "_behind", "_frame", "_now", "_repeats", "_written", "consumers", "stage")
 
     def __init__(
         self, settings: SessionSettings, wake: Callable[[], None], now: Callable[[], int], converted: Converted
@@ -97,6 +97,8 @@ class Outbox(ForeignOutbox):
         self._awaited: dict[int, deque[tuple[int, Producer, int, bytes | None]]] = {}
         #: Consumers with messages that count as acknowledged once they are written.
         self._written: dict[int, Consumer] = {}
+        #: Sessions whose client's window has no room for all that was delivered.
+        self._behind: dict[Session, None] = {}
         #: Sessions whose blocked send is settled, and from which send on theirs are to be repeated.
         self._repeats: list[tuple[int, int]] = []
 
@@ -155,9 +157,28 @@ class Outbox(ForeignOutbox):
         room = self._frame - 64  # for the performative
         at = 0
         while len(payload) - at > room:
-            self.write_message(session.put(writer.frame(delivery, payload[at : at + room], True)))
+            self.write_message(session.put(consumer, writer.frame(delivery, payload[at : at + room], True)))
             at += room
-        self.write_message(session.put(writer.frame(delivery, payload[at:] if at else payload, False)))
+        self.write_message(session.put(consumer, writer.frame(delivery, payload[at:] if at else payload, False)))
+        if session.rest:
+            self._behind[session] = None
+
+    @property
+    def behind(self) -> list[Session]:
+        """The sessions whose client's window has no room for all that was delivered."""
+        return [*self._behind]
+
+    def go_on(self, session: Session) -> None:
+        """Write what waits for the client's window, as far as there is room."""
+        while self.writable and session.room > 0:
+            if session.rest:
+                self.write_message(session.take_rest())
+            elif session.waiting:
+                self._write_delivery(*session.take_waiting())
+            else:
+                break
+        if not (session.rest or session.waiting):
+            self._behind.pop(session, None)
 
     @property
     def has_written(self) -> bool:
@@ -173,8 +194,16 @@ class Outbox(ForeignOutbox):
     # -- called by the domain -----------------------------------------------------------------------------------------
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
-        """Queue a message."""
+        """Queue a message. If the client's window has no room for it, it waits as it is, in the order of delivery."""
         consumer = self.consumers[consumer_id]
+        session = consumer.session
+        if session.shut:
+            session.hold(consumer, tag, count, packed)
+            self._behind[session] = None
+        else:
+            self._write_delivery(consumer, tag, count, packed)
+
+    def _write_delivery(self, consumer: Consumer, tag: int, count: int, packed: bytes) -> None:
         fields: EnvelopeFields | None = None
         payload: bytes | None = self._converted.find(packed, consumer.address) if count <= 1 else None
         if payload is None:
