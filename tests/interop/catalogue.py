@@ -246,6 +246,8 @@ def _perl(stage: Stage) -> Run:
 
 _QPID_JMS = "2.10.0"
 _QPID = (f"org.apache.qpid:qpid-jms-client:{_QPID_JMS}", "org.slf4j:slf4j-nop:2.0.17")
+_SPRING = "7.0.10"
+_SPRING_JMS = tuple(f"org.springframework:spring-{name}:{_SPRING}" for name in ("jms", "context"))
 _JUNIT = "org.junit.platform:junit-platform-console-standalone:1.11.4"
 _JAKARTA = (
     "jakarta.inject:jakarta.inject-api:2.0.1", "jakarta.ejb:jakarta.ejb-api:4.0.1",
@@ -256,12 +258,15 @@ _JAKARTA = (
 )  # fmt: skip
 
 
-def _qpid_jms(stage: Stage) -> Run:
-    libraries = fetch.maven(*_QPID)
-    classes = stage.compiled(libraries, PROGRAMS / "QpidJms.java")
-    with stage.broker() as broker:
-        results = stage.program("java", "-cp", f"{classes}:{libraries}", "QpidJms", AMQP_URL=broker.amqp_url)
-    return Run(_QPID_JMS, results)
+def _java_program(name: str, version: str, *artifacts: str) -> Callable[[Stage], Run]:
+    def run(stage: Stage) -> Run:
+        libraries = fetch.maven(*artifacts)
+        classes = stage.compiled(libraries, PROGRAMS / f"{name}.java")
+        with stage.broker() as broker:
+            results = stage.program("java", "-cp", f"{classes}:{libraries}", name, AMQP_URL=broker.amqp_url)
+        return Run(version, results)
+
+    return run
 
 
 def _joram(stage: Stage) -> Run:
@@ -364,7 +369,11 @@ SUITES = (
     Suite("ruby-stomp", "STOMP", "Debian; `client.rb`", _ruby),
     Suite("php-stomp", "STOMP", "Debian; `client.php`", _php),
     Suite("Net::STOMP", "STOMP", "Debian; `client.pl`", _perl),
-    Suite("Qpid JMS", "AMQP", "Maven Central; `QpidJms.java`", _qpid_jms),
+    Suite("Qpid JMS", "AMQP", "Maven Central; `QpidJms.java`", _java_program("QpidJms", _QPID_JMS, *_QPID)),
+    Suite(
+        "Spring JMS, with Qpid JMS", "AMQP", "Maven Central; `SpringJms.java`",
+        _java_program("SpringJms", _SPRING, *_SPRING_JMS, *_QPID),
+    ),
     Suite("Joram JMS tests", "AMQP", "sources of Apache ActiveMQ; `JoramAdmin.java`", _joram),
     Suite("Jakarta Messaging TCK", "AMQP", "sources of platform-tck; `TckNames.java`", _tck),
     Suite("rhea", "AMQP", "npm; `rhea.mjs`", _node_program("rhea.mjs", "rhea@3.0.5")),
