@@ -188,7 +188,9 @@ class EngineConsumer:
         self.taken += 1
         message = _received(fields, self.destination, command[3], self._acknowledge_hook)
         if for_good and self.acknowledges_itself:
-            self.settle()
+            self.done = self.handed  # first: see acknowledged()
+            if not self.unsettled:
+                self.settle()
         return message
 
     def settle(self) -> None:
