@@ -239,7 +239,7 @@ class EngineProducer:
             completion = self.send(ours, destination, callbacks, delivery_mode, priority, time_to_live)
             write_back(message, ours)
             return completion
-        return sends.add(packed, message, mode, callbacks, now)
+        return sends.add(packed, message, mode, callbacks)
 
     # The common part of most sends is built once, while the millisecond, the producer's defaults, the destination and
     # the length of the ids stay the same.

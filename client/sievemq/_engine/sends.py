@@ -129,7 +129,6 @@ class Sends:
     Attributes:
         waits: by delivery mode, whether a synchronous send waits for the broker's confirm (D-24).
         sequence, sent_bytes: how many were made, and their bytes in all.
-        sent_at: time of the last one, in ms.
         sequence_limit, byte_limit: where either comes to its limit the window is full.
         confirmed, confirmed_bytes: how much of that is settled.
         unconfirmed: packed SENDs that are not settled, in order; sent again if the connection is lost, or where the
@@ -159,7 +158,6 @@ class Sends:
         "hold",
         "last_blocked",
         "notify",
-        "sent_at",
         "sent_bytes",
         "sequence",
         "sequence_limit",
@@ -179,7 +177,7 @@ class Sends:
         always = policy == "always"
         self.waits: tuple[bool, ...] = (False, always, always or (policy == "auto" and not transacted))
         # `sequence` and `sent_bytes` are written by the sending thread alone, the rest under the lock.
-        self.sequence = self.sent_bytes = self.sent_at = 0
+        self.sequence = self.sent_bytes = 0
         self.confirmed = self.confirmed_bytes = 0
         self.sequence_limit = terms.window_messages
         self.byte_limit = terms.window_bytes
@@ -227,9 +225,7 @@ class Sends:
 
     # -- their fate --------------------------------------------------------------------------------------------------
 
-    def add(
-        self, packed: bytes, message: object, mode: int, callbacks: Callbacks | None, now: int
-    ) -> Completion[None] | None:
+    def add(self, packed: bytes, message: object, mode: int, callbacks: Callbacks | None) -> Completion[None] | None:
         """Count a send and queue it. Belongs to the session's thread of control, and needs no lock.
 
         Args:
@@ -237,7 +233,6 @@ class Sends:
             message: for the callbacks.
             mode: its delivery mode.
             callbacks: of an asynchronous send.
-            now: its time, in ms.
 
         Returns:
             What a synchronous send waits for; None if it need not wait (D-24).
@@ -262,7 +257,6 @@ class Sends:
                 else:
                     self._call_back(sequence, outbox.failure)
         self.sent_bytes += size
-        self.sent_at = now
         self.sequence = sequence  # last: from here on it is sent, whatever breaks into the caller
         return completion
 

@@ -335,7 +335,7 @@ class Control:
                     transport.broken(error, sends)
                 raise
         if completion is None:
-            transport.queued(sends, callbacks is not None)
+            transport.queued(callbacks is not None)
         return completion
 
     def send_observed(

@@ -4,8 +4,9 @@ One lock guards the engine, reading, and the order of writes. The I/O thread rea
 (:class:`Lead`); the sending thread writes, unless more is likely to follow at once:
 
 - a thread that waits for the broker writes before it waits;
-- a send is written by its caller if the last write was in another millisecond, or if 64 KiB have gathered: sparse
-  traffic is never delayed, dense traffic is written a few hundred messages at a time;
+- a send is written by its caller if the last write was a millisecond ago, or a quarter of that while little has
+  gathered, or if 64 KiB have: sparse traffic is never delayed, dense traffic is written a few hundred messages at a
+  time;
 - what then remains, the I/O thread writes within about a millisecond; acknowledgements within about five.
 
 While something remains, and for a while after, the I/O thread looks every few milliseconds; otherwise it sleeps until
@@ -46,6 +47,9 @@ T = TypeVar("T")
 #: Bytes of sends after which the sender writes, whatever the time.
 _GATHER: Final = 64 * 1024
 _READ: Final = 128 * 1024
+#: Bytes of sends up to which traffic is light, and seconds after which the sender writes then.
+_LITTLE: Final = 4 * 1024
+_SOON: Final = 0.00025
 #: Seconds that sends, and that acknowledgements alone, may wait for company.
 _SEND_DELAY: Final = 0.001
 _ACKNOWLEDGE_DELAY: Final = 0.005
@@ -404,7 +408,6 @@ class Transport:
         asleep: True while the I/O thread sleeps, and must be woken to write.
         asked: the number of writes that the broker may answer.
         has_callbacks: input may concern other threads: callbacks of sends. Set without the lock; stays.
-        written_at: millisecond of the last write, on the wall clock, as the engine's `sent_at`.
     """
 
     __slots__ = (
@@ -437,7 +440,6 @@ class Transport:
         "lead",
         "lock",
         "undoing",
-        "written_at",
     )
 
     def __init__(
@@ -468,7 +470,6 @@ class Transport:
         self.undoing: list[Completion[Any]] = []
         self.asleep = self.has_callbacks = False
         self.asked = 0
-        self.written_at = 0
         self._wrote = 0.0
         self._backlog: deque[memoryview] = deque()  # written by the engine, not yet taken by the socket
         self._more = False  # TLS has decrypted more than was read; the selector does not see that
@@ -603,7 +604,6 @@ class Transport:
             if data:
                 # The window of unconfirmed sends bounds what can gather here.
                 self._backlog.append(memoryview(data))
-            self.written_at = wall_clock()
             self._wrote = time.monotonic()
             if data and len(self._backlog) == 1:
                 self._push()
@@ -648,16 +648,16 @@ class Transport:
         with self.lock:
             self.write()
 
-    def queued(self, sends: Sends, has_callbacks: bool = False) -> None:
-        """One of these was queued that is not waited for: write it now, or see that it is written with others soon.
+    def queued(self, has_callbacks: bool = False) -> None:
+        """A send was queued that is not waited for: write it now, or see that it is written with others soon.
 
         Args:
-            sends: where it is counted.
             has_callbacks: it has a callback.
         """
         if has_callbacks:
             self.has_callbacks = True
-        if sends.sent_at != self.written_at or self._engine.outbox.queued_bytes >= _GATHER:
+        waited, size = time.monotonic() - self._wrote, self._engine.outbox.queued_bytes
+        if waited >= _SEND_DELAY or size >= _GATHER or (waited >= _SOON and size <= _LITTLE):
             self.flush()
         elif self.asleep:
             self.wake()
