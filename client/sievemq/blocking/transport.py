@@ -4,9 +4,9 @@ One lock guards the engine, reading, and the order of writes. The I/O thread rea
 (:class:`Lead`); the sending thread writes, unless more is likely to follow at once:
 
 - a thread that waits for the broker writes before it waits;
-- a send is written by its caller if the last write was a millisecond ago, or a quarter of that while little has
-  gathered, or if 64 KiB have: sparse traffic is never delayed, dense traffic is written a few hundred messages at a
-  time;
+- a send is written by its caller a quarter of a millisecond after the last write; if more than 4 KiB have gathered by
+  then, after a millisecond, or at 64 KiB. So sparse traffic is not delayed, and dense traffic is written a few hundred
+  messages at a time;
 - what then remains, the I/O thread writes within about a millisecond; acknowledgements within about five.
 
 While something remains, and for a while after, the I/O thread looks every few milliseconds; otherwise it sleeps until
