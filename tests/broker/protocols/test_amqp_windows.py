@@ -221,7 +221,7 @@ def test_a_deleted_queue_takes_what_waits_along(world: World) -> None:
     send(world, *"abc")
     client.rest()
     client.frames.clear()
-    world.broker.namespaces["default"].delete("queue:q", world.now)
+    world.broker.namespaces["default"].delete("queue:q")
     client.rest()
     assert client.detached().condition == "amqp:resource-deleted"
     flow(client, 1, 100)
