@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -149,6 +150,30 @@ def test_queued_output_is_written_soon(peer: Peer) -> None:
             peer.engine.outbox.append((Command.ACKNOWLEDGE, 1, 1, 0))
         peer.transport.nudge()
         assert peer.read() == [(Command.ACKNOWLEDGE, 1, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "size", "written"),
+    [
+        (0.2, 100, False),
+        (0.3, 100, True),
+        (0.3, 4 * 1024 + 1, False),
+        (1.1, 4 * 1024 + 1, True),
+        (0.1, 64 * 1024 - 1, False),
+        (0.1, 64 * 1024, True),
+    ],
+)
+def test_a_sender_writes_by_the_time_since_the_last_write_and_what_has_gathered(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, milliseconds: float, size: int, written: bool
+) -> None:
+    transport, outbox, flushed = peer.transport, peer.engine.outbox, []
+    with transport.lock, monkeypatch.context() as patch:  # the I/O thread writes nothing meanwhile
+        now = transport._wrote + milliseconds / 1000
+        patch.setattr("sievemq.blocking.transport.time", SimpleNamespace(monotonic=lambda: now))
+        patch.setattr(Transport, "flush", lambda _: flushed.append(True))
+        patch.setattr(outbox, "queued_bytes", size)
+        transport.queued()
+    assert bool(flushed) is written
 
 
 def test_an_answer_is_written_at_once(peer: Peer) -> None:
