@@ -25,6 +25,8 @@ from sievemq_core.wire.commands import Command
 __all__ = ["SERIES", "main"]
 
 OUT = Path(__file__).parent / "results" / "growth"
+#: Messages of a measurement, for which the best of three counts.
+MESSAGES = 5_000
 
 Point = dict[str, float]
 
@@ -108,7 +110,7 @@ def size(n: int) -> Point:
     sender, receiver = rig.client(), rig.client()
     consumer = receiver.consumer("queue:q", credit=2 * BATCH)
     fields = envelope(0, n)
-    count = max(20, min(5_000, 20_000_000 // (n + 1_000)))
+    count = max(20, min(MESSAGES, 20_000_000 // (n + 1_000)))
     sends = iter(lambda: ("queue:q", fields), None)
     us = _exchange(rig, sender, [(receiver, consumer)], sends, count)
     return {"us_per_message": us, "ns_per_byte": us * 1e3 / max(1, n)}
@@ -138,7 +140,7 @@ def queues(n: int) -> Point:
         client.acknowledge(consumer, 1, 1)
     receiver.flush()
     memory = (resident_bytes() - before) / n
-    return {"us_per_message": _exchange(rig, sender, receivers, _in_turn(taken), 5_000), "bytes_each": memory}
+    return {"us_per_message": _exchange(rig, sender, receivers, _in_turn(taken), MESSAGES), "bytes_each": memory}
 
 
 def consumers(n: int) -> Point:
@@ -151,7 +153,7 @@ def consumers(n: int) -> Point:
         (client, client.consumer("queue:q", credit=2 * BATCH)) for client in clients for _ in range(n // len(clients))
     ]
     memory = (resident_bytes() - before) / n
-    return {"us_per_message": _exchange(rig, sender, receivers, _in_turn(["queue:q"]), 5_000), "bytes_each": memory}
+    return {"us_per_message": _exchange(rig, sender, receivers, _in_turn(["queue:q"]), MESSAGES), "bytes_each": memory}
 
 
 def depth(n: int) -> Point:
@@ -164,7 +166,7 @@ def depth(n: int) -> Point:
     correlated = _fill(rig, sender, range(half, n), lambda number: f"c{number}")
     found = _correlated(rig, receiver, range(half, n)) if n else 0.0
     consumer = receiver.consumer("queue:q")
-    us = _exchange(rig, sender, [(receiver, consumer)], _in_turn(["queue:q"]), 5_000, pull=True)
+    us = _exchange(rig, sender, [(receiver, consumer)], _in_turn(["queue:q"]), MESSAGES, pull=True)
     return {
         "us_per_message": us,
         "bytes_each": plain,
@@ -209,7 +211,8 @@ def connections(n: int) -> Point:
     memory = (resident_bytes() - before) / n
     step = max(1, n // 100)
     addresses = [f"queue:q{number}" for number in range(0, n, step)]
-    return {"us_per_message": _exchange(rig, sender, opened[::step], _in_turn(addresses), 5_000), "bytes_each": memory}
+    us = _exchange(rig, sender, opened[::step], _in_turn(addresses), MESSAGES)
+    return {"us_per_message": us, "bytes_each": memory}
 
 
 def selectors(n: int) -> Point:
@@ -227,7 +230,7 @@ def selectors(n: int) -> Point:
         ]
     memory = (resident_bytes() - before) / max(1, n)
     sends = ((("topic:t"), envelope(i, symbol=f"S{i * 7919 % max(1, n)}", price=1 + i % 100)) for i in range(10**9))
-    return {"us_per_message": _exchange(rig, sender, receivers, sends, 5_000), "bytes_each": memory}
+    return {"us_per_message": _exchange(rig, sender, receivers, sends, MESSAGES), "bytes_each": memory}
 
 
 SERIES: Final[dict[str, Series]] = {

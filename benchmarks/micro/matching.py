@@ -212,10 +212,12 @@ def lag_while_attaching(depth: int) -> tuple[list[dict[str, int]], list[float], 
     return histograms, [max(spent) * 1e3 for spent in zip(*turns, strict=True)], took
 
 
-def run(seconds: float, depth: int = 100_000) -> list[Row]:
-    """The cases without a histogram, about `seconds` per stretch; the baseline is the same with few."""
+def run(seconds: float, many: int = 10_000, depth: int = 100_000) -> list[Row]:
+    """The cases without a histogram, about `seconds` per stretch, with `many` subscribers or `depth` messages; the
+    baseline is the same with few."""
     few = time_us(topic(10)[1], BATCH, seconds)
-    rows = [compare("topic: 10,000 × symbol = … AND price > …", topic(10_000)[1], "10 of them", few, BATCH, seconds)]
+    crowd = f"topic: {many:,} × symbol = … AND price > …"
+    rows = [compare(crowd, topic(many)[1], "10 of them", few, BATCH, seconds)]
     shallow, far = deep(1_000), deep(depth)
     for name, near, distant in zip(("receive", "browse"), shallow, far, strict=True):
         rows.append(
@@ -230,7 +232,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=1_000_000, help="messages of the deep queue")
     depth = parser.parse_args().depth
     print(f"memory of a subscriber in the domain, its selector included: {memory_per_subscriber():.1f} KB")
-    for row in run(0.2, depth):
+    for row in run(0.2, depth=depth):
         print(f"{row.case:<50} {row.us:8.2f} µs   {row.baseline}: {row.baseline_us:.2f} µs   × {1 / row.ratio:.2f}")
     gc.collect()
     shallow, far = receive_over_the_wire((1_000, depth))

@@ -76,14 +76,13 @@ def plain(batch: int) -> Callable[[], None]:
     return once
 
 
-def backlog(selector: CompiledSelector | None = None) -> Callable[[], None]:
-    """Messages that wait before they are taken, behind a hundred thousand others where there is a selector."""
+def backlog(selector: CompiledSelector | None = None, depth: int = 0) -> Callable[[], None]:
+    """Messages that wait before they are taken, behind `depth` others that the selector does not match."""
     broker = Broker()
     namespace = broker.namespace("")
-    if selector is not None:
-        other = message(customer=-1)
-        for _ in range(100_000):
-            namespace.send("queue:q", other, NOW)
+    other = message(customer=-1)
+    for _ in range(depth):
+        namespace.send("queue:q", other, NOW)
     consumer = open_consumer(namespace, "queue:q", selector, credit=0)
     while broker.work(NOW):
         pass
@@ -146,24 +145,25 @@ def least() -> Callable[[], None]:
     return once
 
 
-def run(seconds: float) -> list[Row]:
-    """Every case, about `seconds` per stretch; microseconds per message or delivery."""
+def run(seconds: float, many: int = 10_000, depth: int = 100_000) -> list[Row]:
+    """Every case, about `seconds` per stretch, the largest with `many` selectors or `depth` messages; microseconds per
+    message or delivery."""
     rows = [compare("queue: send, deliver, acknowledge", plain(BATCH), "a deque", least(), BATCH, seconds)]
     base = rows[0].baseline_us
     one = compare("queue: the same, one by one", plain(1), "a deque", base, 1, seconds)
     wait = compare("queue: through a backlog", backlog(), "a deque", base, BATCH, seconds)
     rows += [one, wait]
-    deep = backlog(equals("customer", 1))
-    rows.append(compare("queue: a match behind 100,000 others", deep, "no selector, no depth", wait.us, BATCH, seconds))
+    deep, behind = backlog(equals("customer", 1), depth), f"queue: a match behind {depth:,} others"
+    rows.append(compare(behind, deep, "no selector, no depth", wait.us, BATCH, seconds))
     single = compare("queue: 1 selector", selective(1), "no selector", rows[0].us, BATCH, seconds)
     rows.append(single)
-    for count in (100, 10_000):
+    for count in (100, many):
         rows.append(compare(f"queue: {count:,} selectors", selective(count), "1 selector", single.us, BATCH, seconds))
     rows.append(compare("topic: a delivery, 100 subscribers", fan_out(100), "a deque", base, 100 * BATCH, seconds))
     alone = compare("topic: a message, 1 subscriber", fan_out(1), "a deque", base, BATCH, seconds)
     rows.append(alone)
-    crowd = fan_out(1, 10_000)
-    rows.append(compare("topic: the same among 10,000 with selectors", crowd, "alone", alone.us, BATCH, seconds))
+    crowd = fan_out(1, many)
+    rows.append(compare(f"topic: the same among {many:,} with selectors", crowd, "alone", alone.us, BATCH, seconds))
     return rows
 
 

@@ -173,10 +173,10 @@ def test_a_peer_that_does_not_read_is_paused_and_resumed(broker: EmbeddedBroker)
         assert is_read_from()
 
 
-def test_thousands_of_requested_pages_are_not_all_built(broker: EmbeddedBroker) -> None:
+def test_hundreds_of_requested_pages_are_not_all_built(broker: EmbeddedBroker) -> None:
     with WireClient(broker.port) as client:
         client.open_session().send("queue:q", b"x" * MIB).confirmed()
-        for number in range(1, 2_001):
+        for number in range(1, 501):
             client.wire.send(Command.BROWSE, number, "queue:q", None, None, None, 1)
         server, unsent = broker.server, [0]
         (link,) = server.links.open
@@ -184,10 +184,10 @@ def test_thousands_of_requested_pages_are_not_all_built(broker: EmbeddedBroker) 
             lambda _: server.turn.watchers.append(lambda: unsent.append(link.transport.get_write_buffer_size()))
         )
         client.sock.sendall(client.wire.data_to_send())
-        answers = [client.until(Command.OK, Command.ERROR) for _ in range(2_000)]
+        answers = [client.until(Command.OK, Command.ERROR) for _ in range(500)]
         refused = [answer for answer in answers if answer[0] == Command.ERROR]
         assert {answer[2] for answer in refused} <= {ErrorCode.RESOURCE_ALLOCATION}
-        assert len(refused) < 2_000 - 64
+        assert len(refused) < 500 - 64
         assert max(unsent) < 100 * MIB, "who does not read them is not asked what else it wants"
         assert client.request(Command.PING)[0] == Command.OK
 

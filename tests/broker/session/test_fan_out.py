@@ -29,7 +29,7 @@ from .test_pieces import often, played
 from .test_resume import KEEP, reopen
 from .test_rows import SEVERAL, STEPS
 
-MANY = 1_800
+MANY = 1_200
 ADDRESS = "topic:t"
 SIZE = len(Envelope(envelope("m0")).packed)
 

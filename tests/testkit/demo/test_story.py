@@ -6,12 +6,13 @@ import pytest
 from typer.testing import CliRunner
 
 from sievemq_testing.demo import command, story
-from sievemq_testing.demo.flights import SELECTORS, TOTAL, read_flights
+from sievemq_testing.demo.flights import SELECTORS, read_flights
 from sievemq_testing.demo.parts import Tally
 from sievemq_testing.demo.referee import Referee, Verdict
 from sievemq_testing.demo.story import DemoFailedError, Line, Outcome, run_story
 
 LIMIT = 3_000
+MONTHS = 110_000
 
 
 def test_every_selector_agrees_with_sqlite() -> None:
@@ -32,9 +33,9 @@ def test_every_selector_agrees_with_sqlite() -> None:
 
 
 @pytest.mark.slow
-def test_all_flights_of_the_year() -> None:
-    outcome = run_story()
-    assert outcome.flights == TOTAL
+def test_the_flights_of_four_months() -> None:
+    outcome = run_story(MONTHS)
+    assert outcome.flights == MONTHS
     assert outcome.agrees, [line for line in outcome.lines if not line.agrees]
 
 
