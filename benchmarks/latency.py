@@ -18,20 +18,22 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import calibrate_ms, describe
 from benchmarks.macro.processes import Broker, run_workload
 
-__all__ = ["SHARES", "SIZE", "body", "due_times", "main", "percentiles", "table_row"]
+__all__ = ["SHARES", "SIZE", "Timetable", "body", "due_times", "main", "percentiles", "send_all", "table_row"]
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).parent / "results"
 SHARES = (0.1, 0.5, 0.8)
 SIZE = 256
 WARM = 0.2  # of the messages: not counted
+#: Nanoseconds before its time at which a message is sent: less than the system's clock would sleep too long.
+EARLY = 50_000
 now = time.monotonic_ns
 
 
@@ -44,6 +46,41 @@ def due_times(rate: float, n: int) -> Iterator[int]:
     """The timetable: nanoseconds on the clock of :data:`now`, beginning in a moment."""
     start = now() + 200_000_000
     return (start + int(i * 1e9 / rate) for i in range(n))
+
+
+class Timetable:
+    """What is due, a batch at a time.
+
+    Args:
+        rate: messages a second.
+        n: messages.
+    """
+
+    def __init__(self, rate: float, n: int) -> None:
+        self._due = due_times(rate, n)
+        self._next = next(self._due, None)
+
+    @property
+    def ahead(self) -> float | None:
+        """Seconds until something is due, 0 if something is; None when all was."""
+        return None if self._next is None else max(0.0, (self._next - now() - EARLY) / 1e9)
+
+    def take(self) -> Iterator[bytes]:
+        """The bodies that are due now."""
+        while self._next is not None and self._next - now() <= EARLY:
+            yield body(self._next)
+            self._next = next(self._due, None)
+
+
+def send_all(
+    timetable: Timetable, send: Callable[[bytes], object], rest: Callable[[float], object] = time.sleep
+) -> None:
+    """Keep to the timetable with a client that blocks."""
+    while (ahead := timetable.ahead) is not None:
+        if ahead:
+            rest(ahead)
+        for each in timetable.take():
+            send(each)
 
 
 def percentiles(times: list[int]) -> dict[str, float]:
@@ -60,17 +97,13 @@ def table_row(*first: str, rate: float, found: Mapping[str, float]) -> str:
 
 
 def send_blocking(url: str, queue: str, rate: float, n: int) -> None:
-    """Keep to the timetable: between two messages sleep if there is time, otherwise catch up."""
+    """Keep to the timetable."""
     from sievemq import BytesMessage, ConnectionFactory, DeliveryMode
 
     with ConnectionFactory(url).create_context() as context:
         destination = context.create_queue(queue)
         producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
-        for due in due_times(rate, n):
-            ahead = due - now()
-            if ahead > 50_000:
-                time.sleep(ahead / 1e9)
-            producer.send(destination, BytesMessage(body(due)))
+        send_all(Timetable(rate, n), lambda each: producer.send(destination, BytesMessage(each)))
 
 
 def receive_blocking(url: str, queue: str, n: int) -> list[int]:
@@ -96,11 +129,11 @@ async def send_aio(url: str, queue: str, rate: float, n: int) -> None:
     async with await ConnectionFactory(url).create_context() as context:
         destination = context.create_queue(queue)
         producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
-        for due in due_times(rate, n):
-            ahead = due - now()
-            if ahead > 50_000:
-                await asyncio.sleep(ahead / 1e9)
-            await producer.send(destination, BytesMessage(body(due)))
+        timetable = Timetable(rate, n)
+        while (ahead := timetable.ahead) is not None:
+            await asyncio.sleep(ahead)  # the loop writes
+            for each in timetable.take():
+                await producer.send(destination, BytesMessage(each))
 
 
 async def receive_aio(url: str, queue: str, n: int) -> list[int]:

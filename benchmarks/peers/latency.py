@@ -15,7 +15,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,50 +22,13 @@ from typing import Any
 if __name__ == "__main__":  # a sender is started by path, under a Python that has its client
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from benchmarks.latency import SHARES, SIZE, body, due_times, now, percentiles, table_row
+from benchmarks.latency import SHARES, SIZE, Timetable, percentiles, send_all, table_row
 from benchmarks.macro.processes import Role, Server, run_workload
 from benchmarks.peers import fetch
 from benchmarks.peers.catalogue import OURS, PEERS
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Nanoseconds before its time at which a message is sent: less than the system's clock would sleep too long.
-EARLY = 50_000
 HEAD = "| | share | messages/s | p50 µs | p99 µs | p99.9 µs | longest µs |\n|---|---|---|---|---|---|---|"
-
-
-class Timetable:
-    """What is due, a batch at a time.
-
-    Args:
-        rate: messages a second.
-        n: messages.
-    """
-
-    def __init__(self, rate: float, n: int) -> None:
-        self._due = due_times(rate, n)
-        self._next = next(self._due, None)
-
-    @property
-    def ahead(self) -> float | None:
-        """Seconds until something is due, 0 if something is; None when all was."""
-        return None if self._next is None else max(0.0, (self._next - now() - EARLY) / 1e9)
-
-    def take(self) -> Iterator[bytes]:
-        """The bodies that are due now."""
-        while self._next is not None and self._next - now() <= EARLY:
-            yield body(self._next)
-            self._next = next(self._due, None)
-
-
-def send_all(
-    timetable: Timetable, send: Callable[[bytes], object], rest: Callable[[float], object] = time.sleep
-) -> None:
-    """Keep to the timetable with a client that blocks."""
-    while (ahead := timetable.ahead) is not None:
-        if ahead:
-            rest(ahead)
-        for each in timetable.take():
-            send(each)
 
 
 # -- a producer for each peer ------------------------------------------------------------------------------------------
