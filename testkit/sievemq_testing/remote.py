@@ -27,7 +27,7 @@ from sievemq.url import BrokerURL, parse_url
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
 from sievemq_core.errors import ErrorCode
-from sievemq_core.message.dead_letters import EXPIRED, FAILED, ORIGIN, REASON
+from sievemq_core.message.dead_letters import ORIGIN, REASON
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope
 from sievemq_testing.broker import refuse_on_a_loop
@@ -38,9 +38,11 @@ from sievemq_testing.views import (
     ConsumerView,
     address_of,
     at_least,
+    check_reason,
     compiled,
     listed,
     missing,
+    other_letters,
     shortfall,
     unawaited,
     unsubscribed,
@@ -533,8 +535,7 @@ class RemoteQueue(_Remote):
     ) -> list[Message]:
         """As :meth:`QueueView.assert_dead_letters`."""
         __tracebackhide__ = True
-        if reason not in (None, FAILED, EXPIRED):
-            raise ValueError(f"the reason of a dead letter is {FAILED!r} or {EXPIRED!r}, not {reason!r}")
+        check_reason(reason)
         needed = at_least(count)
         found: list[Message] = []
 
@@ -547,8 +548,7 @@ class RemoteQueue(_Remote):
         _poll(look, within)
         if len(found) >= 1 if count is None else len(found) == count:
             return found
-        text = [shortfall(self.name, "dead-lettered", selector, count, within, len(found)), *self._if_missing()]
-        raise AssertionError("\n".join(text))
+        raise AssertionError(other_letters(self.name, selector, count, reason, len(found), self._if_missing()))
 
     def assert_awaited(self, *, count: int = 1, within: Seconds = 0.0) -> None:
         """As :meth:`QueueView.assert_awaited`."""

@@ -39,10 +39,13 @@ __all__ = [
     "TopicView",
     "address_of",
     "at_least",
+    "check_reason",
     "compiled",
     "listed",
     "missing",
+    "other_letters",
     "shortfall",
+    "unawaited",
     "unsubscribed",
 ]
 
@@ -431,8 +434,7 @@ class QueueView(_View):
             ValueError: there is no such reason.
         """
         __tracebackhide__ = True
-        if reason not in (None, FAILED, EXPIRED):
-            raise ValueError(f"the reason of a dead letter is {FAILED!r} or {EXPIRED!r}, not {reason!r}")
+        check_reason(reason)
         condition, needed = compiled(selector), at_least(count)
         self._namespace.broker.wait_for(lambda broker: len(self._letters(broker, condition, reason)) >= needed, within)
         letters = self._ask(lambda broker: self._letters(broker, condition, reason))
@@ -440,14 +442,7 @@ class QueueView(_View):
         found = [received(envelope.fields, where, times, None) for times, envelope in letters]
         if len(found) >= 1 if count is None else len(found) == count:
             return found
-        wanted = "at least 1 dead letter" if count is None else counted(count, "dead letter")
-        raise AssertionError(
-            f"{self.name}: there should be {wanted}"
-            + (f' that match "{selector}"' if selector else "")
-            + (f" with the reason {reason!r}" if reason else "")
-            + f"; there {'is' if len(found) == 1 else 'are'} {len(found) or 'none'}"
-            + "".join(f"\n{line}" for line in self._if_missing())
-        )
+        raise AssertionError(other_letters(self.name, selector, count, reason, len(found), self._if_missing()))
 
     def assert_awaited(self, *, count: int = 1, within: Seconds = 0.0) -> None:
         """A consumer waits for a message here. A thread's ``receive`` must have begun to wait before a test skips its
@@ -582,6 +577,26 @@ def missing(name: str, names: Iterable[str]) -> str:
     there = near_destination(name, others)
     hint = f"did you mean {there}?" if there is not None else f"there are {', '.join(others) or f'no {kind}s'}"
     return f"{name} has never existed: no client has sent to it or consumed from it; {hint}"
+
+
+def check_reason(reason: str | None) -> None:
+    """Raise a ValueError if no dead letter can have this reason."""
+    if reason not in (None, FAILED, EXPIRED):
+        raise ValueError(f"the reason of a dead letter is {FAILED!r} or {EXPIRED!r}, not {reason!r}")
+
+
+def other_letters(
+    name: str, selector: str | None, count: int | None, reason: str | None, found: int, more: list[str]
+) -> str:
+    """The error of a queue that has another number of dead letters."""
+    wanted = "at least 1 dead letter" if count is None else counted(count, "dead letter")
+    text = (
+        f"{name}: there should be {wanted}"
+        + (f' that match "{selector}"' if selector else "")
+        + (f" with the reason {reason!r}" if reason else "")
+        + f"; there {'is' if found == 1 else 'are'} {found or 'none'}"
+    )
+    return "\n".join([text, *more])
 
 
 def unawaited(name: str, count: int, consumers: list[ConsumerView], more: list[str]) -> str:
