@@ -133,6 +133,7 @@ def test_a_job_in_java_is_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "role=produce" in java_command("activemq", "ActiveMQPart")({**producer, "url": "tcp://x"})
 
 
+@pytest.mark.slow
 def test_sievemq_in_the_harness_of_the_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "PEERS", {name: PEERS[name] for name in OURS})
     given = "--workloads W1,W2 --messages 50 --repeats 1 --busy-poll 0"

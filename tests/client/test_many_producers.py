@@ -11,7 +11,7 @@ from .both import SOON, Api
 LIMIT = 1024 * 1024
 SIZE = 16 * 1024
 PRODUCERS = 50
-EACH = 40
+EACH = 20
 
 #: Beyond the limit of a queue: the message that each session waits with, of SIZE bytes and some headers.
 SLACK = PRODUCERS * (SIZE + 512)

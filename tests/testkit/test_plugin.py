@@ -84,7 +84,7 @@ def test_a_pause_that_a_test_forgets_ends_before_its_fixtures_close(tmp_path: Pa
     assert "the pause ends" not in shown  # the context did not even have to say goodbye
 
 
-def test_each_fixture_is_described(tmp_path: Path) -> None:
+def test_each_fixture_is_described_and_shadows_no_package(tmp_path: Path) -> None:
     shown = run(tmp_path, "", "--fixtures", "-v")
     for name in (
         "sievemq_test_broker [session scope]", "sievemq_namespace", "sievemq_url", "sievemq_context", "sievemq_aio",
@@ -92,11 +92,7 @@ def test_each_fixture_is_described(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert f"\n{name} " in shown
     assert "sievemq_testing/plugin.py" in shown
-
-
-def test_no_fixture_shadows_a_package(tmp_path: Path) -> None:
-    """A test that imports a package of the fixture's name would lose it."""
-    shown = run(tmp_path, "", "--fixtures", "-v")
+    # A test that imports a package of a fixture's name would lose it.
     ours = set(re.findall(r"^(\w+)(?: \[\w+ scope\])? -- .*sievemq_testing/plugin", shown, re.MULTILINE))
     assert len(ours) > 8
     assert not ours & {"sievemq", "sievemq_broker", "sievemq_core", "sievemq_spark", "sievemq_testing"}

@@ -392,7 +392,7 @@ def check_fetches(source: str) -> None:
     assert len(fetches) == len(set(fetches)), source
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(conditions, st.sampled_from(["jakarta", "ibm-mq"]))
 def test_generated_code_cannot_miss_a_variable(tree: Node, dialect: str) -> None:
     """D-14: by analysis of the code and not by luck with messages. Few names, so that they repeat."""

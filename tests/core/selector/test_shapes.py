@@ -107,7 +107,7 @@ def tried(text: str) -> tuple[CompiledSelector | None, object]:
         return None, (str(error), error.details)
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(conditions, st.data(), st.lists(messages, min_size=1, max_size=4))
 def test_a_shared_selector_is_the_same_as_one_compiled_alone(tree: Any, data: st.DataObject, batch: list[Any]) -> None:
     """Random selectors; then the same with other constants of the same kind of text."""

@@ -12,8 +12,12 @@ import pytest
 
 SCRIPT = Path(__file__).parents[3] / ".ci" / "venv"
 
-#: Stands for .venv/bin/python: says that it is new enough, and notes the calls of pip.
-PYTHON = '#!/bin/sh\n[ "$1" = -c ] || printf "%s\\n" "$@" >> "$(dirname "$0")/arguments"\n'
+#: Stands for .venv/bin/python: says that it is new enough, notes the calls of pip, and cannot fetch a newer one.
+PYTHON = """#!/bin/sh
+[ "$1" = -c ] && exit
+echo "$@" >> "$(dirname "$0")/calls"
+case "$*" in *--upgrade*) exit 1 ;; esac
+"""
 
 
 @pytest.fixture
@@ -31,31 +35,36 @@ def clone(tmp_path: Path) -> Path:
 
 
 def installs(clone: Path, stderr: int) -> list[str]:
-    """What pip was asked to do, in one run of the script."""
-    arguments = clone / ".venv" / "bin" / "arguments"
-    arguments.unlink(missing_ok=True)
+    """The calls of pip in one run of the script."""
+    calls = clone / ".venv" / "bin" / "calls"
+    calls.unlink(missing_ok=True)
     subprocess.run([clone / ".ci" / "venv", "broker"], check=True, stderr=stderr, timeout=60)
-    return arguments.read_text().splitlines() if arguments.exists() else []
+    return calls.read_text().splitlines() if calls.exists() else []
 
 
 def test_a_person_sees_the_progress(clone: Path) -> None:
     mine, terminal = pty.openpty()
     try:
-        arguments = installs(clone, terminal)
+        _, install = installs(clone, terminal)
         shown = os.read(mine, 1_000).decode()
     finally:
         os.close(mine)
         os.close(terminal)
-    assert "--progress-bar=on" in arguments
-    assert "--quiet" not in arguments
+    assert "--progress-bar=on" in install
+    assert "--quiet" not in install
     assert "venv: installing sievemq[broker]; this may take a minute or two" in shown
 
 
 def test_a_log_gets_no_progress(clone: Path) -> None:
-    arguments = installs(clone, subprocess.DEVNULL)
-    assert arguments[-2:] == ["--editable", ".[broker]"]
-    assert "--quiet" in arguments
-    assert "--progress-bar=on" not in arguments
+    _, install = installs(clone, subprocess.DEVNULL)
+    assert "--quiet" in install
+    assert "--progress-bar=on" not in install
+
+
+def test_the_pip_of_this_python_installs_where_no_newer_one_can_be_had(clone: Path) -> None:
+    upgrade, install = installs(clone, subprocess.DEVNULL)
+    assert "--upgrade pip>=25" in upgrade
+    assert install.endswith("--editable .[broker]")
 
 
 def test_a_complete_environment_is_kept(clone: Path) -> None:
