@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from benchmarks import cores, counted, floods, growth, latency
 from benchmarks.growth import SERIES
-from benchmarks.macro.processes import Server
+from benchmarks.macro.processes import Role, Server
 from benchmarks.peers import fetch, run
 from benchmarks.peers.catalogue import OURS, PEERS, java_command
 from benchmarks.rig import Rig, envelope
@@ -77,6 +77,15 @@ def test_the_table_says_that_the_compiled_build_was_measured() -> None:
         lines = run.rates_table(rows).splitlines()
         assert ["compiled" in line for line in lines if "**SieveMQ**" in line] == [said, said]
         assert not [line for line in lines if "compiled" in line and "SDK" not in line]
+
+
+def test_a_result_that_cannot_be_read_is_an_error_at_once() -> None:
+    part = Role({"role": "consume"}, [sys.executable, "-c", "print('READY'); print('RESULT [1, 2,')"])
+    try:
+        with pytest.raises(RuntimeError, match=r"consume gave no result.*a result of 14 characters"):
+            part.wait_result(3_600)
+    finally:
+        part.stop()
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,11 @@ class Role:
             if line.startswith("READY"):
                 self._ready.set()
             elif line.startswith("RESULT "):
-                self.result = json.loads(line.removeprefix("RESULT "))
+                try:
+                    self.result = json.loads(line.removeprefix("RESULT "))
+                except ValueError as error:
+                    self._errors.append(f"{error} in a result of {len(line)} characters that ends with {line[-40:]!r}")
+                    break
         self._ready.set()
         self._done.set()
 
