@@ -72,7 +72,9 @@ class Account:
         control = self.session._control
         control.called_back()
         assert control.receiving is None
-        assert not any(lock.locked() for lock in (control.guard, control.sending, self.connection._transport.lock))
+        with self.connection._transport.lock:  # the I/O thread may have it for a moment
+            assert not control.guard.locked()
+            assert not control.sending.locked()
 
 
 def buffered(account: Account) -> None:
