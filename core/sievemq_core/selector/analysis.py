@@ -25,16 +25,19 @@ _NULL = Possible(booleans=frozenset(), numbers=None, texts=None)
 _SOME = Possible(null=False)
 _NUMBERS = Possible(null=False, booleans=frozenset(), texts=None)
 
-#: How two values can lie: less, equal, greater, or neither (unlike, or without an order); NULL is none of these.
+#: How two values can lie: numbers less, equal or greater; the same or different where there is no order (strings,
+#: booleans, NaN); unlike, for which no comparison is TRUE (D-04). NULL is none of these.
+_WAYS = frozenset("<=>sdu")
+#: Of these the ones for which a comparison is TRUE.
 _OUTCOMES = {
-    "=": frozenset("="),
-    "<>": frozenset("<>x"),
+    "=": frozenset("=s"),
+    "<>": frozenset("<>d"),
     "<": frozenset("<"),
     "<=": frozenset("<="),
     ">": frozenset(">"),
     ">=": frozenset(">="),
 }
-_MIRROR = {"<": ">", ">": "<", "=": "=", "x": "x"}
+_MIRROR = {"<": ">", ">": "<"}
 
 _Known = dict[object, "Possible | frozenset[str]"]
 
@@ -90,7 +93,7 @@ class Search:
         for key, demand in _demands(test, truth):
             before = known.get(key)
             if before is None:
-                before = _of_type(key) if isinstance(demand, Possible) else frozenset("<=>x")
+                before = _of_type(key) if isinstance(demand, Possible) else _WAYS
             if isinstance(demand, Possible) and isinstance(before, Possible):
                 after = known[key] = before & demand
                 if after.empty:
@@ -158,13 +161,13 @@ def _demands(test: plan.Test, truth: bool) -> Iterator[tuple[object, Possible | 
                 for side in (left, right):
                     if not isinstance(side, plan.Constant):
                         yield side, _SOME
-                outcomes = _OUTCOMES[op] if holds else frozenset("<=>x") - _OUTCOMES[op]
+                outcomes = _OUTCOMES[op] if holds else _WAYS - _OUTCOMES[op]
                 if test.strict:  # equal numbers of two types are not equal there
                     return
                 if left == right:
-                    outcomes &= frozenset("=x")
+                    outcomes &= frozenset("=sd")
                 if repr(left) > repr(right):
-                    left, right, outcomes = right, left, frozenset(_MIRROR[outcome] for outcome in outcomes)
+                    left, right, outcomes = right, left, frozenset(_MIRROR.get(way, way) for way in outcomes)
                 yield (left, right), outcomes
         case _:
             pass
