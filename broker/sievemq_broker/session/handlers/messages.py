@@ -42,8 +42,9 @@ _SEND: Final = int(Command.SEND)
 _LAST_KIND: Final = int(max(BodyKind))
 _OUTCOMES: Final = frozenset(map(int, Outcome))
 
-#: The most deliveries of messages that are sent together: a millisecond or two. They may all be of one message.
-_DELIVERIES: Final = 3_000
+#: The most deliveries of messages that are sent together: a millisecond. They may all be of one message. More at a time
+#: are slower to many subscribers, whose queues leave the caches meanwhile.
+_DELIVERIES: Final = 1_600
 
 #: The cost of matching a message with selectors, for each unit (condition.units), in deliveries.
 _MATCHING: Final = 8
