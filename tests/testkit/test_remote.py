@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from sievemq import ConnectionFactory, JMSContext, JMSSecurityException, Queue, Topic
+from sievemq._management import place
 from sievemq_testing import TestBroker
 from sievemq_testing.remote import RemoteBroker, RemoteNamespace
 
@@ -104,6 +105,21 @@ def test_assert_empty_needs_a_queue_that_a_client_has_used(space: RemoteNamespac
     assert later.receive_body(str, 60_000) == "x"
     later.close()
     space.queue("order").assert_empty(within=60)
+
+
+def test_a_deleted_queue_is_empty_and_what_went_through_it_is_not_known(space: RemoteNamespace) -> None:
+    orders = space.queue("orders")
+    with ConnectionFactory(space.url).create_context() as client:
+        client.create_producer().send(Queue("orders"), "one")
+        with pytest.raises(AssertionError, match="queue:orders is not empty: 1 wait"):
+            orders.assert_empty()
+    space.api("delete").delete(place(space.name, "queue:orders"))
+    orders.assert_empty()
+    for assertion in (orders.assert_received, orders.assert_consumed):
+        with pytest.raises(pytest.skip.Exception, match=r"^what went through queue:orders is not known any more: it was"):
+            assertion(count=0)
+    with pytest.raises(AssertionError, match=r"^queue:other has never existed"):
+        space.queue("other").assert_empty()
 
 
 def test_an_address_that_is_no_management_port(elsewhere: RemoteBroker) -> None:
