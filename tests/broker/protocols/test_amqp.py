@@ -833,6 +833,104 @@ def test_a_connection_that_is_lost_drops_its_transactions(world: World) -> None:
     assert other.messages() == ["a"]
 
 
+def test_a_delivery_of_a_transaction_stays_with_it_when_its_link_is_detached(world: World) -> None:
+    client = filled(world, "a", "b", "c")
+    client.coordinator()
+    client.receiver(credit=2)
+    name = client.declare(10)
+    first, _ = client.receive(), client.receive()
+    client.settle(client.within(name, Accepted()), first.id)
+    client.say(Detach(handle=1, closed=True))
+    client.one(Detach)
+    other = Amqp(world)
+    other.receiver()
+    other.rest()
+    assert other.messages() == ["b", "c"]
+    assert isinstance(client.discharge(name, 11), Accepted)
+    other.rest()
+    assert other.messages() == []
+    assert queue(world).in_flight == 2
+
+
+@pytest.mark.parametrize("outcome", [Accepted(), Rejected(), Released(), Modified(delivery_failed=True)])
+@pytest.mark.parametrize("fail", [False, True])
+def test_a_detached_link_is_forgotten_with_its_last_transaction(world: World, outcome: Any, fail: bool) -> None:
+    client = filled(world, "a", "b")
+    client.coordinator()
+    client.receiver()
+    names = [client.declare(10), client.declare(11)]
+    for name in names:
+        client.settle(client.within(name, outcome), client.receive().id)
+    client.say(Detach(handle=1, closed=True))
+    assert client.broker.peer.consumers
+    for number, name in enumerate(names, 12):
+        client.discharge(name, number, fail=fail)
+    assert not client.broker.peer.consumers
+    assert queue(world).in_flight == 0
+    back = fail or isinstance(outcome, (Released, Modified))
+    assert queue(world).depth == (2 if back else 0)
+
+
+def test_a_transaction_ends_with_the_link_that_declared_it(world: World) -> None:
+    client = filled(world, "a")
+    client.coordinator()
+    client.receiver(credit=1)
+    name = client.declare(10)
+    client.settle(client.within(name, Accepted()), client.receive().id)
+    client.send(message("b"), 11, state=client.within(name))
+    client.say(Detach(handle=9, closed=True))
+    client.one(Detach)
+    assert (queue(world).depth, queue(world).in_flight) == (1, 0)
+    client.coordinator()
+    assert client.discharge(name, 12).error.condition == "amqp:not-found"
+    client.grant(1, count=1)
+    again = client.receive()
+    assert (again.body, again.header.delivery_count) == ("a", 1)
+
+
+def test_a_transaction_ends_with_the_session_that_declared_it(world: World) -> None:
+    client = filled(world, "a")
+    client.receiver(credit=1)
+    client.coordinator()
+    name = client.declare(10)
+    client.settle(client.within(name, Accepted()), client.receive().id)
+    client.say(End())
+    client.one(End)
+    assert (queue(world).depth, queue(world).in_flight) == (1, 0)
+    assert len(client.broker.peer.sessions) == 0
+
+
+def test_a_transaction_that_lost_deliveries_with_their_session_is_rolled_back(world: World) -> None:
+    client = filled(world, "a")
+    client.coordinator()
+    client.begin(1)
+    client.say(Attach(name="r", handle=5, role=True, source=Source(address="q"), target=Target()), channel=1)
+    flow = Flow(incoming_window=9, next_outgoing_id=0, outgoing_window=9, handle=5, delivery_count=0, link_credit=9)
+    client.say(flow, channel=1)
+    name = client.declare(10)
+    delivery = client.receive()
+    client.say(Disposition(role=True, first=delivery.id, state=client.within(name, Accepted())), channel=1)
+    client.send(message("b"), 11, state=client.within(name))
+    client.say(End(), channel=1)
+    assert queue(world).depth == 1
+    assert client.discharge(name, 12).error.condition == "amqp:transaction:rollback"
+    assert queue(world).depth == 1
+    assert not client.closed
+
+
+@pytest.mark.parametrize("end", [Detach(handle=1, closed=True), End(), Close()])
+def test_what_was_sent_settled_does_not_return_with_its_link(world: World, end: Any) -> None:
+    client = Amqp(world)
+    client.receiver(settle=1)
+    other = filled(world, "a")
+    client.broker.receive_data(frame_of(end, 0), world.now)  # before the message is written
+    client.rest()
+    assert client.messages() == ["a"]
+    other.receiver()
+    assert other.messages() == []
+    assert queue(world).depth == 0
+
+
 # -- what is wrong ----------------------------------------------------------------------------------------------------
 
 

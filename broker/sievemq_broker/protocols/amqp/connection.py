@@ -178,6 +178,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self._open(body, now)
             return
         if isinstance(body, Close):
+            self._do_duties(now)
             self._ask(now, lambda _: self.outbox.frame(Close()), Command.GOODBYE, ())
             return
         if isinstance(body, Begin):
@@ -381,17 +382,25 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._ask(now, begun, Command.OPEN_SESSION, session.number, _CLIENT_ACKNOWLEDGE, 0)
 
     def _end(self, session: Session, now: int) -> None:
+        self._do_duties(now)
         del self._channels[session.channel]
         session.drop()
         for link in session.links.values():
             if isinstance(link, Consumer):
                 self.outbox.consumers.pop(link.id, None)
+        for transaction in self._transactions.values():
+            transaction.lose(session)
 
-        def ended(_: object) -> None:
+        def over(_: int) -> None:
             self.outbox.forget_session(session.number)
             self.outbox.frame(End(), session.channel)
 
-        self._ask(now, ended, Command.CLOSE_SESSION, session.number, ())
+        def closed(_: object) -> None:
+            for link in session.links.values():
+                self._roll_back(link)
+            self._todo.append(over)
+
+        self._ask(now, closed, Command.CLOSE_SESSION, session.number, ())
 
     def _flow(self, session: Session, flow: Flow, now: int) -> None:
         was_shut = session.shut
@@ -656,11 +665,19 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         def refused(error: SieveError) -> None:
             self.outbox.frame(answer.having(error=error_of(error)), session.channel)
 
-        if isinstance(link, Consumer):
-            session.forget(link)
-        if not isinstance(link, Consumer) or isinstance(link, Browser):
+        if not isinstance(link, Consumer):
+            self._roll_back(link)
+            self._todo.append(detached)
+            return
+        self._do_duties(now)
+        returned = session.forget(link)
+        if isinstance(link, Browser):
             detached(None)
             return
+        kept = max([tag for each in self._transactions.values() for tag in each.tags(link)], default=0)
+        if kept:  # these stay with their transactions
+            self._do(now, 0, Command.CREDIT, link.id, 0, True)
+            self._do(now, 0, Command.RELEASE, link.id, returned)
         self.outbox.consumers.pop(link.id, None)
         if link.durable and theirs.closed:
 
@@ -670,11 +687,11 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 )
 
             if link.id:
-                self._ask(now, closed, Command.CLOSE_CONSUMER, link.id, 0)
+                self._ask(now, closed, Command.CLOSE_CONSUMER, link.id, kept)
             else:
                 closed(None)
         else:
-            self._ask(now, detached, Command.CLOSE_CONSUMER, link.id, 0)
+            self._ask(now, detached, Command.CLOSE_CONSUMER, link.id, kept)
 
     def _go_on_browsing(self, link: Browser) -> None:
         if not link.busy:
@@ -816,7 +833,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         match wanted:
             case Declare():
                 self._numbers += 1
-                transaction = Transaction(self._numbers)
+                transaction = Transaction(link, self._numbers)
                 name = self._numbers.to_bytes(8)
 
                 def declared(_: object) -> None:
@@ -837,28 +854,42 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             return
 
         def over(error: SieveError | None, now: int) -> None:
-            """The sends are published, or dropped: settle what it has settled, and answer."""
-            by: dict[tuple[int, int], list[int]] = {}
-            for consumer, tag, outcome in transaction.settled:
-                failed = wanted.fail or error is not None
-                by.setdefault((consumer.id, int(Outcome.FAILED) if failed else outcome), []).append(tag)
-            for (number, outcome), tags in by.items():
-                self._do(now, 0, *_settlement(number, tags, None if outcome < 0 else Outcome(outcome)))
             state = Accepted() if error is None else Rejected(error=error_of(error))
-
-            def closed(_: object) -> None:
-                self.outbox.forget_session(transaction.number)
-                self.outbox.settle(link, delivery, state)
-
-            self._ask(now, closed, Command.CLOSE_SESSION, transaction.number, ())
+            failed = wanted.fail or error is not None
+            self._complete(transaction, failed, lambda _: self.outbox.settle(link, delivery, state), now)
 
         if wanted.fail:
             over(None, now)
+        elif transaction.doomed:
+            error = RequestError(
+                "a session has ended with deliveries of the transaction; it was rolled back",
+                ErrorCode.TRANSACTION_ROLLED_BACK,
+            )
+            over(error, now)
         else:
             self._ask(
                 now, lambda _: self._todo.append(partial(over, None)), Command.COMMIT, transaction.number, (),
                 refused=lambda error: self._todo.append(partial(over, error)),
             )  # fmt: skip
+
+    def _complete(self, transaction: Transaction, failed: bool, then: Callable[[Any], None], now: int) -> None:
+        """The sends of a transaction are published, or are dropped now: settle what it has settled, and end it."""
+        by: dict[tuple[int, int], list[int]] = {}
+        for consumer, tag, outcome in transaction.settled:
+            by.setdefault((consumer.id, int(Outcome.FAILED) if failed else outcome), []).append(tag)
+        for (number, outcome), tags in by.items():
+            self._do(now, 0, *_settlement(number, tags, None if outcome < 0 else Outcome(outcome)))
+
+        def closed(answer: Any) -> None:
+            self.outbox.forget_session(transaction.number)
+            then(answer)
+
+        self._ask(now, closed, Command.CLOSE_SESSION, transaction.number, ())
+
+    def _roll_back(self, link: Link) -> None:
+        """A link was detached: roll back the transactions that were declared on it (part 4, section 4.1)."""
+        for name in [name for name, each in self._transactions.items() if each.link is link]:
+            self._todo.append(partial(self._complete, self._transactions.pop(name), True, _nothing))
 
     @property
     def unpublished(self) -> int:
@@ -878,6 +909,10 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     def _give_back(self, consumer: int, now: int) -> None:
         self._do(now, 0, Command.RELEASE, consumer, ())
+
+
+def _nothing(_: object) -> None:
+    """No client waits for this."""
 
 
 def _settlement(consumer: int, tags: list[int], outcome: Outcome | None) -> tuple[Any, ...]:

@@ -204,18 +204,31 @@ class Transaction:
     """A transaction, from its declare on.
 
     Args:
+        link: where it was declared: it ends with that.
         number: of the broker's session that stages its sends.
 
     Attributes:
         settled: what its discharge settles: consumer, tag, outcome.
+        doomed: a session has ended with deliveries that it had settled, so it can only be rolled back.
     """
 
-    __slots__ = ("number", "sends", "settled")
+    __slots__ = ("doomed", "link", "number", "sends", "settled")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, link: Coordination, number: int) -> None:
+        self.link = link
         self.number = number
         self.sends = 0
         self.settled: list[tuple[Consumer, int, int]] = []
+        self.doomed = False
+
+    def tags(self, consumer: Consumer) -> list[int]:
+        """The deliveries of a link that it has settled."""
+        return [tag for each, tag, _ in self.settled if each is consumer]
+
+    def lose(self, session: Session) -> None:
+        """A session has ended, and its deliveries have returned."""
+        if any(consumer.session is session for consumer, _, _ in self.settled):
+            self.doomed = True
 
     def count_send(self) -> int:
         """The number of the next send."""
@@ -335,17 +348,22 @@ class Session:
                 found.append(delivery)
         return found
 
-    def forget(self, consumer: Consumer) -> None:
-        """The link of these deliveries was detached: nothing more is written for it."""
+    def forget(self, consumer: Consumer) -> list[int]:
+        """The link of these deliveries was detached: nothing more is written for it. Returns the tags of its messages
+        that are not settled."""
+        tags = []
         for number in [number for number, (each, _) in self.unsettled.items() if each is consumer]:
-            del self.unsettled[number]
+            tags.append(self.unsettled.pop(number)[1])
         if consumer.held:
             for _ in range(len(self.waiting)):
                 held = self.take_waiting()
-                if held[0] is not consumer:
+                if held[0] is consumer:
+                    tags.append(held[1])
+                else:
                     self.hold(*held)
         if self._rest_of is consumer:
             self.rest.clear()
+        return tags
 
     def drop(self) -> None:
         """The session has ended: nothing more is written for it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sievemq_broker.domain.steps import Meter
 from sievemq_broker.session.checks import (
     check_identifier,
@@ -11,6 +13,7 @@ from sievemq_broker.session.checks import (
     unknown,
 )
 from sievemq_broker.session.peer import Peer
+from sievemq_broker.session.session import Session
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_CREDIT
 from sievemq_core.wire.codec import CommandTuple
@@ -130,8 +133,10 @@ def on_release(peer: Peer, command: CommandTuple, now: int) -> None:
     if consumer is None:
         peer.check_once_open(consumer_id)
     else:
-        peer.give_back(consumer.releasing(tags, now, Meter()), command, _nothing, now)
+        released = partial(_released, peer, peer.owners[consumer_id])
+        peer.give_back(consumer.releasing(tags, now, Meter()), command, released, now)
 
 
-def _nothing(now: int) -> None:
-    """RELEASE is not answered."""
+def _released(peer: Peer, session: Session, now: int) -> None:
+    """The messages are back. RELEASE is not answered."""
+    peer.forget_settled(session)
