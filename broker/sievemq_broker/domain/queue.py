@@ -888,6 +888,7 @@ class Queue(Source):
         if consumer.waiting and consumer not in turns.waiting:
             turns.wait(consumer)
         self.serve(consumer, now)
+        self._recall.resumed(consumer, now)
 
     def want(self, consumer: Consumer, now: int, patient: bool, brief: bool) -> bool:
         """See :meth:`Consumer.want`."""

@@ -398,19 +398,23 @@ class Recall:
         return self.claim_of(consumer).begin(patient, brief)
 
     def want(self, consumer: Consumer, now: int) -> bool:
-        """No message waits in the queue for a consumer that wants one.
+        """A consumer wants a message, and was delivered none.
 
         Returns:
             False if the answer follows; True if there is none.
         """
         claim = self.claim_of(consumer)
-        if claim.turns.view.scanning != ALL_SCANNED or self._held:
+        if self._is_open(claim):
             self.awaiting.add(consumer)
             return False
         if self.ask(claim, now):
             return False
         claim.give_up()
         return True
+
+    def _is_open(self, claim: _Claim) -> bool:
+        """True if the queue may still have a message for a consumer: not all were looked at, or delivered."""
+        return claim.turns.view.scanning != ALL_SCANNED or self._held or not claim.consumer.port.writable
 
     def ask(self, claim: _Claim, now: int) -> bool:
         """Recall messages from other consumers for one that waits. True if answers follow."""
@@ -497,6 +501,13 @@ class Recall:
             if claim is not None and not claim.pending:
                 self._ask_on(claim, now)
 
+    def resumed(self, consumer: Consumer, now: int) -> None:
+        """The port of a consumer is writable again, and it was delivered what there is: it can be answered."""
+        if consumer in self.awaiting:
+            claim = self._claims[consumer]
+            if not claim.pending:
+                self._ask_on(claim, now)
+
     def clear(self) -> None:
         """The queue is deleted: drop all requests and answers."""
         self._claims.clear()
@@ -514,7 +525,7 @@ class Recall:
 
     def _ask_on(self, claim: _Claim, now: int, budget: int = SEARCHED) -> int:
         """Ask again for a consumer that waits, or answer it. Returns what is left of the budget."""
-        if claim.turns.view.scanning != ALL_SCANNED or self._held:
+        if self._is_open(claim):
             return budget
         follows, budget = self._ask(claim, now, budget)
         if not follows:

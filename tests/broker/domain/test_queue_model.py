@@ -263,8 +263,12 @@ class QueueMachine(RuleBasedStateMachine):
         receiver.asked = 1
         if receiver.consumer.want(self.world.now):
             receiver.asked = 0
-        elif not self.queue.backlog.scans:
-            assert receiver.tag == before
+        else:
+            assert receiver.tag == before or self.queue.backlog.scans
+            self._check_answer(receiver)
+
+    def _check_answer(self, receiver: Receiver) -> None:
+        if receiver.asked and receiver.writable and not self.queue.backlog.scans:
             others = [r for r in self.all if r is not receiver and r.recalls]
             assert others, "unanswered, and nothing was recalled"
 
@@ -277,6 +281,7 @@ class QueueMachine(RuleBasedStateMachine):
         receiver.writable = True
         if receiver.open:
             receiver.consumer.resume(self.world.now)
+            self._check_answer(receiver)
 
     @rule(budget=st.integers(1, 4))
     def work(self, budget: int) -> None:

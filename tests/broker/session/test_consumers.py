@@ -263,6 +263,29 @@ def test_want_brings_a_message_even_without_credit_before_its_answer(world: Worl
     assert [c[0] for c in client.wire.receive_data(client.broker.data_to_send())] == [Command.DELIVER, Command.OK]
 
 
+def test_want_is_answered_with_what_waits_once_the_output_to_the_client_has_room() -> None:
+    world = World(SessionSettings(outbox_high=2_000))
+    client, sender = world.client(), world.client()
+    session, sending = client.session(), sender.session()
+    large, small, empty = (client.consumer(session, f"queue:{name}", credit=0) for name in ("large", "small", "empty"))
+    sender.send(sending, *["x" * 300] * 50, to="queue:large")
+    sender.send(sending, "a", to="queue:small")
+    client.reading = False
+    client.queue(Command.CREDIT, large.id, 50, False)
+    client.exchange()
+    client.queue(Command.WANT, 7, small.id)
+    client.queue(Command.WANT, 8, empty.id)
+    client.exchange()
+    client.reading = True
+    answered: set[int] = set()
+    while answered != {7, 8}:
+        assert client.exchange()
+        answered |= {number for number in (7, 8) if client.answer_to(number)}
+        assert 7 not in answered or small.deliveries
+    assert small.all() == ["a"]
+    assert len(large.all()) == 50
+
+
 def test_want_of_request_0_is_not_answered(client: Client) -> None:
     consumer = client.consumer(client.session())
     client.say(Command.WANT, 0, consumer.id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +33,8 @@ class Model:
         self.clients: list[Client] = []
         self.sessions: list[tuple[Client, int]] = []
         self.consumers: list[Consumer] = []
+        #: by client whose transport is paused: WANTs that are answered when it goes on
+        self.wants: defaultdict[Client, list[int]] = defaultdict(list)
         for _ in range(2):
             self.connect()
 
@@ -78,7 +82,12 @@ class Model:
         if self.consumers:
             consumer = self.consumers[pick % len(self.consumers)]
             if not consumer.deliveries:
-                consumer.client.ask(Command.WANT, consumer.id)
+                client = consumer.client
+                request = client.request(Command.WANT, consumer.id)
+                if client.broker.outbox.congested:
+                    self.wants[client].append(request)
+                else:
+                    assert client.answer_to(request) is not None
 
     def credit(self, pick: int, credit: int) -> None:
         if self.consumers:
@@ -125,8 +134,10 @@ class Model:
         self.clients[pick % len(self.clients)].broker.pause()
 
     def resume(self, pick: int) -> None:
-        self.clients[pick % len(self.clients)].broker.resume(self.world.now)
+        client = self.clients[pick % len(self.clients)]
+        client.broker.resume(self.world.now)
         self.world.settle()
+        assert all(client.answer_to(request) is not None for request in self.wants.pop(client, []))
 
     def goodbye(self, pick: int) -> None:
         client = self.clients[pick % len(self.clients)]
