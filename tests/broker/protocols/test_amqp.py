@@ -11,6 +11,7 @@ from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.protocols.amqp.connection import CREDIT
 from sievemq_broker.protocols.amqp.frames import AMQP_HEADER, SASL, SASL_HEADER, frame_of
+from sievemq_broker.protocols.amqp.links import ahead
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
     Attach,
@@ -36,6 +37,7 @@ from sievemq_broker.protocols.amqp.performatives import (
 )
 from sievemq_broker.protocols.amqp.types import Described, Symbol, ULong
 from sievemq_broker.session import SessionSettings
+from sievemq_core.limits import MAX_CREDIT
 
 from ..session.harness import World
 from .amqp import Amqp, message, selector
@@ -549,8 +551,86 @@ def test_several_deliveries_are_settled_at_once_and_answered(world: World) -> No
     answer = client.one(Disposition, lambda each: not each.role)
     assert (answer.first, answer.last, answer.settled) == (first.id, last.id, True)
     assert (queue(world).depth, queue(world).in_flight) == (0, 0)
-    client.settle(Released(), 0, 2**32 - 1)  # nothing of it is left
+    client.settle(Released(), 0, 2**31 - 1)  # nothing of it is left
     assert not client.closed
+
+
+def test_a_disposition_that_ends_before_its_beginning_settles_nothing(world: World) -> None:
+    client = filled(world, "a", "b", "c")
+    client.receiver()
+    assert [client.receive().id for _ in range(3)] == [0, 1, 2]
+    client.settle(Accepted(), 1, 0)
+    assert client.error().condition == "amqp:not-allowed"
+    assert queue(world).depth == 3
+
+
+def test_credit_above_what_a_consumer_may_have_is_used_in_full(world: World) -> None:
+    client, sender = Amqp(world), Amqp(world)
+    sender.sender()
+    client.begin(3, window=2**31 - 1)
+    client.say(Attach(name="r", handle=5, role=True, source=Source(address="q"), target=Target()), channel=3)
+    flow = Flow(
+        next_incoming_id=0, incoming_window=2**31 - 1, next_outgoing_id=0, outgoing_window=9, handle=5,
+        delivery_count=0, link_credit=MAX_CREDIT + 4_000,
+    )  # fmt: skip
+    client.say(flow, channel=3)
+    came = 0
+    for number in range(MAX_CREDIT + 5_000):
+        sender.send(message("x"), number, settled=True)
+        if number % 1_000 == 999:
+            client.rest()
+            deliveries = client.all(Transfer)
+            came += len(deliveries)
+            for each in deliveries:
+                client.say(Disposition(role=True, first=each.delivery_id, settled=True, state=Accepted()), channel=3)
+    assert came == MAX_CREDIT + 4_000
+    assert queue(world).depth == 1_000
+
+
+def test_a_drain_uses_credit_above_what_a_consumer_may_have(world: World) -> None:
+    client, sender = Amqp(world), Amqp(world)
+    sender.sender()
+    for number in range(MAX_CREDIT + 2_000):
+        sender.send(message("x"), number, settled=True)
+    client.begin(3, window=2**31 - 1)
+    client.say(
+        Attach(name="r", handle=5, role=True, snd_settle_mode=1, source=Source(address="q"), target=Target()),
+        channel=3,
+    )
+    flow = Flow(
+        next_incoming_id=0, incoming_window=2**31 - 1, next_outgoing_id=0, outgoing_window=9, handle=5,
+        delivery_count=0, link_credit=100_000, drain=True,
+    )  # fmt: skip
+    client.say(flow, channel=3)
+    client.rest()
+    assert len(client.all(Transfer)) == MAX_CREDIT + 2_000
+    assert client.one(Flow, lambda each: each.drain).delivery_count == 100_000
+
+
+@pytest.mark.parametrize("credit", [0, 1, 1_000])
+def test_a_drain_takes_all_there_is_credit_for_however_little_is_written_at_once(credit: int) -> None:
+    world = World(SessionSettings(outbox_high=2_000))
+    client = filled(world, *["x" * 300] * 50)
+    client.receiver(credit=0)
+    client.grant(credit, drain=True)
+    assert len(client.all(Transfer)) == min(50, credit)
+    assert client.one(Flow, lambda each: each.drain).delivery_count == credit
+
+
+@pytest.mark.parametrize(("number", "other", "distance"), [(5, 3, 2), (3, 5, -2), (1, 2**32 - 1, 2), (2**32 - 1, 1, -2)])
+def test_serial_numbers_wrap(number: int, other: int, distance: int) -> None:
+    assert ahead(number, other) == distance
+
+
+def test_credit_is_granted_beyond_the_last_serial_number(world: World) -> None:
+    client = filled(world, "a", "b")
+    client.receiver(credit=0)
+    (link,) = client.broker.outbox.consumers.values()
+    link.delivery_count = 2**32 - 1  # deliveries later
+    client.grant(1, count=2**32 - 1)
+    assert client.receive().body == "a"
+    client.grant(1, count=0)
+    assert client.receive().body == "b"
 
 
 def test_acknowledgements_that_came_together_are_carried_out_together(world: World) -> None:

@@ -5,7 +5,7 @@ transacted session that stages its sends; its settlements are carried out after 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from sievemq_broker.protocols.amqp.links import (
     Producer,
     Session,
     Transaction,
+    ahead,
 )
 from sievemq_broker.protocols.amqp.mapping import address_of, envelope_of, filters_of, kind_of, payload_of
 from sievemq_broker.protocols.amqp.outbox import Outbox, error_of
@@ -178,7 +179,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self._open(body, now)
             return
         if isinstance(body, Close):
-            self._do_duties(now)
+            self._stop_delivering(list(self.outbox.consumers.values()), now)
             self._ask(now, lambda _: self.outbox.frame(Close()), Command.GOODBYE, ())
             return
         if isinstance(body, Begin):
@@ -382,7 +383,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._ask(now, begun, Command.OPEN_SESSION, session.number, _CLIENT_ACKNOWLEDGE, 0)
 
     def _end(self, session: Session, now: int) -> None:
-        self._do_duties(now)
+        self._stop_delivering(session.links.values(), now)
         del self._channels[session.channel]
         session.drop()
         for link in session.links.values():
@@ -417,30 +418,42 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 self._answer_flow(session, link)
         elif isinstance(link, Consumer) and link.id:
             # What the client counts may be behind: deliveries are on their way to it.
-            limit = (0 if flow.delivery_count is None else flow.delivery_count) + (flow.link_credit or 0)
-            credit = max(0, min(limit - link.delivery_count - link.held, MAX_CREDIT))
+            ended = (0 if flow.delivery_count is None else flow.delivery_count) + (flow.link_credit or 0)
+            limit = link.delivery_count + ahead(ended, link.delivery_count)
+            granted = max(0, limit - link.delivery_count - link.held)
             if isinstance(link, Browser):
-                link.grant(credit, flow.drain)
+                link.grant(granted, flow.drain)
                 self._go_on_browsing(link)
                 return
             link.drain_to(None)
+            credit = min(granted, MAX_CREDIT)
+            link.owe(granted - credit)
             self._do(now, 0, Command.CREDIT, link.id, credit, True)
             if flow.drain:
-                drained = partial(self._drained, link, limit)
-                self._ask(now, drained, Command.WANT, link.id)
+                self._drain(link, limit, now)
             elif flow.echo:
                 self._answer_flow(session, link, max(0, limit - link.delivery_count))
 
-    def _drained(self, link: Consumer, limit: int, _: object) -> None:
-        """Everything that could be delivered was; credit that is left is used up."""
+    def _drain(self, link: Consumer, limit: int, now: int) -> None:
+        """Deliver to a link what there is; then credit that is left, up to this count of deliveries, is used up."""
+        before = link.delivery_count + link.held
 
         def act(now: int) -> None:
-            if link.id in self.outbox.consumers:
+            if link.id not in self.outbox.consumers:
+                return
+            if credit := link.repay():
+                self._do(now, 0, Command.CREDIT, link.id, credit, False)
+            if before < link.delivery_count + link.held < limit:  # there may be more
+                self._drain(link, limit, now)
+            else:
                 self._do(now, 0, Command.CREDIT, link.id, 0, True)
                 link.drain_to(limit)
                 self._end_drain(link)
 
-        self._todo.append(act)
+        if before < limit:
+            self._ask(now, lambda _: self._todo.append(act), Command.WANT, link.id)
+        else:
+            self._todo.append(act)
 
     def _end_drain(self, link: Consumer) -> None:
         """Inform the client that it has drained a link, unless messages still wait for its window."""
@@ -669,14 +682,13 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self._roll_back(link)
             self._todo.append(detached)
             return
-        self._do_duties(now)
+        self._stop_delivering([link], now)
         returned = session.forget(link)
         if isinstance(link, Browser):
             detached(None)
             return
         kept = max([tag for each in self._transactions.values() for tag in each.tags(link)], default=0)
         if kept:  # these stay with their transactions
-            self._do(now, 0, Command.CREDIT, link.id, 0, True)
             self._do(now, 0, Command.RELEASE, link.id, returned)
         self.outbox.consumers.pop(link.id, None)
         if link.durable and theirs.closed:
@@ -692,6 +704,13 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 closed(None)
         else:
             self._ask(now, detached, Command.CLOSE_CONSUMER, link.id, kept)
+
+    def _stop_delivering(self, links: Iterable[Link], now: int) -> None:
+        """Deliver nothing more to these links. What was sent to them settled is acknowledged."""
+        for link in links:
+            if isinstance(link, Consumer) and link.id in self.outbox.consumers:
+                self._do(now, 0, Command.CREDIT, link.id, 0, True)
+        self._acknowledge_written(now)
 
     def _go_on_browsing(self, link: Browser) -> None:
         if not link.busy:
@@ -798,6 +817,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         if not given.role:
             return  # for its own deliveries, which are settled here at once
         first, last = given.first, given.first if given.last is None else given.last
+        if ahead(last, first) < 0:
+            raise _unexpected(f"a disposition of the deliveries from {first} to {last}")
         state = given.state
         if isinstance(state, TransactionalState):
             transaction = self._transaction(state.txn_id)
@@ -901,11 +922,16 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     @property
     def _has_duties(self) -> bool:
-        return (bool(self.peer.unconfirmed) and self.outbox.awaits_confirms) or self.outbox.has_written
+        return (bool(self.peer.unconfirmed) and self.outbox.awaits_confirms) or self.outbox.has_duties
 
-    def _do_duties(self, now: int) -> None:
+    def _acknowledge_written(self, now: int) -> None:
         for consumer, tag in self.outbox.take_written():
             self._do(now, 0, Command.ACKNOWLEDGE, consumer, tag, 0)
+
+    def _do_duties(self, now: int) -> None:
+        self._acknowledge_written(now)
+        for link in self.outbox.take_owing():
+            self._do(now, 0, Command.CREDIT, link.id, link.repay(), False)
 
     def _give_back(self, consumer: int, now: int) -> None:
         self._do(now, 0, Command.RELEASE, consumer, ())

@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sievemq_broker.protocols.amqp.frames import TransferWriter
+from sievemq_core.limits import MAX_CREDIT
 
-__all__ = ["WINDOW", "Browser", "Consumer", "Coordination", "Link", "Producer", "Session", "Transaction"]
+__all__ = ["WINDOW", "Browser", "Consumer", "Coordination", "Link", "Producer", "Session", "Transaction", "ahead"]
 
 #: Transfers that a client may send before the session's window is renewed: the credit of its links limits it.
 WINDOW: Final = 2**31 - 1
+
+
+def ahead(number: int, other: int) -> int:
+    """How far a serial number is ahead of another one; negative if it is behind (RFC 1982)."""
+    return (number - other + 2**31) % 2**32 - 2**31
 
 
 @dataclass(slots=True, eq=False)
@@ -101,6 +107,8 @@ class Consumer(Link):
         durable: it outlives the link.
         written: tag of the last message that counts as acknowledged once it is written; 0 for none.
         held: messages that wait until the client's window has room.
+        owed: credit of the client above the most that a consumer of the broker's may have.
+        used: deliveries since the broker's consumer got credit; counted while any is owed.
         draining: the count of deliveries at which the client's credit ends, if it drains the link; None if it does not.
         writer: of its transfers.
     """
@@ -113,6 +121,8 @@ class Consumer(Link):
     durable: bool = False
     written: int = 0
     held: int = 0
+    owed: int = 0
+    used: int = 0
     draining: int | None = None
     writer: TransferWriter = field(init=False)
 
@@ -132,6 +142,22 @@ class Consumer(Link):
     def let_go(self) -> None:
         """A message that waited is delivered, or returns to its queue."""
         self.held -= 1
+
+    def owe(self, credit: int) -> None:
+        """The client has granted so much more than the broker's consumer gets at once."""
+        self.owed, self.used = credit, 0
+
+    def use(self) -> bool:
+        """A message is delivered while credit is owed. True if half of the consumer's own credit is used."""
+        self.used += 1
+        return self.used >= MAX_CREDIT // 2
+
+    def repay(self) -> int:
+        """The credit that the broker's consumer gets now."""
+        credit = min(self.owed, self.used)
+        self.owed -= credit
+        self.used = 0
+        return credit
 
     def drain_to(self, limit: int | None) -> None:
         """The client drains the link up to this count of deliveries; None: it does not."""
@@ -328,20 +354,16 @@ class Session:
     def open_window(self, next_incoming: int | None, window: int) -> None:
         """The client accepts more transfers."""
         first = 0 if next_incoming is None else next_incoming
-        self.room = (first + window - self.next_out) % 2**32
-        if self.room > 2**31:
-            self.room = 0
+        self.room = max(0, ahead(first + window, self.next_out))
 
     def settle(self, first: int, last: int) -> list[tuple[Consumer, int]]:
         """Remove deliveries that the client settles: consumer and tag."""
         found: list[tuple[Consumer, int]] = []
-        if first == last:
-            numbers = [first]
-        elif (last - first) % 2**32 > len(self.unsettled):  # more than there are: only the existing ones count
-            span = (last - first) % 2**32
-            numbers = [number for number in self.unsettled if (number - first) % 2**32 <= span]
+        span = ahead(last, first)
+        if span > len(self.unsettled):  # more than there are: only the existing ones count
+            numbers = [number for number in self.unsettled if 0 <= ahead(number, first) <= span]
         else:
-            numbers = [(first + at) % 2**32 for at in range((last - first) % 2**32 + 1)]
+            numbers = [(first + at) % 2**32 for at in range(span + 1)]
         for number in numbers:
             delivery = self.unsettled.pop(number, None)
             if delivery is not None:

@@ -79,7 +79,7 @@ class Outbox(ForeignOutbox):
         converted: shared by the AMQP connections.
     """
 
-    __slots__ = ("_awaited", "_behind", "_frame", "_now", "_repeats", "_written", "consumers", "stage")
+    __slots__ = ("_awaited", "_behind", "_frame", "_now", "_owing", "_repeats", "_written", "consumers", "stage")
 
     def __init__(
         self, settings: SessionSettings, wake: Callable[[], None], now: Callable[[], int], converted: Converted
@@ -97,6 +97,8 @@ class Outbox(ForeignOutbox):
         self._awaited: dict[int, deque[tuple[int, Producer, int, bytes | None]]] = {}
         #: Consumers with messages that count as acknowledged once they are written.
         self._written: dict[int, Consumer] = {}
+        #: Consumers that have used half of their credit, of clients that have granted more.
+        self._owing: dict[int, Consumer] = {}
         #: Sessions whose client's window has no room for all that was delivered.
         self._behind: dict[Session, None] = {}
         #: Sessions whose blocked send is settled, and from which send on theirs are to be repeated.
@@ -181,9 +183,14 @@ class Outbox(ForeignOutbox):
             self._behind.pop(session, None)
 
     @property
-    def has_written(self) -> bool:
-        """True if :meth:`take_written` has something."""
-        return bool(self._written)
+    def has_duties(self) -> bool:
+        """True if :meth:`take_written` or :meth:`take_owing` has something."""
+        return bool(self._written or self._owing)
+
+    def take_owing(self) -> list[Consumer]:
+        """Consumers that have used half of their credit, of clients that have granted more; returned once."""
+        owing, self._owing = self._owing, {}
+        return [each for each in owing.values() if each.id in self.consumers]
 
     def take_written(self) -> list[tuple[int, int]]:
         """Consumers with messages that count as acknowledged once they are written, and the tag of the last one of
@@ -196,6 +203,8 @@ class Outbox(ForeignOutbox):
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Queue a message. If the client's window has no room for it, it waits as it is, in the order of delivery."""
         consumer = self.consumers[consumer_id]
+        if consumer.owed and consumer.use():
+            self._owing[consumer_id] = consumer
         session = consumer.session
         if session.shut:
             session.hold(consumer, tag, count, packed)
