@@ -701,7 +701,7 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
         if self.peer.unconfirmed:
             self.peer.flush_confirms()
         offset = self._services.clock_offset
-        if self._held_back or self.outbox.waiting:
+        if self._held_back or self.full:  # nothing is read from the client
             self._heartbeat.excuse()
         try:
             following = self._heartbeat.tick(now - offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.session import SessionSettings
-from sievemq_core.message.body import decode_map, encode_map
+from sievemq_core.message.body import decode_map, encode_map, encode_stream
 from sievemq_core.message.envelope import BODY, BODY_KIND, DELIVERY_MODE, DELIVERY_TIME, EXPIRATION, PRIORITY, BodyKind
 from sievemq_core.message.values import Float, Long
 from sievemq_core.wire.commands import Command
@@ -156,6 +157,23 @@ def test_a_map_of_another_client_is_json(world: World) -> None:
     [message] = client.take("MESSAGE")
     assert json.loads(message.body) == {"n": 1, "s": "x", "b": "01"}
     assert message.headers["transformation"] == "jms-map-json"
+
+
+def test_values_that_json_has_not_are_text(world: World) -> None:
+    client, native = Stomp(world), world.client()
+    client.say("SUBSCRIBE", id="1", destination="/queue/a")
+    session, half = native.session(), "\ud800"
+    values = {"a": math.inf, "b": -math.inf, "c": math.nan, "d": 1.5, half: half}
+    fields = envelope("")[:11]
+    native.queue_send(session, (*fields, int(BodyKind.MAP), encode_map(values)), "queue:a")
+    native.queue_send(session, (*fields, int(BodyKind.STREAM), encode_stream([math.nan, half])), "queue:a")
+    world.settle()
+    client.settle()
+    mapped, streamed = (
+        json.loads(each.body.decode(), parse_constant=lambda name: pytest.fail(name)) for each in client.take("MESSAGE")
+    )
+    assert mapped == {"a": "Infinity", "b": "-Infinity", "c": "NaN", "d": 1.5, half: half}
+    assert streamed == ["NaN", half]
 
 
 def test_another_transformation_passes_from_client_to_client(world: World) -> None:
@@ -362,6 +380,20 @@ def test_auto_settles_what_is_written(world: World) -> None:
     assert queue(world, "a").depth == 0
 
 
+@pytest.mark.parametrize("command", ["UNSUBSCRIBE", "DISCONNECT"])
+def test_what_auto_was_sent_does_not_return_with_its_subscription(world: World, command: str) -> None:
+    client, other = Stomp(world), Stomp(world)
+    for number in range(100):
+        other.say("SEND", b"m%d" % number, destination="/queue/a")
+    client.broker.receive_data(frame("SUBSCRIBE", id="1", destination="/queue/a", prefetch_count="10"), world.now)
+    client.broker.receive_data(frame(command, id="1"), world.now)  # before the first write
+    client.settle()
+    assert client.messages() == [f"m{number}" for number in range(10)]
+    assert (queue(world, "a").depth, queue(world, "a").in_flight) == (90, 0)
+    other.say("SUBSCRIBE", id="1", destination="/queue/a")
+    assert other.messages() == [f"m{number}" for number in range(10, 100)]
+
+
 def test_client_acknowledges_all_up_to_a_message(world: World) -> None:
     client, ids = deliver(world, 5, "client")
     client.say("ACK", id=ids[2])
@@ -515,6 +547,42 @@ def test_a_transaction_settles_messages_of_a_subscription_that_has_ended(
     assert (queue(world, "a").depth, queue(world, "a").in_flight) == (0, 0)
 
 
+def test_a_receipt_follows_the_effect_however_long_that_takes(world: World) -> None:
+    client, ids = deliver(world, 5_000, "client", prefetch_count="5000")
+    client.say("BEGIN", transaction="t")
+    client.say("ACK", id=ids[-1], transaction="t")
+    client.say("UNSUBSCRIBE", id="1")
+    client.broker.receive_data(frame("ABORT", transaction="t", receipt="r"), world.now)
+    assert queue(world, "a").in_flight
+    for _ in range(1_000):
+        if client.broker.behind:
+            client.broker.catch_up(world.now)
+        client._take(client.broker.data_to_send())
+        world.broker.work(world.now, 100)
+        if client.take("RECEIPT"):
+            break
+    assert (queue(world, "a").depth, queue(world, "a").in_flight) == (5_000, 0)
+
+
+def test_receipts_of_transactions_are_forgotten(world: World) -> None:
+    client = Stomp(world)
+    for end in ("COMMIT", "ABORT"):
+        client.say("BEGIN", transaction="t")
+        client.say("SEND", b"x", destination="/queue/a", transaction="t", receipt="1")
+        client.say(end, transaction="t")
+    client.say("SEND", b"x", destination="/queue/a", receipt="2")
+    assert [each.headers["receipt-id"] for each in client.take("RECEIPT")] == ["1", "1", "2"]
+    assert not [session for session in client.broker.outbox._receipts if session not in client.broker.peer.sessions]
+
+
+def test_browsers_that_ended_are_bounded() -> None:
+    world = World(SessionSettings(max_consumers=2))
+    client = Stomp(world)
+    for number in range(3):
+        client.say("SUBSCRIBE", id=str(number), destination="/queue/a", browser="true")
+    assert "UNSUBSCRIBE those" in client.error().headers["message"]
+
+
 def test_a_transaction_that_ends_with_its_connection_has_done_nothing(world: World) -> None:
     client, ids = deliver(world, 1, "client-individual")
     client.say("BEGIN", transaction="t")
@@ -620,6 +688,23 @@ def test_heart_beats_go_both_ways(world: World) -> None:
         client.broker.tick(world.now)
         client.settle()
     assert "nothing was heard" in client.error().headers["message"]
+
+
+@pytest.mark.parametrize("heart_beat", ["0,0", "500,0"])
+def test_a_client_is_not_silent_while_the_broker_does_not_read_from_it(heart_beat: str) -> None:
+    world = World(SessionSettings(heartbeat_ms=1_000, outbox_high=2_000))
+    client = Stomp(world, heart_beat=heart_beat)
+    send, sent = frame("SEND", b"x", destination="/queue/a", receipt="1"), 0
+    while not client.broker.full:
+        client.broker.receive_data(send, world.now)
+        sent += 1
+    client.broker.receive_data(send, world.now)  # arrived before, and waits
+    for _ in range(5):
+        world.services.real += world.services.settings.frame_ms
+        client.broker.tick(world.now)
+    assert not client.broker.closing
+    client.settle()
+    assert len(client.take("RECEIPT")) == sent + 1
 
 
 def test_a_client_without_heart_beats_may_be_silent(world: World) -> None:

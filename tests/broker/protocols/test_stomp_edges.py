@@ -25,6 +25,7 @@ def world() -> World:
         ([("UNSUBSCRIBE", {})], "UNSUBSCRIBE needs the header id"),
         ([("SUBSCRIBE", {"destination": "/queue/a"})], "SUBSCRIBE needs the header id"),
         ([("SEND", {"destination": "/queue/a", "transformation": "jms-map-json"})], "must be a JSON object"),
+        ([("SEND", {"destination": "/queue/a", ";type=int": "1"})], "no name before its type"),
     ],
 )
 def test_frames_that_lack_or_repeat_something(
@@ -34,6 +35,25 @@ def test_frames_that_lack_or_repeat_something(
     for command, headers in frames:
         client.say(command, b"[1]" if command == "SEND" else b"", **headers)
     assert text in client.error().headers["message"]
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_constants_of_python_are_no_json(world: World, constant: str) -> None:
+    client = Stomp(world)
+    body = b'{"a": %s}' % constant.encode()
+    client.say("SEND", body, destination="/queue/a", transformation="jms-map-json")
+    assert f"{constant} is no JSON" in client.error().headers["message"]
+
+
+def test_a_property_without_a_name_is_left_out(world: World) -> None:
+    client, native = Stomp(world), world.client()
+    client.say("SUBSCRIBE", id="1", destination="/queue/a")
+    native.queue_send(native.session(), envelope("x", properties={"": 1, "a": 2}), "queue:a")
+    world.settle()
+    client.settle()
+    [message] = client.take("MESSAGE")
+    assert message.headers["a"] == "2"
+    assert "" not in message.headers
 
 
 @pytest.mark.parametrize("intervals", ["1", "x,1", "-1,1", "1,2,3", "1" * 30 + ",1"])
@@ -195,7 +215,7 @@ def test_json_of_very_many_values_is_not_decoded(
 ) -> None:
     decoded: list[bytes] = []
     real = json.loads
-    monkeypatch.setattr(json, "loads", lambda data: decoded.append(data) or real(data))
+    monkeypatch.setattr(json, "loads", lambda data, **options: decoded.append(data) or real(data, **options))
     client = Stomp(world)
     client.say("SEND", body.encode(), destination="/queue/a", transformation="jms-map-json", receipt="1")
     assert len(decoded) == fine

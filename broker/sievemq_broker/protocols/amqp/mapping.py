@@ -386,8 +386,8 @@ def _application_properties(given: dict[Any, Any]) -> dict[str, PropertyValue]:
     for name, value in given.items():
         if type(name) is not str:
             raise malformed(f"the name of an application property is {shown(name)}")
-        if type(value) is bytes:
-            continue  # no type of JMS: other AMQP clients get it
+        if type(value) is bytes or not name:
+            continue  # JMS has no such type or name: other AMQP clients get it
         if type(value) in _PLAIN:
             values[name] = value
             continue

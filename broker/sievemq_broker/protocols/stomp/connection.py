@@ -6,7 +6,7 @@ here and nothing more is read from the client (:attr:`StompConnection.full`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import takewhile
 from typing import Any, Final
@@ -188,7 +188,11 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
                 return
             case _:
                 raise _unexpected(f"{command} on a connection that is open")
-        if not self.outbox.failed:
+        if self.outbox.failed:
+            return
+        if self.outbox.waiting or self.peer.behind:  # it is not carried out yet
+            self._todo.append(lambda _: self.outbox.receipt(receipt))
+        else:
             self.outbox.receipt(receipt)
 
     # -- the connection -----------------------------------------------------------------------------------------------
@@ -232,7 +236,9 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
         )
 
     def _disconnect(self, receipt: str | None, now: int) -> None:
-        handed = [number for each in self.outbox.subscriptions.values() for number in (each.consumer, each.last)]
+        subscriptions = tuple(self.outbox.subscriptions.values())
+        self._stop_delivering(subscriptions, now)
+        handed = [number for each in subscriptions for number in (each.consumer, each.last)]
         self._ask(now, lambda _: self.outbox.receipt(receipt), Command.GOODBYE, tuple(handed))
 
     # -- sends --------------------------------------------------------------------------------------------------------
@@ -300,6 +306,8 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
         address = self._address(destination, headers, now)
         selector = headers.get("selector")
         if headers.get("browser") == "true":
+            if len(self._browsers) >= self._services.settings.max_consumers:
+                raise RequestError("too many browsers; UNSUBSCRIBE those that have ended", ErrorCode.RESOURCE_ALLOCATION)
             self._browsers.add(number)
             self._browse(number, destination, address, selector, None, now)
             return
@@ -346,7 +354,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
             raise RequestError(f"there is no subscription {shown(number)}", ErrorCode.NOT_FOUND)
         if subscription is not None:
             consumer = subscription.consumer
-            self._acknowledge_written(now)
+            self._stop_delivering((subscription,), now)
             held = tuple(subscription.held)
             self._ask(now, _nothing, Command.CLOSE_CONSUMER, consumer, subscription.last)
             del self.outbox.subscriptions[consumer]
@@ -432,6 +440,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
         for subscription, held, outcome in transaction.settled:
             tags = tuple(held)
             self._do(now, 0, Command.SETTLE, subscription.consumer, tags, int(outcome), len(tags))
+        self.outbox.forget_session(transaction.session)
         self._ask(now, lambda _: self.outbox.receipt(receipt), Command.CLOSE_SESSION, transaction.session, ())
 
     def _abort(self, headers: dict[str, str], now: int) -> None:
@@ -441,6 +450,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
                 subscription.hold_again(held)  # the client may settle them again
             else:
                 self._do(now, 0, Command.SETTLE, subscription.consumer, tuple(held), int(Outcome.FAILED), 0)
+        self.outbox.forget_session(transaction.session)
         self._ask(now, _nothing, Command.CLOSE_SESSION, transaction.session, ())
 
     def _end_of(self, headers: dict[str, str], command: str) -> _Transaction:
@@ -469,6 +479,14 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
             if each.written:
                 tag, credit = each.take_written()
                 self._do(now, 0, Command.ACKNOWLEDGE, each.consumer, tag, credit)
+
+    def _stop_delivering(self, subscriptions: Iterable[Subscription], now: int) -> None:
+        """Deliver nothing more to these subscriptions. What was sent to those with ``ack: auto`` is acknowledged."""
+        for each in subscriptions:
+            self._do(now, 0, Command.CREDIT, each.consumer, 0, True)
+            if each.written:
+                tag, _ = each.take_written()
+                self._do(now, 0, Command.ACKNOWLEDGE, each.consumer, tag, 0)
 
 
 def _nothing(_: object) -> None:

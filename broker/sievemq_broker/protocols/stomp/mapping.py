@@ -7,11 +7,12 @@ import math
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from sievemq_broker.protocols.foreign import CONVERTED_VALUES
 from sievemq_core.errors import AddressError, ErrorCode, FormatError, RequestError, SieveError, shown
-from sievemq_core.message.body import decode_map, decode_stream, encode_map, encode_text
+from sievemq_core.message.body import decode_map, decode_stream, encode_map
+from sievemq_core.message.conversion import text_of
 from sievemq_core.message.destination import Address, Kind, parse_address
 from sievemq_core.message.envelope import (
     BODY,
@@ -178,6 +179,8 @@ def envelope_of(
 def _property_of(name: str, text: str, infer: bool) -> tuple[str, PropertyValue]:
     plain, semicolon, kind = name.partition(";type=")
     if semicolon:
+        if not plain:
+            raise RequestError(f"the header {shown(name)} has no name before its type", ErrorCode.MESSAGE_FORMAT)
         convert = _TYPED.get(kind)
         if convert is None:
             raise RequestError(
@@ -218,7 +221,7 @@ def _body_of(headers: dict[str, str], body: bytes) -> tuple[BodyKind, bytes]:
                 f"a body with transformation {MAP_JSON} may have {CONVERTED_VALUES:,} values", ErrorCode.MESSAGE_FORMAT
             )
         try:
-            entries = json.loads(body)
+            entries = json.loads(body, parse_constant=_refuse_constant)
             if not isinstance(entries, dict):
                 raise FormatError("it is no object")
             return BodyKind.MAP, encode_map({str(name): normalise(value) for name, value in entries.items()})
@@ -312,15 +315,22 @@ def message_of(fields: EnvelopeFields) -> tuple[list[tuple[str, str]], bytes]:
         headers.append(("content-type", str(content_type)))
     taken = {name for name, _ in headers} | _OWN
     headers += [
-        (name, _text_of(value)) for name, value in properties.items() if value is not None and name not in taken
+        (name, _text_of(value)) for name, value in properties.items() if value is not None and name and name not in taken
     ]
     return headers, body
 
 
 def _values_of(kind: int, body: bytes) -> object:
     if kind == BodyKind.MAP:
-        return decode_map(body, CONVERTED_VALUES) if body else {}
-    return decode_stream(body, CONVERTED_VALUES) if body else []
+        return {name: _json_value(value) for name, value in (decode_map(body, CONVERTED_VALUES) if body else {}).items()}
+    return [_json_value(value) for value in (decode_stream(body, CONVERTED_VALUES) if body else [])]
+
+
+def _json_value(value: object) -> object:
+    """The value, or its text where JSON has none like it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return text_of(value)
+    return value
 
 
 def _text_of(value: PropertyValue) -> str:
@@ -330,7 +340,15 @@ def _text_of(value: PropertyValue) -> str:
 
 
 def _json_of(value: object) -> bytes:
-    return encode_text(json.dumps(value, default=_plain, ensure_ascii=False))
+    text = json.dumps(value, default=_plain, ensure_ascii=False)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair is no UTF-8, but JSON can name it
+        return json.dumps(value, default=_plain).encode()
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise FormatError(f"{name} is no JSON")
 
 
 def _plain(value: object) -> object:

@@ -89,6 +89,10 @@ class Outbox(ForeignOutbox):
         """Send a RECEIPT once a send is settled."""
         self._receipts.setdefault(session, []).append((sequence, receipt))
 
+    def forget_session(self, session: int) -> None:
+        """A session of the broker's was closed."""
+        self._receipts.pop(session, None)
+
     def blame(self, receipt: str | None) -> None:
         """The next ERROR concerns the frame that requested this receipt."""
         self._blamed = receipt
