@@ -299,8 +299,8 @@ class _Remote:
         return found
 
     def _unused(self, row: Mapping[str, Any] | None) -> bool:
-        """True if no client has sent to it or consumes from it, and it was not there before this view. If it is gone and
-        had a tap, it was deleted."""
+        """True if no client has sent to it or consumes from it, and it was not there before this view. One that had a
+        tap and is gone was deleted."""
         if row is None:
             return self._tap is None
         return self._made and not any(row["counters"].values()) and not any(row[key] for key in _USES)

@@ -116,7 +116,9 @@ def test_a_deleted_queue_is_empty_and_what_went_through_it_is_not_known(space: R
     space.api("delete").delete(place(space.name, "queue:orders"))
     orders.assert_empty()
     for assertion in (orders.assert_received, orders.assert_consumed):
-        with pytest.raises(pytest.skip.Exception, match=r"^what went through queue:orders is not known any more: it was"):
+        with pytest.raises(
+            pytest.skip.Exception, match=r"^what went through queue:orders is not known any more: it was"
+        ):
             assertion(count=0)
     with pytest.raises(AssertionError, match=r"^queue:other has never existed"):
         space.queue("other").assert_empty()

@@ -617,7 +617,9 @@ def test_a_drain_takes_all_there_is_credit_for_however_little_is_written_at_once
     assert client.one(Flow, lambda each: each.drain).delivery_count == credit
 
 
-@pytest.mark.parametrize(("number", "other", "distance"), [(5, 3, 2), (3, 5, -2), (1, 2**32 - 1, 2), (2**32 - 1, 1, -2)])
+@pytest.mark.parametrize(
+    ("number", "other", "distance"), [(5, 3, 2), (3, 5, -2), (1, 2**32 - 1, 2), (2**32 - 1, 1, -2)]
+)
 def test_serial_numbers_wrap(number: int, other: int, distance: int) -> None:
     assert ahead(number, other) == distance
 

@@ -307,7 +307,9 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
         selector = headers.get("selector")
         if headers.get("browser") == "true":
             if len(self._browsers) >= self._services.settings.max_consumers:
-                raise RequestError("too many browsers; UNSUBSCRIBE those that have ended", ErrorCode.RESOURCE_ALLOCATION)
+                raise RequestError(
+                    "too many browsers; UNSUBSCRIBE those that have ended", ErrorCode.RESOURCE_ALLOCATION
+                )
             self._browsers.add(number)
             self._browse(number, destination, address, selector, None, now)
             return

@@ -315,14 +315,18 @@ def message_of(fields: EnvelopeFields) -> tuple[list[tuple[str, str]], bytes]:
         headers.append(("content-type", str(content_type)))
     taken = {name for name, _ in headers} | _OWN
     headers += [
-        (name, _text_of(value)) for name, value in properties.items() if value is not None and name and name not in taken
+        (name, _text_of(value))
+        for name, value in properties.items()
+        if value is not None and name and name not in taken
     ]
     return headers, body
 
 
 def _values_of(kind: int, body: bytes) -> object:
     if kind == BodyKind.MAP:
-        return {name: _json_value(value) for name, value in (decode_map(body, CONVERTED_VALUES) if body else {}).items()}
+        return {
+            name: _json_value(value) for name, value in (decode_map(body, CONVERTED_VALUES) if body else {}).items()
+        }
     return [_json_value(value) for value in (decode_stream(body, CONVERTED_VALUES) if body else [])]
 
 
