@@ -37,6 +37,7 @@ from sievemq_broker.protocols.amqp.performatives import (
 )
 from sievemq_broker.protocols.amqp.types import Described, Symbol, ULong
 from sievemq_broker.session import SessionSettings
+from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_CREDIT
 
 from ..session.harness import World
@@ -752,6 +753,24 @@ def test_a_deleted_destination_detaches_its_links(world: World) -> None:
     world.broker.namespaces["default"].delete("queue:q")
     client.rest()
     assert client.detached().condition == "amqp:resource-deleted"
+
+
+def test_unsettled_messages_return_from_a_link_that_the_broker_has_detached(world: World) -> None:
+    client = filled(world, "a", "b", "c")
+    client.coordinator()
+    client.receiver(credit=2)
+    name = client.declare(10)
+    first, _ = client.receive(), client.receive()
+    client.settle(client.within(name, Accepted()), first.id)
+    queue(world).consumers[0].expel(ErrorCode.CLOSED_BY_ADMINISTRATOR, "closed by an administrator", world.now)
+    client.rest()
+    assert client.detached().description == "closed by an administrator"
+    assert (queue(world).depth, queue(world).in_flight) == (2, 1)
+    assert isinstance(client.discharge(name, 11), Accepted)
+    assert (queue(world).depth, queue(world).in_flight) == (2, 0)
+    assert not client.broker.peer.consumers
+    client.receiver(handle=2)
+    assert client.messages() == ["b", "c"]
 
 
 def test_a_temporary_queue_belongs_to_its_connection(world: World) -> None:

@@ -932,6 +932,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._acknowledge_written(now)
         for link in self.outbox.take_owing():
             self._do(now, 0, Command.CREDIT, link.id, link.repay(), False)
+        for number, tags in self.outbox.take_returned().items():
+            self._do(now, 0, Command.RELEASE, number, tags)
 
     def _give_back(self, consumer: int, now: int) -> None:
         self._do(now, 0, Command.RELEASE, consumer, ())

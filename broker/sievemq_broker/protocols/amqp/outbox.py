@@ -79,7 +79,18 @@ class Outbox(ForeignOutbox):
         converted: shared by the AMQP connections.
     """
 
-    __slots__ = ("_awaited", "_behind", "_frame", "_now", "_owing", "_repeats", "_written", "consumers", "stage")
+    __slots__ = (
+        "_awaited",
+        "_behind",
+        "_frame",
+        "_now",
+        "_owing",
+        "_repeats",
+        "_returned",
+        "_written",
+        "consumers",
+        "stage",
+    )
 
     def __init__(
         self, settings: SessionSettings, wake: Callable[[], None], now: Callable[[], int], converted: Converted
@@ -99,6 +110,8 @@ class Outbox(ForeignOutbox):
         self._written: dict[int, Consumer] = {}
         #: Consumers that have used half of their credit, of clients that have granted more.
         self._owing: dict[int, Consumer] = {}
+        #: Consumers that the broker has closed, and the tags of their messages, which their client cannot settle.
+        self._returned: dict[int, list[int]] = {}
         #: Sessions whose client's window has no room for all that was delivered.
         self._behind: dict[Session, None] = {}
         #: Sessions whose blocked send is settled, and from which send on theirs are to be repeated.
@@ -184,8 +197,13 @@ class Outbox(ForeignOutbox):
 
     @property
     def has_duties(self) -> bool:
-        """True if :meth:`take_written` or :meth:`take_owing` has something."""
-        return bool(self._written or self._owing)
+        """True if :meth:`take_written`, :meth:`take_owing` or :meth:`take_returned` has something."""
+        return bool(self._written or self._owing or self._returned)
+
+    def take_returned(self) -> dict[int, list[int]]:
+        """The tags of the messages of consumers that the broker has closed; returned once."""
+        returned, self._returned = self._returned, {}
+        return returned
 
     def take_owing(self) -> list[Consumer]:
         """Consumers that have used half of their credit, of clients that have granted more; returned once."""
@@ -277,7 +295,7 @@ class Outbox(ForeignOutbox):
         consumer = self.consumers.pop(consumer_id, None)
         if consumer is not None:
             session = consumer.session
-            session.forget(consumer)
+            self._returned[consumer_id] = session.forget(consumer)
             session.links.pop(consumer.handle, None)
             condition = "amqp:resource-deleted" if code is ErrorCode.INVALID_DESTINATION else _CONDITIONS[code]
             error = Error(condition=condition, description=text)
