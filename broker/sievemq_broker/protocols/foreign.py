@@ -152,9 +152,9 @@ class ForeignOutbox(ABC):
         self.touch()
 
     def take_recalled(self) -> list[int]:
-        """Return the consumers with recalled messages, and forget them."""
+        """Return the consumers with recalled messages, one for each recall, and forget them."""
         asked, self.asked_back = self.asked_back, []
-        return list(dict.fromkeys(asked))
+        return asked
 
     def take_failure(self) -> SieveError:
         """Return the reason why the connection must end, and forget it; :attr:`failed` is true."""

@@ -478,16 +478,18 @@ def test_a_message_is_settled_once(world: World) -> None:
     assert "no unsettled message" in client.error().headers["message"]
 
 
-def test_a_waiting_consumer_does_not_wait_for_what_a_stomp_client_holds(world: World) -> None:
+@pytest.mark.parametrize("waiting", [1, 2, 3])
+def test_waiting_consumers_do_not_wait_for_what_a_stomp_client_holds(world: World, waiting: int) -> None:
     """STOMP cannot give back what is buffered: it answers that nothing is."""
-    client, _ = deliver(world, 3, "client")
+    client, _ = deliver(world, 10, "client")
     native = world.client()
-    consumer = native.consumer(native.session(CLIENT), "queue:a", credit=0)
-    native.wire.send(Command.WANT, 900, consumer.id)
+    consumers = [native.consumer(native.session(CLIENT), "queue:a", credit=0) for _ in range(waiting)]
+    for consumer in consumers:
+        native.wire.send(Command.WANT, 900 + consumer.id, consumer.id)
     native.exchange()
     client.settle()
     world.settle()
-    assert any(command[1] == 900 for command in native.take(Command.OK))
+    assert {900 + consumer.id for consumer in consumers} <= {command[1] for command in native.take(Command.OK)}
 
 
 # -- transactions -----------------------------------------------------------------------------------------------------
