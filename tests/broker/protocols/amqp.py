@@ -42,7 +42,7 @@ from sievemq_broker.protocols.amqp.types import Described, Symbol, ULong, decode
 
 from ..session.harness import World
 
-__all__ = ["Amqp", "AmqpSocket", "Delivery", "Peer", "message", "selector"]
+__all__ = ["Amqp", "AmqpSocket", "Delivery", "Peer", "described", "message", "selector"]
 
 #: Seconds that a socket waits for a frame.
 SOON = 60
@@ -257,14 +257,14 @@ class Peer:
 
     def declare(self, number: int, handle: int = 9) -> bytes:
         """Begin a transaction."""
-        self.send(message(_described(Declare())), number, handle)
+        self.send(message(described(Declare())), number, handle)
         state = self.outcome(number)
         assert isinstance(state, Declared)
         return state.txn_id
 
     def discharge(self, name: bytes, number: int, handle: int = 9, *, fail: bool = False) -> Any:
         """End a transaction; its outcome."""
-        self.send(message(_described(Discharge(txn_id=name, fail=fail))), number, handle)
+        self.send(message(described(Discharge(txn_id=name, fail=fail))), number, handle)
         return self.outcome(number)
 
     def within(self, name: bytes, outcome: Composite | None = None) -> TransactionalState:
@@ -284,7 +284,8 @@ class Peer:
         return detach.error
 
 
-def _described(composite: Composite) -> Any:
+def described(composite: Composite) -> Any:
+    """A composite as the value of a message."""
     out = bytearray()
     write(composite, out)
     value, _ = decode(bytes(out), 0, len(out))

@@ -17,7 +17,9 @@ from sievemq_broker.protocols.amqp.performatives import (
     Attach,
     Begin,
     Close,
+    Declare,
     Detach,
+    Discharge,
     Disposition,
     End,
     Flow,
@@ -25,6 +27,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     Modified,
     Open,
     Properties,
+    Received,
     Rejected,
     Released,
     SaslInit,
@@ -41,7 +44,7 @@ from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_CREDIT
 
 from ..session.harness import World
-from .amqp import Amqp, message, selector
+from .amqp import Amqp, described, message, selector
 
 
 @pytest.fixture
@@ -616,6 +619,99 @@ def test_a_drain_takes_all_there_is_credit_for_however_little_is_written_at_once
     client.grant(credit, drain=True)
     assert len(client.all(Transfer)) == min(50, credit)
     assert client.one(Flow, lambda each: each.drain).delivery_count == credit
+
+
+def test_a_coordinator_reads_the_body_behind_other_sections(world: World) -> None:
+    client = Amqp(world)
+    client.coordinator()
+    declare = message(described(Declare()), header=Header(), standard=Properties())
+    client.send(declare, 0, 9)
+    name = client.outcome(0).txn_id
+    client.send(message("what"), 1, 9)
+    assert "a coordinator takes declare and discharge, not 'what'" in client.outcome(1).error.description
+    client.send(message(described(Discharge(txn_id=name)), header=Header()), 2, 9)
+    assert isinstance(client.outcome(2), Accepted)
+
+
+def test_a_settled_send_that_is_refused_dooms_its_transaction(world: World) -> None:
+    client = Amqp(world)
+    client.coordinator()
+    client.sender(target=Target())  # an anonymous relay
+    name = client.declare(0)
+    to = Properties(to="q")
+    client.send(message("good", standard=to), 1, state=client.within(name), settled=True)
+    client.send(message("without an address"), 2, state=client.within(name), settled=True)
+    assert "needs a `to`" in client.discharge(name, 3).error.description
+    client.send(message("good", standard=to), 4, settled=True)
+    assert queue(world).depth == 1
+    client.send(message("without an address"), 5, settled=True)
+    assert "needs a `to`" in client.detached().description
+
+
+@pytest.mark.parametrize(
+    ("default", "state", "returned"),
+    [
+        (None, None, False), (Accepted(), None, False), (Released(), None, True), (Modified(), None, True),
+        (None, Received(section_number=0, section_offset=0), True),
+        (Accepted(), Received(section_number=0, section_offset=0), False),
+    ],
+)  # fmt: skip
+def test_a_delivery_that_is_settled_without_an_outcome_has_the_default(
+    world: World, default: Any, state: Any, returned: bool
+) -> None:
+    client = filled(world, "a")
+    client.receiver(credit=1, default_outcome=default)
+    client.settle(state, client.receive().id)
+    assert (queue(world).depth, queue(world).in_flight) == (int(returned), 0)
+
+
+def test_a_default_outcome_that_is_none_is_refused(world: World) -> None:
+    client = Amqp(world)
+    assert client.receiver(default_outcome="lost").source is None
+    assert "the default outcome 'lost' is none of" in client.detached().description
+
+
+def test_credit_follows_the_count_of_the_sender(world: World) -> None:
+    client = Amqp(world)
+    attach = Attach(
+        name="s", handle=0, role=False, source=Source(), target=Target(address="q"), initial_delivery_count=5_000
+    )
+    client.say(attach)
+    flow = client.one(Flow)
+    assert (flow.delivery_count, flow.link_credit) == (5_000, CREDIT)
+    client.send(message("a"), 0)
+    for number in range(1, CREDIT // 2):
+        client.send(b"", number, more=True)
+        client.send(b"", number, aborted=True)
+    flow = client.one(Flow)
+    assert (flow.delivery_count, flow.link_credit) == (5_000 + CREDIT // 2, CREDIT)
+    used = Flow(
+        next_incoming_id=0, incoming_window=9, next_outgoing_id=0, outgoing_window=9, handle=0,
+        delivery_count=5_000 + CREDIT, link_credit=CREDIT // 2,
+    )  # fmt: skip
+    client.say(used)
+    flow = client.one(Flow)
+    assert (flow.delivery_count, flow.link_credit) == (5_000 + CREDIT, CREDIT)
+    assert queue(world).depth == 1
+
+
+@pytest.mark.parametrize("most", [2**31 - 1, 2**31, 2**32 - 1])
+def test_the_largest_credit_and_window(world: World, most: int) -> None:
+    client = filled(world, "a", "b")
+    client.begin(3, window=most)
+    client.say(Attach(name="r", handle=5, role=True, source=Source(address="q"), target=Target()), channel=3)
+    flow = Flow(
+        next_incoming_id=0, incoming_window=most, next_outgoing_id=0, outgoing_window=9, handle=5, delivery_count=0,
+        link_credit=most,
+    )  # fmt: skip
+    client.say(flow, channel=3)
+    assert client.messages() == ["a", "b"]
+
+
+def test_a_capability_of_any_length_is_repeated(world: World) -> None:
+    client = Amqp(world)
+    capability = Symbol("c" * 300)
+    assert client.receiver(capabilities=[capability]).source.capabilities == [capability]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import sys
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.protocols import PROTOCOLS
 from sievemq_broker.protocols.stomp.connection import PREFETCH
+from sievemq_core.limits import MAX_CREDIT
 
 from .programs import ROOT, modules_of
 
@@ -30,4 +31,4 @@ def test_the_program_prints_the_shown_output() -> None:
 def test_the_defaults_match_the_code() -> None:
     text = DOCUMENT.read_text("utf-8")
     assert f"The setting `protocols` (`{','.join(PROTOCOLS)}`)" in text
-    assert f"messages that may be unsettled at once; {PREFETCH} |" in text
+    assert f"messages that may be unsettled at once; {PREFETCH} unless given, {MAX_CREDIT:,} at most |" in text

@@ -137,7 +137,8 @@ def _write_any(value: Any, out: bytearray) -> None:
     if isinstance(value, Composite):
         write(value, out)
     elif type(value) is list:  # of symbols
-        encode(Array([Symbol(each) for each in value], 0xA3), out)
+        code = 0xA3 if all(len(each) < 256 for each in value) else 0xB3
+        encode(Array([Symbol(each) for each in value], code), out)
     else:
         encode(value, out)
 

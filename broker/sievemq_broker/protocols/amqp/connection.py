@@ -31,7 +31,14 @@ from sievemq_broker.protocols.amqp.links import (
     Transaction,
     ahead,
 )
-from sievemq_broker.protocols.amqp.mapping import address_of, envelope_of, filters_of, kind_of, payload_of
+from sievemq_broker.protocols.amqp.mapping import (
+    address_of,
+    envelope_of,
+    filters_of,
+    kind_of,
+    payload_of,
+    value_of,
+)
 from sievemq_broker.protocols.amqp.outbox import Outbox, error_of
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
@@ -61,7 +68,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from sievemq_broker.protocols.amqp.types import Described, Symbol, decode
+from sievemq_broker.protocols.amqp.types import Symbol
 from sievemq_broker.protocols.foreign import Converted, ForeignConnection, Line
 from sievemq_broker.session.peer import Services, SignIn, Table, Watcher
 from sievemq_broker.session.rights import Identity
@@ -414,12 +421,14 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             return
         link = session.links.get(flow.handle)
         if isinstance(link, Producer):
-            if flow.echo:
+            if flow.delivery_count is not None:
+                link.reach(flow.delivery_count)
+            if not self._renew(session, link) and flow.echo:
                 self._answer_flow(session, link)
         elif isinstance(link, Consumer) and link.id:
             # What the client counts may be behind: deliveries are on their way to it.
-            ended = (0 if flow.delivery_count is None else flow.delivery_count) + (flow.link_credit or 0)
-            limit = link.delivery_count + ahead(ended, link.delivery_count)
+            behind = ahead(link.delivery_count, 0 if flow.delivery_count is None else flow.delivery_count)
+            limit = link.delivery_count + (flow.link_credit or 0) - behind
             granted = max(0, limit - link.delivery_count - link.held)
             if isinstance(link, Browser):
                 link.grant(granted, flow.drain)
@@ -568,8 +577,17 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             ),
             session.channel,
         )
+        link.reach(theirs.initial_delivery_count or 0)
         link.allow(CREDIT)
         self._answer_flow(session, link)
+
+    def _renew(self, session: Session, link: Producer) -> bool:
+        """Grant credit if half of it is used. True if it was."""
+        if link.credit > CREDIT // 2:
+            return False
+        link.allow(CREDIT)
+        self._answer_flow(session, link)
+        return True
 
     def _make_temporary(self, kind: Kind | None, then: Callable[[str], None], now: int) -> None:
         """A dynamic node is a temporary destination; `then` gets its address."""
@@ -649,7 +667,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._ids += 1
         link = Consumer(
             session, theirs.handle, theirs.name, self._ids, address, settled=theirs.snd_settle_mode == 1,
-            subscription=name, durable=durable,
+            outcome=_default_outcome(source), subscription=name, durable=durable,
         )  # fmt: skip
 
         def opened(_: object) -> None:
@@ -754,15 +772,15 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         limit = self._services.settings.body_bytes + _SECTION_BYTES
         if transfer.aborted:
             link.drop()
+            link.count()
+            self._renew(session, link)
             return
         if link.size + len(payload) > limit:
             error = RequestError(
                 f"a message of {link.size + len(payload)} bytes; at most {limit} are accepted (max_body_bytes)",
                 ErrorCode.MESSAGE_TOO_LARGE,
             )
-            del session.links[link.handle]
-            detach = Detach(handle=link.handle, closed=True, error=error_of(error))
-            self._behind_batch(lambda _: self.outbox.frame(detach, session.channel), now)
+            self._detach_producer(link, error, now)
             return
         if transfer.more:
             link.begin(first)
@@ -772,13 +790,22 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             link.take(payload)
             payload = link.join()
         link.count()
-        if link.credit <= CREDIT // 2:
-            link.allow(CREDIT)
-            self._answer_flow(session, link)
+        self._renew(session, link)
         if isinstance(link, Coordination):
             self._behind_batch(partial(self._coordinate, link, first.delivery_id or 0, payload), now)
         else:
             self._send(session, link, first, transfer, payload, now)
+
+    def _detach_producer(self, link: Producer, error: SieveError, now: int) -> None:
+        """Detach a link because of a delivery that cannot be rejected."""
+        del link.session.links[link.handle]
+        detach = Detach(handle=link.handle, closed=True, error=error_of(error))
+
+        def act(_: int) -> None:
+            self._roll_back(link)
+            self.outbox.frame(detach, link.session.channel)
+
+        self._behind_batch(act, now)
 
     def _send(
         self, session: Session, link: Producer, first: Transfer, last: Transfer, message: bytes, now: int
@@ -789,6 +816,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         state = first.state if first.state is not None else last.state
         named = state.txn_id if isinstance(state, TransactionalState) else None
         settled = bool(first.settled or last.settled)
+        transaction: Transaction | None = None
         try:
             transaction = None if named is None else self._transaction(named)
             self._message_ids += 1
@@ -802,6 +830,10 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             if not settled:
                 rejected = Rejected(error=error_of(error))
                 outbox.settle(link, first.delivery_id or 0, rejected)
+            elif transaction is not None:
+                transaction.fail(error)
+            else:
+                self._detach_producer(link, error, now)
             return
         if transaction is None:
             number, sequence = session.number, session.count_send()
@@ -825,12 +857,13 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             outcome = _outcome_of(state.outcome)
             for consumer, tag in session.settle(first, last):
                 transaction.settled.append((consumer, tag, -1 if outcome is None else int(outcome)))
-        elif isinstance(state, Received) or (state is None and not given.settled):
+        elif (state is None or isinstance(state, Received)) and not given.settled:
             return  # nothing has become of them yet
         else:
-            outcome = Outcome.ACKNOWLEDGED if state is None else _outcome_of(state)
-            by_consumer = self._acknowledged if outcome is Outcome.ACKNOWLEDGED else {}
+            returned: dict[int, list[int]] = {}
             for consumer, tag in session.settle(first, last):
+                outcome = _outcome_of(_final(state, consumer))
+                by_consumer = self._acknowledged if outcome is Outcome.ACKNOWLEDGED else returned
                 tags = by_consumer.get(consumer.id)
                 if tags is None:
                     by_consumer[consumer.id] = tags = []
@@ -849,8 +882,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         return transaction
 
     def _coordinate(self, link: Coordination, delivery: int, message: bytes, now: int) -> None:
-        section, _ = decode(message, 0, len(message))
-        wanted = read(section.value) if isinstance(section, Described) else None
+        wanted = read(value_of(message))
         match wanted:
             case Declare():
                 self._numbers += 1
@@ -865,7 +897,9 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             case Discharge():
                 self._discharge(link, delivery, wanted, now)
             case _:
-                raise _unexpected(f"{shown(wanted)} to a coordinator")
+                text = f"a coordinator takes declare and discharge, not {shown(wanted)}"
+                error = RequestError(text, ErrorCode.ILLEGAL_STATE)
+                self.outbox.settle(link, delivery, Rejected(error=error_of(error)))
 
     def _discharge(self, link: Coordination, delivery: int, wanted: Discharge, now: int) -> None:
         transaction = self._transactions.pop(wanted.txn_id, None)
@@ -881,12 +915,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
         if wanted.fail:
             over(None, now)
-        elif transaction.doomed:
-            error = RequestError(
-                "a session has ended with deliveries of the transaction; it was rolled back",
-                ErrorCode.TRANSACTION_ROLLED_BACK,
-            )
-            over(error, now)
+        elif transaction.doom is not None:
+            over(transaction.doom, now)
         else:
             self._ask(
                 now, lambda _: self._todo.append(partial(over, None)), Command.COMMIT, transaction.number, (),
@@ -948,6 +978,25 @@ def _settlement(consumer: int, tags: list[int], outcome: Outcome | None) -> tupl
     if outcome is None:
         return Command.RELEASE, consumer, tags
     return Command.SETTLE, consumer, tags, int(outcome), 0
+
+
+def _default_outcome(source: Source) -> object:
+    """What a client wants to become of deliveries that it settles without an outcome; None for nothing special."""
+    outcome = read(source.default_outcome)
+    if outcome is not None:
+        try:
+            _outcome_of(outcome)
+        except ProtocolError:
+            text = f"the default outcome {shown(outcome)} is none of accepted, rejected, released and modified"
+            raise RequestError(text, ErrorCode.ILLEGAL_STATE) from None
+    return outcome
+
+
+def _final(state: object, consumer: Consumer) -> object:
+    """The outcome of a delivery that the client has settled with this state."""
+    if state is None or isinstance(state, Received):
+        return consumer.outcome or (None if state is None else Released())
+    return state
 
 
 def _outcome_of(state: object) -> Outcome | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sievemq_broker.protocols.amqp.frames import TransferWriter
+from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT
 
 __all__ = ["WINDOW", "Browser", "Consumer", "Coordination", "Link", "Producer", "Session", "Transaction", "ahead"]
@@ -41,7 +42,7 @@ class Producer(Link):
 
     Attributes:
         address: where to; None for an anonymous relay: each message names its destination.
-        delivery_count: deliveries that came.
+        delivery_count: the client's count of its deliveries, a serial number.
         credit: deliveries that may still come.
         came: payloads of the delivery whose last transfer has not come, and the first of its transfers.
         size: bytes of these.
@@ -72,9 +73,13 @@ class Producer(Link):
         return payload
 
     def count(self) -> None:
-        """A whole delivery has arrived; another one may begin."""
-        self.delivery_count += 1
-        self.credit -= 1
+        """A delivery has ended; another one may begin."""
+        self.reach(self.delivery_count + 1)
+
+    def reach(self, delivery_count: int) -> None:
+        """The client counts so many deliveries, as serial numbers; it uses up its credit by that."""
+        self.credit -= ahead(delivery_count, self.delivery_count)
+        self.delivery_count = delivery_count % 2**32
 
     def drop(self) -> None:
         """Drop the parts of a delivery."""
@@ -102,6 +107,7 @@ class Consumer(Link):
         id: number of the broker's consumer; 0 for a link that only finds a subscription, to end it.
         address: of the destination.
         settled: deliveries need no settlement.
+        outcome: of deliveries that the client settles without one; None if it named none.
         delivery_count: deliveries made.
         subscription: name of the subscription, None for none.
         durable: it outlives the link.
@@ -116,6 +122,7 @@ class Consumer(Link):
     id: int
     address: str
     settled: bool = False
+    outcome: Any = None
     delivery_count: int = 0
     subscription: str | None = None
     durable: bool = False
@@ -235,17 +242,17 @@ class Transaction:
 
     Attributes:
         settled: what its discharge settles: consumer, tag, outcome.
-        doomed: a session has ended with deliveries that it had settled, so it can only be rolled back.
+        doom: why it can only be rolled back; None if it can be committed.
     """
 
-    __slots__ = ("doomed", "link", "number", "sends", "settled")
+    __slots__ = ("doom", "link", "number", "sends", "settled")
 
     def __init__(self, link: Coordination, number: int) -> None:
         self.link = link
         self.number = number
         self.sends = 0
         self.settled: list[tuple[Consumer, int, int]] = []
-        self.doomed = False
+        self.doom: SieveError | None = None
 
     def tags(self, consumer: Consumer) -> list[int]:
         """The deliveries of a link that it has settled."""
@@ -254,7 +261,13 @@ class Transaction:
     def lose(self, session: Session) -> None:
         """A session has ended, and its deliveries have returned."""
         if any(consumer.session is session for consumer, _, _ in self.settled):
-            self.doomed = True
+            text = "a session has ended with deliveries of the transaction; it was rolled back"
+            self.fail(RequestError(text, ErrorCode.TRANSACTION_ROLLED_BACK))
+
+    def fail(self, error: SieveError) -> None:
+        """It can only be rolled back, for this reason or an earlier one."""
+        if self.doom is None:
+            self.doom = error
 
     def count_send(self) -> int:
         """The number of the next send."""
@@ -354,7 +367,7 @@ class Session:
     def open_window(self, next_incoming: int | None, window: int) -> None:
         """The client accepts more transfers."""
         first = 0 if next_incoming is None else next_incoming
-        self.room = max(0, ahead(first + window, self.next_out))
+        self.room = max(0, window - ahead(self.next_out, first))
 
     def settle(self, first: int, last: int) -> list[tuple[Consumer, int]]:
         """Remove deliveries that the client settles: consumer and tag."""

@@ -58,7 +58,7 @@ from sievemq_core.message.headers import NON_PERSISTENT, PERSISTENT
 from sievemq_core.message.values import INT_MAX, LONG_MAX, Byte, Long, PropertyValue, Short, normalise, normalise_field
 from sievemq_core.message.values import Char as JmsChar
 
-__all__ = ["Filters", "address_of", "envelope_of", "filters_of", "kind_of", "payload_of"]
+__all__ = ["Filters", "address_of", "envelope_of", "filters_of", "kind_of", "payload_of", "value_of"]
 
 AMQP_HEAD: Final = ENVELOPE_FIELDS
 AMQP_TAIL: Final = ENVELOPE_FIELDS + 1
@@ -294,6 +294,16 @@ def _section_of(descriptor: object) -> int:
     if not isinstance(number, int) or not _HEADER <= number <= _FOOTER:
         raise malformed(f"{shown(descriptor)} is no section of a message")
     return number
+
+
+def value_of(payload: bytes) -> Any:
+    """The value that is the body of a message; None if its body is another one.
+
+    Raises:
+        ProtocolError: it is no message.
+    """
+    body = _Sections(payload).body
+    return body[0][1] if len(body) == 1 and body[0][0] == _VALUE else None
 
 
 def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[EnvelopeFields, str | None]:
