@@ -642,11 +642,15 @@ class Queue(Source):
     def on_deadline(self, entry: Entry, when: int, now: int) -> None:
         """The deadline of an entry has come: it expires, or its delay is over."""
         expiration = entry.envelope.expiration
+        expired = 0 < expiration <= now
         if entry.state == DELAYED:
+            if now < entry.due and not expired:  # the deadline of an earlier delay, which was cancelled
+                self._deadlines.push_span(entry.due, self, entry)
+                return
             if self.scheduled.pop(entry.sequence, None) is None:
                 return
             self.scheduled_bytes -= len(entry.envelope.packed)
-            if 0 < expiration <= now:
+            if expired:
                 self.expire(entry, now)
                 return
             if entry.count:
@@ -657,7 +661,7 @@ class Queue(Source):
                 self.sequence += 1
                 entry.arrive(self.sequence)
             self._arrive_among_many(entry)
-        elif 0 < expiration <= now:
+        elif expired:
             self.backlog.unplace(entry)
             self.expire(entry, now)
 

@@ -243,6 +243,26 @@ def test_d_32_unmarked_also_where_a_redelivery_delay_was_running() -> None:
     assert again.all() == ["a#2"]
 
 
+def test_a_redelivery_delay_that_a_return_has_cancelled_does_not_end_a_later_one() -> None:
+    policy = DestinationPolicy(redelivery_delay=60_000)
+    world = World(broker=Broker(DomainSettings(policies=(("queue:q", policy),))))
+    client = world.client(keep=KEEP)
+    consumer = client.consumer(client.session(CLIENT))
+    client.send(consumer.session, "a")
+    client.drop()
+    new, _ = back(world, client, handed=(consumer.id, 0))
+    reopen(new, consumer.session, sent=1)
+    again = consume_again(new, consumer)
+    world.later(30_000)
+    assert again.receive() == ["a"]
+    new.recover(again.session)
+    again.credit()
+    world.later(30_001)
+    assert again.all() == []
+    world.later(30_000)
+    assert again.all() == ["a#2"]
+
+
 def test_d_32_a_message_that_was_only_buffered_can_be_lost_any_number_of_times(world: World, client: Client) -> None:
     consumer = client.consumer(client.session(CLIENT))
     client.send(consumer.session, "a")
