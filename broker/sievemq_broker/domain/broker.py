@@ -109,6 +109,7 @@ class Broker:
             return False
         for text in list(found.destinations):
             found.delete(text)
+        found.stages.forget_published()
         if self.journal is not None:
             self.journal.namespace_deleted(found.name)
         return True

@@ -260,6 +260,13 @@ class Stages:
             del self.published[oldest]
             self._define(oldest, None)
 
+    def forget_published(self) -> None:
+        """Forget all published batches: the namespace is deleted."""
+        for key in self.published:
+            self._define(key, None)
+            self._keys.discard(*key)
+        self.published.clear()
+
     def _define(self, key: tuple[str | None, str], batch: int | None) -> None:
         """Store the last batch that a user has published under a key; None removes the key."""
         journal = self._namespace.journal

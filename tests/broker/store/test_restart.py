@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sievemq import ConnectionFactory, DeliveryMode, JMSContext
+from sievemq.staging import publish, stage
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.store import LockedError
 
@@ -122,6 +123,22 @@ def test_deleted_destinations_stay_deleted(broker: EmbeddedBroker) -> None:
         assert broker.call(lambda b: sorted(b.namespaces)) == ["default", "other"]
         assert broker.call(lambda b: sorted(b.namespace("").destinations)) == ["queue:kept", "queue:purged"]
         assert broker.call(lambda b: b.namespace("").queue("queue:purged").depth) == 0
+
+
+def test_a_namespace_that_is_made_anew_publishes_its_first_batch(broker: EmbeddedBroker) -> None:
+    def publish_first() -> int | None:
+        with ConnectionFactory(f"{broker.url}/again").create_connection() as connection:
+            session = connection.create_session(JMSContext.SESSION_TRANSACTED)
+            session.create_producer(session.create_queue("q")).send(session.create_text_message("x"))
+            return publish(connection, "key", 0, [stage(session, "key", 0)])
+
+    with broker:
+        assert publish_first() == 1
+        assert publish_first() is None
+        broker.call(lambda b: b.delete_namespace("again"))
+    with broker:
+        assert "again" not in broker.call(lambda b: list(b.namespaces))
+        assert publish_first() == 1
 
 
 def test_the_broker_keeps_its_identity_and_never_reuses_ids(broker: EmbeddedBroker) -> None:
