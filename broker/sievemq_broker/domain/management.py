@@ -19,6 +19,7 @@ from sievemq_broker.domain.topic import Topic
 from sievemq_broker.matching.condition import Condition, body_units, units
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.dead_letters import CLIENT_ID, SUBSCRIPTION
+from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import PROPERTIES, Envelope
 
 if TYPE_CHECKING:
@@ -144,8 +145,9 @@ def move(namespace: Namespace, queue: Queue, target: str, choice: Choice) -> Ste
 def retry(
     namespace: Namespace, queue: Queue, choice: Choice, allow: Callable[[str], None] = lambda origin: None
 ) -> Steps[Outcome]:
-    """Send dead letters back to their origin without the notes, their attempts counted from zero. A dead letter that
-    names no origin, or whose subscription is gone, is skipped.
+    """Send dead letters back to their origin without the notes, their attempts counted from zero. A dead letter is
+    skipped if it names no origin, or if it is of a topic and its subscription is gone or had no name: it would go to
+    all others.
 
     Args:
         namespace: where they go.
@@ -164,6 +166,8 @@ def retry(
         allow(origin)
         name = origin_of(entry.envelope, SUBSCRIPTION)
         if name is None:
+            if parse_address(origin).kind.is_topic:
+                return False
             if not (yield from _transfer(namespace, origin, entry, envelope, now)):
                 return False
         else:

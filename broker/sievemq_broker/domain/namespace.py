@@ -380,10 +380,10 @@ class Namespace:
         if destination is None:
             destination = self._look_up(address, envelope)
             self._count(((destination, envelope),))  # the caller has checked whether there is room
+        envelope = overridden(destination.policy, envelope, now, moved=True)
         if destination.policy.limited:
-            capacity.move_within(destination, overridden(destination.policy, envelope, now), now)
+            capacity.move_within(destination, envelope, now)
             return
-        envelope = overridden(destination.policy, envelope, now)
         if isinstance(destination, Queue):
             self.deadlines.spend(2 * (destination.index.most + destination.fan_out))
             destination.accept([envelope], now)

@@ -8,8 +8,15 @@ from sievemq_core.message.envelope import DELIVERY_MODE, DELIVERY_TIME, EXPIRATI
 __all__ = ["overridden"]
 
 
-def overridden(policy: DestinationPolicy, envelope: Envelope, now: int) -> Envelope:
-    """The message as the administrator's rules change it (D-21); its headers show the new values."""
+def overridden(policy: DestinationPolicy, envelope: Envelope, now: int, *, moved: bool = False) -> Envelope:
+    """The message as the administrator's rules change it (D-21); its headers show the new values.
+
+    Args:
+        policy: the rules.
+        envelope: the message.
+        now: ms epoch.
+        moved: it was in the broker before; its time to live and its delay begin now, instead of when it was sent.
+    """
     if not policy.overrides:
         return envelope
     fields = list(envelope.fields)
@@ -17,7 +24,7 @@ def overridden(policy: DestinationPolicy, envelope: Envelope, now: int) -> Envel
         fields[DELIVERY_MODE] = policy.delivery_mode
     if policy.priority is not None:
         fields[PRIORITY] = policy.priority
-    sent = fields[TIMESTAMP] or now
+    sent = now if moved else fields[TIMESTAMP] or now
     if policy.time_to_live is not None:
         fields[EXPIRATION] = sent + policy.time_to_live if policy.time_to_live else 0
     if policy.delay is not None:

@@ -89,6 +89,31 @@ def test_the_dead_letters_of_a_subscription_name_it() -> None:
     assert world.got(other) == ["a"]  # the others have had it
 
 
+def test_the_dead_letter_of_a_consumer_without_a_subscription_of_its_own_is_not_published_again() -> None:
+    world = World(("topic:t", DestinationPolicy(max_attempts=1)))
+    consumer, other = world.consumer("topic:t"), world.consumer("topic:t")
+    world.send("topic:t", "a")
+    fail(world, consumer, 1)
+    outcome = finish(management.retry(world.namespace, world.namespace.queue("queue:DLQ.t"), Choice()), world.now)
+    assert (outcome.touched, outcome.skipped) == (0, 1)
+    assert world.browse("queue:DLQ.t") == ["a"]
+    assert world.got(other) == ["a"]
+
+
+def test_the_time_to_live_of_a_rule_begins_when_a_message_becomes_a_dead_letter() -> None:
+    world = World(
+        ("queue:q", DestinationPolicy(max_attempts=1)), ("queue:DLQ.*", DestinationPolicy(time_to_live=1_000))
+    )
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", "a")
+    world.advance(5_000)
+    fail(world, consumer, 1)
+    world.advance(900)
+    assert world.browse("queue:DLQ.q") == ["a"]
+    world.advance(1_000)
+    assert world.browse("queue:DLQ.q") == []
+
+
 def test_repeated_failures_keep_messages_in_the_dead_letter_queue(world: World) -> None:
     world.send("queue:DLQ.q", "a")
     consumer = world.consumer("queue:DLQ.q")
