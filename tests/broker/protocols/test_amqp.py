@@ -889,6 +889,34 @@ def test_a_temporary_queue_belongs_to_its_connection(world: World) -> None:
 # -- subscriptions, browsers ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("role", [True, False])
+def test_a_dynamic_node_ends_with_its_link(world: World, role: bool) -> None:
+    client, other = Amqp(world), Amqp(world)
+    attached = client.receiver(None, dynamic=True) if role else client.sender(handle=1, target=Target(dynamic=True))
+    address = (attached.source if role else attached.target).address
+    other.sender(address)
+    if not role:
+        client.receiver(address, handle=2)
+    client.say(Detach(handle=1, closed=True))
+    client.one(Detach)
+    other.send(message("x"), 0)
+    if role:
+        assert other.outcome(0).error.condition == "amqp:not-found"
+    else:  # it is used
+        assert isinstance(other.outcome(0), Accepted)
+    client.lose()
+    other.send(message("x"), 1)
+    assert other.outcome(1).error.condition == "amqp:not-found"
+
+
+def test_a_link_to_one_temporary_destination_too_many_is_refused() -> None:
+    client = Amqp(World(settings=SessionSettings(max_temporaries=1)))
+    assert client.receiver(None, handle=1, dynamic=True).source is not None
+    assert client.receiver(None, handle=2, dynamic=True).source is None
+    assert client.detached().condition == "amqp:resource-limit-exceeded"
+    assert not client.closed
+
+
 def test_a_durable_subscription_is_kept_found_and_ended(world: World) -> None:
     sole = {"container": "me", "desired_capabilities": ["sole-connection-for-container"]}
     client = Amqp(world, **sole)

@@ -551,7 +551,12 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         link = Producer(session, theirs.handle, theirs.name, second=second)
         if target.dynamic:
             kind = kind_of(target.capabilities)
-            self._make_temporary(kind, lambda made: self._to(link, theirs, target.having(address=made), made), now)
+
+            def to(made: str) -> None:
+                link.own(made)
+                self._to(link, theirs, target.having(address=made), made)
+
+            self._make_temporary(kind, to, refused, now)
         elif target.address is None:
             self._producer(session, theirs, link, target)
         else:
@@ -589,9 +594,11 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._answer_flow(session, link)
         return True
 
-    def _make_temporary(self, kind: Kind | None, then: Callable[[str], None], now: int) -> None:
+    def _make_temporary(
+        self, kind: Kind | None, then: Callable[[str], None], refused: Callable[[SieveError], None], now: int
+    ) -> None:
         """A dynamic node is a temporary destination; `then` gets its address."""
-        self._ask(now, then, Command.CREATE_TEMPORARY, kind is not None and kind.is_topic, None)
+        self._ask(now, then, Command.CREATE_TEMPORARY, kind is not None and kind.is_topic, None, refused=refused)
 
     def _attach_consumer(self, session: Session, theirs: Attach, now: int) -> None:
         source = theirs.source
@@ -602,8 +609,9 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self._make_temporary(
                 kind_of(source.capabilities),
                 lambda made: self._todo.append(
-                    partial(self._consume, session, theirs, source.having(address=made), made)
+                    partial(self._consume, session, theirs, source.having(address=made), made, made=made)
                 ),
+                partial(self._refuse_link, session, theirs),
                 now,
             )
             return
@@ -634,7 +642,9 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             link.session.channel,
         )
 
-    def _consume(self, session: Session, theirs: Attach, source: Source, address: str, now: int) -> None:
+    def _consume(
+        self, session: Session, theirs: Attach, source: Source, address: str, now: int, *, made: str | None = None
+    ) -> None:
         topic = parse_address(address).kind.is_topic
         capabilities = source.capabilities or ()
         filters = filters_of(source.filter)
@@ -669,6 +679,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             session, theirs.handle, theirs.name, self._ids, address, settled=theirs.snd_settle_mode == 1,
             outcome=_default_outcome(source), subscription=name, durable=durable,
         )  # fmt: skip
+        link.own(made)
 
         def opened(_: object) -> None:
             session.links[theirs.handle] = link
@@ -696,9 +707,17 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         def refused(error: SieveError) -> None:
             self.outbox.frame(answer.having(error=error_of(error)), session.channel)
 
+        def over(_: object) -> None:
+            if link.made is None or not theirs.closed:
+                detached(None)
+            else:  # while others consume from it, it stays until the connection ends
+                self._todo.append(
+                    lambda now: self._ask(now, detached, Command.DELETE_TEMPORARY, link.made, refused=detached)
+                )
+
         if not isinstance(link, Consumer):
             self._roll_back(link)
-            self._todo.append(detached)
+            self._todo.append(over)
             return
         self._stop_delivering([link], now)
         returned = session.forget(link)
@@ -721,7 +740,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             else:
                 closed(None)
         else:
-            self._ask(now, detached, Command.CLOSE_CONSUMER, link.id, kept)
+            self._ask(now, over, Command.CLOSE_CONSUMER, link.id, kept)
 
     def _stop_delivering(self, links: Iterable[Link], now: int) -> None:
         """Deliver nothing more to these links. What was sent to them settled is acknowledged."""

@@ -29,11 +29,17 @@ class Link:
         session: where it is attached.
         handle: its number, for both ends.
         name: the client's name for it.
+        made: the temporary destination that was made for it and ends with it (a dynamic node); None for none.
     """
 
     session: Session
     handle: int
     name: str
+    made: str | None = field(init=False, default=None)
+
+    def own(self, made: str | None) -> None:
+        """A temporary destination was made for it."""
+        self.made = made
 
 
 @dataclass(slots=True, eq=False)
