@@ -11,6 +11,7 @@ import os
 import sqlite3
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -168,18 +169,19 @@ class _Reader:
             except DamagedError as error:
                 self.found(f"{error}", rows[0][0])
                 continue
-            states = self._try("SELECT data FROM state WHERE id = ?", (batch_id,))
-            guessed = False
-            state = kept.state()
-            if states:
-                try:
-                    state = State.unpack(batch_id, states[0][0])
-                except DamagedError as error:
-                    # Which of its messages are gone is unknown: rather redeliver all, marked, than lose any.
-                    self.found(f"{error}; its {len(kept.owners)} messages may have been consumed", states[0][0])
-                    count = kept.last_place + 1
-                    state = State(len(kept.owners), len(kept.owners), kept.size, array("H", [HELD_FLAG]) * count, {})
-                    guessed = True
+            guessed, state, data = False, kept.state(), b""
+            try:
+                states = self.database.execute("SELECT data FROM state WHERE id = ?", (batch_id,)).fetchall()
+                if states:
+                    data = states[0][0]
+                    state = State.unpack(batch_id, data)
+            except (sqlite3.Error, DamagedError) as error:
+                # Which of its messages are gone is unknown: rather redeliver all, marked, than lose any.
+                what = str(error) if isinstance(error, DamagedError) else f"the state of batch {batch_id}: {error}"
+                self.found(f"{what}; its {len(kept.owners)} messages may have been consumed", data)
+                count = kept.last_place + 1
+                state = State(len(kept.owners), len(kept.owners), kept.size, array("H", [HELD_FLAG]) * count, {})
+                guessed = True
             self.rows += 1
             yield rows[0][0], kept, state, guessed
 
@@ -294,13 +296,16 @@ def repair(directory: Path, name: Callable[[], str]) -> Report:
         target.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         target.execute("BEGIN")
         create_tables(target)
-        for kind, key, data, *_ in reader.definitions():
+        owners, homeless = set(), []
+        for kind, key, data, _, value in reader.definitions():
+            if kind in (DESTINATION, SUBSCRIPTION, TAP):
+                owners.add(value[0])
             if kind == TAP:
                 continue  # its readers count on a sequence without holes: they must find another one, recreated
             target.execute("INSERT INTO definition VALUES (?, ?, ?)", (kind, key, data))
         last = 0
         for row, kept, state, guessed in reader.batches():
-            reader.entries(kept, state)
+            homeless += [entry for entry in reader.entries(kept, state) if entry.owner not in owners]
             last = max(last, kept.id)
             target.execute("INSERT INTO batch VALUES (?, ?)", (kept.id, row))
             if guessed or state.states != kept.state().states or state.failures:
@@ -314,6 +319,10 @@ def repair(directory: Path, name: Callable[[], str]) -> Report:
         with (aside / "left-out.jsonl").open("w", encoding="utf-8") as file:
             for what, kind, data in reader.damaged:
                 file.write(json.dumps({"what": what, kind: base64.b64encode(data).decode()}) + "\n")
+            for entry in homeless:  # the broker drops them when it starts
+                what = f"message {entry.number} of a queue whose definition is not there"
+                with suppress(ProtocolError):
+                    file.write(json.dumps({"what": what, **_line(entry, {"owner": entry.owner})}) + "\n")
             for finding in reader.findings:
                 file.write(json.dumps({"finding": finding}) + "\n")
         reader.database.close()
@@ -327,7 +336,7 @@ def repair(directory: Path, name: Callable[[], str]) -> Report:
         new.rename(directory / DATABASE)
     finally:
         reader.close()
-    return reader.report(set_aside=aside)
+    return reader.report(homeless=len(homeless), set_aside=aside)
 
 
 def _readable(witness: Witness) -> bool:

@@ -153,6 +153,27 @@ class TestRepair:
         ]  # fmt: skip
         assert run("check", tmp_path).exit_code == 0
 
+    def test_states_that_cannot_be_found_are_guessed(self, tmp_path: Path) -> None:
+        fill(tmp_path)
+        change(tmp_path, "DROP TABLE state")
+        result = run("repair", tmp_path)
+        assert "damaged: the state of batch 1: no such table: state; its 2 messages may have been" in result.output
+        assert names(tmp_path)[:2] == ["m00", "m01"]
+        broker = Broker()
+        store = SqliteStore(tmp_path, reserve=0)
+        restore(broker, store, NOW)
+        store.close()
+        _, page = broker.namespace("ns").browse("queue:q", None, None, 10, NOW)
+        assert {count for count, _ in page} == {2}
+
+    def test_messages_of_a_queue_whose_definition_is_damaged_are_listed(self, tmp_path: Path) -> None:
+        fill(tmp_path)
+        change(tmp_path, "UPDATE definition SET data = x'0011' WHERE kind = 'destination'")
+        result = run("repair", tmp_path)
+        assert "The repaired store has 1 message" in result.output
+        left_out = [json.loads(line) for line in (tmp_path / "damaged-1" / "left-out.jsonl").read_text().splitlines()]
+        assert [line["id"] for line in left_out if "id" in line] == ["m01", "m10", "m11", "m20", "m21"]
+
     def test_a_log_that_lost_writes(self, tmp_path: Path) -> None:
         fill(tmp_path)
         (tmp_path / "witness").unlink()
