@@ -70,8 +70,8 @@ def test_messages_cross_to_stomp_and_back() -> None:
 
 def test_a_message_between_amqp_clients_is_not_touched(tmp_path: Path) -> None:
     payload = message(
-        {"deep": [1, {"x": b"y"}]}, {"bytes": b"z"}, standard=Properties(user_id=b"u", content_encoding="gzip"),
-        annotations={"x-opt-mine": 1},
+        {"deep": [1, {"x": b"y"}]}, {"bytes": b"z", "JMSXOwn": 1},
+        standard=Properties(user_id=b"u", content_encoding="gzip"), annotations={"x-opt-mine": 1},
     )  # fmt: skip
     with EmbeddedBroker(data_dir=tmp_path) as broker, AmqpSocket(broker.port) as client:
         client.sender()

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from sievemq_broker.domain.broker_properties import set_by_broker
 from sievemq_broker.protocols.amqp.composites import composite_of, write
 from sievemq_broker.protocols.amqp.performatives import Header, Properties
 from sievemq_broker.protocols.amqp.types import (
@@ -387,8 +388,8 @@ def _annotated_kind(annotations: dict[Any, Any], name: Symbol) -> Kind | None:
 
 
 def _has_reserved(properties: dict[Any, Any]) -> bool:
-    """True if a property has a name that is reserved for JMS, or no name at all."""
-    return any(type(name) is not str or name.startswith("JMS") for name in properties)
+    """True if a property has a name that only the broker sets, or one that is no text."""
+    return any(type(name) is not str or set_by_broker(name) for name in properties)
 
 
 def _application_properties(given: dict[Any, Any]) -> dict[str, PropertyValue]:
