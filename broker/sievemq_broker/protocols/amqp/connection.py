@@ -809,7 +809,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             link.take(payload)
             payload = link.join()
         link.count()
-        self._renew(session, link)
+        if link.credit <= CREDIT // 2:
+            self._renew(session, link)
         if isinstance(link, Coordination):
             self._behind_batch(partial(self._coordinate, link, first.delivery_id or 0, payload), now)
         else:

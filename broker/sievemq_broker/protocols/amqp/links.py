@@ -80,7 +80,8 @@ class Producer(Link):
 
     def count(self) -> None:
         """A delivery has ended; another one may begin."""
-        self.reach(self.delivery_count + 1)
+        self.delivery_count = (self.delivery_count + 1) % 2**32
+        self.credit -= 1
 
     def reach(self, delivery_count: int) -> None:
         """The client counts so many deliveries, as serial numbers; it uses up its credit by that."""
