@@ -15,6 +15,8 @@ import typer
 
 from sievemq_broker.config import ConfigError, Loaded, Settings, env_name, load
 from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy
+from sievemq_core.output import complain, report
+from sievemq_core.output import show as show_line
 
 __all__ = ["broker", "config"]
 
@@ -96,7 +98,7 @@ def broker(
 def _check_extra() -> None:
     """The broker's packages are in an extra, and most are imported only once it runs: a missing one is reported now."""
     if not all(map(find_spec, _PACKAGES)):
-        typer.echo("sievemq: `broker` needs an extra: pip install 'sievemq[broker]'", err=True)
+        complain("sievemq: `broker` needs an extra: pip install 'sievemq[broker]'")
         raise typer.Exit(USAGE)
 
 
@@ -104,7 +106,7 @@ def _load(config_file: Path | None, given: dict[str, object] | None = None) -> L
     try:
         return load(given, os.environ, config_file)
     except ConfigError as error:
-        typer.echo(f"sievemq: {error}", err=True)
+        complain(f"sievemq: {error}")
         raise typer.Exit(USAGE) from None
 
 
@@ -121,18 +123,18 @@ def show(
     loaded = _load(config_file)
     rows = [(name, _shown(loaded.settings, name), loaded.origins[name]) for name in loaded.origins]
     if as_json:
-        typer.echo(json.dumps({n: {"value": v, "origin": o} if origin else v for n, v, o in rows}, indent=2))
+        show_line(json.dumps({n: {"value": v, "origin": o} if origin else v for n, v, o in rows}, indent=2))
         return
     for name, value, source in rows:
         line = f"# {name} is not set" if value is None else f"{name} = {_toml(value)}"
-        typer.echo(f"{line:<48}  # {source}" if origin else line)
+        show_line(f"{line:<48}  # {source}" if origin else line)
 
 
 @config.command()
 def check(config_file: _ConfigFile = None) -> None:
     """Check the settings that a broker would start with. Exit codes: 0 valid, 2 invalid."""
     _load(config_file)
-    typer.echo("The settings are fine.")
+    report("The settings are fine.")
 
 
 def _toml(value: object) -> str:

@@ -15,6 +15,7 @@ from sievemq_broker.session.rights import ALL_RIGHTS, Grant, Rights, Verb
 from sievemq_broker.users.account import User
 from sievemq_broker.users.file import check_name, read_users, write_users
 from sievemq_broker.users.passwords import hash_password, is_hash, verify
+from sievemq_core.output import complain, report, show
 
 __all__ = ["user"]
 
@@ -67,7 +68,7 @@ def add(
         _fail("name the rights: --all, or --may with --on and --in", USAGE)
     rights = ALL_RIGHTS if may is None else Rights([_grant(may, on, in_)])
     _write(path, {**users, name: User(name, _hashed(_ask_password(), scram), rights)})
-    typer.echo(f"{name}: {_shown(rights)}")
+    report(f"{name}: {_shown(rights)}")
 
 
 @user.command("list")
@@ -75,12 +76,12 @@ def list_(users_file: _File = None, as_json: _Json = False) -> None:
     """List the users and their rights, without passwords and hashes."""
     users = _read(_path(users_file))
     if as_json:
-        typer.echo(json.dumps([_row(users[name]) for name in sorted(users)], indent=2, ensure_ascii=False))
+        show(json.dumps([_row(users[name]) for name in sorted(users)], indent=2, ensure_ascii=False))
         return
     width = max(map(len, users), default=0)
     for name in sorted(users):
         clear = "" if is_hash(users[name].secret) else "  (password in clear; `sievemq user password` hashes it)"
-        typer.echo(f"{name:<{width}}  {_shown(users[name].rights)}{clear}")
+        show(f"{name:<{width}}  {_shown(users[name].rights)}{clear}")
 
 
 @user.command()
@@ -88,7 +89,7 @@ def remove(name: _Name, users_file: _File = None) -> None:
     """Remove a user. Its connections end within a second or two."""
     path, users = _find(users_file, name)
     _write(path, {other: found for other, found in users.items() if other != name})
-    typer.echo(f"{name} is removed.")
+    report(f"{name} is removed.")
 
 
 @user.command()
@@ -96,7 +97,7 @@ def password(name: _Name, scram: _Scram = False, users_file: _File = None) -> No
     """Change a password, read from a prompt or as one line from standard input. The user's connections are closed."""
     path, users = _find(users_file, name)
     _write(path, {**users, name: User(name, _hashed(_ask_password(), scram), users[name].rights)})
-    typer.echo(f"{name} has a new password.")
+    report(f"{name} has a new password.")
 
 
 @user.command()
@@ -106,7 +107,7 @@ def check(name: _Name, users_file: _File = None) -> None:
     given, secret = _ask_password(confirm=False), users[name].secret
     if not (verify(secret, given) if is_hash(secret) else secret == given):
         _fail("that is not the password", REFUSED)
-    typer.echo("That is the password.")
+    report("That is the password.")
 
 
 @user.command()
@@ -124,7 +125,7 @@ def grant(name: _Name, may: _May = None, on: _On = "*", in_: _In = "default", us
     merged = frozenset(wanted.may.union(*(g.may for g in same)))
     rights = Rights([*others, Grant(merged, wanted.destination, wanted.namespace)])
     _write(path, {**users, name: User(name, found.secret, rights)})
-    typer.echo(f"{name}: {_shown(rights)}")
+    report(f"{name}: {_shown(rights)}")
 
 
 @user.command()
@@ -153,20 +154,20 @@ def revoke(
         if rights == found.rights:
             _fail(f"{name} has no such right; `sievemq user list` shows them", NOT_FOUND)
     _write(path, {**users, name: User(name, found.secret, rights)})
-    typer.echo(f"{name}: {_shown(rights)}")
+    report(f"{name}: {_shown(rights)}")
 
 
 @user.command("hash")
 def hash_(scram: _Scram = False) -> None:
     """Print the argon2id hash of a password, for the table [users] of a configuration."""
-    typer.echo(_hashed(_ask_password(), scram))
+    show(_hashed(_ask_password(), scram))
 
 
 # -- what they share --------------------------------------------------------------------------------------------------
 
 
 def _fail(text: str, code: int) -> Never:
-    typer.echo(f"sievemq: {text}", err=True)
+    complain(f"sievemq: {text}")
     raise typer.Exit(code)
 
 
@@ -219,7 +220,10 @@ def _ask_password(*, confirm: bool = True) -> str:
     if sys.stdin.isatty():
         given: str = typer.prompt("Password", hide_input=True, confirmation_prompt=confirm, err=True)
     else:
-        given = sys.stdin.readline().rstrip("\r\n")
+        try:
+            given = sys.stdin.readline().rstrip("\r\n")
+        except OSError:  # closed
+            given = ""
     if not given:
         _fail("no password was given", USAGE)
     return given

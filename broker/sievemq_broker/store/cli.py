@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +15,7 @@ from sievemq_broker.store.salvage import Report
 from sievemq_broker.store.salvage import check as check_store
 from sievemq_broker.store.salvage import export as export_store
 from sievemq_broker.store.salvage import repair as repair_store
+from sievemq_core import output
 from sievemq_core.counted import counted
 
 __all__ = ["store"]
@@ -31,13 +31,13 @@ def _run(act: Callable[[], Report]) -> Report:
     try:
         return act()
     except (StoreError, OSError) as error:
-        typer.echo(f"sievemq: {error}", err=True)
+        output.complain(f"sievemq: {error}")
         raise typer.Exit(FAILED) from None
 
 
 def _print(report: Report) -> None:
     for finding in report.findings:
-        typer.echo(f"damaged: {finding}", err=True)
+        output.complain(f"damaged: {finding}")
 
 
 @store.command()
@@ -45,13 +45,13 @@ def check(directory: _Directory) -> None:
     """Read everything. Exit codes: 0 all is well, 1 it cannot be looked at, 4 something is damaged."""
     report = _run(lambda: check_store(directory))
     _print(report)
-    typer.echo(
+    output.report(
         f"{counted(report.messages, 'message')} in {counted(report.batches, 'batch', many='batches')}, "
         f"{counted(report.definitions, 'definition')}"
     )
     if report.findings:
         raise typer.Exit(REFUSED)
-    typer.echo("The store is fine.")
+    output.report("The store is fine.")
 
 
 @store.command()
@@ -61,16 +61,20 @@ def export(
 ) -> None:
     """Write every message that can be read as one line of JSON. Exit codes as of check."""
     if out is None:
-        report = _run(lambda: export_store(directory, sys.stdout))
+        report = _run(lambda: export_store(directory, output.write))
     else:
-        # Message bodies: readable by the owner alone, unless there is such a file already.
-        descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            report = _run(lambda: export_store(directory, file))
+        report = _run(lambda: _export_to(directory, out))
     _print(report)
-    typer.echo(counted(report.messages, "message"), err=True)
+    output.complain(counted(report.messages, "message"))
     if report.findings:
         raise typer.Exit(REFUSED)
+
+
+def _export_to(directory: Path, out: Path) -> Report:
+    # Message bodies: readable by the owner alone, unless there is such a file already.
+    descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        return export_store(directory, file.write)
 
 
 @store.command()
@@ -79,6 +83,6 @@ def repair(directory: _Directory) -> None:
     report = _run(lambda: repair_store(directory, lambda: secrets.token_hex(5)))
     _print(report)
     if report.set_aside is None:
-        typer.echo("The store is fine; nothing was done.")
+        output.report("The store is fine; nothing was done.")
         return
-    typer.echo(f"The repaired store has {counted(report.messages, 'message')}; the old one is in {report.set_aside}")
+    output.report(f"The repaired store has {counted(report.messages, 'message')}; the old one is in {report.set_aside}")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from sievemq_broker.domain.journal import DESTINATION, HELD_FLAG, SUBSCRIPTION, TAP, Key, SavedEntry
 from sievemq_broker.store.blob import Kept, State, pack_value, unpack_batch, unpack_value
@@ -218,12 +218,12 @@ def check(directory: Path) -> Report:
         reader.close()
 
 
-def export(directory: Path, out: TextIO) -> Report:
+def export(directory: Path, write: Callable[[str], object]) -> Report:
     """Write every message that can be read, one JSON object a line.
 
     Args:
         directory: of the store.
-        out: where to.
+        write: called with each line.
 
     Raises:
         StoreError: there is no store, or a broker uses it.
@@ -246,7 +246,7 @@ def export(directory: Path, out: TextIO) -> Report:
                 except ProtocolError as error:
                     reader.found(f"message {entry.number}: {error}", entry.packed)
                     continue
-                out.write(json.dumps(line, ensure_ascii=False) + "\n")
+                write(json.dumps(line, ensure_ascii=False) + "\n")
         return reader.report()
     finally:
         reader.close()

@@ -4,23 +4,30 @@ Subcommands come from the entry-point group ``sievemq.commands``, so that broker
 without being imported here. An entry point names a function, which becomes one command, or a ``typer.Typer``, which
 becomes a group. Only the one that is called for is loaded.
 
-Exit codes: 0 done, 1 failed, 2 usage (a missing extra included), 3 not found, 4 refused by a check.
+Exit codes: 0 done, 1 failed, 2 usage (a missing extra included), 3 not found, 4 refused by a check, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
 
-from sievemq.cli.exits import FAILED, USAGE
+from sievemq.cli.exits import FAILED, INTERRUPTED, USAGE
+from sievemq_core.output import OutputError, complain, discard, open_closed
 
 __all__ = ["main", "run"]
 
 
+#: Options of the commands that are often written before the command.
+_OF_COMMANDS: Final = ("--url", "-u", "--http", "--user", "--namespace", "-N")
+
+
 def main() -> None:
     """Entry point of the console script."""
+    open_closed()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -39,25 +46,33 @@ def run(arguments: Sequence[str]) -> int:
             stream.reconfigure(errors="backslashreplace")
     if arguments and arguments[0] in ("--version", "-V"):
         arguments = ["version"]
+    option = arguments[0].partition("=")[0] if arguments else ""
+    if option in _OF_COMMANDS:
+        complain(f"sievemq: {option} is an option of the commands, and follows the command: sievemq send {option} …")
+        return USAGE
     try:
         from sievemq.cli.loading import MissingExtraError, build  # typer is in an extra
     except ModuleNotFoundError as error:
         if error.name != "typer":
             raise
-        print("sievemq: the command line needs an extra: pip install 'sievemq[cli]'", file=sys.stderr)  # noqa: T201
+        complain("sievemq: the command line needs an extra: pip install 'sievemq[cli]'")
         return USAGE
     try:
         command = build(arguments)
     except MissingExtraError as error:
-        print(f"sievemq: {error}", file=sys.stderr)  # noqa: T201
+        complain(f"sievemq: {error}")
         return USAGE
     try:
         code = command(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has closed our output (`| head`): no traceback. Python flushes again at exit, to nowhere then.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        if code != INTERRUPTED:
+            with suppress(OSError):  # the command has reported what it could not write
+                sys.stdout.flush()
+                return code
+    except OutputError as error:
+        if not error.is_unread:  # a reader that wants no more, such as `| head`, is no failure to report
+            complain(f"sievemq: {error}")
+        code = FAILED
     except KeyboardInterrupt:
-        return FAILED
+        code = INTERRUPTED
+    discard()  # writing the rest at Python's end could fail again, or wait for a reader that does not read
     return code

@@ -22,6 +22,7 @@ from sievemq.exceptions import (
     JMSSecurityException,
 )
 from sievemq_core.message.destination import Kind
+from sievemq_core.output import complain
 
 __all__ = [
     "DestinationArgument",
@@ -74,12 +75,12 @@ def destination_of(text: str) -> Destination:
         near = get_close_matches(kind.lower(), _KINDS, 1)
         meant = f"did you mean {near[0]}:{name}? " if near else f"there are {', '.join(_KINDS)}. "
         text = f"{kind!r} in {text!r} is no kind of destination; {meant}A queue of that name is queue:{text}"
-        typer.echo(f"sievemq: {harmless(text)}", err=True)
+        complain(f"sievemq: {harmless(text)}")
         raise typer.Exit(USAGE)
     try:
         return parse_destination(text)
     except InvalidDestinationException as error:
-        typer.echo(f"sievemq: {error}", err=True)
+        complain(f"sievemq: {error}")
         raise typer.Exit(USAGE) from None
 
 
@@ -117,5 +118,5 @@ def failures() -> Iterator[None]:
             text += _hint(error.get_error_code(), text)
     else:
         return
-    typer.echo(f"sievemq: {text}", err=True)
+    complain(f"sievemq: {text}")
     raise typer.Exit(code)

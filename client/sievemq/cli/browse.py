@@ -22,6 +22,7 @@ from sievemq.cli.broker_access import (
 )
 from sievemq.cli.exits import NOT_FOUND, USAGE
 from sievemq.cli.show import harmless, print_message
+from sievemq_core.output import complain
 
 __all__ = ["browse"]
 
@@ -41,12 +42,12 @@ def browse(
     """
     queue = destination_of(destination)
     if not isinstance(queue, Queue):
-        typer.echo(f"sievemq: {queue} is a topic; only queues can be browsed", err=True)
+        complain(f"sievemq: {queue} is a topic; only queues can be browsed")
         raise typer.Exit(USAGE)
     with failures(), connect(url, user) as connection, connection.create_session() as session:
         browser = session.create_browser(queue, selector)
         if (wrong := missing(browser)) is not None:
-            typer.echo(f"sievemq: {harmless(wrong)}", err=True)
+            complain(f"sievemq: {harmless(wrong)}")
             raise typer.Exit(NOT_FOUND)
         for message in islice(browser.get_enumeration(), number or None):
             print_message(message, json_line=as_json, verbose=verbose)

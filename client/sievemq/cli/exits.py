@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FAILED", "NOT_FOUND", "OK", "REFUSED", "USAGE"]
+__all__ = ["FAILED", "INTERRUPTED", "NOT_FOUND", "OK", "REFUSED", "USAGE"]
 
 OK: Final = 0
 FAILED: Final = 1
@@ -15,3 +15,5 @@ NOT_FOUND: Final = 3
 """Not found: no such destination, or no message within the wait."""
 REFUSED: Final = 4
 """A check failed: a selector that is not valid, credentials that are not accepted."""
+INTERRUPTED: Final = 130
+"""SIGINT ended it, as Ctrl-C does."""

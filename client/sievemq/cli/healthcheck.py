@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import typer
 
 from sievemq.cli.exits import FAILED, OK, USAGE
+from sievemq_core.output import complain, report
 
 __all__ = ["MAIN", "healthcheck", "probe", "settings_of"]
 
@@ -47,9 +48,12 @@ def healthcheck(
     try:
         answer, ready = probe(url, timeout)
     except ValueError as error:
-        typer.echo(f"sievemq: {error}", err=True)
+        complain(f"sievemq: {error}")
         raise typer.Exit(USAGE) from None
-    typer.echo(answer, err=not ready)
+    if ready:
+        report(answer)
+    else:
+        complain(answer)
     raise typer.Exit(OK if ready else FAILED)
 
 

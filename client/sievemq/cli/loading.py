@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from sievemq.cli.exits import USAGE
+from sievemq_core.output import complain
 
 __all__ = ["GROUP", "MissingExtraError", "build"]
 
@@ -84,7 +85,7 @@ def _add(app: typer.Typer, point: EntryPoint) -> None:
 
 def _unavailable(text: str) -> Callable[[], None]:
     def command() -> None:
-        typer.echo(f"sievemq: {text}", err=True)
+        complain(f"sievemq: {text}")
         raise typer.Exit(USAGE)
 
     return command

@@ -17,6 +17,7 @@ from sievemq.cli.exits import REFUSED, USAGE
 from sievemq.cli.show import json_line
 from sievemq.cli.values import parse_property, typed_value
 from sievemq.exceptions import JMSException
+from sievemq_core.output import complain, report, show
 from sievemq_core.selector import CompiledSelector, SelectorError, compile_selector
 from sievemq_core.selector.describe import describe_facts, describe_plan
 from sievemq_core.selector.dialect import DIALECTS
@@ -65,7 +66,7 @@ def check(
                 details = {name: error.details.get(name) for name in ("position", "length", "hint")}
                 _print({"place": place, "selector": text, "valid": False, "error": error.text, **details})
             else:
-                typer.echo(f"{place}: {error}", err=True)
+                complain(f"{place}: {error}")
             continue
         warnings = [warning.message for warning in compiled.warnings] if compiled is not None else []
         notes = compiled.portability() if compiled is not None and portability else ()
@@ -76,14 +77,14 @@ def check(
             _print(record)
         else:
             for warning in warnings:
-                typer.echo(f"{place}: warning: {warning}", err=True)
+                complain(f"{place}: warning: {warning}")
             for note in notes:
-                typer.echo(f"{place}: {text[slice(*note.span)]}: {note}")
+                show(f"{place}: {text[slice(*note.span)]}: {note}")
     if not total:
-        typer.echo("sievemq: nothing to check; name a FILE or give a selector with -e", err=True)
+        complain("sievemq: nothing to check; name a FILE or give a selector with -e")
         raise typer.Exit(USAGE)
     if not as_json:
-        typer.echo(f"{total - bad} of {total} valid")
+        report(f"{total - bad} of {total} valid")
     if bad:
         raise typer.Exit(REFUSED)
 
@@ -177,11 +178,11 @@ def _show_inside(compiled: CompiledSelector, index: list[str], python: bool) -> 
 def _show(title: str, lines: list[str]) -> None:
     """Lines beside a title."""
     for number, line in enumerate(lines):
-        typer.echo(f"{title if not number else '':<15}{line}".rstrip())
+        show(f"{title if not number else '':<15}{line}".rstrip())
 
 
 def _print(record: dict[str, Any]) -> None:
-    typer.echo(json_line(record))
+    show(json_line(record))
 
 
 def _read(file: Path, message: Message) -> bool:
@@ -206,7 +207,7 @@ def _read(file: Path, message: Message) -> bool:
         if record.get("delivery_mode") is not None:
             message.set_jms_delivery_mode({"NON_PERSISTENT": 1, "PERSISTENT": 2}[record["delivery_mode"]])
     except (ValueError, TypeError, AttributeError, KeyError, JMSException) as error:
-        typer.echo(f"sievemq: {file} is not a message in the form of `sievemq browse --json`: {error}", err=True)
+        complain(f"sievemq: {file} is not a message in the form of `sievemq browse --json`: {error}")
         raise typer.Exit(USAGE) from None
     return True
 
@@ -225,8 +226,8 @@ def _content(file: Path) -> str:
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        typer.echo(f"sievemq: there is no file {str(file)!r}; pass a selector with -e", err=True)
+        complain(f"sievemq: there is no file {str(file)!r}; pass a selector with -e")
         raise typer.Exit(USAGE) from None
     except (OSError, UnicodeDecodeError) as error:
-        typer.echo(f"sievemq: {file} cannot be read: {error}", err=True)
+        complain(f"sievemq: {file} cannot be read: {error}")
         raise typer.Exit(USAGE) from None

@@ -23,6 +23,9 @@ from sievemq.cli.broker_access import (
 from sievemq.cli.exits import USAGE
 from sievemq.cli.show import harmless
 from sievemq.cli.values import parse_duration, parse_property
+from sievemq.destinations import Destination
+from sievemq_core.counted import counted
+from sievemq_core.output import OutputError, complain, report, show
 
 __all__ = ["send"]
 
@@ -49,8 +52,10 @@ def send(
     ] = None,
     count: Annotated[int, typer.Option("--count", min=1, help="Number of copies to send.")] = 1,
     priority: Annotated[int, typer.Option("--priority", min=0, max=9, help="JMSPriority.")] = 4,
-    ttl: Annotated[str, typer.Option("--ttl", help="Time to live, such as 30s or 5m; 0 for no limit.")] = "0",
-    delay: Annotated[str, typer.Option("--delay", help="Delivery delay, such as 30s.")] = "0",
+    ttl: Annotated[
+        str, typer.Option("--ttl", help="Time to live, such as 30s or 5m (a bare number: seconds); 0 for no limit.")
+    ] = "0",
+    delay: Annotated[str, typer.Option("--delay", help="Delivery delay, such as 30s (a bare number: seconds).")] = "0",
     non_persistent: Annotated[bool, typer.Option("--non-persistent", help="JMSDeliveryMode NON_PERSISTENT.")] = False,
     jms_type: Annotated[str | None, typer.Option("--type", help="JMSType.")] = None,
     correlation_id: Annotated[str | None, typer.Option("--correlation-id", help="JMSCorrelationID.")] = None,
@@ -67,8 +72,8 @@ def send(
     If a limit blocks the send, the command reports that on standard error and waits, without a limit or for the
     milliseconds in the URL: ?send_timeout=5000.
 
-    Exit codes: 0 sent, 1 not sent (a failing batch of a thousand is rolled back), 2 usage, 3 the destination does not
-    exist, 4 credentials refused.
+    Exit codes: 0 sent, even if the ids cannot be printed; 1 not sent (a failing batch of a thousand is rolled back),
+    2 usage, 3 the destination does not exist, 4 credentials refused.
     """
     content = _content(body, file)
     values = [parse_property(text) for text in properties or ()]
@@ -90,6 +95,8 @@ def send(
             producer.set_delivery_delay(delivery_delay)
             producer.set_delivery_mode(DeliveryMode.NON_PERSISTENT if non_persistent else DeliveryMode.PERSISTENT)
             done = 0
+            listed = count == 1 or ids
+            unprinted: OutputError | None = None
             try:
                 while done < count:
                     sent = []
@@ -98,37 +105,46 @@ def send(
                         sent.append(message.get_jms_message_id())
                     session.commit()
                     done += len(sent)
-                    if count == 1 or ids:
-                        for message_id in sent:
-                            line = {"message_id": message_id, "destination": str(target)}
-                            typer.echo(json.dumps(line) if as_json else harmless(str(message_id)))
+                    if listed and unprinted is None:
+                        try:
+                            show("\n".join(_line(message_id, target, as_json) for message_id in sent))
+                        except OutputError as error:
+                            unprinted = error  # the sending goes on
             finally:
-                if count > 1 and done and not ids:
-                    summary = {"messages": done, "destination": str(target)}
-                    typer.echo(json.dumps(summary) if as_json else f"{done:,} messages sent to {target}")
+                summary = f"{counted(done, 'message', form=',')} sent to {target}"
+                if unprinted is not None:
+                    which = f": {harmless(str(sent[0]))}" if count == 1 else ""
+                    complain(f"sievemq: {unprinted}. {summary}{which}")
+                elif done and not listed:
+                    report(json.dumps({"messages": done, "destination": str(target)}) if as_json else summary)
+
+
+def _line(message_id: str | None, target: Destination, as_json: bool) -> str:
+    line = {"message_id": message_id, "destination": str(target)}
+    return json.dumps(line) if as_json else harmless(str(message_id))
 
 
 class _Reporter:
     """Prints a line while the command waits."""
 
     def on_exception(self, exception: JMSException) -> None:
-        typer.echo(f"sievemq: {exception}", err=True)
+        complain(f"sievemq: {exception}")
 
     def on_blocked(self, destination: str | None, reason: str) -> None:
-        typer.echo(f"sievemq: waiting for room: {reason}", err=True)
+        complain(f"sievemq: waiting for room: {reason}")
 
 
 def _content(body: str | None, file: Path | None) -> bytes | None:
     if body is not None and file is not None:
-        typer.echo("sievemq: the body is given twice; remove the argument or --file", err=True)
+        complain("sievemq: the body is given twice; remove the argument or --file")
         raise typer.Exit(USAGE)
-    if body == "-" or (file is not None and str(file) == "-"):
-        return sys.stdin.buffer.read()
-    if file is not None:
+    is_input = body == "-" or (file is not None and str(file) == "-")
+    if file is not None or is_input:
         try:
-            return file.read_bytes()
+            return sys.stdin.buffer.read() if is_input or file is None else file.read_bytes()
         except OSError as error:
-            typer.echo(f"sievemq: {file} cannot be read: {error.strerror or error}", err=True)
+            name = "the standard input" if is_input else file
+            complain(f"sievemq: {name} cannot be read: {error.strerror or error}")
             raise typer.Exit(USAGE) from None
     return None if body is None else body.encode("utf-8", "surrogateescape")
 
@@ -141,5 +157,5 @@ def _message(content: bytes | None, as_bytes: bool) -> Message:
     try:
         return TextMessage(content.decode("utf-8"))
     except UnicodeDecodeError as error:
-        typer.echo(f"sievemq: the body is not UTF-8 text (byte {error.start}); --bytes sends it unchanged", err=True)
+        complain(f"sievemq: the body is not UTF-8 text (byte {error.start}); --bytes sends it unchanged")
         raise typer.Exit(USAGE) from None

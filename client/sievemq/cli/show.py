@@ -6,29 +6,35 @@ import json
 import math
 import sys
 from base64 import b64encode
+from collections.abc import Sequence
 from typing import Any
 
-import typer
-
 from sievemq import BytesMessage, DeliveryMode, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-from sievemq.exceptions import JMSException, MessageEOFException
+from sievemq.exceptions import MessageEOFException
 from sievemq_core.harmless import harmless
-from sievemq_core.message.values import PLAIN_NAMES, letter_of
+from sievemq_core.message.values import PLAIN_NAMES, PropertyValue, letter_of
+from sievemq_core.output import complain, show
 
-__all__ = ["as_json", "as_text", "harmless", "json_line", "print_message"]
+__all__ = ["as_json", "harmless", "json_line", "print_message"]
 
 
 def print_message(message: Message, *, json_line: bool, verbose: bool) -> None:
     """Print a message: byte for byte where a program reads, :func:`harmless` where a person does.
 
+    A body that cannot be decoded is printed as base64 of its bytes, and the reason on standard error.
+
     Args:
         message: the message.
         json_line: as one line of JSON.
         verbose: headers and properties too.
+
+    Raises:
+        OutputError: standard output cannot be written.
     """
-    text = as_json(message) if json_line else as_text(message, verbose=verbose)
-    # color: else what looks like a colour is cut out of what is no terminal's.
-    typer.echo(harmless(text, "\n\t") if sys.stdout.isatty() else text, color=True)
+    text, errors = (as_json(message), ()) if json_line else _as_text(message, verbose=verbose)
+    show(harmless(text, "\n\t") if sys.stdout.isatty() else text)
+    for error in filter(None, errors):
+        complain(f"sievemq: {harmless(f'{message.get_jms_message_id()}: {error}')}")
 
 
 def json_line(record: Any) -> str:
@@ -41,8 +47,11 @@ def as_json(message: Message) -> str:
     """One line of JSON.
 
     Bytes are base64 text with ``"body_encoding": "base64"``; NaN and infinities are the texts that JavaScript prints.
+    A body that cannot be decoded is base64, too, and ``body_error`` is the reason; of such properties there is
+    ``properties_error`` alone.
     """
-    body, encoding = _body(message)
+    body, encoding, body_error = _body(message)
+    properties, properties_error = _properties(message)
     record: dict[str, Any] = {
         "message_id": message.get_jms_message_id(),
         "destination": _text_or_none(message.get_jms_destination()),
@@ -57,22 +66,27 @@ def as_json(message: Message) -> str:
         "reply_to": _text_or_none(message.get_jms_reply_to()),
         "type": message.get_jms_type(),
         "redelivered": message.get_jms_redelivered(),
-        "properties": {name: _plain(value) for name, value in message.properties.items()},
-        "property_types": {name: PLAIN_NAMES[letter_of(value)] for name, value in message.properties.items()},
+        "properties": {name: _plain(value) for name, value in properties.items()},
+        "property_types": {name: PLAIN_NAMES[letter_of(value)] for name, value in properties.items()},
         "kind": _kind(message),
         "body": body,
     }
     if encoding:
         record["body_encoding"] = encoding
+    if body_error:
+        record["body_error"] = body_error
+    if properties_error:
+        record["properties_error"] = properties_error
     return json_line(record)
 
 
-def as_text(message: Message, *, verbose: bool) -> str:
-    """The body, and with `verbose` the headers and properties that are set before it."""
-    body, encoding = _body(message)
+def _as_text(message: Message, *, verbose: bool) -> tuple[str, Sequence[str]]:
+    """The body, and with `verbose` the headers and properties that are set before it; and what cannot be decoded."""
+    body, encoding, body_error = _body(message)
     shown = "" if body is None else body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
     if not verbose:
-        return shown
+        return shown, [body_error]
+    properties, properties_error = _properties(message)
     headers = {
         "JMSMessageID": message.get_jms_message_id(),
         "JMSDestination": message.get_jms_destination(),
@@ -84,9 +98,9 @@ def as_text(message: Message, *, verbose: bool) -> str:
         "JMSRedelivered": message.get_jms_redelivered() or None,
     }
     lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
-    lines += [f"{name} = {value!r}" for name, value in message.properties.items()]
+    lines += [f"{name} = {value!r}" for name, value in properties.items()]
     kind = f"[{_kind(message)}{', ' + encoding if encoding else ''}]"
-    return "\n".join([*lines, kind, shown]) + "\n"
+    return "\n".join([*lines, kind, shown]) + "\n", [body_error, properties_error]
 
 
 def _kind(message: Message) -> str:
@@ -105,8 +119,16 @@ _KINDS = (
 )
 
 
-def _body(message: Message) -> tuple[Any, str | None]:
-    """The body as JSON has it, and how it is encoded if that is not plain to see."""
+def _body(message: Message) -> tuple[Any, str | None, str]:
+    """The body as JSON has it, how it is encoded if that is not plain to see, and why it is not decoded."""
+    try:
+        return *_decoded(message), ""
+    except Exception as error:  # whatever a body of another party, or a class of the application, makes it raise
+        packed = message._encode_body() or b""
+        return b64encode(packed).decode(), "base64", f"the body cannot be decoded: {str(error) or type(error).__name__}"
+
+
+def _decoded(message: Message) -> tuple[Any, str | None]:
     if isinstance(message, TextMessage):
         return message.get_text(), None
     if isinstance(message, BytesMessage):
@@ -114,6 +136,7 @@ def _body(message: Message) -> tuple[Any, str | None]:
     if isinstance(message, MapMessage):
         return {name: _plain(message.get_object(name)) for name in message.get_map_names()}, None
     if isinstance(message, StreamMessage):
+        message.reset()
         values = []
         try:
             while True:
@@ -121,11 +144,16 @@ def _body(message: Message) -> tuple[Any, str | None]:
         except MessageEOFException:
             return values, None
     if isinstance(message, ObjectMessage):
-        try:
-            return repr(message.get_object()), "repr"
-        except JMSException as error:  # a class that this version does not have
-            return f"({error})", "error"
+        return repr(message.get_object()), "repr"
     return None, None
+
+
+def _properties(message: Message) -> tuple[dict[str, PropertyValue], str]:
+    """The properties, and why they are not decoded."""
+    try:
+        return dict(message.properties), ""
+    except Exception as error:
+        return {}, f"the properties cannot be decoded: {str(error) or type(error).__name__}"
 
 
 def _plain(value: object) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
@@ -20,14 +21,21 @@ def _boolean(text: str) -> bool:
         raise ValueError("is not true or false") from None
 
 
+def _finite(number: float, text: str) -> float:
+    """The number, unless digits became an infinity: `inf` says that it means one."""
+    if math.isinf(number) and any(map(str.isdigit, text)):
+        raise ValueError("is too large")
+    return number
+
+
 _TYPES: dict[str, Callable[[str], PropertyValue]] = {
     "boolean": _boolean,
     "byte": lambda text: Byte(int(text)),
     "short": lambda text: Short(int(text)),
     "int": lambda text: Int(int(text)),
     "long": lambda text: Long(int(text)),
-    "float": lambda text: Float(float(text)),
-    "double": float,
+    "float": lambda text: _finite(Float(float(text)), text),
+    "double": lambda text: _finite(float(text), text),
     "string": str,
 }
 
@@ -74,6 +82,8 @@ def parse_property(text: str) -> tuple[str, PropertyValue]:
             raise typer.BadParameter(f"{value} of property {name!r} does not fit a long; {value}:double or :string do")
         return name, number
     if _FLOATING.match(value):
+        if math.isinf(float(value)):
+            raise typer.BadParameter(f"{value} of property {name!r} does not fit a double; {value}:string does")
         return name, float(value)
     return name, value
 

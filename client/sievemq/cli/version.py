@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from sievemq_core.compiled import COMPILED
+from sievemq_core.output import show
 from sievemq_core.wire.commands import PROTOCOL_VERSION
 
 __all__ = ["version"]
@@ -25,7 +26,7 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="One JSON objec
         "platform": platform.platform(terse=True),
     }
     if as_json:
-        typer.echo(json.dumps(facts))
+        show(json.dumps(facts))
     else:
         build = f"protocol {facts['protocol']}, Python {facts['python']}{', compiled' if COMPILED else ''}"
-        typer.echo(f"SieveMQ {facts['sievemq']} ({build})")
+        show(f"SieveMQ {facts['sievemq']} ({build})")

@@ -13,6 +13,7 @@ import typer
 from sievemq import Connection
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.exceptions import InvalidSelectorException, InvalidURLException, JMSException, JMSSecurityException
+from sievemq_core.output import complain
 from sievemq_spark.cli.options import Access
 from sievemq_spark.errors import MissingSparkError, NoArchiveError, NoDestinationError, PipelineError
 from sievemq_spark.failures import DAMAGED, explain_failure
@@ -92,5 +93,5 @@ def running_spark(
             code = USAGE
     else:
         return
-    typer.echo(f"sievemq: {text}", err=True)
+    complain(f"sievemq: {text}")
     raise typer.Exit(code)

@@ -6,19 +6,24 @@ import dataclasses
 import json
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
 from sievemq_core.harmless import harmless
+from sievemq_core.output import report, show, writing
 from sievemq_spark.report import Table, parts_of
 
 __all__ = ["print_json", "print_tables"]
 
 
-def print_json(result: Any) -> None:
-    """A result, which is a dataclass, as one JSON object."""
-    typer.echo(json.dumps(_plain(result)))
+def print_json(result: Any, *, done: bool = False) -> None:
+    """A result, which is a dataclass, as one JSON object.
+
+    Args:
+        result: the dataclass.
+        done: it tells what the command did, and is not what the command is for.
+    """
+    (report if done else show)(json.dumps(_plain(result)))
 
 
 def print_tables(result: Any) -> None:
@@ -31,7 +36,8 @@ def print_tables(result: Any) -> None:
                 table.add_column(column, justify="left" if number == 0 else "right")
             for row in part.rows:
                 table.add_row(*map(harmless, row))
-            console.print(table)
+            with writing():
+                console.print(table)
 
 
 def _plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ from sievemq import Connection
 from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.values import parse_property
 from sievemq_core.counted import counted
+from sievemq_core.output import report
 from sievemq_spark.cli.options import LOCAL, Access, Archived, DialectOption, JsonOption, MasterOption
 from sievemq_spark.cli.running import running_spark
 from sievemq_spark.cli.shown import print_json
@@ -71,10 +72,10 @@ def archive(
             else:
                 done = job.archive_stream(spark, broker.url, destinations, to, tap=tap, outcomes=outcomes, **how)
         if as_json:
-            print_json(done)
+            print_json(done, done=True)
         else:
             fates = f", and {counted(done.outcomes, 'outcome', form=',')}" if outcomes else ""
-            typer.echo(f"{counted(done.seen, 'message', form=',')} seen, {done.added:,} added to {to}{fates}")
+            report(f"{counted(done.seen, 'message', form=',')} seen, {done.added:,} added to {to}{fates}")
 
 
 def replay(
@@ -129,12 +130,12 @@ def replay(
                 transaction_size=transaction_size,
             )
         if as_json:
-            print_json(done)
+            print_json(done, done=True)
         elif dry_run:
-            typer.echo(f"{counted(done.selected, 'message', form=',')} would be sent")
+            report(f"{counted(done.selected, 'message', form=',')} would be sent")
         else:
             before = f"; an earlier run named {name!r} sent {done.sent_before:,}" if done.sent_before else ""
-            typer.echo(f"{counted(done.sent, 'message', form=',')} sent{before}")
+            report(f"{counted(done.sent, 'message', form=',')} sent{before}")
 
 
 def _renaming(text: str) -> tuple[str, str]:

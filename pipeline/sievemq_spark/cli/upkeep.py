@@ -8,6 +8,7 @@ import typer
 
 from sievemq.cli.exits import FAILED
 from sievemq_core.counted import counted
+from sievemq_core.output import report
 from sievemq_spark.cli.options import LOCAL, ArchiveArgument, DestinationOption, JsonOption, MasterOption, day
 from sievemq_spark.cli.running import running_spark
 from sievemq_spark.cli.shown import print_json
@@ -30,9 +31,9 @@ def compact(
         with progress(spark, "compact"):
             done = job(spark, archive, files=files)
         if as_json:
-            print_json(done)
+            print_json(done, done=True)
         else:
-            typer.echo(f"{_files(done.before, done.folders, 'in')} became {done.after:,}")
+            report(f"{_files(done.before, done.folders, 'in')} became {done.after:,}")
 
 
 def expire(
@@ -68,10 +69,10 @@ def expire(
                 raise typer.Exit(FAILED)
             gone = job(spark, archive, limit, destination=named)
         if as_json:
-            print_json(gone)
+            print_json(gone, done=True)
         else:
             verb = "would be removed" if dry_run else "removed"
-            typer.echo(f"{_files(gone.files, len(gone.days), 'of')} ({gone.size:,} bytes) {verb}")
+            report(f"{_files(gone.files, len(gone.days), 'of')} ({gone.size:,} bytes) {verb}")
 
 
 def _files(files: int, folders: int, where: str) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from sievemq_core.output import complain, writing
 from sievemq_testing.demo.flights import TOTAL
 from sievemq_testing.demo.story import DemoFailedError, Outcome, run_story
 
@@ -40,13 +41,14 @@ def flights(
     try:
         outcome = _with_progress(limit, total)
     except FileNotFoundError as error:
-        typer.echo(f"sievemq: {error}", err=True)
+        complain(f"sievemq: {error}")
         raise typer.Exit(USAGE) from None
     except DemoFailedError as error:
-        typer.echo(f"sievemq: the demo failed: {error}", err=True)
+        complain(f"sievemq: the demo failed: {error}")
         raise typer.Exit(FAILED) from None
-    console.print(_table(outcome))
-    console.print(_summary(outcome))
+    with writing():
+        console.print(_table(outcome))
+        console.print(_summary(outcome))
     if not outcome.agrees:
         raise typer.Exit(FAILED)
 

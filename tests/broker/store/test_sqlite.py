@@ -433,7 +433,7 @@ class TestKill:
                 report = check(folder)
                 assert (report.findings, report.definitions) == ([], len(other.definitions("kind")))
                 out = io.StringIO()
-                export(folder, out)
+                export(folder, out.write)
                 assert sorted(json.loads(line)["id"] for line in out.getvalue().splitlines()) == sorted(
                     name_of(entry.packed) for entry in other.entries()
                 )

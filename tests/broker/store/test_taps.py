@@ -204,7 +204,7 @@ def test_the_store_commands_know_taps_and_a_repaired_store_has_none(tmp_path: Pa
     store.close()
     assert check(tmp_path).messages == 6
     out = StringIO()
-    export(tmp_path, out)
+    export(tmp_path, out.write)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [line["id"] for line in lines if line.get("tap") == "t"] == ["m0", "m1", "m2"]
     with closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:

@@ -44,6 +44,12 @@ def test_usage_errors_are_2(sievemq: Sievemq, arguments: tuple[str, ...]) -> Non
     assert outcome.err
 
 
+def test_an_option_before_its_command_is_explained(sievemq: Sievemq) -> None:
+    outcome = sievemq("--url=sievemq://localhost", "send", "q", "x")
+    assert outcome.code == 2
+    assert "--url is an option of the commands, and follows the command: sievemq send --url" in outcome.err
+
+
 def test_only_the_command_that_is_called_is_loaded() -> None:
     program = (
         "import sys; from sievemq.cli import run; code = run(['version']);"

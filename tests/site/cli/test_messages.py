@@ -49,10 +49,28 @@ def test_headers_and_typed_properties_arrive(broker: EmbeddedBroker, sievemq: Si
 
 @pytest.mark.parametrize(
     "value",
-    ["novalue", "=x", "a=300:byte", "a=x:int", "a=maybe:boolean", "a=99999999999999999999", "a=:double", "a=1:shrt"],
+    [
+        "novalue",
+        "=x",
+        "a=300:byte",
+        "a=x:int",
+        "a=maybe:boolean",
+        "a=99999999999999999999",
+        "a=:double",
+        "a=1:shrt",
+        "a=1e400",
+        "a=-1e400:double",
+        "a=1e39:float",
+    ],
 )
 def test_property_that_cannot_be_is_a_usage_error(broker: EmbeddedBroker, sievemq: Sievemq, value: str) -> None:
     assert sievemq("send", "orders", "x", "-p", value).code == 2
+    assert broker.call(lambda domain: len(domain.namespace("default").destinations)) == 0
+
+
+def test_an_infinite_property_is_sent_if_it_is_meant(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
+    assert sievemq("send", "orders", "x", "-p", "a=-inf:double").code == 0
+    assert json.loads(sievemq("receive", "orders", "-w", "0", "--json").out)["properties"]["a"] == "-Infinity"
 
 
 def test_a_property_may_be_called_escape(broker: EmbeddedBroker, sievemq: Sievemq) -> None:

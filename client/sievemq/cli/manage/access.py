@@ -17,6 +17,7 @@ from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.cli.show import harmless
 from sievemq.exceptions import JMSException
 from sievemq.tls import tls_context
+from sievemq_core.output import complain
 
 __all__ = ["Api", "MostOption", "Place", "Port", "QueueArgument", "address_of"]
 
@@ -167,5 +168,5 @@ def _refused(error: ManagementError) -> NoReturn:
 
 
 def _end(text: str, code: int) -> NoReturn:
-    typer.echo(f"sievemq: {harmless(text, chr(10))}", err=True)
+    complain(f"sievemq: {harmless(text, chr(10))}")
     raise typer.Exit(code)

@@ -17,6 +17,7 @@ from sievemq.cli.exits import FAILED
 from sievemq.cli.manage.access import PIECE, Api
 from sievemq.cli.show import harmless
 from sievemq_core.counted import counted
+from sievemq_core.output import complain, report, show
 
 __all__ = ["Care", "Chosen", "JsonOption", "LimitOption", "Whose", "YesOption", "act", "confirm", "remove"]
 
@@ -67,9 +68,13 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     # Not typer.confirm: it writes a part of the question to standard output, where the result is expected.
-    typer.echo(f"{question} [y/N] ", err=True, nl=False)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        typer.echo("nothing was changed", err=True)
+    complain(f"{question} [y/N] ", end="")
+    try:
+        answer = sys.stdin.readline().strip().lower()
+    except OSError:  # closed
+        answer = ""
+    if answer not in ("y", "yes"):
+        complain("nothing was changed")
         raise typer.Exit(FAILED)
 
 
@@ -105,7 +110,7 @@ def act(
     count = api.post(path, {**asked, "limit": chosen.most or None, "dry_run": True})
     matched = int(count["matched"])
     if care.dry_run:
-        _print(count, as_json, f"{_messages(matched)} would be {past}")
+        show(json.dumps(count) if as_json else f"{_messages(matched)} would be {past}")
         return
     if matched:
         confirm(question.format(_messages(matched)), care.yes)
@@ -113,27 +118,32 @@ def act(
     answer: dict[str, Any] = dict(count, dry_run=False, touched=0)
     # One piece has no progress to show.
     watched = matched > PIECE and sys.stderr.isatty()
-    with Progress(console=Console(stderr=True), transient=True, disable=not watched) as progress:
-        task = progress.add_task(past, total=matched)
-        while touched + skipped < matched:
-            left = matched - touched - skipped
-            # Messages that were skipped before remain, and are chosen again.
-            piece = left if whole else min(PIECE, left) + skipped
-            # What cannot be divided has as long as its pieces would have had.
-            timeout = TIMEOUT * -(-piece // PIECE)
-            answer = api.post(path, {**asked, "limit": piece, "dry_run": False}, timeout)
-            touched += int(answer["touched"])
-            stuck = not answer["touched"] and int(answer["skipped"]) <= skipped
-            skipped = int(answer["skipped"])
-            progress.update(task, completed=touched)
-            if whole or stuck or not answer["more"] or answer["stopped"]:
-                break
+    try:
+        with Progress(console=Console(stderr=True), transient=True, disable=not watched) as progress:
+            task = progress.add_task(past, total=matched)
+            while touched + skipped < matched:
+                left = matched - touched - skipped
+                # Messages that were skipped before remain, and are chosen again.
+                piece = left if whole else min(PIECE, left) + skipped
+                # What cannot be divided has as long as its pieces would have had.
+                timeout = TIMEOUT * -(-piece // PIECE)
+                answer = api.post(path, {**asked, "limit": piece, "dry_run": False}, timeout)
+                touched += int(answer["touched"])
+                stuck = not answer["touched"] and int(answer["skipped"]) <= skipped
+                skipped = int(answer["skipped"])
+                progress.update(task, completed=touched)
+                if whole or stuck or not answer["more"] or answer["stopped"]:
+                    break
+    except BaseException:
+        if touched:
+            complain(f"sievemq: {_messages(touched)} {past} before that")
+        raise
     stopped = answer.get("stopped")
     answer.update(matched=matched, touched=touched, skipped=skipped)
     text = f"{_messages(touched)} {past}" + (f", {skipped:,} left as they are" if skipped else "")
-    _print(answer, as_json, text)
+    report(json.dumps(answer) if as_json else text)
     if stopped:
-        typer.echo(f"sievemq: stopped: {harmless(stopped['text'])}", err=True)
+        complain(f"sievemq: stopped: {harmless(stopped['text'])}")
         raise typer.Exit(FAILED)
 
 
@@ -149,15 +159,11 @@ def remove(api: Api, path: str, name: str, care: Care, *, called: str = "") -> N
     """
     count = api.delete(path, dry_run=True)
     if care.dry_run:
-        typer.echo(f"{name} would be deleted with {_messages(count['matched'])}")
+        show(f"{name} would be deleted with {_messages(count['matched'])}")
         return
     confirm(f"Delete {called or name} with {_messages(count['matched'])}?", care.yes)
-    typer.echo(f"{name} deleted with {_messages(api.delete(path)['touched'])}")
+    report(f"{name} deleted with {_messages(api.delete(path)['touched'])}")
 
 
 def _messages(number: int) -> str:
     return counted(number, "message", form=",")
-
-
-def _print(answer: dict[str, Any], as_json: bool, text: str) -> None:
-    typer.echo(json.dumps(answer) if as_json else text)

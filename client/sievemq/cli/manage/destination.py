@@ -12,6 +12,7 @@ from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import MostOption, Place, QueueArgument, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, LimitOption, act, remove
 from sievemq.cli.manage.output import Columns, number, print_one, print_rows, rate, span, yes
+from sievemq_core.output import report
 
 __all__ = ["queue", "state", "topic"]
 
@@ -164,7 +165,7 @@ def pause_queue(name: QueueArgument, place: Place) -> None:
     """Stop deliveries. Sending continues; delivered messages can be acknowledged."""
     api = place.api()
     api.post(api.place(address_of(name), "actions", "pause"), {})
-    typer.echo(f"{address_of(name)} is paused")
+    report(f"{address_of(name)} is paused")
 
 
 @queue.command("resume")
@@ -173,7 +174,7 @@ def resume_queue(name: QueueArgument, place: Place) -> None:
     """Resume deliveries."""
     api = place.api()
     api.post(api.place(address_of(name), "actions", "resume"), {})
-    typer.echo(f"{address_of(name)} delivers")
+    report(f"{address_of(name)} delivers")
 
 
 @queue.command("purge")
@@ -244,7 +245,7 @@ def _show(address: str, place: Place, as_json: bool) -> None:
 
 def _create(address: str, place: Place) -> None:
     api = place.api()
-    typer.echo(f"{api.put(api.place(address))['address']} exists")
+    report(f"{api.put(api.place(address))['address']} exists")
 
 
 def _delete(address: str, care: Care, place: Place) -> None:

@@ -14,6 +14,7 @@ from sievemq.cli.manage.access import Api, Place, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, act
 from sievemq.cli.manage.output import Columns, moment, number, print_rows
 from sievemq_core.message.dead_letters import ORIGIN
+from sievemq_core.output import complain
 
 __all__ = ["dlq"]
 
@@ -88,7 +89,7 @@ def _check_dead_letters(api: Api, address: str) -> None:
 
 def _refuse(row: dict[str, Any], why: str) -> NoReturn:
     where = f"its dead letters go to {row['dead_letters']}" if row["dead_letters"] else "`sievemq dlq ls` lists them"
-    typer.echo(f"sievemq: {row['address']} {why}; {where}", err=True)
+    complain(f"sievemq: {row['address']} {why}; {where}")
     raise typer.Exit(NOT_FOUND)
 
 

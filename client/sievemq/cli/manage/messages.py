@@ -10,6 +10,7 @@ from sievemq.cli.exits import USAGE
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Place, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, Whose, act
+from sievemq_core.output import complain
 
 __all__ = ["copy", "delete", "move"]
 
@@ -68,9 +69,7 @@ def delete(
     """Delete waiting messages, chosen by selector or id. (`queue purge` empties a queue, `queue delete` removes it.)"""
     origin = address_of(source)
     if chosen.selector is None and not chosen.ids:
-        typer.echo(
-            f"sievemq: choose messages with --selector or --id; to delete all: sievemq queue purge {source}", err=True
-        )
+        complain(f"sievemq: choose messages with --selector or --id; to delete all: sievemq queue purge {source}")
         raise typer.Exit(USAGE)
     question = f"Delete {{}} from {origin}?"
     act(place.api(), origin, "delete", chosen, care, as_json, more=whose._asdict(), past="deleted", question=question)

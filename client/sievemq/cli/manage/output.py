@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from sievemq.cli.show import harmless, json_line
+from sievemq_core.output import complain, show, writing
 
 __all__ = ["Columns", "moment", "number", "print_one", "print_rows", "rate", "span", "yes"]
 
@@ -34,17 +34,17 @@ def print_rows(
     """
     if as_json:
         for row in rows:
-            typer.echo(json_line(row))
+            show(json_line(row))
         return
     # A client chooses its id and its selector: neither may break a line nor command a terminal.
     made = [{name: make(row) for name, make in columns.items()} for row in rows]
     if not sys.stdout.isatty():
-        typer.echo("\t".join(columns))
+        show("\t".join(columns))
         for cells in made:
-            typer.echo("\t".join(harmless(str(cell)) for cell in cells.values()))
+            show("\t".join(harmless(str(cell)) for cell in cells.values()))
         return
     if not made:
-        typer.echo(nothing, err=True)
+        complain(nothing)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     names = [name for name in columns if name not in seldom or any(cells[name] for cells in made)]
@@ -54,19 +54,20 @@ def print_rows(
     for cells in made:
         # As text: what a destination is called is no markup.
         table.add_row(*(Text(harmless(_for_people(cells[name]))) for name in names))
-    Console().print(table)
+    with writing():
+        Console().print(table)
 
 
 def print_one(record: dict[str, Any], columns: Columns, as_json: bool) -> None:
     """Print one thing: a line per fact, or one JSON object."""
     if as_json:
-        typer.echo(json_line(record))
+        show(json_line(record))
         return
     facts = [(name, harmless(_for_people(make(record)))) for name, make in columns.items()]
     width = max(len(name) for name, _ in facts)
     for name, text in facts:
         if text:
-            typer.echo(f"{name:<{width}}  {text}")
+            show(f"{name:<{width}}  {text}")
 
 
 def number(name: str) -> Callable[[dict[str, Any]], int]:

@@ -12,6 +12,7 @@ from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, Port, address_of
 from sievemq.cli.manage.actions import Care, YesOption, confirm, remove
 from sievemq.cli.manage.output import Columns, number, print_rows, span, yes
+from sievemq_core.output import report
 
 __all__ = ["connection", "consumer", "namespace", "subscription"]
 
@@ -66,7 +67,7 @@ def list_namespaces(port: Port, *, as_json: LinesOption = False) -> None:
 @grouped
 def create_namespace(name: str, port: Port) -> None:
     """Create a namespace. (A client's first use creates it as well.)"""
-    typer.echo(f"{port.api().post('/namespaces', {'name': name})['name']} exists")
+    report(f"{port.api().post('/namespaces', {'name': name})['name']} exists")
 
 
 @namespace.command("delete")
@@ -158,4 +159,4 @@ def _close(api: Api, path: str, kind: str, identity: str, yes: bool) -> None:
     api.delete(path, dry_run=True)
     confirm(f"Close {kind} {identity}?", yes)
     api.delete(path)
-    typer.echo(f"{identity} closed")
+    report(f"{identity} closed")

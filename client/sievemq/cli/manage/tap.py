@@ -16,6 +16,7 @@ from sievemq.cli.manage.actions import Care, JsonOption, remove
 from sievemq.cli.manage.output import Columns, moment, number, print_one, print_rows, span, yes
 from sievemq.cli.values import parse_duration
 from sievemq_core.counted import counted
+from sievemq_core.output import report
 
 __all__ = ["tap"]
 
@@ -139,7 +140,7 @@ def create_tap(
         "lease": None if lease is None else parse_duration(lease),
     }
     made = api.put(_path(api, destination, name), body)
-    typer.echo(f"{name} exists on {made['destination']}")
+    report(f"{name} exists on {made['destination']}")
 
 
 @tap.command("delete")

@@ -19,6 +19,7 @@ from sievemq.cli.manage.access import Api, Place
 from sievemq.cli.manage.actions import JsonOption
 from sievemq.cli.manage.output import span
 from sievemq.cli.show import harmless, json_line
+from sievemq_core.output import show, writing
 
 __all__ = ["top"]
 
@@ -50,9 +51,10 @@ def top(
                 time.sleep(interval)
             seen = _look(api, most, sort)
             if as_json:
-                typer.echo(json_line(seen))
+                show(json_line(seen))
             else:
-                Console(width=120).print(_screen(seen))
+                with writing():
+                    Console(width=120).print(_screen(seen))
         return
     first = _look(api, most, sort)
     with screen:
