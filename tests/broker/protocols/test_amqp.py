@@ -17,6 +17,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     Attach,
     Begin,
     Close,
+    Coordinator,
     Declare,
     Detach,
     Discharge,
@@ -38,8 +39,9 @@ from sievemq_broker.protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from sievemq_broker.protocols.amqp.types import Described, Symbol, ULong
+from sievemq_broker.protocols.amqp.types import Array, Described, Symbol, ULong
 from sievemq_broker.session import SessionSettings
+from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_CREDIT
 
@@ -266,13 +268,15 @@ def test_a_message_that_is_none_ends_the_connection(world: World) -> None:
 
 
 @pytest.mark.parametrize("settled", [False, True])
-def test_a_message_that_is_refused_is_rejected(settled: bool) -> None:
+def test_a_refused_message_is_rejected_or_detaches_its_link(settled: bool) -> None:
     world = World(broker=Broker(DomainSettings(default_policy=DestinationPolicy(max_messages=1, at_limit="fail"))))
     client = Amqp(world)
     client.sender()
     client.send(message("a"), 0)
     client.send(message("b"), 1, settled=settled)
-    if not settled:
+    if settled:
+        assert client.detached().condition == "amqp:resource-limit-exceeded"
+    else:
         client.outcome(0)
         state = client.outcome(1)
         assert isinstance(state, Rejected)
@@ -1038,10 +1042,20 @@ def test_a_transaction_that_cannot_be_committed_is_rolled_back() -> None:
 def test_a_transaction_that_there_is_not(world: World) -> None:
     client = filled(world, "a")
     client.coordinator()
-    assert client.discharge(b"what", 1).error.condition == "amqp:not-found"
+    assert client.discharge(b"what", 1).error.condition == "amqp:transaction:unknown-id"
     client.send(message("b"), 2, state=client.within(b"what"))
-    assert client.outcome(2).error.condition == "amqp:not-found"
-    assert not client.closed
+    assert client.outcome(2).error.condition == "amqp:transaction:unknown-id"
+    client.receiver(credit=1)
+    client.begin(3)
+    client.settle(client.within(b"what", Accepted()), client.receive().id)
+    assert client.one(End).error.condition == "amqp:transaction:unknown-id"
+    assert (queue(world).depth, queue(world).in_flight) == (1, 0)
+    client.say(End())
+    client.begin(0)
+    client.say(Detach(handle=0), channel=3)
+    assert client.one(End).error.condition == "amqp:session:unattached-handle"
+    client.receiver(credit=1)
+    assert client.receive().body == "a"
 
 
 def test_a_connection_that_is_lost_drops_its_transactions(world: World) -> None:
@@ -1107,7 +1121,7 @@ def test_a_transaction_ends_with_the_link_that_declared_it(world: World) -> None
     client.one(Detach)
     assert (queue(world).depth, queue(world).in_flight) == (1, 0)
     client.coordinator()
-    assert client.discharge(name, 12).error.condition == "amqp:not-found"
+    assert client.discharge(name, 12).error.condition == "amqp:transaction:unknown-id"
     client.grant(1, count=1)
     again = client.receive()
     assert (again.body, again.header.delivery_count) == ("a", 1)
@@ -1165,7 +1179,6 @@ def test_what_was_sent_settled_does_not_return_with_its_link(world: World, end: 
         (Flow(incoming_window=1, next_outgoing_id=1, outgoing_window=1), 5),
         (Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1), 0),
         (Open(container_id="again"), 0),
-        (Attach(name="x", handle=1, role=True, source=_source(), target=Target()), 0),
     ],
 )
 def test_a_performative_that_is_not_allowed_ends_the_connection(world: World, wrong: Any, channel: int) -> None:
@@ -1176,12 +1189,170 @@ def test_a_performative_that_is_not_allowed_ends_the_connection(world: World, wr
     assert client.closed
 
 
-def test_transfers_and_detaches_of_closed_links_are_ignored(world: World) -> None:
+_FLOW = Flow(incoming_window=1, next_outgoing_id=1, outgoing_window=1, handle=7)
+_TRANSFER = Transfer(handle=7, delivery_id=9, delivery_tag=b"t", message_format=0)
+_ATTACH = Attach(name="x", handle=1, role=True, source=_source(), target=Target())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "condition"),
+    [
+        (_FLOW, "amqp:session:unattached-handle"),
+        (_TRANSFER, "amqp:session:unattached-handle"),
+        (Detach(handle=7, closed=True), "amqp:session:unattached-handle"),
+        (_ATTACH, "amqp:session:handle-in-use"),
+        (Transfer(handle=1, delivery_id=9, delivery_tag=b"t"), "amqp:not-allowed"),
+    ],
+)
+def test_a_wrong_handle_ends_its_session_alone(world: World, wrong: Any, condition: str) -> None:
+    client = filled(world, "a", "b")
+    client.receiver(credit=1)
+    assert client.receive().body == "a"
+    client.begin(2)
+    client.say(wrong)
+    assert client.one(End).error.condition == condition
+    assert (queue(world).depth, queue(world).in_flight) == (2, 0)
+    client.send(message("ignored"), 3)
+    client.say(Flow(incoming_window=1, next_outgoing_id=1, outgoing_window=1, handle=8))
+    client.say(End())
+    client.begin(0)
+    client.receiver(credit=2)
+    assert client.messages() == ["a", "b"]
+    client.say(Attach(name="s", handle=0, role=False, source=_source(), target=Target(address="q")), channel=2)
+    client.say(_TRANSFER.having(handle=0, delivery_id=0), message("c"), channel=2)
+    assert client.one(Disposition).state == Accepted()
+
+
+def test_a_channel_is_free_again_when_the_client_has_ended_its_session(world: World) -> None:
     client = Amqp(world)
-    client.say(Detach(handle=7, closed=True))
-    client.send(message(), handle=7)
-    client.say(None)
-    assert not client.closed
+    client.say(Detach(handle=7))
+    assert client.one(End).error is not None
+    client.begin(0)
+    assert client.error().condition == "amqp:not-allowed"
+
+
+def test_frames_for_a_link_that_the_broker_has_detached_are_ignored(world: World) -> None:
+    client = filled(world, "a")
+    client.receiver("nothing here", credit=0, filter=selector("a >"))
+    assert client.detached().condition == "amqp:invalid-field"
+    client.grant(1)
+    client.say(Transfer(handle=1, delivery_id=9, delivery_tag=b"t"), message())
+    client.say(Detach(handle=1, closed=True))
+    client.send(message("b"), 10)
+    assert isinstance(client.outcome(10), Accepted)
+    client.say(Detach(handle=1, closed=True))  # that was answered
+    assert client.one(End).error.condition == "amqp:session:unattached-handle"
+
+
+@pytest.mark.parametrize(
+    ("transfers", "text"),
+    [
+        ([{"delivery_tag": b"t"}], "needs a delivery-id"),
+        ([{"delivery_id": 1}], "needs a delivery-tag"),
+        ([{"delivery_id": 1, "delivery_tag": b"t", "rcv_settle_mode": 1}], "rcv-settle-mode second"),
+        ([{"delivery_id": 0, "delivery_tag": b"t"}], "the delivery-id 0 was used"),
+        ([{"delivery_id": 1, "delivery_tag": b"t", "more": True}, {"delivery_id": 2}], "the delivery-id 2 amid"),
+        (
+            [{"delivery_id": 1, "delivery_tag": b"t", "more": True}, {"delivery_tag": b"u"}],
+            "the delivery-tag b'u' amid",
+        ),
+        ([{"delivery_id": 1, "delivery_tag": b"t", "more": True}, {"message_format": 1}], "the message-format 1 amid"),
+    ],
+)
+def test_a_transfer_against_the_text_detaches_its_link(
+    world: World, transfers: list[dict[str, Any]], text: str
+) -> None:
+    client = filled(world, "a")
+    for each in transfers:
+        client.say(Transfer(handle=0, **each), message("b"))
+    error = client.detached()
+    assert error.condition == "amqp:invalid-field"
+    assert text in error.description
+    assert client.broker.unpublished == 0
+    client.send(message("c"), 7)  # it may be on its way
+    client.say(Detach(handle=0, closed=True))
+    client.sender()
+    client.send(message("d"), 8)
+    assert isinstance(client.outcome(8), Accepted)
+    assert queue(world).depth == 2
+
+
+def test_a_delivery_without_a_payload_is_refused(world: World) -> None:
+    client = filled(world, "a")
+    client.send(b"", 1)
+    assert "without a payload" in client.outcome(1).error.description
+    client.send(message("b"), 2, more=True)
+    client.say(Transfer(handle=0, delivery_id=2))  # its last transfer may be empty
+    assert isinstance(client.outcome(2), Accepted)
+    client.send(b"", 3, settled=True)
+    assert "without a payload" in client.detached().description
+
+
+def test_a_source_that_knows_no_rejection_has_its_link_detached(world: World) -> None:
+    client = Amqp(world)
+    source = Source(outcomes=["amqp:accepted:list"])
+    client.say(Attach(name="s", handle=0, role=False, source=source, target=Target()))
+    client.one(Attach)
+    client.send(message("x"), 0)
+    assert client.detached().condition == "amqp:not-found"
+    client.say(Attach(name="t", handle=9, role=False, source=source, target=Coordinator()))
+    client.one(Attach)
+    client.send(message(described(Discharge(txn_id=b"what"))), 1, 9)
+    assert client.detached().condition == "amqp:transaction:unknown-id"
+    assert client.all(Disposition) == []
+    full = World(broker=Broker(DomainSettings(default_policy=DestinationPolicy(max_messages=1, at_limit="fail"))))
+    client = Amqp(full)
+    client.say(Attach(name="s", handle=0, role=False, source=source, target=Target(address="q")))
+    client.send(message("a"), 0)
+    client.send(message("b"), 1)
+    assert client.detached().condition == "amqp:resource-limit-exceeded"
+    assert isinstance(client.outcome(0), Accepted)
+
+
+def test_a_settled_send_without_the_right_detaches_its_link(world: World) -> None:
+    client = Amqp(world)
+    client.broker.peer.entitle(Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "queue:mine")])))
+    client.sender(None)
+    client.send(message("a", standard=Properties(to="yours")), 0, settled=True)
+    assert client.detached().condition == "amqp:unauthorized-access"
+    client.sender(None, handle=2)
+    client.send(message("a", standard=Properties(to="mine")), 1, handle=2)
+    assert isinstance(client.outcome(1), Accepted)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        "e00002 54 01ff", "e00002 52 0102", "e00001 74 0000000a", "e00002 45", "e00002 c0 020141 03024040",
+        "e00001 c1 0502a1016140", "e00002 e0 03015401 03015402", "e00002 00a3016d a3 0161 0162", "e00002 41",
+        "e00000 40",
+    ],
+)  # fmt: skip
+def test_an_array_of_any_type_in_a_terminus_comes_back_as_it_was(world: World, array: str) -> None:
+    data = bytes.fromhex(array)
+    data = data[:1] + bytes((len(data) - 2,)) + data[2:]
+    client = Amqp(world)
+    properties = {Symbol("p"): Array([], 0, data)}
+    answer = client.receiver(None, dynamic=True, dynamic_node_properties=properties)
+    assert answer.source.dynamic_node_properties["p"].data == data
+    answer = client.sender(target=Target(dynamic=True, dynamic_node_properties=properties))
+    assert answer.target.dynamic_node_properties["p"].data == data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        frame_of(Open(container_id="c"), 5),
+        frame_of(Open(container_id="c", max_frame_size=511)),
+        frame_of(Open(container_id="c"))
+        + frame_of(Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1), 10_000),
+    ],
+)
+def test_what_open_has_agreed_on_is_kept(world: World, data: bytes) -> None:
+    client = Amqp(world, connect=False)
+    client.feed(AMQP_HEADER + data)
+    client.one(Open)
+    assert client.error().condition == "amqp:connection:framing-error"
 
 
 def test_links_are_bounded() -> None:
@@ -1197,7 +1368,7 @@ def test_sessions_are_bounded() -> None:
     assert client.one(Open).channel_max == 2
     for channel in range(1, 4):
         client.begin(channel)
-    assert client.error().condition == "amqp:resource-limit-exceeded"
+    assert client.error().condition == "amqp:connection:framing-error"
 
 
 def test_an_expiring_message_says_how_long_it_lives(world: World) -> None:

@@ -12,9 +12,17 @@ from typing import Any, Final
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Outcome
 from sievemq_broker.protocols.amqp.composites import read
+from sievemq_broker.protocols.amqp.errors import (
+    FramingError,
+    LinkError,
+    SessionError,
+    UnknownTransactionError,
+    error_of,
+)
 from sievemq_broker.protocols.amqp.frames import (
     AMQP,
     AMQP_HEADER,
+    MIN_FRAME,
     SASL,
     SASL_HEADER,
     Frame,
@@ -39,7 +47,7 @@ from sievemq_broker.protocols.amqp.mapping import (
     payload_of,
     value_of,
 )
-from sievemq_broker.protocols.amqp.outbox import Outbox, error_of
+from sievemq_broker.protocols.amqp.outbox import Outbox
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
     Attach,
@@ -122,8 +130,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
     """
 
     __slots__ = (
-        "_acknowledged", "_batch", "_batch_bytes", "_channels", "_held_bytes", "_message_ids", "_numbers", "_password",
-        "_sign_in", "_transactions", "_user",
+        "_acknowledged", "_batch", "_batch_bytes", "_channels", "_ended", "_held_bytes", "_message_ids", "_numbers",
+        "_password", "_sign_in", "_transactions", "_user",
     )  # fmt: skip
 
     def __init__(
@@ -149,6 +157,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         #: The last number of a session of the broker's, and of a message id.
         self._numbers = self._message_ids = 0
         self._channels: dict[int, Session] = {}
+        #: Channels of sessions that ended because of an error, and whose client has not answered that.
+        self._ended: set[int] = set()
         self._transactions: dict[bytes, Transaction] = {}
         #: Commands of consecutive transfers and dispositions, which are carried out together, and the bytes that they
         #: were; among them the tags that are acknowledged, by consumer.
@@ -183,7 +193,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         if not self.outbox.open:
             if not isinstance(body, Open) or self.outbox.stage != "header":
                 raise _unexpected(f"{_name(body)} before open")
-            self._open(body, now)
+            self._open(frame.channel, body, now)
             return
         if isinstance(body, Close):
             self._stop_delivering(list(self.outbox.consumers.values()), now)
@@ -194,7 +204,11 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             return
         session = self._channels.get(frame.channel)
         if session is None:
-            raise _unexpected(f"{_name(body)} on channel {frame.channel}, where no session has begun")
+            if frame.channel not in self._ended:
+                raise _unexpected(f"{_name(body)} on channel {frame.channel}, where no session has begun")
+            if isinstance(body, End):
+                self._ended.discard(frame.channel)
+            return
         match body:
             case Flow():
                 self._flow(session, body, now)
@@ -210,7 +224,13 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
     def _fail(self, error: SieveError, frame: Frame | None, now: int) -> None:
         if self._batch:  # what came before
             self._behind_batch(partial(self._fail, error, None), now)
-        elif not self.peer.closing:
+        elif self.peer.closing:
+            return
+        elif isinstance(error, SessionError):
+            self._end(error.session, now, error)
+        elif isinstance(error, LinkError) and isinstance(error.link, Producer):
+            self._detach_producer(error.link, error, now)
+        else:
             self.peer.fail(error, now)
 
     # -- batches ------------------------------------------------------------------------------------------------------
@@ -327,7 +347,15 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self.outbox.reach("signed in")
         self.outbox.frame(SaslOutcome(code=0, additional_data=additional), kind=SASL)
 
-    def _open(self, theirs: Open, now: int) -> None:
+    @property
+    def _channel_max(self) -> int:
+        return min(self._services.settings.max_sessions, 65_536) - 1
+
+    def _open(self, channel: int, theirs: Open, now: int) -> None:
+        if channel:
+            raise FramingError(f"open on channel {channel}; it belongs to channel 0")
+        if theirs.max_frame_size < MIN_FRAME:
+            raise FramingError(f"a max-frame-size of {theirs.max_frame_size}; the least is {MIN_FRAME}")
         settings = self._services.settings
         user, namespace = _user_and_namespace(self._user)
         host = theirs.hostname or ""
@@ -346,7 +374,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 Open(
                     container_id=f"{settings.broker}/{self.outbox.session}".replace(" ", "/"),
                     max_frame_size=FRAME_BYTES,
-                    channel_max=min(settings.max_sessions, 65_535) - 1,
+                    channel_max=self._channel_max,
                     idle_time_out=settings.heartbeat_ms or None,
                     offered_capabilities=list(_OFFERED),
                     properties={
@@ -369,7 +397,9 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     def _begin(self, channel: int, theirs: Begin, now: int) -> None:
-        if channel in self._channels:
+        if channel > self._channel_max:
+            raise FramingError(f"begin on channel {channel}; the channel-max is {self._channel_max}")
+        if channel in self._channels or channel in self._ended:
             raise _unexpected(f"begin on channel {channel}, where a session is open")
         self._numbers += 1
         session = Session(channel, self._numbers, theirs.incoming_window, theirs.next_outgoing_id)
@@ -389,7 +419,10 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
         self._ask(now, begun, Command.OPEN_SESSION, session.number, _CLIENT_ACKNOWLEDGE, 0)
 
-    def _end(self, session: Session, now: int) -> None:
+    def _end(self, session: Session, now: int, error: SieveError | None = None) -> None:
+        """End a session, because the client does or because of an error."""
+        if error is not None:
+            self._ended.add(session.channel)
         self._stop_delivering(session.links.values(), now)
         del self._channels[session.channel]
         session.drop()
@@ -401,7 +434,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
         def over(_: int) -> None:
             self.outbox.forget_session(session.number)
-            self.outbox.frame(End(), session.channel)
+            self.outbox.frame(End(error=None if error is None else error_of(error)), session.channel)
 
         def closed(_: object) -> None:
             for link in session.links.values():
@@ -419,7 +452,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             if flow.echo:
                 self._answer_flow(session)
             return
-        link = session.links.get(flow.handle)
+        link = self._attached_link(session, flow.handle, flow)
         if isinstance(link, Producer):
             if flow.delivery_count is not None:
                 link.reach(flow.delivery_count)
@@ -504,8 +537,10 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     def _attach(self, session: Session, theirs: Attach, now: int) -> None:
         if theirs.handle in session.links:
-            raise _unexpected(f"attach of handle {theirs.handle}, which is attached")
-        if len(session.links) >= self._services.settings.max_consumers:
+            raise SessionError(
+                session, f"attach of handle {theirs.handle}, which is attached", "amqp:session:handle-in-use"
+            )
+        if session.handles >= self._services.settings.max_consumers:
             raise RequestError("too many links in a session; detach unused ones", ErrorCode.RESOURCE_ALLOCATION)
         try:
             if len(theirs.name) > MAX_NAME_CHARS:
@@ -524,7 +559,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     def _refuse_link(self, session: Session, theirs: Attach, error: SieveError) -> None:
         """Attach without a terminus, then detach with the error (part 2, section 2.6.3)."""
-        session.links.pop(theirs.handle, None)
+        session.refuse(theirs.handle)
         self.outbox.frame(
             Attach(
                 name=theirs.name,
@@ -542,13 +577,15 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         target = theirs.target
         refused = partial(self._refuse_link, session, theirs)
         second = theirs.rcv_settle_mode == 1
+        outcomes = theirs.source.outcomes if isinstance(theirs.source, Source) else None
+        rejects = not outcomes or "amqp:rejected:list" in outcomes  # many clients list none, and know all
         if isinstance(target, Coordinator):
-            coordination = Coordination(session, theirs.handle, theirs.name, second=second)
+            coordination = Coordination(session, theirs.handle, theirs.name, second=second, rejects=rejects)
             self._producer(session, theirs, coordination, target)
             return
         if not isinstance(target, Target):
             raise RequestError("a link by which the client sends needs a target", ErrorCode.INVALID_DESTINATION)
-        link = Producer(session, theirs.handle, theirs.name, second=second)
+        link = Producer(session, theirs.handle, theirs.name, second=second, rejects=rejects)
         if target.dynamic:
             kind = kind_of(target.capabilities)
 
@@ -568,7 +605,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._producer(link.session, theirs, link, target)
 
     def _producer(self, session: Session, theirs: Attach, link: Producer, target: Any) -> None:
-        session.links[theirs.handle] = link
+        session.attach(link)
         self.outbox.frame(
             Attach(
                 name=theirs.name,
@@ -623,7 +660,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         """A link without a source: it finds the durable subscription of its name, to end it."""
         name = theirs.name.partition("|")[0]
         link = Consumer(session, theirs.handle, theirs.name, 0, "", subscription=name, durable=True)
-        session.links[theirs.handle] = link
+        session.attach(link)
         source = Source(address=name, durable=2, expiry_policy="never", distribution_mode="copy")
         self._attached(theirs, link, source)
 
@@ -657,7 +694,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             )  # fmt: skip
 
             def verified(_: object) -> None:
-                session.links[theirs.handle] = browser
+                session.attach(browser)
                 self._attached(theirs, browser, source)
 
             self._ask(
@@ -668,10 +705,11 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         durable = topic and (source.durable > 0 or source.expiry_policy == "never")
         shared = topic and "shared" in capabilities
         name = theirs.name.partition("|")[0] if durable or shared else None
-        if durable and self.peer.client_id is None and "global" not in capabilities:
+        if durable and self.peer.client_id is None and not (shared and "global" in capabilities):
             raise RequestError(
                 "a durable subscription needs a client id: the container-id of a connection that asks for the "
-                f"capability {_SOLE}; or ask for the capability global",
+                f"capability {_SOLE}. Only one that all containers share needs none: ask for the capabilities shared "
+                "and global of the source",
                 ErrorCode.ILLEGAL_STATE,
             )
         self._ids += 1
@@ -682,7 +720,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         link.own(made)
 
         def opened(_: object) -> None:
-            session.links[theirs.handle] = link
+            session.attach(link)
             self._attached(theirs, link, source)
 
         def refused(error: SieveError) -> None:
@@ -696,7 +734,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         )  # fmt: skip
 
     def _detach(self, session: Session, theirs: Detach, now: int) -> None:
-        link = session.links.pop(theirs.handle, None)
+        self._attached_link(session, theirs.handle, theirs)
+        link = session.take_detached(theirs.handle)
         if link is None:
             return  # it was detached from here at the same time
         answer = Detach(handle=theirs.handle, closed=theirs.closed)
@@ -742,6 +781,18 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         else:
             self._ask(now, over, Command.CLOSE_CONSUMER, link.id, kept)
 
+    def _attached_link(self, session: Session, handle: int, body: object) -> Link | None:
+        """The link with this handle; None if it was detached from here, and the client may not know that yet.
+
+        Raises:
+            SessionError: no link has this handle.
+        """
+        link = session.links.get(handle)
+        if link is None and not session.was_detached(handle):
+            text = f"{_name(body)} on handle {handle}, to which no link is attached"
+            raise SessionError(session, text, "amqp:session:unattached-handle")
+        return link
+
     def _stop_delivering(self, links: Iterable[Link], now: int) -> None:
         """Deliver nothing more to these links. What was sent to them settled is acknowledged."""
         for link in links:
@@ -780,14 +831,17 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
     # -- deliveries of the client -------------------------------------------------------------------------------------
 
     def _transfer(self, session: Session, transfer: Transfer, payload: bytes, now: int) -> None:
-        link = session.links.get(transfer.handle)
+        link = self._attached_link(session, transfer.handle, transfer)
         if not isinstance(link, Producer):
-            return  # it was detached from here at the same time
+            if link is not None:
+                raise SessionError(session, "a transfer on a link by which the client receives", "amqp:not-allowed")
+            return
         first = link.first
         if first is None:
-            if transfer.delivery_id is None:
-                raise _unexpected("a first transfer without a delivery-id")
             first = transfer
+            _check_first(session, link, transfer)
+        else:
+            _check_continuation(link, first, transfer)
         limit = self._services.settings.body_bytes + _SECTION_BYTES
         if transfer.aborted:
             link.drop()
@@ -818,7 +872,9 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     def _detach_producer(self, link: Producer, error: SieveError, now: int) -> None:
         """Detach a link because of a delivery that cannot be rejected."""
-        del link.session.links[link.handle]
+        if not link.session.detach(link):
+            return
+        link.drop()
         detach = Detach(handle=link.handle, closed=True, error=error_of(error))
 
         def act(_: int) -> None:
@@ -839,6 +895,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         transaction: Transaction | None = None
         try:
             transaction = None if named is None else self._transaction(named)
+            if not message:
+                raise RequestError("a delivery without a payload is no message", ErrorCode.MESSAGE_FORMAT)
             self._message_ids += 1
             fields, to = envelope_of(message, f"ID:{peer.id}:a{self._message_ids}", now)
             address = link.address or to
@@ -847,20 +905,19 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         except SieveError as error:
             if error.code.fatal:
                 raise
-            if not settled:
-                rejected = Rejected(error=error_of(error))
-                outbox.settle(link, first.delivery_id or 0, rejected)
-            elif transaction is not None:
+            if settled and transaction is not None:
                 transaction.fail(error)
-            else:
+            elif settled or not link.rejects:
                 self._detach_producer(link, error, now)
+            else:
+                outbox.settle(link, first.delivery_id or 0, Rejected(error=error_of(error)))
             return
         if transaction is None:
             number, sequence = session.number, session.count_send()
         else:
             number, sequence = transaction.number, transaction.count_send()
-        if not settled:
-            outbox.await_confirm(number, sequence, link, first.delivery_id or 0, named)
+        if not (settled and transaction is not None):
+            outbox.await_confirm(number, sequence, link, None if settled else first.delivery_id, named)
         self._add(len(message), Command.SEND, number, sequence, address, fields)
 
     # -- settlement of deliveries to the client -----------------------------------------------------------------------
@@ -873,7 +930,10 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             raise _unexpected(f"a disposition of the deliveries from {first} to {last}")
         state = given.state
         if isinstance(state, TransactionalState):
-            transaction = self._transaction(state.txn_id)
+            try:
+                transaction = self._transaction(state.txn_id)
+            except UnknownTransactionError as error:
+                raise SessionError(session, error.text, error.condition) from None
             outcome = _outcome_of(state.outcome)
             for consumer, tag in session.settle(first, last):
                 transaction.settled.append((consumer, tag, -1 if outcome is None else int(outcome)))
@@ -898,7 +958,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
     def _transaction(self, name: bytes) -> Transaction:
         transaction = self._transactions.get(name)
         if transaction is None:
-            raise RequestError(f"there is no transaction {shown(name)}", ErrorCode.NOT_FOUND)
+            raise UnknownTransactionError(name)
         return transaction
 
     def _coordinate(self, link: Coordination, delivery: int, message: bytes, now: int) -> None:
@@ -918,20 +978,22 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 self._discharge(link, delivery, wanted, now)
             case _:
                 text = f"a coordinator takes declare and discharge, not {shown(wanted)}"
-                error = RequestError(text, ErrorCode.ILLEGAL_STATE)
-                self.outbox.settle(link, delivery, Rejected(error=error_of(error)))
+                self._refuse_coordination(link, delivery, RequestError(text, ErrorCode.ILLEGAL_STATE), now)
 
     def _discharge(self, link: Coordination, delivery: int, wanted: Discharge, now: int) -> None:
         transaction = self._transactions.pop(wanted.txn_id, None)
         if transaction is None:
-            error = RequestError(f"there is no transaction {shown(wanted.txn_id)}", ErrorCode.NOT_FOUND)
-            self.outbox.settle(link, delivery, Rejected(error=error_of(error)))
+            self._refuse_coordination(link, delivery, UnknownTransactionError(wanted.txn_id), now)
             return
 
         def over(error: SieveError | None, now: int) -> None:
-            state = Accepted() if error is None else Rejected(error=error_of(error))
-            failed = wanted.fail or error is not None
-            self._complete(transaction, failed, lambda _: self.outbox.settle(link, delivery, state), now)
+            def ended(_: object) -> None:
+                if error is None:
+                    self.outbox.settle(link, delivery, Accepted())
+                else:
+                    self._refuse_coordination(link, delivery, error, now)
+
+            self._complete(transaction, wanted.fail or error is not None, ended, now)
 
         if wanted.fail:
             over(None, now)
@@ -942,6 +1004,13 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 now, lambda _: self._todo.append(partial(over, None)), Command.COMMIT, transaction.number, (),
                 refused=lambda error: self._todo.append(partial(over, error)),
             )  # fmt: skip
+
+    def _refuse_coordination(self, link: Coordination, delivery: int, error: SieveError, now: int) -> None:
+        """Refuse what a coordinator link was sent (part 4, section 4.3)."""
+        if link.rejects:
+            self.outbox.reject(link, delivery, error)
+        else:
+            self._detach_producer(link, error, now)
 
     def _complete(self, transaction: Transaction, failed: bool, then: Callable[[Any], None], now: int) -> None:
         """The sends of a transaction are published, or are dropped now: settle what it has settled, and end it."""
@@ -991,6 +1060,40 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
 def _nothing(_: object) -> None:
     """No client waits for this."""
+
+
+def _check_first(session: Session, link: Producer, transfer: Transfer) -> None:
+    """Check the first transfer of a delivery (part 2, section 2.7.5).
+
+    Raises:
+        LinkError: something is missing, or not allowed on this link.
+    """
+    number = transfer.delivery_id
+    if number is None:
+        raise LinkError(link, "the first transfer of a delivery needs a delivery-id")
+    if transfer.delivery_tag is None:
+        raise LinkError(link, "the first transfer of a delivery needs a delivery-tag")
+    if transfer.rcv_settle_mode == 1 and not link.second:
+        raise LinkError(link, "rcv-settle-mode second in a transfer, on a link that has agreed on first")
+    if not session.begin_delivery(number):
+        raise LinkError(link, f"the delivery-id {number} was used, or comes after a later one; each is used once")
+
+
+def _check_continuation(link: Producer, first: Transfer, transfer: Transfer) -> None:
+    """Check that a transfer continues a delivery (part 2, section 2.7.5).
+
+    Raises:
+        LinkError: it belongs to another one.
+    """
+    for name, begun, given in (
+        ("delivery-id", first.delivery_id, transfer.delivery_id),
+        ("delivery-tag", first.delivery_tag, transfer.delivery_tag),
+        ("message-format", first.message_format or 0, transfer.message_format),
+    ):
+        if given is not None and given != begun:
+            raise LinkError(
+                link, f"a transfer with the {name} {shown(given)} amid a delivery with the {name} {shown(begun)}"
+            )
 
 
 def _settlement(consumer: int, tags: list[int], outcome: Outcome | None) -> tuple[Any, ...]:

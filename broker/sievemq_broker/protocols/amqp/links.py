@@ -53,6 +53,7 @@ class Producer(Link):
         came: payloads of the delivery whose last transfer has not come, and the first of its transfers.
         size: bytes of these.
         second: the client settles its deliveries first, once it has heard their outcome.
+        rejects: the client knows the outcome rejected.
     """
 
     address: str | None = None
@@ -62,6 +63,7 @@ class Producer(Link):
     first: Any = None
     size: int = 0
     second: bool = False
+    rejects: bool = True
 
     def take(self, payload: bytes) -> None:
         """A part of a delivery has arrived."""
@@ -291,7 +293,7 @@ class Session:
         window: transfers that the client takes.
 
     Attributes:
-        links: by handle.
+        links: by handle. Changed by :meth:`attach`, :meth:`detach` and :meth:`take_detached`.
         unsettled: deliveries to the client: id -> consumer and tag.
         waiting: messages for which the client's window has no room: consumer, tag, delivery count, packed envelope.
             They are not converted before there is.
@@ -302,14 +304,18 @@ class Session:
     """
 
     __slots__ = (
-        "_deliveries", "_rest_of", "channel", "links", "next_in", "next_out", "number", "rest", "room", "sends",
-        "unsettled", "waiting",
+        "_deliveries", "_detached", "_last_in", "_rest_of", "channel", "links", "next_in", "next_out", "number", "rest",
+        "room", "sends", "unsettled", "waiting",
     )  # fmt: skip
 
     def __init__(self, channel: int, number: int, window: int, next_in: int) -> None:
         self.channel = channel
         self.number = number
         self.links: dict[int, Link] = {}
+        #: Handles of links that were detached from here, and whose client has not answered that.
+        self._detached: set[int] = set()
+        #: The id of the client's last delivery.
+        self._last_in: int | None = None
         self.unsettled: dict[int, tuple[Consumer, int]] = {}
         self.waiting: deque[tuple[Consumer, int, int, bytes]] = deque()
         self.rest: deque[bytes] = deque()
@@ -319,6 +325,47 @@ class Session:
         self.next_in = next_in
         self.room = window
         self.sends = 0
+
+    @property
+    def handles(self) -> int:
+        """The number of handles in use."""
+        return len(self.links) + len(self._detached)
+
+    def attach(self, link: Link) -> None:
+        """A link is attached."""
+        self._detached.discard(link.handle)
+        self.links[link.handle] = link
+
+    def detach(self, link: Link) -> bool:
+        """A link is detached from here: what the client has sent for it meanwhile is ignored, up to its answer. False
+        if it is not attached."""
+        if self.links.get(link.handle) is not link:
+            return False
+        del self.links[link.handle]
+        self._detached.add(link.handle)
+        return True
+
+    def refuse(self, handle: int) -> None:
+        """As :meth:`detach`, of a link that is not attached in the first place."""
+        self._detached.add(handle)
+
+    def was_detached(self, handle: int) -> bool:
+        """True if a link was detached from here, and the client may not know that yet."""
+        return handle in self._detached
+
+    def take_detached(self, handle: int) -> Link | None:
+        """The client detaches a link; None if it was detached from here at the same time, or if there is none."""
+        self._detached.discard(handle)
+        return self.links.pop(handle, None)
+
+    def begin_delivery(self, number: int) -> bool:
+        """A delivery of the client begins. False if its id is not behind those of all earlier ones: each is used once,
+        as a serial number."""
+        last = self._last_in
+        if last is not None and ahead(number, last) <= 0:
+            return False
+        self._last_in = number
+        return True
 
     def count_send(self) -> int:
         """The number of the next send."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from sievemq_broker.protocols.amqp.composites import Composite
+from sievemq_broker.protocols.amqp.errors import error_of
 from sievemq_broker.protocols.amqp.frames import AMQP, AMQP_HEADER, MIN_FRAME, SASL, frame_of
-from sievemq_broker.protocols.amqp.links import Consumer, Producer, Session
+from sievemq_broker.protocols.amqp.links import Consumer, Link, Producer, Session
 from sievemq_broker.protocols.amqp.mapping import payload_of
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
@@ -25,47 +26,14 @@ from sievemq_broker.protocols.amqp.types import Symbol
 from sievemq_broker.protocols.foreign import Converted, ForeignOutbox
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.compiled import mypyc_attr
-from sievemq_core.errors import ErrorCode, SieveError
+from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import EXPIRATION, EnvelopeFields
 from sievemq_core.wire.codec import unpack_value
 
-__all__ = ["Outbox", "error_of"]
-
-_CONDITIONS: Final = {
-    ErrorCode.INTERNAL: "amqp:internal-error",
-    ErrorCode.ILLEGAL_STATE: "amqp:illegal-state",
-    ErrorCode.INVALID_CLIENT_ID: "amqp:invalid-field",
-    ErrorCode.INVALID_DESTINATION: "amqp:not-found",
-    ErrorCode.INVALID_SELECTOR: "amqp:invalid-field",
-    ErrorCode.SECURITY: "amqp:unauthorized-access",
-    ErrorCode.RESOURCE_ALLOCATION: "amqp:resource-limit-exceeded",
-    ErrorCode.TRANSACTION_ROLLED_BACK: "amqp:transaction:rollback",
-    ErrorCode.MESSAGE_FORMAT: "amqp:invalid-field",
-    ErrorCode.NOT_FOUND: "amqp:not-found",
-    ErrorCode.SUBSCRIPTION_IN_USE: "amqp:resource-locked",
-    ErrorCode.MESSAGE_TOO_LARGE: "amqp:link:message-size-exceeded",
-    ErrorCode.MALFORMED_FRAME: "amqp:decode-error",
-    ErrorCode.FRAME_TOO_LARGE: "amqp:connection:framing-error",
-    ErrorCode.UNSUPPORTED_VERSION: "amqp:not-implemented",
-    ErrorCode.UNKNOWN_COMMAND: "amqp:not-implemented",
-    ErrorCode.UNEXPECTED_COMMAND: "amqp:not-allowed",
-    ErrorCode.HEARTBEAT_MISSED: "amqp:resource-limit-exceeded",
-    ErrorCode.SHUTTING_DOWN: "amqp:connection:forced",
-    ErrorCode.TOO_MANY_CONNECTIONS: "amqp:resource-limit-exceeded",
-    ErrorCode.CLOSED_BY_ADMINISTRATOR: "amqp:connection:forced",
-    ErrorCode.AUTHENTICATION: "amqp:unauthorized-access",
-}
+__all__ = ["Outbox"]
 
 #: In an open that is followed by a close.
 _NOT_ESTABLISHED: Final = Symbol("amqp:connection-establishment-failed")
-
-
-def error_of(error: SieveError) -> Error:
-    """An error as a structure of AMQP."""
-    details: dict[Any, Any] = {}
-    if error.code is ErrorCode.INVALID_CLIENT_ID:
-        details = {Symbol("invalid-field"): Symbol("container-id")}
-    return Error(condition=_CONDITIONS[error.code], description=error.text, info=details or None)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
@@ -104,8 +72,9 @@ class Outbox(ForeignOutbox):
         self.stage = ""
         #: Open consumers by number. The connection adds and removes them.
         self.consumers: dict[int, Consumer] = {}
-        #: Unsettled deliveries of the client: broker's session -> (sequence, link, id, transaction).
-        self._awaited: dict[int, deque[tuple[int, Producer, int, bytes | None]]] = {}
+        #: Deliveries of the client whose sends are not settled: broker's session -> (sequence, link, id, transaction).
+        #: Those that the client has settled have no id.
+        self._awaited: dict[int, deque[tuple[int, Producer, int | None, bytes | None]]] = {}
         #: Consumers with messages that count as acknowledged once they are written.
         self._written: dict[int, Consumer] = {}
         #: Consumers that have used half of their credit, of clients that have granted more.
@@ -134,7 +103,7 @@ class Outbox(ForeignOutbox):
         self.write(frame_of(performative, channel, b"", kind))
 
     def await_confirm(
-        self, number: int, sequence: int, link: Producer, delivery: int, transaction: bytes | None
+        self, number: int, sequence: int, link: Producer, delivery: int | None, transaction: bytes | None
     ) -> None:
         """Settle a delivery of the client once its send is settled.
 
@@ -142,7 +111,7 @@ class Outbox(ForeignOutbox):
             number: of the broker's session.
             sequence: of the send.
             link: of the delivery.
-            delivery: its id.
+            delivery: its id; None if the client has settled it: then its link is detached should the send be refused.
             transaction: that it is part of.
         """
         self._awaited.setdefault(number, deque()).append((sequence, link, delivery, transaction))
@@ -153,6 +122,29 @@ class Outbox(ForeignOutbox):
         last = delivery if last is None else last
         said = Disposition(role=True, first=delivery, last=last, settled=not link.second, state=state)
         self.frame(said, link.session.channel)
+
+    def detach(self, link: Link, error: SieveError) -> None:
+        """Detach a link because of an error, unless it is detached already."""
+        self._detach(link, error_of(error))
+
+    def _detach(self, link: Link, error: Error) -> None:
+        if link.session.detach(link):
+            self.frame(Detach(handle=link.handle, closed=True, error=error), link.session.channel)
+
+    def reject(self, link: Producer, delivery: int | None, error: SieveError, transaction: bytes | None = None) -> None:
+        """Refuse a delivery of the client. If nobody would hear of that, since the client has settled it or knows no
+        such outcome, its link is detached with the reason.
+
+        Args:
+            link: of the delivery.
+            delivery: its id; None if the client has settled it.
+            error: why.
+            transaction: that it is part of.
+        """
+        if delivery is None or not link.rejects:
+            self.detach(link, error)
+        else:
+            self._settle(link, delivery, delivery, Rejected(error=error_of(error)), transaction)
 
     @property
     def awaits_confirms(self) -> bool:
@@ -255,6 +247,8 @@ class Outbox(ForeignOutbox):
         awaited = self._awaited.get(session)
         while awaited and awaited[0][0] <= sequence:
             _, link, first, transaction = awaited.popleft()
+            if first is None:
+                continue
             last = first
             while (
                 awaited
@@ -263,7 +257,8 @@ class Outbox(ForeignOutbox):
                 and awaited[0][1] is link
                 and awaited[0][2] == last + 1
             ):
-                last = awaited.popleft()[2]
+                awaited.popleft()
+                last += 1
             self._settle(link, first, last, Accepted(), transaction)
 
     def refuse_send(self, session: int, sequence: int, error: SieveError) -> None:
@@ -271,7 +266,7 @@ class Outbox(ForeignOutbox):
         awaited = self._awaited.get(session)
         if awaited and awaited[0][0] == sequence:
             _, link, delivery, transaction = awaited.popleft()
-            self._settle(link, delivery, delivery, Rejected(error=error_of(error)), transaction)
+            self.reject(link, delivery, error, transaction)
 
     def _settle(self, link: Producer, first: int, last: int, outcome: Composite, transaction: bytes | None) -> None:
         state = outcome if transaction is None else TransactionalState(txn_id=transaction, outcome=outcome)
@@ -294,12 +289,11 @@ class Outbox(ForeignOutbox):
         """The broker has closed a consumer: its link is detached."""
         consumer = self.consumers.pop(consumer_id, None)
         if consumer is not None:
-            session = consumer.session
-            self._returned[consumer_id] = session.forget(consumer)
-            session.links.pop(consumer.handle, None)
-            condition = "amqp:resource-deleted" if code is ErrorCode.INVALID_DESTINATION else _CONDITIONS[code]
-            error = Error(condition=condition, description=text)
-            self.frame(Detach(handle=consumer.handle, closed=True, error=error), session.channel)
+            self._returned[consumer_id] = consumer.session.forget(consumer)
+            error = error_of(RequestError(text, code))
+            if code is ErrorCode.INVALID_DESTINATION:
+                error = error.having(condition="amqp:resource-deleted")
+            self._detach(consumer, error)
 
     def fail(self, error: SieveError) -> None:
         """Send close as the last frame, or its equivalent in the handshake."""

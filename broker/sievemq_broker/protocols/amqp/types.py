@@ -38,6 +38,9 @@ __all__ = [
 VALUES: Final = 2_000
 MESSAGE_VALUES: Final = CONVERTED_VALUES
 
+#: Items of an array that take no bytes: null, true, false, zero, the empty list.
+MAX_EMPTY: Final = 256
+
 #: How deep lists, maps and described types may be nested. A message of another client has two or three levels.
 MAX_DEPTH: Final = 32
 
@@ -122,13 +125,15 @@ class Array(list[Any]):
     Args:
         items: the values.
         code: constructor of that type.
+        data: the array as it arrived; it is passed on so. None for one that is made here.
     """
 
-    __slots__ = ("code",)
+    __slots__ = ("code", "data")
 
-    def __init__(self, items: list[Any], code: int) -> None:
+    def __init__(self, items: list[Any], code: int, data: bytes | None = None) -> None:
         super().__init__(items)
         self.code = code
+        self.data = data
 
 
 def malformed(text: str) -> ProtocolError:
@@ -259,6 +264,9 @@ def _encode_map(value: Any, out: bytearray) -> None:
 
 
 def _encode_array(value: Any, out: bytearray) -> None:
+    if value.data is not None:
+        out += value.data
+        return
     packed = bytearray()
     for item in value:
         _encode_item(value.code, item, packed)
@@ -497,13 +505,14 @@ class Reader:
         return items
 
     def _array(self, width: int, end: int, depth: int) -> Array:
+        begin = self.at - 1
         count, stop = self._counted(width, end, depth)
         code = self._constructor(stop)
         if not code:  # all items have one descriptor; nothing that is used here does
             self._value(stop, depth + 1)
             code = self._constructor(stop)
         # Items without bytes would be any number of values in a few bytes.
-        if not code or 0x40 <= code <= 0x44 or count > stop - self.at:
+        if not code or (0x40 <= code <= 0x45 and count > MAX_EMPTY) or (code > 0x45 and count > stop - self.at):
             raise malformed(
                 f"{count} items of an array with constructor {code:#04x} are announced in {stop - self.at} bytes"
             )
@@ -513,7 +522,7 @@ class Reader:
             items.append(self._behind(code, stop, depth + 1))
         if self.at != stop:
             raise malformed(f"{stop - self.at} bytes are left behind the items of an array")
-        return Array(items, code)
+        return Array(items, code, self._data[begin:stop])
 
     def _constructor(self, end: int) -> int:
         at = self.at
