@@ -125,6 +125,7 @@ class Options(TypedDict, total=False):
     reconnect_max_delay: Milliseconds
     request_timeout: Milliseconds
     send_timeout: Milliseconds
+    close_timeout: Milliseconds
     busy_poll: int | timedelta
     tls_ca: str | None
     tls_cert: str | None
@@ -193,6 +194,12 @@ class ClientOptions:
         0,
         _time(1, _DAY_MS, "no limit"),
         "longest time that a send or a commit waits for room at an operator's limit; then the client cancels it",
+    )
+    close_timeout: int = _option(
+        5_000,
+        _time(1, _DAY_MS),
+        "longest time that closing or stopping waits for the broker and for calls of other threads that wait for the "
+        "broker. What was not confirmed by then is given up, and reported; on a lost connection closing does not wait",
     )
     busy_poll: int = _option(
         BUSY_POLL_US,

@@ -73,6 +73,7 @@ class ClientConnection:
         self._on_lost: Callable[[JMSException], None] | None = None
         self._on_restored: Callable[[], None] | None = None
         self.reopened = self.leaving = False
+        self._until_lost: list[Completion[None]] = []  # to be settled when it is lost
         self.outages = 0
         self.opened: Completion[None] = Completion()
         self._welcomed = False
@@ -430,6 +431,7 @@ class ClientConnection:
         self.outages += 1
         _log.warning("%s; trying to reconnect %s", error, for_how_long(self.options.reconnect))
         self._recovery.freeze()
+        self._settle_until_lost()
         self.flow.block(None)
         self.flow.changed()
         if self._on_lost is not None:
@@ -461,11 +463,37 @@ class ClientConnection:
         else:
             self._fail(error if isinstance(error, JMSException) else self._loss(error))
 
+    def until_lost(self, completion: Completion[Any]) -> Completion[None]:
+        """Settled with another completion, or as soon as the connection is lost: for what does not wait for a
+        repair."""
+        either: Completion[None] = Completion()
+        completion.add_callback(lambda _: either.succeed(None))
+        if not self.usable or self.repairing:
+            either.succeed(None)
+        else:
+            self._until_lost = [other for other in self._until_lost if not other.done]
+            self._until_lost.append(either)
+        return either
+
+    def _settle_until_lost(self) -> None:
+        for either in self._until_lost:
+            either.succeed(None)
+        self._until_lost = []
+
     def leave(self) -> None:
         """Closing begins. If the connection is lost, pending calls fail at once (D-32)."""
         self.leaving = True
         if self.repairing:
             self._fail(self.outbox.cause or self._loss(None), notify=False)
+
+    def disown(self) -> None:
+        """In a child made by fork: the connection is the parent's. Here every call raises, and nothing is reported."""
+        self.listen(None, None, None)
+        self.flow.listen(None, None)
+        for session in self.sessions.values():
+            session.sends.disown()
+        self.leave()
+        self.lost(OSError("it belongs to the process that this one was forked from; make a new one here"))
 
     def _fail(self, error: JMSException, notify: bool = True) -> None:
         """Everything that waits fails: sends before requests, each kind in the order of its calls."""
@@ -474,8 +502,9 @@ class ClientConnection:
         self.reopened = False
         self.opened.fail(error)
         for session in tuple(self.sessions.values()):
-            session.sends.fail(error)
+            session.sends.give_up(error)
         self.outbox.end_requests(error)
+        self._settle_until_lost()
         self.deliveries.end()
         if opened and notify:
             self.outbox.report(error)
@@ -547,8 +576,9 @@ class ClientConnection:
         self.opened.fail(error)
         for session in tuple(self.sessions.values()):
             session.mark_closed()
-            session.sends.fail(error)
+            session.sends.give_up(error, self.outbox.cause)
         self.outbox.end_requests(error)
+        self._settle_until_lost()
         self.deliveries.end()
         self.sessions.clear()
 

@@ -32,6 +32,7 @@ class EngineOptions:
         reconnect: milliseconds for which the client tries to repair a lost connection (D-32); 0 to not try.
         send_timeout: milliseconds that a send or commit may wait for room; 0 for ever.
         request_timeout: milliseconds that the answer to a request may take; 0 for no limit.
+        close_timeout: milliseconds that closing may wait for the broker.
         busy_poll: microseconds for which a thread polls for the answer before it sleeps, 0 for never (decision
             0022).
     """
@@ -48,6 +49,7 @@ class EngineOptions:
     reconnect: int = 0
     send_timeout: int = 0
     request_timeout: int = 60_000
+    close_timeout: int = 5_000
     busy_poll: int = 0
 
     @classmethod
@@ -75,5 +77,6 @@ class EngineOptions:
             reconnect=FOREVER if chosen.reconnect == "forever" else chosen.reconnect,
             send_timeout=chosen.send_timeout,
             request_timeout=chosen.request_timeout,
+            close_timeout=chosen.close_timeout,
             busy_poll=chosen.busy_poll,
         )

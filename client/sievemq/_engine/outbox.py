@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sievemq._engine.answers import check_answer
@@ -121,13 +121,14 @@ class Requests:
         next_number: gives the next request its number.
     """
 
-    __slots__ = ("_repeated", "doubtful", "next_number", "pending")
+    __slots__ = ("_repeated", "_wants", "doubtful", "next_number", "pending")
 
     def __init__(self) -> None:
         self.pending: dict[int, tuple[Completion[Any], CommandTuple]] = {}
         self.doubtful: list[int] = []
         self.next_number: Callable[[], int] = itertools.count(1).__next__
         self._repeated: set[int] = set()  # sent once more; the first may have arrived
+        self._wants: set[int] = set()  # numbers of those for a message
 
     def make(self, kind: int, fields: tuple[object, ...]) -> tuple[Completion[Any], bytes]:
         """Create a request.
@@ -144,6 +145,8 @@ class Requests:
         command = (kind, number, *fields)
         packed = pack(command)  # may fail: then there is no request
         self.pending[number] = completion, command
+        if kind == Command.WANT:
+            self._wants.add(number)
         return completion, packed
 
     def expect(self, completion: Completion[Any], kind: int, *fields: object) -> int:
@@ -189,6 +192,7 @@ class Requests:
         """The answer was passed on. Not earlier: :meth:`finish` repeats what an interrupt left undone."""
         self.pending.pop(number, None)
         self._repeated.discard(number)
+        self._wants.discard(number)
 
     def finish(self) -> None:
         """An interrupt may have broken into a call here: pass on each answer that has arrived."""
@@ -209,6 +213,14 @@ class Requests:
                 yield number, entry
                 self._forget(number)
         self.doubtful = []
+
+    def end_wants(self, consumers: Container[int]) -> None:
+        """These consumers are closed: their calls that wait for a message return, whenever the broker answers."""
+        for number in tuple(self._wants):
+            completion, command = self.pending[number]
+            if command[2] in consumers:
+                completion.fail(IllegalStateException("the consumer is closed"))
+                self._forget(number)
 
     def end(self, error: Exception, goodbye: int = 0) -> None:
         """No answer will arrive any more: all requests fail, in the order in which they were made.

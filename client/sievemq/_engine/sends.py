@@ -13,7 +13,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from sievemq._engine.outbox import Completion, Outbox
 from sievemq._engine.terms import Terms
-from sievemq.exceptions import ResourceAllocationException, TransactionRolledBackException, exception_for
+from sievemq.exceptions import (
+    JMSException,
+    ResourceAllocationException,
+    TransactionRolledBackException,
+    exception_for,
+)
 from sievemq.messages import Message
 from sievemq_core.counted import counted
 from sievemq_core.message.headers import NON_PERSISTENT
@@ -145,6 +150,7 @@ class Sends:
 
     __slots__ = (
         "_barriers",
+        "_given_up",
         "_outbox",
         "_session",
         "_terms",
@@ -192,6 +198,7 @@ class Sends:
         self.blocked: Blocked | None = None
         self.last_blocked: Blocked | None = None
         self.withdrawn: dict[int, Exception] = {}
+        self._given_up = False
 
     # -- the window --------------------------------------------------------------------------------------------------
 
@@ -293,10 +300,17 @@ class Sends:
         self.confirm(self.confirmed)
 
     @property
-    def linger(self) -> bool:
-        """True if sends without a waiting caller may not have been accepted yet. Those of a transaction end with it
+    def unheard(self) -> int:
+        """Unconfirmed sends whose fate no call and no callback would learn. Those of a transaction end with it
         (TXN-05)."""
-        return len(self.unconfirmed) > len(self.waiting) + len(self.asynchronous) and not self._transacted
+        if self._transacted or self._given_up:
+            return 0
+        return max(0, len(self.unconfirmed) - len(self.waiting) - len(self.asynchronous) - len(self.withdrawn))
+
+    @property
+    def awaits_broker(self) -> bool:
+        """A call waits for a confirm, or for room in the window."""
+        return bool(self.waiting or self.window_waiters)
 
     @property
     def calls_back(self) -> bool:
@@ -402,20 +416,44 @@ class Sends:
         self._settle(last, TransactionRolledBackException(text, "TRANSACTION_ROLLED_BACK"))
         self.confirm(last)
 
-    def give_up(self) -> None:
-        """The session is closed, and the broker has not taken all that was sent: waiting callers learn it."""
-        lost = len(self.unconfirmed)
-        if not lost:
+    def give_up(self, error: Exception | None = None, cause: Exception | None = None) -> None:
+        """The session ends, or its connection: no confirm will come. Waiting calls raise; the number of the other sends
+        goes to the log and to the exception listener, once (D-43).
+
+        Args:
+            error: for waiting calls. None if the broker has answered, and so has not taken what it did not confirm.
+            cause: why, if that is more than `error` says.
+        """
+        lost, unheard = len(self.unconfirmed), self.unheard
+        if error is None and (self._given_up or not lost):
             return
-        why = f": {self.last_blocked.reason}" if self.last_blocked is not None else ""
-        error = ResourceAllocationException(
-            f"lost: {counted(lost, 'message')} that the broker had not taken before the session was closed{why}",
-            "SEND_TIMEOUT",
-        )
-        waited = len(self.waiting) + len(self.withdrawn)
+        self._given_up = True
+        report: JMSException
+        if error is None:
+            why = f": {self.last_blocked.reason}" if self.last_blocked is not None else ""
+            error = report = ResourceAllocationException(
+                f"lost: {counted(unheard or lost, 'message')} that the broker had not taken before the session was "
+                f"closed{why}",
+                "SEND_TIMEOUT",
+            )
+        else:
+            report = JMSException(
+                f"given up: {counted(unheard, 'message')} that the application sent without waiting, and that the "
+                f"broker has not confirmed; they may be lost: {cause or error}",
+                "CONNECTION_LOST",
+                cause or error,
+            )
         self.fail(error)
-        if lost > waited:
-            self._outbox.report(error)
+        if unheard:
+            _log.warning("%s", report)
+            self._outbox.report(report)
+
+    def disown(self) -> None:
+        """In a child made by fork: what was sent is the parent's."""
+        self._given_up = True
+        self.notify = _ignore
+        self.asynchronous.clear()
+        self.calls.clear()
 
     # -- waiting for room --------------------------------------------------------------------------------------------
 

@@ -32,6 +32,9 @@ AUTO_ACKNOWLEDGE: Final = SessionMode.AUTO_ACKNOWLEDGE
 CLIENT_ACKNOWLEDGE: Final = SessionMode.CLIENT_ACKNOWLEDGE
 DUPS_OK_ACKNOWLEDGE: Final = SessionMode.DUPS_OK_ACKNOWLEDGE
 
+#: Requests of a session that its thread of control waits for.
+_ENDING: Final = frozenset({Command.COMMIT, Command.ROLLBACK, Command.RECOVER, Command.STAGE})
+
 
 def no_hook() -> None:
     """The default until a front sets `acknowledge_hook`."""
@@ -212,6 +215,7 @@ class EngineSession:
         outbox = self.outbox
         if consumer.gone is not None or outbox.ended:
             return _nothing_to_do()
+        outbox.requests.end_wants((consumer.id,))
         if consumer.of_queue and consumer.holds_nothing:
             # Nothing goes back to a queue, and the time does not matter: no answer is requested. What ends with the
             # consumer of a topic, its subscription, others may ask about at once.
@@ -453,6 +457,20 @@ class EngineSession:
         for consumer in tuple(self.consumers.values()):
             consumer.shut_gate()
 
+    @property
+    def awaits_answer(self) -> bool:
+        """A call that ends a transaction, takes messages back or asks for one waits for the broker."""
+        for _, command in tuple(self.outbox.requests.pending.values()):
+            about = command[0] in _ENDING and command[2] == self.id
+            if about or (command[0] == Command.WANT and command[2] in self.consumers):
+                return True
+        return False
+
+    @property
+    def awaits_broker(self) -> bool:
+        """A call of this session waits for the broker."""
+        return self.sends.awaits_broker or self.awaits_answer
+
     def mark_closed(self) -> None:
         """Closed: no method but close may be used any more (CLO-17)."""
         self.closed = self.shut = True
@@ -470,6 +488,7 @@ class EngineSession:
             self._forget(self)
             return _nothing_to_do()
         completion = self.outbox.request(Command.CLOSE_SESSION, self.id, self.handed())
+        self.outbox.requests.end_wants(self.consumers)
         for consumer in tuple(self.consumers.values()):
             self._deliveries.forget(consumer)
         self.consumers.clear()

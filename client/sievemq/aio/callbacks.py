@@ -7,7 +7,7 @@ import inspect
 import logging
 from typing import Final
 
-from sievemq._engine import Sends, call
+from sievemq._engine import Completion, Sends, call
 from sievemq.aio.transport import Transport, release, turn
 from sievemq.aio.waiting import ends_its_task
 
@@ -18,6 +18,9 @@ _log = logging.getLogger("sievemq")
 #: Calls after which others have a turn: no fewer than the sends that a turn may add, of which the smallest takes more
 #: than 32 bytes, or confirmed sends would gather without a limit.
 _TURN: Final = 2_048
+
+#: Seconds between two looks, after the time to wait is over, at a callback that is still running.
+_LOOK: Final = 0.05
 
 
 class CompletionCalls:
@@ -43,11 +46,29 @@ class CompletionCalls:
         """True in a callback of this session (CPL-11)."""
         return self._task is not None and asyncio.current_task() is self._task
 
-    async def wait(self) -> None:
-        """Return once every callback of the sends made so far has returned (CPL-09, CPL-10)."""
+    async def wait(self, until: float | None = None) -> None:
+        """Return once every callback of the sends made so far has returned (CPL-09, CPL-10).
+
+        Args:
+            until: by the loop's clock, until when the broker's confirms are awaited, and that only while there is a
+                connection; None for no limit.
+        """
         self._start()  # its task may have been cancelled with all others
-        while self._calls or self._task is not None or self._sends.calls_back:
-            await self._transport.park(self._waiters)
+        lost: Completion[None] = self._transport.engine.until_lost(Completion())
+        if until is not None:
+            lost.add_callback(lambda _: release(self._waiters))
+        loop = self._transport.loop
+        try:
+            while self._calls or self._task is not None or self._sends.calls_back:
+                end = None
+                if until is not None:
+                    calling = bool(self._calls) or self._task is not None
+                    if (lost.done or loop.time() >= until) and (not calling or self._sends.awaits_broker):
+                        return
+                    end = max(until, loop.time() + _LOOK)
+                await self._transport.park(self._waiters, end)
+        finally:
+            lost.succeed(None)
 
     async def _run(self) -> None:
         calls = self._calls

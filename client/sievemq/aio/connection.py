@@ -15,7 +15,7 @@ from sievemq.aio.opening import Opening, opening
 from sievemq.aio.reports import Reports
 from sievemq.aio.session import Session
 from sievemq.aio.transport import Transport
-from sievemq.aio.waiting import Once, now
+from sievemq.aio.waiting import Once
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.session_mode import SessionModeLike
 
@@ -182,7 +182,8 @@ class Connection(Closing):
                 self._transport.flush_soon()
 
     async def stop(self) -> None:
-        """Pause delivery; returns when no listener is running any more (CON-16).
+        """Pause delivery; returns when no listener is running any more (CON-16), or when a listener has waited for the
+        broker for the option `close_timeout`.
 
         Cancelled while it waits for a listener, delivery is paused all the same.
 
@@ -203,6 +204,10 @@ class Connection(Closing):
         Waits for running listeners and asynchronous sends; receives that wait in other tasks return None. Once begun
         it is carried out, cancelled or not.
 
+        On a lost connection it does not wait for the broker; else no longer than the option `close_timeout`. Calls that
+        wait for the broker raise then, and the exception listener and the log get the number of messages that were sent
+        without waiting and are not confirmed.
+
         Raises:
             IllegalStateException: in a message listener (CLO-09) or completion callback (CLO-13) of this connection.
         """
@@ -217,21 +222,18 @@ class Connection(Closing):
             self._engine.leave()
             for session in self._sessions:
                 session._engine.shut_gate()
+        # What lingers leaves some of the time for an orderly end.
+        lingers, until = self._transport.close_by(0.8), self._transport.close_by()
         try:
-            until = self._patience()
             for session in self._all():
-                await session._control.leave(until)
-            await self._transport.ask(self._engine.close)
+                await session._control.leave(lingers)
+            if not await self._transport.end(self._engine.close, until):
+                error = TimeoutError("the broker has not answered within the option close_timeout")
+                self._transport.call(lambda: self._engine.lost(error))
         finally:
             with self._transport.lock:
                 self._sessions.clear()
-            await self._transport.close()
-
-    def _patience(self) -> float | None:
-        """Until when, by :func:`now`, closing may wait for what was sent to be taken; None for ever."""
-        options = self._engine.options
-        timeout = options.send_timeout or options.request_timeout
-        return now() + timeout / 1000.0 if timeout else None
+            await self._transport.close(until)
 
 
 def session_mode_of(transacted: object, acknowledge_mode: object, session_mode: object = None) -> Any:

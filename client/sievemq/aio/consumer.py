@@ -207,15 +207,18 @@ class MessageConsumer(Closing):
         Waits for a listener in progress; a receive that waits in another task returns None. In its own listener it
         does not wait, and the listener's message is acknowledged by the session's rules (MCO-08). What is only
         buffered goes back, unmarked (MCO-10). Once begun it is carried out, cancelled or not.
+
+        On a lost connection it does not wait for the broker; else no longer than the option `close_timeout`.
         """
         engine = self._engine
         with self._transport.lock:
             if engine.closed or engine.shut:
                 return
             engine.shut_gate()
-        await self._control.after(engine, self._close)
+        until = self._transport.close_by()
+        await self._control.after(engine, until, lambda: self._close(until))
 
-    async def _close(self) -> None:
+    async def _close(self, until: float) -> None:
         engine, control, transport = self._engine, self._control, self._transport
         with transport.lock:
             control.delivery.set_listener(engine, None)
@@ -223,7 +226,7 @@ class MessageConsumer(Closing):
         try:
             if completion.done:
                 transport.flush_later()
-            await transport.ask(lambda: completion)
+            await transport.end(lambda: completion, until)
         except JMSException:
             if control.engine.outbox.failure is None:
                 raise

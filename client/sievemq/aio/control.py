@@ -237,22 +237,30 @@ class Control:
             "(MCO-13); create_context() and create_session() make more of them"
         )
 
-    async def after(self, consumer: EngineConsumer, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def after(
+        self, consumer: EngineConsumer, until: float, work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
         """Do something once no listener of a consumer is running. Its gate is shut. If it has to wait it is carried out
-        even if the caller is cancelled."""
+        even if the caller is cancelled.
+
+        Args:
+            consumer: whose listener is awaited.
+            until: by the loop's clock, until when a listener is awaited that itself waits for the broker.
+            work: what to do.
+        """
         if self.delivery.calling is not consumer or self.delivery.mine:
             await work()
             return
 
         async def wait() -> None:
-            await self.delivery.left(consumer)
+            await self.delivery.left(consumer, until)
             await work()
 
         await asyncio.shield(self.transport.loop.create_task(wait()))
 
     async def paused(self) -> None:
         """Return once no listener is running (CON-16). Delivery has stopped."""
-        await self.delivery.left()
+        await self.delivery.left(None, self.transport.close_by())
 
     async def recover(self) -> None:
         """Redeliver the messages that were received and not acknowledged."""
@@ -333,24 +341,25 @@ class Control:
     async def called_back(self) -> None:
         """Wait for the callbacks of the asynchronous sends made so far (PRO-08)."""
         if not self.engine.closed:
-            await self.calls.wait()
+            await self.calls.wait(self.transport.close_by())
 
     async def settle_sends(self) -> None:
         """Wait for the sends made so far and for the callbacks of the asynchronous ones (CPL-09, CPL-10)."""
         await self.transport.ask(self.engine.sends.settled)
         await self.calls.wait()
 
-    async def leave(self, until: float | None) -> None:
-        """The gate is shut: wait for everybody inside, then end the delivery task.
+    async def leave(self, until: float) -> None:
+        """The gate is shut: wait for everybody inside, then end the delivery task. On a lost connection only for
+        listeners and callbacks that are running.
 
         Args:
-            until: by the loop's clock, how long what was sent may wait for room (D-26); None for ever.
+            until: by the loop's clock, how long what was sent may wait for room (D-26), and calls for the broker.
         """
-        await self.delivery.left()
-        engine = self.engine
-        if engine.sends.linger:
-            await self.transport.wait_until(engine.sends.settled(), until)
-        await self.calls.wait()
+        await self.delivery.left(None, until)
+        engine, transport = self.engine, self.transport
+        if engine.sends.unheard:
+            await transport.wait_until(transport.engine.until_lost(engine.sends.settled()), until)
+        await self.calls.wait(until)
         self.delivery.stop()
 
     def check_may_close(self, what: str) -> None:

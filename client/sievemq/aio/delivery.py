@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from sievemq._engine import EngineConsumer, EngineSession
+from sievemq._engine import Completion, EngineConsumer, EngineSession
 from sievemq._front import awaiting_listener, log_raised
 from sievemq.aio.transport import Transport, release, turn
 from sievemq.aio.waiting import ends_its_task
@@ -26,6 +26,9 @@ _log = logging.getLogger("sievemq")
 _TURN: Final = 32
 #: Seconds without a message after which a consumer informs the broker that it waits.
 _PATIENCE: Final = 0.003
+
+#: Seconds between two looks, after the time to wait is over, at a listener that is still running.
+_LOOK: Final = 0.05
 
 
 class Delivery:
@@ -108,10 +111,35 @@ class Delivery:
 
     # -- for callers that wait for a listener --------------------------------------------------------------------------
 
-    async def left(self, consumer: EngineConsumer | None = None) -> None:
-        """Return once no listener is running, of one consumer or of any; at once in a listener."""
-        while self.calling is not None and (consumer is None or self.calling is consumer) and not self.mine:
-            await self._transport.park(self._waiters)
+    async def left(self, consumer: EngineConsumer | None = None, until: float | None = None) -> None:
+        """Return once no listener is running, of one consumer or of any; at once in a listener.
+
+        Args:
+            consumer: the one whose listener is awaited; None for any.
+            until: by the loop's clock, until when a listener is awaited that itself waits for the broker, and that only
+                while there is a connection; None for no limit. One that runs is awaited without a limit (CLO-08).
+        """
+        transport, waiters = self._transport, self._waiters
+        lost: Completion[None] = Completion()
+        if until is not None and self.calling is not None:
+            lost = transport.engine.until_lost(Completion())
+            lost.add_callback(lambda _: release(waiters))
+        logged = False
+        try:
+            while self.calling is not None and (consumer is None or self.calling is consumer) and not self.mine:
+                end = None
+                if until is not None:
+                    time = transport.loop.time()
+                    if lost.done or time >= until:
+                        if self._engine.awaits_broker or transport.is_full:
+                            return
+                        if not logged:
+                            logged = True
+                            _log.warning("closing or stopping waits for a message listener that has not returned")
+                    end = max(until, time + _LOOK)
+                await transport.park(waiters, end)
+        finally:
+            lost.succeed(None)
 
     def hold(self) -> None:
         """Call no listener until :meth:`release`; one that runs continues."""

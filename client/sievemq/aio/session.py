@@ -52,9 +52,6 @@ class _Connection(Protocol):
     _engine: ClientConnection
     _transport: Transport
 
-    def _patience(self) -> float | None:
-        """Until when, by :func:`now`, closing may wait for what was sent to be taken; None for ever."""
-
     def _forget(self, session: Session) -> None:
         """The session is closed."""
 
@@ -403,6 +400,9 @@ class Session(Closing):
         Waits for a running listener (CLO-08) and for asynchronous sends (CPL-09); a receive that waits in another task
         returns None (CLO-06). Once begun it is carried out, cancelled or not.
 
+        On a lost connection it does not wait for the broker; else no longer than the option `close_timeout`. What was
+        sent is still delivered if the broker comes back while the connection is open.
+
         Raises:
             IllegalStateException: in its own listener (CLO-10) or completion callback (CLO-13).
         """
@@ -415,8 +415,9 @@ class Session(Closing):
         with self._transport.lock:
             self._engine.shut_gate()
         try:
-            await self._control.leave(self._connection._patience())
-            await self._transport.ask(self._engine.close)
+            lingers, until = self._transport.close_by(0.8), self._transport.close_by()
+            await self._control.leave(lingers)
+            await self._transport.end(self._engine.close, until)
         except JMSException:
             if self._engine.outbox.failure is None:  # else it is closed by the connection's end
                 raise

@@ -481,6 +481,35 @@ class Transport(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
 
+    def close_by(self, share: float = 1.0) -> float:
+        """By the loop's clock: until when what closes now may wait for the broker (D-43).
+
+        Args:
+            share: of the option `close_timeout`.
+        """
+        return self.loop.time() + share * self.engine.options.close_timeout / 1000.0
+
+    async def end(self, request: Callable[[], Completion[Any]], until: float) -> bool:
+        """Send a request that closes something, and wait for its answer: until then, and no longer than there is a
+        connection.
+
+        Args:
+            request: makes it.
+            until: by the loop's clock.
+
+        Returns:
+            False if there was no answer.
+
+        Raises:
+            JMSException: what the broker answered.
+        """
+        completion = self.call(request)
+        if not completion.done:
+            await self.wait_until(self.engine.until_lost(completion), until)
+        if completion.done:
+            completion.result()
+        return completion.done
+
     async def undone(self) -> None:
         """Wait until the requests of cancelled waits are undone; no longer than the request timeout."""
         end = self.loop.time() + self._patience / 1000.0 if self._patience else None
@@ -493,16 +522,28 @@ class Transport(asyncio.Protocol):
             undo(completion.result())
             self.flush_soon()
 
+    @property
+    def is_full(self) -> bool:
+        """A caller waits until the peer reads."""
+        return bool(self._drained)
+
     async def drained(self) -> None:
         """Wait until the peer has read enough for more to be written."""
         while self.paused or self.engine.repairing:
             await self.park(self._drained)
 
-    async def park(self, waiters: list[asyncio.Future[bool]]) -> None:
-        """Wait in a list until :func:`release` empties it."""
+    async def park(self, waiters: list[asyncio.Future[bool]], until: float | None = None) -> None:
+        """Wait in a list until :func:`release` empties it, or until that time by the loop's clock."""
         future: asyncio.Future[bool] = self.loop.create_future()
         waiters.append(future)
-        await future
+        timer = None if until is None else self.loop.call_at(until, wake, future)
+        try:
+            await future
+        finally:
+            if timer is not None:
+                timer.cancel()
+                if future in waiters:
+                    waiters.remove(future)
 
     def expect(self, sends: Sends, completion: Completion[Any] | None, timeout: int, sequence: int = 0) -> None:
         """Something may wait for room so long and no longer: arguments as of :meth:`ClientConnection.expect`."""
@@ -556,9 +597,11 @@ class Transport(asyncio.Protocol):
         completion = self.engine.close()
         self.write()
         completion.add_callback(left)
+        self.loop.call_at(self.close_by(), self.abort)
 
-    async def close(self) -> None:
-        """Write the remaining output, close the socket, wait until it is closed."""
+    async def close(self, until: float) -> None:
+        """Write the remaining output, close the socket, wait until it is closed. A peer that does not read gets no more
+        than the time until then, by the loop's clock."""
         if self._repairing is not None:
             self._repairing.cancel()
         if self._transport is None:
@@ -566,7 +609,11 @@ class Transport(asyncio.Protocol):
         self.write()
         self._transport.close()
         if not self.ended.done():
-            await asyncio.shield(self.ended)
+            timer = self.loop.call_at(until, self.abort)
+            try:
+                await asyncio.shield(self.ended)
+            finally:
+                timer.cancel()
 
     # -- another connection -------------------------------------------------------------------------------------------
 

@@ -42,6 +42,14 @@ class CompletionCalls:
         self._ident: int | None = None
         self.begun = self.done = 0
 
+    def forget_threads(self) -> None:
+        """In a child made by fork: the calls are the parent's."""
+        self._lock, self._wake_up = allocate_lock(), allocate_lock()
+        self._wake_up.acquire()
+        self._resting, self._ident = True, None
+        self._watchers = []
+        self.done = self.begun
+
     def begin(self) -> None:
         """An asynchronous send is being made; its call follows once its fate is known, or :meth:`cancel`."""
         self.begun += 1
@@ -87,14 +95,30 @@ class CompletionCalls:
         """True in a callback of this session (CPL-11)."""
         return self._ident == threading.get_ident()
 
-    def wait(self) -> None:
-        """Return once every callback of the sends made so far has returned (CPL-09, CPL-10)."""
+    def wait(self, seconds: float = -1.0) -> bool:
+        """Return once every callback of the sends made so far has returned (CPL-09, CPL-10).
+
+        Args:
+            seconds: at most; negative for no limit.
+
+        Returns:
+            False if the time is over.
+        """
         watcher = allocate_lock()
         watcher.acquire()
         with self._lock:
             self._watchers.append(watcher)
         self._notify_watchers()  # nothing may be pending any more
-        watcher.acquire()
+        if watcher.acquire(timeout=seconds):
+            return True
+        with self._lock:
+            self._watchers = [other for other in self._watchers if other is not watcher]
+        return False
+
+    @property
+    def calling(self) -> bool:
+        """A callback is running, or is about to be."""
+        return bool(self._calls) or not self._resting
 
     def _notify_watchers(self) -> None:
         if self._watchers and self.begun <= self.done:

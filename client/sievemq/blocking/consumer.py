@@ -203,15 +203,18 @@ class MessageConsumer(Closing):
         Waits for a receive or listener in progress; a receive that is blocked returns None. In its own listener it
         does not wait, and the listener's message is acknowledged by the session's rules (MCO-08). What is only
         buffered goes back, unmarked (MCO-10).
+
+        On a lost connection it does not wait for the broker; else no longer than the option `close_timeout`.
         """
         engine = self._engine
         with self._transport.lock:
             if engine.closed or engine.shut:
                 return
             engine.shut_gate()
-        self._control.after(engine, self._close)
+        until = self._transport.close_by()
+        self._control.after(engine, until, lambda: self._close(until))
 
-    def _close(self) -> None:
+    def _close(self, until: float) -> None:
         engine, control, transport = self._engine, self._control, self._transport
         with transport.lock:
             control.delivery.set_listener(engine, None)
@@ -219,7 +222,7 @@ class MessageConsumer(Closing):
         try:
             if completion.done:
                 transport.flush_later()
-            transport.ask(lambda: completion)
+            transport.end(lambda: completion, until)
         except JMSException:
             if control.engine.outbox.failure is None:
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from _thread import allocate_lock, get_ident
 from collections.abc import Callable
@@ -18,10 +19,14 @@ from sievemq.messages import Message
 
 __all__ = ["Control"]
 
+_log = logging.getLogger("sievemq")
+
 T = TypeVar("T")
 
 #: Seconds between two checks whether a receive or listener has ended.
 _LOOK: Final = 0.002
+#: Seconds between two looks, while callbacks are awaited, at whether they still can be.
+_WATCH: Final = 0.02
 #: Milliseconds; a receive with a shorter timeout informs the broker immediately that it waits.
 _SHORT: Final = 20
 
@@ -78,6 +83,16 @@ class Control:
         self.sending = allocate_lock()
         self.delivery = Delivery(engine, transport, self.guard, self.recover)
         self.calls = CompletionCalls(engine.sends)
+        transport.serve(self)
+
+    def forget_threads(self) -> None:
+        """In a child made by fork: no other thread receives, sends or calls listeners."""
+        self.guard, self.sending, self._woken = allocate_lock(), allocate_lock(), allocate_lock()
+        self._woken.acquire()
+        self.receiving = self._turn = None
+        self._waiting = False
+        self.delivery.forget_threads(self.guard)
+        self.calls.forget_threads()
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
@@ -272,27 +287,61 @@ class Control:
             "(MCO-13); create_context() and create_session() make more of them"
         )
 
-    def after(self, consumer: EngineConsumer, work: Callable[[], None]) -> None:
-        """Do something once no receive and no listener of a consumer is under way. Its gate is shut."""
-        self._wait_until_left(consumer)
+    def after(self, consumer: EngineConsumer, until: float, work: Callable[[], None]) -> None:
+        """Do something once no receive and no listener of a consumer is under way. Its gate is shut.
+
+        Args:
+            consumer: where.
+            until: as of :meth:`_wait_until_left`.
+            work: what to do.
+        """
+        self._wait_until_left(until, consumer)
         work()
 
-    def _wait_until_left(self, consumer: EngineConsumer | None = None) -> None:
-        """Return once no receive and no listener is under way, of one consumer or of any. Their gate is shut."""
+    def _wait_until_left(self, until: float, consumer: EngineConsumer | None = None) -> None:
+        """Return once no receive and no listener is under way, of one consumer or of any. Their gate is shut.
+
+        Args:
+            until: by the monotonic clock, until when a listener is awaited that itself waits for the broker, and that
+                only while there is a connection. One that runs is awaited without a limit (CLO-08).
+            consumer: which; None for any.
+        """
         delivery = self.delivery
         if delivery.mine:
             return
+        logged = False
         while (found := self.receiving or delivery.calling) is not None and consumer in (None, found):
-            if self.receiving is not None and self._receiver == get_ident():
-                return  # in a signal handler in the middle of a receive, which returns None after it
+            if self.receiving is not None:
+                if self._receiver == get_ident():
+                    return  # in a signal handler in the middle of a receive, which returns None after it
+            elif self._lost or time.monotonic() >= until:
+                if self.engine.awaits_broker:
+                    return
+                if not logged:
+                    logged = True
+                    _log.warning("closing or stopping waits for a message listener that has not returned")
             time.sleep(_LOOK)
 
-    def paused(self) -> None:
+    @property
+    def _lost(self) -> bool:
+        outbox = self.engine.outbox
+        return outbox.repairing or not outbox.usable
+
+    def paused(self, until: float | None = None) -> None:
         """Return once nothing is between taking a message and being done with it (CON-16). Messages flow no more; a
-        receive that waits stays."""
-        if not self.delivery.mine:
-            with self.guard:
-                pass
+        receive that waits stays, and so does a call that waits for the broker: it takes nothing.
+
+        Args:
+            until: as of :meth:`_wait_until_left`; None for the option `close_timeout` from now.
+        """
+        if self.delivery.mine:
+            return
+        if until is None:
+            until = self.transport.close_by()
+        while self.guard.locked():
+            if self.engine.awaits_answer and (self.delivery.calling is None or self._lost or time.monotonic() >= until):
+                return
+            time.sleep(_LOOK)
 
     def recover(self) -> None:
         """Redeliver the messages that were received and not acknowledged."""
@@ -379,25 +428,38 @@ class Control:
             self.transport.flush()
             self.calls.wait()
 
-    called_back = settle_sends
-
-    def leave(self, until: float | None) -> None:
-        """The gate is shut: wait for everybody inside, then end the delivery thread.
+    def called_back(self, until: float | None = None) -> None:
+        """As :meth:`settle_sends`, of what closes: it does not wait for the repair of a lost connection.
 
         Args:
-            until: by the monotonic clock, how long what was sent may wait for room (D-26); None for ever.
+            until: by the monotonic clock, how long the broker's confirms are awaited; None for the option
+                `close_timeout` from now. Callbacks that run are awaited without a limit.
         """
-        self._wait_until_left()
-        self.paused()
+        if not self.calls.pending:
+            return
+        if until is None:
+            until = self.transport.close_by()
+        self.transport.flush()
+        while not self.calls.wait(_WATCH):
+            if (self._lost or time.monotonic() >= until) and (
+                not self.calls.calling or self.engine.sends.awaits_broker
+            ):
+                return
+
+    def leave(self, until: float) -> None:
+        """The gate is shut: wait for everybody inside, then end the delivery thread. On a lost connection only for
+        listeners and callbacks that are running.
+
+        Args:
+            until: by the monotonic clock, how long what was sent may wait for room (D-26), and calls for the broker.
+        """
+        self._wait_until_left(until)
+        self.paused(until)
         engine, transport = self.engine, self.transport
-        if engine.sends.linger:
-            settled = transport.call(engine.sends.settled)
-            if until is None:
-                transport.wait(settled)
-            else:
-                transport.wait_until(settled, until)
-        self.settle_sends()
-        self.delivery.stop()
+        if engine.sends.unheard:
+            transport.wait_until(transport.until_lost(transport.call(engine.sends.settled)), until)
+        self.called_back(until)
+        self.delivery.stop(lambda: engine.awaits_broker)
 
     def check_may_close(self, what: str) -> None:
         """Raise in a listener or callback that closing would wait for."""

@@ -23,6 +23,8 @@ _log = logging.getLogger("sievemq")
 
 #: Messages of one consumer before the next one has a turn.
 _TURN = 32
+#: Seconds between two looks at whether the thread can end.
+_JOIN = 0.02
 
 
 class Delivery:
@@ -79,6 +81,14 @@ class Delivery:
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="sievemq-session", daemon=True)
 
+    def forget_threads(self, guard: LockType) -> None:
+        """In a child made by fork: no listener is running, and none will be called."""
+        self._guard = guard
+        self._signal = allocate_lock()
+        self._signal.acquire()
+        self._stopping = True
+        self.calling = None
+
     @property
     def wanted(self) -> bool:
         """Some consumer has a listener."""
@@ -106,13 +116,19 @@ class Delivery:
         if self._thread.ident is None:
             self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread; returns when it has ended, at once if this is it."""
+    def stop(self, stays: Callable[[], bool]) -> None:
+        """End the thread; returns when it has ended, at once if this is it.
+
+        Args:
+            stays: True while a call in it, or another that it waits for, waits for the broker: then the thread ends
+                after that.
+        """
         self._stopping = True
         with self._transport.lock:
             self._wake()
         if self._thread.ident is not None and not self.mine:
-            self._thread.join()
+            while self._thread.is_alive() and not stays():
+                self._thread.join(_JOIN)
 
     def _put(self, consumer: EngineConsumer) -> None:
         self._ready.append(consumer)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sievemq._front import ExceptionReports, refuse_awaitable
+from sievemq.blocking.transport import Transport
 
 __all__ = ["Reports"]
 
@@ -15,13 +16,24 @@ _log = logging.getLogger("sievemq")
 
 
 class Reports(ExceptionReports):
-    """The reports of one connection."""
+    """The reports of one connection.
+
+    Args:
+        transport: of the connection.
+    """
 
     __slots__ = ("_running",)
     _awaits = False
 
-    def __init__(self, _: object) -> None:
+    def __init__(self, transport: Transport) -> None:
         super().__init__(threading.Lock())
+        self._running = False
+        transport.serve(self)
+
+    def forget_threads(self) -> None:
+        """In a child made by fork: the reports are the parent's."""
+        self._guard = threading.Lock()
+        self._waiting.clear()
         self._running = False
 
     def _soon(self, call: Callable[[], Any]) -> None:

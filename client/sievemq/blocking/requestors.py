@@ -81,10 +81,12 @@ class _Requestor(Closing):
         """Close the session it was given, and delete the temporary destination (REQ-03). Idempotent."""
         if self._session._engine.closed:
             return
+        transport, reply_to = self._session._transport, self._reply_to
         if self._consumer is not None:
             self._consumer.close()
-        if self._reply_to is not None:
-            self._reply_to.delete()
+        if reply_to is not None:
+            engine = self._session._connection._engine
+            transport.end(lambda: engine.delete_temporary(str(reply_to)), transport.close_by())
         self._session.close()
 
 

@@ -175,6 +175,13 @@ class _Socket(Protocol):
         """Read the socket in the leader's thread. The lock is held."""
 
 
+class _User(Protocol):
+    """What has locks and threads beside those of its transport."""
+
+    def forget_threads(self) -> None:
+        """In a child made by fork: no other thread is there, and none will release a lock."""
+
+
 class Lead:
     """A thread that waits for the broker reads the socket itself, the leader: no other thread has to wake it for that
     (decision 0020). The I/O thread does not watch for bytes meanwhile; it does all else. Other threads that wait, the
@@ -429,6 +436,7 @@ class Transport:
         "_stopping",
         "_thread",
         "_tls",
+        "_users",
         "_wake_in",
         "_wake_out",
         "_watched",
@@ -462,6 +470,7 @@ class Transport:
         self._outages = 0  # those that the repair has counted
         self._opened = _milliseconds()
         self._welcome_by = 0.0
+        self._users: WeakSet[_User] = WeakSet()
         self._patience = request_timeout / 1000.0 if request_timeout else -1.0
         self._socket = sock
         self._tls = isinstance(sock, ssl.SSLSocket)
@@ -483,6 +492,10 @@ class Transport:
         self._watched = selectors.EVENT_READ
         self._selector.register(self._wake_in, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._run, name="sievemq-io", daemon=True)
+
+    def serve(self, user: _User) -> None:
+        """Have something that uses the transport informed in a child made by fork."""
+        self._users.add(user)
 
     def start(self) -> None:
         """Start the I/O thread."""
@@ -567,6 +580,39 @@ class Transport:
                     self.undoing.append(completion)
                     completion.add_callback(partial(self._undo, undo))
             raise
+
+    def close_by(self, share: float = 1.0) -> float:
+        """By the monotonic clock: until when what closes now may wait for the broker (D-43).
+
+        Args:
+            share: of the option `close_timeout`.
+        """
+        return time.monotonic() + share * self._engine.options.close_timeout / 1000.0
+
+    def until_lost(self, completion: Completion[Any]) -> Completion[None]:
+        """As :meth:`ClientConnection.until_lost`."""
+        return self.call(lambda: self._engine.until_lost(completion))
+
+    def end(self, request: Callable[[], Completion[Any]], until: float) -> bool:
+        """Send a request that closes something, and wait for its answer: until then, and no longer than there is a
+        connection.
+
+        Args:
+            request: makes it.
+            until: by the monotonic clock.
+
+        Returns:
+            False if there was no answer.
+
+        Raises:
+            JMSException: what the broker answered.
+        """
+        completion = self.call(request)
+        if not completion.done:
+            self.wait_until(self.until_lost(completion), until)
+        if completion.done:
+            completion.result()
+        return completion.done
 
     def _undo(self, undo: Callable[[T], object], completion: Completion[T]) -> None:
         """The lock is held."""
@@ -729,6 +775,7 @@ class Transport:
             if self._abandoned and not engine.closing:
                 with self.lock:
                     engine.close()
+                    self._welcome_by = self.close_by()
                     self.write()
             self._receive()
             self._write_what_waited()
@@ -745,7 +792,10 @@ class Transport:
                 engine.lost(TimeoutError("the broker accepts connections but says nothing"))
             if self._stopping or self._more or engine.down:
                 return 0.0
-            if engine.repairing:
+            if self._abandoned and engine.closing and time.monotonic() > self._welcome_by:
+                engine.lost(TimeoutError("the broker has not answered within the option close_timeout"))
+                return 0.0
+            if engine.repairing or self._abandoned:
                 return max(0.0, self._welcome_by - time.monotonic())
             if engine.outbox.queue:
                 return _SEND_DELAY
@@ -924,8 +974,9 @@ class Transport:
         self._abandoned = True
         self.wake()
 
-    def close(self) -> None:
-        """Close the socket and end the I/O thread. Idempotent; returns when the thread has ended."""
+    def close(self, _: float = 0.0) -> None:
+        """Close the socket and end the I/O thread. Idempotent; returns when the thread has ended, which waits for no
+        peer."""
         with self.lock:
             self._stopping = True
         self.wake()
@@ -962,12 +1013,9 @@ class Transport:
             if sock.fileno() >= 0:
                 os.close(sock.detach())
         self._selector.close()
-        engine = self._engine
-        # The parent's business:
-        engine.listen(None, None, None)
-        engine.flow.listen(None, None)
-        engine.leave()
-        engine.lost(OSError("it belongs to the process that this one was forked from; make a new one here"))
+        for user in tuple(self._users):
+            user.forget_threads()
+        self._engine.disown()
 
 
 def _milliseconds() -> int:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from threading import Lock
 from time import monotonic as now
 
+from sievemq.blocking.transport import Transport
+
 __all__ = ["Lock", "Once", "now"]
 
 
@@ -13,15 +15,23 @@ class Once:
     """Closing: carried out once, by the first thread that calls; others wait. One that was interrupted is carried out
     again by the next call.
 
+    Args:
+        transport: of the connection.
+
     Attributes:
         done: it has ended, or failed.
     """
 
-    __slots__ = ("_lock", "done")
+    __slots__ = ("__weakref__", "_lock", "done")
 
-    def __init__(self, _: object) -> None:
+    def __init__(self, transport: Transport) -> None:
         self._lock = Lock()
         self.done = False
+        transport.serve(self)
+
+    def forget_threads(self) -> None:
+        """In a child made by fork: no other thread closes."""
+        self._lock = Lock()
 
     def run(self, work: Callable[[], None]) -> None:
         """Carry it out, or wait for its end."""
