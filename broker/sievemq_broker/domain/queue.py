@@ -766,6 +766,8 @@ class Queue(Source):
         for observer in self.observers:
             observer.returned(self, entry)
         policy = self.policy
+        if 0 < entry.envelope.expiration <= now:
+            return True  # it has expired, whatever its consumer says of it
         delay = policy.redelivery_delay_after(entry.count)
         if reject or (suspect and 0 < policy.max_attempts <= entry.count):
             outcome = self._dead_letter(entry, REJECTED if reject else FAILED, now)

@@ -6,6 +6,7 @@ from sievemq.destinations import Destination, destination_for, parse_destination
 from sievemq.exceptions import MessageFormatException
 from sievemq_core.limits import MAX_HEADER_CHARS
 from sievemq_core.message.envelope import EnvelopeFields
+from sievemq_core.message.headers import bytes_of_id
 
 __all__ = ["Headers"]
 
@@ -82,9 +83,15 @@ class Headers:
         self._set_header(6, _text("JMSCorrelationID", correlation_id))
 
     def get_jms_correlation_id_as_bytes(self) -> bytes | None:
-        """The correlation id as bytes; one that was set as text is encoded as UTF-8 (HDR-09)."""
+        """The correlation id as bytes; one that was set as text is encoded as UTF-8 (HDR-09).
+
+        The id of an AMQP client that is bytes has the text ``ID:AMQP_BINARY:01AB``, and is those bytes.
+        """
         value = self._fields[6]
-        return value.encode("utf-8", "surrogatepass") if type(value) is str else value
+        if type(value) is str:
+            data = bytes_of_id(value)
+            return value.encode("utf-8", "surrogatepass") if data is None else data
+        return value  # type: ignore[no-any-return]
 
     def set_jms_correlation_id_as_bytes(self, correlation_id: bytes | bytearray | memoryview | None) -> None:
         """Link this message to another by a binary id, which is copied (HDR-09)."""

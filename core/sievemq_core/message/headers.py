@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -20,6 +21,8 @@ __all__ = [
     "PERSISTENT",
     "Header",
     "SetBy",
+    "bytes_of_id",
+    "id_of_bytes",
 ]
 
 NON_PERSISTENT: Final = 1
@@ -93,3 +96,22 @@ DELIVERY_COUNT: Final = "JMSXDeliveryCount"
 
 ON_RECEIVE: Final = frozenset(name for name, header in JMSX.items() if header.set_by is SetBy.ON_RECEIVE)
 """JMSX properties that are dropped when a message is sent (JSX-11)."""
+
+
+#: How an id that is bytes is written as text: so does Qpid JMS.
+_BINARY_ID: Final = "ID:AMQP_BINARY:"
+
+
+def id_of_bytes(data: bytes) -> str:
+    """The text of an id that is bytes."""
+    return _BINARY_ID + data.hex().upper()
+
+
+def bytes_of_id(text: str) -> bytes | None:
+    """The bytes of an id whose text is that of :func:`id_of_bytes`; None for any other text."""
+    if text.startswith(_BINARY_ID):
+        with suppress(ValueError):
+            data = bytes.fromhex(text.removeprefix(_BINARY_ID))
+            if len(text) == len(_BINARY_ID) + 2 * len(data):  # there are no blanks between them
+                return data
+    return None

@@ -538,6 +538,31 @@ def test_each_outcome_settles_the_delivery(world: World, state: Any, left: int, 
     assert (dead is not None) is (state is not None and left == 0 and not isinstance(state, Accepted))
 
 
+@pytest.mark.parametrize("dead_letters", [False, True])
+@pytest.mark.parametrize("state", [Rejected(), Modified(delivery_failed=True, undeliverable_here=True)])
+def test_a_message_that_comes_back_expired_has_expired(state: Any, dead_letters: bool) -> None:
+    """Qpid JMS settles what has expired in its buffer as modified with undeliverable-here."""
+    policy = DestinationPolicy(dead_letter_expired=dead_letters, redelivery_delay=1_000)
+    world = World(broker=Broker(DomainSettings(default_policy=policy)))
+    client = Amqp(world)
+    client.sender()
+    client.send(message("short", header=Header(ttl=800)), 0)
+    client.send(message("long", header=Header(ttl=80_000)), 1)
+    client.receiver()
+    deliveries = [client.receive() for _ in range(2)]
+    world.later(1_000)
+    for each in deliveries:
+        client.settle(state, each.id)
+    assert (queue(world).depth, queue(world).expired, queue(world).dead_lettered) == (0, 1, 1 + dead_letters)
+    client.receiver("DLQ.q", handle=5)
+    reasons = [(each.body, each.properties["JMS_SieveMQ_DeadLetterReason"]) for each in (client.receive(),)]
+    if dead_letters:
+        assert reasons == [("short", "expired")]
+        assert client.receive().properties["JMS_SieveMQ_DeadLetterReason"] == "rejected"
+    else:
+        assert reasons == [("long", "rejected")]
+
+
 @pytest.mark.parametrize("handle", [1, 255, 256, 2**32 - 1])
 def test_deliveries_on_a_link_with_any_handle(world: World, handle: int) -> None:
     client = Amqp(world, max_frame_size=512)

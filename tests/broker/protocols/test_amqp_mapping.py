@@ -102,6 +102,44 @@ def test_absent_fields_have_defaults() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ttl", "absolute", "expires"),
+    [
+        (500, None, NOW + 500), (None, NOW + 60, NOW + 60), (500, NOW + 60, NOW + 60), (60, NOW + 500, NOW + 60),
+        (500, NOW - 1, NOW - 1), (500, 0, NOW + 500), (500, -5, NOW + 500), (0, NOW + 60, NOW + 60), (None, None, 0),
+    ],
+)  # fmt: skip
+def test_the_earlier_of_ttl_and_absolute_expiry_time_decides(
+    ttl: int | None, absolute: int | None, expires: int
+) -> None:
+    given = message(header=Header(ttl=ttl), standard=Properties(absolute_expiry_time=absolute))
+    assert fields_of(given)[EXPIRATION] == expires
+
+
+@pytest.mark.parametrize("size", [1, 5_000])
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("overridden", [0, NOW + 70, NOW + 5_000])
+def test_a_delivery_has_the_expiry_time_that_the_broker_keeps(overridden: int, times: int, size: int) -> None:
+    standard = Properties(
+        message_id=UUID(int=1), user_id=b"u", to="q", subject="s", absolute_expiry_time=NOW + 600, group_sequence=4
+    )
+    given = message(b"x" * size, {"n": 1}, header=Header(ttl=500), standard=standard, annotations={"a": UInt(1)})
+    fields = list(fields_of(given))
+    assert fields[EXPIRATION] == NOW + 500
+    fields[EXPIRATION] = overridden
+    for _ in range(times):
+        delivery = delivery_of(payload_of(tuple(fields), "queue:q", 1, NOW))
+        assert delivery.standard == standard.having(absolute_expiry_time=overridden or None)
+        assert (delivery.properties, delivery.annotations) == ({"n": 1}, {"a": UInt(1)})
+        assert delivery.body == b"x" * size
+        assert delivery.header.ttl == (overridden - NOW if overridden else None)
+
+
+def test_the_first_acquirer_is_told_so() -> None:
+    for count, first in ((1, True), (2, False)):
+        assert delivery_of(payload_of(fields_of(message()), "queue:q", count, NOW)).header.first_acquirer is first
+
+
+@pytest.mark.parametrize(
     ("value", "expected"),
     [
         (None, None), (True, True), (UByte(200), Short(200)), (UShort(65_535), 65_535), (UInt(7), Long(7)),
@@ -202,7 +240,7 @@ def test_message_ids_have_a_form_that_gives_them_back(given_id: Any, text: str) 
 
 
 @pytest.mark.parametrize(
-    ("given_id", "text"), [("order-7", "order-7"), ("ID:1", "ID:1"), (b"\x01", b"\x01"), *IDS[2:4]]
+    ("given_id", "text"), [("order-7", "order-7"), ("ID:1", "ID:1"), (b"", "ID:AMQP_BINARY:"), *IDS[2:]]
 )
 def test_correlation_ids(given_id: Any, text: Any) -> None:
     fields = fields_of(message(standard=Properties(correlation_id=given_id)))

@@ -7,7 +7,9 @@ import socket
 import ssl
 import urllib.request
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
 
 import pytest
 from tests.broker.protocols.amqp import AmqpSocket, message, selector
@@ -23,7 +25,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     Properties,
     Rejected,
 )
-from sievemq_broker.protocols.amqp.types import Symbol
+from sievemq_broker.protocols.amqp.types import Symbol, ULong
 from sievemq_core.message.values import Byte
 from sievemq_testing import Faults, TestNamespace
 
@@ -66,6 +68,57 @@ def test_messages_cross_to_stomp_and_back() -> None:
         other.say("SEND", b"back", destination="/queue/out", color="red")
         delivery = client.receive()
         assert (delivery.body, delivery.properties) == ("back", {"color": "red"})
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (b"\x01\xab", "ID:AMQP_BINARY:01AB"), (b"plain", "ID:AMQP_BINARY:706C61696E"), (ULong(7), "ID:AMQP_ULONG:7"),
+        (UUID(int=5), f"ID:AMQP_UUID:{UUID(int=5)}"), ("text", "text"),
+    ],
+)  # fmt: skip
+def test_a_correlation_id_survives_services_of_all_clients(given: Any, text: str) -> None:
+    with (
+        EmbeddedBroker() as broker,
+        AmqpSocket(broker.port) as client,
+        ConnectionFactory(broker.url).create_context() as context,
+        StompSocket(broker.port) as other,
+    ):
+        client.sender("requests")
+        client.receiver("answers", handle=2, filter=selector(f"JMSCorrelationID = '{text}'"))
+        standard = Properties(correlation_id=given)
+        client.send(message("?", standard=standard), 0)
+        with context.create_consumer(Queue("requests"), f"JMSCorrelationID = '{text}'") as consumer:
+            request = consumer.receive(SOON)
+            assert request is not None
+        assert request.get_jms_correlation_id() == text
+        if isinstance(given, bytes):
+            assert request.get_jms_correlation_id_as_bytes() == given
+        producer = context.create_producer().set_jms_correlation_id(request.get_jms_correlation_id())
+        producer.send(Queue("answers"), "sdk")
+        other.confirmed("SUBSCRIBE", id="1", destination="/queue/requests")
+        client.send(message("?", standard=standard), 1)
+        asked = other.frame("MESSAGE")
+        assert asked.headers["correlation-id"] == text
+        echo = asked.headers["correlation-id"]
+        other.say("SEND", b"stomp", destination="/queue/answers", **{"correlation-id": echo})
+        answers = [client.receive() for _ in range(2)]
+        assert [(each.body, each.standard.correlation_id) for each in answers] == [("sdk", given), ("stomp", given)]
+
+
+def test_a_correlation_id_set_as_bytes_survives_a_stomp_service() -> None:
+    with (
+        EmbeddedBroker() as broker,
+        ConnectionFactory(broker.url).create_context() as context,
+        StompSocket(broker.port) as other,
+    ):
+        other.confirmed("SUBSCRIBE", id="1", destination="/queue/requests")
+        context.create_producer().set_jms_correlation_id_as_bytes(b"\x01\xab").send(Queue("requests"), "?")
+        echo = other.frame("MESSAGE").headers["correlation-id"]
+        other.say("SEND", b"!", destination="/queue/answers", **{"correlation-id": echo})
+        answer = context.create_consumer(Queue("answers")).receive(SOON)
+        assert answer is not None
+        assert answer.get_jms_correlation_id_as_bytes() == b"\x01\xab"
 
 
 def test_a_message_between_amqp_clients_is_not_touched(tmp_path: Path) -> None:

@@ -831,15 +831,22 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
     # -- deliveries of the client -------------------------------------------------------------------------------------
 
     def _transfer(self, session: Session, transfer: Transfer, payload: bytes, now: int) -> None:
-        link = self._attached_link(session, transfer.handle, transfer)
+        link = session.links.get(transfer.handle)
         if not isinstance(link, Producer):
-            if link is not None:
+            if self._attached_link(session, transfer.handle, transfer) is not None:
                 raise SessionError(session, "a transfer on a link by which the client receives", "amqp:not-allowed")
             return
         first = link.first
         if first is None:
             first = transfer
-            _check_first(session, link, transfer)
+            number = transfer.delivery_id
+            if (
+                number is None
+                or transfer.delivery_tag is None
+                or (transfer.rcv_settle_mode == 1 and not link.second)
+                or not session.begin_delivery(number)
+            ):
+                raise _wrong_first(link, transfer)
         else:
             _check_continuation(link, first, transfer)
         limit = self._services.settings.body_bytes + _SECTION_BYTES
@@ -935,13 +942,15 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             except UnknownTransactionError as error:
                 raise SessionError(session, error.text, error.condition) from None
             outcome = _outcome_of(state.outcome)
-            for consumer, tag in session.settle(first, last):
+            found = session.settle(first, last)
+            for consumer, tag in found:
                 transaction.settled.append((consumer, tag, -1 if outcome is None else int(outcome)))
         elif (state is None or isinstance(state, Received)) and not given.settled:
             return  # nothing has become of them yet
         else:
             returned: dict[int, list[int]] = {}
-            for consumer, tag in session.settle(first, last):
+            found = session.settle(first, last)
+            for consumer, tag in found:
                 outcome = _outcome_of(_final(state, consumer))
                 by_consumer = self._acknowledged if outcome is Outcome.ACKNOWLEDGED else returned
                 tags = by_consumer.get(consumer.id)
@@ -949,7 +958,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                     by_consumer[consumer.id] = tags = []
                     self._add(size, *_settlement(consumer.id, tags, outcome))
                 tags.append(tag)
-        if not given.settled:
+        if found and not given.settled:
             answer = Disposition(role=False, first=first, last=last, settled=True, state=state)
             self._behind_batch(lambda _: self.outbox.frame(answer, session.channel), now)
 
@@ -1062,21 +1071,18 @@ def _nothing(_: object) -> None:
     """No client waits for this."""
 
 
-def _check_first(session: Session, link: Producer, transfer: Transfer) -> None:
-    """Check the first transfer of a delivery (part 2, section 2.7.5).
-
-    Raises:
-        LinkError: something is missing, or not allowed on this link.
-    """
+def _wrong_first(link: Producer, transfer: Transfer) -> LinkError:
+    """Why a transfer cannot be the first of a delivery on this link (part 2, section 2.7.5)."""
     number = transfer.delivery_id
     if number is None:
-        raise LinkError(link, "the first transfer of a delivery needs a delivery-id")
-    if transfer.delivery_tag is None:
-        raise LinkError(link, "the first transfer of a delivery needs a delivery-tag")
-    if transfer.rcv_settle_mode == 1 and not link.second:
-        raise LinkError(link, "rcv-settle-mode second in a transfer, on a link that has agreed on first")
-    if not session.begin_delivery(number):
-        raise LinkError(link, f"the delivery-id {number} was used, or comes after a later one; each is used once")
+        text = "the first transfer of a delivery needs a delivery-id"
+    elif transfer.delivery_tag is None:
+        text = "the first transfer of a delivery needs a delivery-tag"
+    elif transfer.rcv_settle_mode == 1 and not link.second:
+        text = "rcv-settle-mode second in a transfer, on a link that has agreed on first"
+    else:
+        text = f"the delivery-id {number} was used, or comes after a later one; each is used once"
+    return LinkError(link, text)
 
 
 def _check_continuation(link: Producer, first: Transfer, transfer: Transfer) -> None:

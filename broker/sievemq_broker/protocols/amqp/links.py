@@ -362,7 +362,7 @@ class Session:
         """A delivery of the client begins. False if its id is not behind those of all earlier ones: each is used once,
         as a serial number."""
         last = self._last_in
-        if last is not None and ahead(number, last) <= 0:
+        if last is not None and not 0 < (number - last) % 2**32 < 2**31:
             return False
         self._last_in = number
         return True

@@ -55,7 +55,7 @@ from sievemq_core.message.envelope import (
     pack_properties,
     unpack_properties,
 )
-from sievemq_core.message.headers import NON_PERSISTENT, PERSISTENT
+from sievemq_core.message.headers import NON_PERSISTENT, PERSISTENT, bytes_of_id, id_of_bytes
 from sievemq_core.message.values import INT_MAX, LONG_MAX, Byte, Long, PropertyValue, Short, normalise, normalise_field
 from sievemq_core.message.values import Char as JmsChar
 
@@ -200,6 +200,7 @@ class _Sections:
         body: sections of the body: descriptor and value.
         begin, end: where the body begins and ends.
         content: where the content of its first section ends if that is a string or bytes.
+        standard: where the section with the properties begins and ends.
 
     Raises:
         ProtocolError: these are no sections, or not in their order.
@@ -207,6 +208,7 @@ class _Sections:
 
     __slots__ = (
         "annotations", "application", "begin", "body", "content", "end", "header", "passed_on", "payload", "properties",
+        "standard",
     )  # fmt: skip
 
     def __init__(self, payload: bytes) -> None:
@@ -217,6 +219,7 @@ class _Sections:
         self.application: dict[Any, Any] = {}
         self.body: list[tuple[int, Any]] = []
         self.passed_on = self.begin = self.end = self.content = 0
+        self.standard = (0, 0)
         at, end, last = 0, len(payload), 0
         reader = Reader(payload, 0, end, MESSAGE_VALUES)
         while at < end:
@@ -237,6 +240,7 @@ class _Sections:
     def _take(self, code: int, value: Any, begin: int, end: int) -> None:
         if code == _PROPERTIES:
             self.properties = composite_of(_PROPERTIES, value)
+            self.standard = (begin, end)
         elif code in (_DATA, _SEQUENCE, _VALUE):
             if (code == _DATA and type(value) is not bytes) or (code == _SEQUENCE and type(value) is not list):
                 raise malformed(f"a section of the body has {shown(value)}")
@@ -263,24 +267,26 @@ _NO_PROPERTIES: Final = Properties()
 
 
 class _Checked:
-    """Sections of messages that were checked lately, so that they are not read again for each delivery."""
+    """Sections of messages that were checked lately, so that they are not read again for each delivery. For each: its
+    absolute-expiry-time, 0 if it has none."""
 
     __slots__ = ("_earlier", "_lately")
 
     def __init__(self) -> None:
-        self._lately: dict[bytes, None] = {}
-        self._earlier: dict[bytes, None] = {}
+        self._lately: dict[bytes, int] = {}
+        self._earlier: dict[bytes, int] = {}
 
-    def add(self, sections: bytes) -> None:
+    def add(self, sections: bytes, expiry: int) -> None:
         """These are sections, and may be passed on."""
         if len(sections) < _FEW_BYTES:
             if len(self._lately) >= _MANY:
                 self._earlier, self._lately = self._lately, {}
-            self._lately[sections] = None
+            self._lately[sections] = expiry
 
-    def has(self, sections: bytes) -> bool:
-        """True if they were added, and are remembered."""
-        return sections in self._lately or sections in self._earlier
+    def find(self, sections: bytes) -> int | None:
+        """The absolute-expiry-time of these sections if they were added, and are remembered."""
+        found = self._lately.get(sections)
+        return self._earlier.get(sections) if found is None else found
 
 
 #: The longest sections that are remembered, and how many, twice.
@@ -339,14 +345,16 @@ def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[Envel
         raise RequestError(error.text, ErrorCode.MESSAGE_FORMAT) from error
     given_id = _id_of(properties.message_id)
     at = properties.creation_time or 0
-    expires = now + header.ttl if header.ttl else properties.absolute_expiry_time or 0
+    expiry = properties.absolute_expiry_time or 0
+    expires = now + header.ttl if header.ttl else expiry
+    if 0 < expiry < expires:
+        expires = expiry
     reply_to = None
     if properties.reply_to is not None:
         reply_to = address_of(properties.reply_to, _annotated_kind(annotations, _REPLY_KIND))
     to = None
     if properties.to is not None:
         to = address_of(properties.to, _annotated_kind(annotations, _DESTINATION_KIND))
-    correlation = properties.correlation_id
     fields = (
         given_id if given_id is not None else message_id,
         max(at, 0),
@@ -354,7 +362,7 @@ def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[Envel
         PERSISTENT if header.durable else NON_PERSISTENT,
         max(expires, 0),
         _delivery_time(annotations, now),
-        correlation if isinstance(correlation, bytes) else _id_of(correlation, correlation=True),
+        _id_of(properties.correlation_id, correlation=True),
         reply_to,
         properties.subject,
         packed,
@@ -365,7 +373,7 @@ def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[Envel
     if b"JMS" in payload and _has_reserved(message.application):  # some of these are the broker's: encoded again
         return fields, to
     begin = message.passed_on
-    _checked.add(payload[begin:])
+    _checked.add(payload[begin:], expiry)
     if body:
         for end in (message.content, message.end):
             if end - len(body) >= message.begin and payload[end - len(body) : end] == body:
@@ -492,13 +500,11 @@ def _body_of(message: _Sections) -> tuple[int, bytes | None]:
 
 # -- ids: the forms of Qpid JMS, so that an id that is no text survives -----------------------------------------------
 
-_NO_PREFIX, _AS_STRING, _AS_UUID, _AS_ULONG, _AS_BINARY = (
-    f"ID:AMQP_{form}:" for form in ("NO_PREFIX", "STRING", "UUID", "ULONG", "BINARY")
-)
+_NO_PREFIX, _AS_STRING, _AS_UUID, _AS_ULONG = (f"ID:AMQP_{form}:" for form in ("NO_PREFIX", "STRING", "UUID", "ULONG"))
 
 
 def _id_of(value: Any, *, correlation: bool = False) -> str | None:
-    """A message-id as text."""
+    """A message-id or correlation-id as text, so that selectors and all clients know it."""
     match value:
         case None:
             return None
@@ -513,7 +519,7 @@ def _id_of(value: Any, *, correlation: bool = False) -> str | None:
         case ULong():
             return f"{_AS_ULONG}{int(value)}"
         case bytes():
-            return _AS_BINARY + value.hex().upper()
+            return id_of_bytes(value)
     raise malformed(f"a message-id is a string, a uuid, a ulong or bytes, not {shown(value)}")
 
 
@@ -521,10 +527,11 @@ def _amqp_id(text: str | bytes | None) -> Any:
     """The reverse of :func:`_id_of`."""
     if not isinstance(text, str) or not text.startswith("ID:AMQP_"):
         return text
+    data = bytes_of_id(text)
+    if data is not None:
+        return data
     with suppress(ValueError):
-        for prefix, made in (
-            (_NO_PREFIX, str), (_AS_STRING, str), (_AS_UUID, UUID), (_AS_BINARY, bytes.fromhex),
-        ):  # fmt: skip
+        for prefix, made in ((_NO_PREFIX, str), (_AS_STRING, str), (_AS_UUID, UUID)):
             if text.startswith(prefix):
                 return made(text.removeprefix(prefix))
         if text.startswith(_AS_ULONG) and 0 <= (number := int(text.removeprefix(_AS_ULONG))) < 2**64:
@@ -552,10 +559,15 @@ def payload_of(fields: EnvelopeFields, address: str, count: int, now: int) -> tu
     header = _header(fields[DELIVERY_MODE] == PERSISTENT, fields[PRIORITY], ttl, max(count - 1, 0))
     kept = _kept(fields)
     if kept is not None:
-        if _checked.has(kept):
+        expiry = _checked.find(kept)
+        if expiry is not None and (not expiry or expiry == expiration):
             return header + kept, False
-        if _may_be_passed_on(kept):
-            _checked.add(kept)
+        message = _passed_on(kept)
+        if message is not None:
+            expiry = message.properties.absolute_expiry_time or 0
+            _checked.add(kept, expiry)
+            if expiry and expiry != expiration:  # the ttl was shorter, or an administrator has decided
+                return header + _expiring(message, expiration), True
             return header + kept, True
     out = bytearray(header)
     try:
@@ -607,7 +619,8 @@ def payload_of(fields: EnvelopeFields, address: str, count: int, now: int) -> tu
 @lru_cache(maxsize=64)
 def _header(durable: bool, priority: int, ttl: int | None, delivery_count: int) -> bytes:
     out = bytearray()
-    write(Header(durable=durable, priority=priority, ttl=ttl, delivery_count=delivery_count), out)
+    first = delivery_count == 0
+    write(Header(durable=durable, priority=priority, ttl=ttl, first_acquirer=first, delivery_count=delivery_count), out)
     return bytes(out)
 
 
@@ -619,13 +632,21 @@ def _kept(fields: EnvelopeFields) -> bytes | None:
     return head if type(tail) is not bytes else b"".join((head, fields[BODY] or b"", tail))
 
 
-def _may_be_passed_on(sections: bytes) -> bool:
-    """True if an AMQP client may get these sections. Any client can send such fields."""
+def _passed_on(sections: bytes) -> _Sections | None:
+    """These sections, if an AMQP client may get them. Any client can send such fields."""
     try:
         message = _Sections(sections)
     except ProtocolError:
-        return False
-    return not message.passed_on and not _has_reserved(message.application)
+        return None
+    return None if message.passed_on or _has_reserved(message.application) else message
+
+
+def _expiring(message: _Sections, expiration: int) -> bytes:
+    """The sections of a message with another absolute-expiry-time; 0 for none."""
+    out = bytearray()
+    write(message.properties.having(absolute_expiry_time=expiration or None), out)
+    begin, end = message.standard
+    return b"".join((message.payload[:begin], out, message.payload[end:]))
 
 
 def _body(kind: BodyKind, body: bytes | None) -> Described:

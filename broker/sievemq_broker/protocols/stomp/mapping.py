@@ -30,7 +30,7 @@ from sievemq_core.message.envelope import (
     pack_properties,
     unpack_properties,
 )
-from sievemq_core.message.headers import NON_PERSISTENT, PERSISTENT
+from sievemq_core.message.headers import NON_PERSISTENT, PERSISTENT, id_of_bytes
 from sievemq_core.message.values import (
     LONG_MAX,
     LONG_MIN,
@@ -290,7 +290,7 @@ def message_of(fields: EnvelopeFields) -> tuple[list[tuple[str, str]], bytes]:
         headers.append(("expires", str(fields[EXPIRATION])))
     correlation = fields[CORRELATION_ID]
     if correlation is not None:
-        text = correlation.hex() if isinstance(correlation, bytes) else correlation
+        text = id_of_bytes(correlation) if isinstance(correlation, bytes) else correlation
         headers.append(("correlation-id", text))
     with suppress(AddressError):  # any client can send what is none
         if fields[REPLY_TO] is not None:
