@@ -23,6 +23,7 @@ from sievemq_core.selector.dialect import dialect_named
 from sievemq_core.wire.codec import check_headers
 
 __all__ = [
+    "check_body",
     "check_identifier",
     "check_message",
     "check_unread",
@@ -123,23 +124,39 @@ def check_identifier(what: str, text: str) -> None:
         )
 
 
+def check_body(body: bytes | None, most: int) -> None:
+    """Check the size of a body. Every door asks here.
+
+    Args:
+        body: of a message, as it travels in the envelope.
+        most: bytes that it may have (max_body_bytes).
+
+    Raises:
+        RequestError: MESSAGE_TOO_LARGE.
+    """
+    if body is not None and len(body) > most:
+        raise RequestError(
+            f"the body of the message has {len(body)} bytes; at most {most} are accepted here (max_body_bytes)",
+            ErrorCode.MESSAGE_TOO_LARGE,
+            {"limit": most},
+        )
+
+
 def check_message(fields: tuple[Any, ...], body_bytes: int) -> None:
-    """Check a message that is long, or of an unknown kind; short ones need no call.
+    """Check a message whose envelope is longer than a body may be, or than MAX_HEADER_CHARS, or whose kind is unknown;
+    others need no call.
 
     Raises:
         RequestError: MESSAGE_TOO_LARGE or MESSAGE_FORMAT.
     """
-    for name, value, limit in (
-        ("body", fields[BODY], body_bytes),
-        ("properties", fields[PROPERTIES], MAX_PROPERTIES_BYTES),
-    ):
-        if value is not None and len(value) > limit:
-            raise RequestError(
-                f"the {name} of the message has {len(value)} bytes; at most {limit} are accepted here",
-                ErrorCode.MESSAGE_TOO_LARGE,
-            )
-    wrong = check_headers(fields)
+    check_body(fields[BODY], body_bytes)
     packed = fields[PROPERTIES]
+    if packed is not None and len(packed) > MAX_PROPERTIES_BYTES:
+        raise RequestError(
+            f"the properties of the message have {len(packed)} bytes; at most {MAX_PROPERTIES_BYTES} are accepted here",
+            ErrorCode.MESSAGE_TOO_LARGE,
+        )
+    wrong = check_headers(fields)
     if wrong is None and packed is not None and len(packed) > MAX_PROPERTY_CHARS:
         with suppress(ProtocolError):  # properties that cannot be decoded are read by no selector (D-14)
             wrong = too_long(unpack_properties(fields))

@@ -185,13 +185,21 @@ class Peer:
         return self.one(Attach, lambda each: each.handle == handle)
 
     def receiver(
-        self, address: Any = "q", handle: int = 1, credit: int = 10, name: str = "", *, settle: int = 0, **source: Any
+        self,
+        address: Any = "q",
+        handle: int = 1,
+        credit: int = 10,
+        name: str = "",
+        *,
+        settle: int = 0,
+        most: int | None = None,
+        **source: Any,
     ) -> Attach:
         """Attach a consumer, and grant credit; what the broker answers."""
         self.say(
             Attach(
                 name=name or f"r{handle}", handle=handle, role=True, snd_settle_mode=settle,
-                source=Source(address=address, **source), target=Target(),
+                source=Source(address=address, **source), target=Target(), max_message_size=most,
             )
         )  # fmt: skip
         answer = self.one(Attach, lambda each: each.handle == handle)

@@ -287,17 +287,80 @@ def test_a_refused_message_is_rejected_or_detaches_its_link(settled: bool) -> No
 
 
 def test_a_message_larger_than_is_accepted_detaches_its_link() -> None:
-    world = World(settings=SessionSettings(body_bytes=100_000))
+    world = World(settings=SessionSettings(body_bytes=1_000_000))
     client = Amqp(world)
-    assert client.sender().max_message_size == 100_000
-    for _ in range(3):
-        client.say(Transfer(handle=0, delivery_id=0, delivery_tag=b"t", more=True), b"x" * 900_000)
+    assert client.sender().max_message_size == 1_000_000
+    client.say(Transfer(handle=0, delivery_id=0, delivery_tag=b"t", more=True), b"x" * 900_000)
+    client.say(Transfer(handle=0, more=True), b"x" * 100_001)
     assert client.detached().condition == "amqp:link:message-size-exceeded"
-    client.sender(handle=2)
-    client.send(message(b"x" * 100_001, section=0x75), 1, 2)
-    state = client.outcome(1)
-    assert state.error.condition == "amqp:link:message-size-exceeded"
-    assert not client.closed
+    assert client.broker.unpublished == 0
+
+
+@pytest.mark.parametrize("limit", [100, 8_192, 32_768, 100_000])
+def test_the_message_size_that_is_announced_is_what_is_accepted(limit: int) -> None:
+    world = World(settings=SessionSettings(body_bytes=limit))
+    client = Amqp(world)
+    assert client.sender().max_message_size == limit
+    whole = message(b"x" * (limit - 8), section=0x75)
+    whole = message(b"x" * (2 * limit - 8 - len(whole)), section=0x75)
+    assert len(whole) == limit
+    client.send(whole, 0)
+    assert isinstance(client.outcome(0), Accepted)
+    client.send(message(b"x" * limit, section=0x75), 1)
+    error = client.outcome(1).error
+    assert error.condition == "amqp:link:message-size-exceeded"
+    assert f"at most {limit} are accepted" in error.description
+    client.coordinator()
+    assert isinstance(client.discharge(client.declare(2), 3), Accepted)  # they are no messages
+    client.send(message(b"x" * limit, section=0x75), 4, settled=True)
+    assert client.detached().condition == "amqp:link:message-size-exceeded"
+
+
+@pytest.mark.parametrize("settle", [0, 1])
+def test_a_message_larger_than_a_receiver_accepts_becomes_a_dead_letter(world: World, settle: int) -> None:
+    client = filled(world, "x" * 5_000, "small", "y" * 6_000, "z")
+    client.receiver(credit=0, settle=settle, most=1_000)
+    client.grant(3)
+    assert client.messages() == ["small", "z"]
+    if not settle:
+        client.settle(Accepted(), 0, 1)
+    assert (queue(world).depth, queue(world).in_flight, queue(world).dead_lettered) == (0, 0, 2)
+    client.send(message("more"), 10)
+    client.send(message("none"), 11)
+    assert client.messages() == ["more"]  # the link has its credit still
+    other = Amqp(world)
+    other.receiver("DLQ.q")
+    dead = [other.receive() for _ in range(2)]
+    assert [len(each.body) for each in dead] == [5_000, 6_000]
+    assert dead[0].properties["JMS_SieveMQ_DeadLetterReason"] == "rejected"
+
+
+def test_a_drain_goes_on_behind_a_message_that_is_too_large(world: World) -> None:
+    client = filled(world, *["x" * 5_000] * 3, "small")
+    client.receiver(credit=0, most=1_000)
+    client.grant(2, drain=True)
+    assert client.messages() == ["small"]
+    assert client.one(Flow, lambda each: each.drain).delivery_count == 2
+    assert queue(world).dead_lettered == 3
+
+
+def test_a_dead_letter_that_is_too_large_stays_with_its_link(world: World) -> None:
+    client = filled(world, "x" * 5_000)
+    client.sender("DLQ.q", handle=2)
+    client.send(message("x" * 5_000), 10, 2)
+    client.send(message("small"), 11, 2)
+    client.receiver("DLQ.q", handle=3, credit=1, most=1_000)
+    assert client.receive().body == "small"
+    client.say(Detach(handle=3, closed=True))
+    client.one(Detach)
+    assert (queue(world, "DLQ.q").depth, queue(world, "DLQ.q").in_flight) == (2, 0)
+
+
+def test_a_browser_passes_over_what_is_too_large(world: World) -> None:
+    client = filled(world, "x" * 5_000, "small", "y" * 5_000)
+    client.receiver(credit=3, most=1_000, distribution_mode="copy")
+    assert client.messages() == ["small"]
+    assert queue(world).depth == 3
 
 
 def test_a_sender_waits_while_its_destination_is_full() -> None:

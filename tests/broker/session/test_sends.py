@@ -168,6 +168,20 @@ def test_messages_that_are_too_large(change: dict[int, Any], code: ErrorCode | N
     assert not client.broker.closing
 
 
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize("limit", [1, 100, 8_192, 40_000])
+def test_a_limit_of_bodies_is_enforced_however_low_it_is(limit: int, mode: int) -> None:
+    world = World(SessionSettings(body_bytes=limit))
+    client = world.client()
+    session = client.session(mode)
+    for size in (limit, limit + 1):
+        client.queue_send(session, (*envelope()[:12], b"x" * size))
+    world.settle()
+    [failed] = client.take(Command.SEND_FAILED)
+    assert failed[2:4] == (2, ErrorCode.MESSAGE_TOO_LARGE)
+    assert f"at most {limit} are accepted" in failed[4]
+
+
 def test_a_full_queue_refuses_the_send() -> None:
     world = World(broker=Broker(DomainSettings(default_policy=DestinationPolicy(max_messages=2))))
     client = world.client()

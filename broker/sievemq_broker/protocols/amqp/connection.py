@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Outcome
+from sievemq_broker.domain.dead_letters import dead_letter_address
 from sievemq_broker.protocols.amqp.composites import read
 from sievemq_broker.protocols.amqp.errors import (
     FramingError,
@@ -94,8 +95,8 @@ __all__ = ["AmqpConnection"]
 #: The largest frame that is accepted: a larger message arrives in several transfers.
 FRAME_BYTES: Final = 1024 * 1024
 
-#: What a message may have besides its body: sections with headers and properties.
-_SECTION_BYTES: Final = 2 * 1024 * 1024
+#: The largest message on a link to a coordinator: declare and discharge take a few dozen.
+_COORDINATION_BYTES: Final = 64 * 1024
 
 #: Deliveries that a producer may have under way; its credit is renewed when half of it is used.
 CREDIT: Final = 1_000
@@ -468,6 +469,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 self._go_on_browsing(link)
                 return
             link.drain_to(None)
+            self._reject_oversized(now)
             credit = min(granted, MAX_CREDIT)
             link.owe(granted - credit)
             self._do(now, 0, Command.CREDIT, link.id, credit, True)
@@ -478,21 +480,22 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     def _drain(self, link: Consumer, limit: int, now: int) -> None:
         """Deliver to a link what there is; then credit that is left, up to this count of deliveries, is used up."""
-        before = link.delivery_count + link.held
+        before, passed = link.met, link.oversized
 
         def act(now: int) -> None:
             if link.id not in self.outbox.consumers:
                 return
+            self._reject_oversized(now)
             if credit := link.repay():
                 self._do(now, 0, Command.CREDIT, link.id, credit, False)
-            if before < link.delivery_count + link.held < limit:  # there may be more
+            if before < link.met and link.delivery_count + link.held < limit:  # there may be more
                 self._drain(link, limit, now)
             else:
                 self._do(now, 0, Command.CREDIT, link.id, 0, True)
                 link.drain_to(limit)
                 self._end_drain(link)
 
-        if before < limit:
+        if before - passed < limit:
             self._ask(now, lambda _: self._todo.append(act), Command.WANT, link.id)
         else:
             self._todo.append(act)
@@ -580,12 +583,15 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         outcomes = theirs.source.outcomes if isinstance(theirs.source, Source) else None
         rejects = not outcomes or "amqp:rejected:list" in outcomes  # many clients list none, and know all
         if isinstance(target, Coordinator):
-            coordination = Coordination(session, theirs.handle, theirs.name, second=second, rejects=rejects)
+            coordination = Coordination(
+                session, theirs.handle, theirs.name, second=second, rejects=rejects, most=_COORDINATION_BYTES
+            )
             self._producer(session, theirs, coordination, target)
             return
         if not isinstance(target, Target):
             raise RequestError("a link by which the client sends needs a target", ErrorCode.INVALID_DESTINATION)
-        link = Producer(session, theirs.handle, theirs.name, second=second, rejects=rejects)
+        most = self._services.settings.body_bytes
+        link = Producer(session, theirs.handle, theirs.name, second=second, rejects=rejects, most=most)
         if target.dynamic:
             kind = kind_of(target.capabilities)
 
@@ -615,7 +621,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 rcv_settle_mode=theirs.rcv_settle_mode,
                 source=theirs.source,
                 target=target,
-                max_message_size=self._services.settings.body_bytes,
+                max_message_size=link.most,
             ),
             session.channel,
         )
@@ -690,7 +696,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self._ids += 1
             browser = Browser(
                 session, theirs.handle, theirs.name, self._ids, address, settled=True, selector=filters.selector,
-                dialect=filters.dialect,
+                dialect=filters.dialect, most=theirs.max_message_size or 0,
             )  # fmt: skip
 
             def verified(_: object) -> None:
@@ -715,7 +721,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._ids += 1
         link = Consumer(
             session, theirs.handle, theirs.name, self._ids, address, settled=theirs.snd_settle_mode == 1,
-            outcome=_default_outcome(source), subscription=name, durable=durable,
+            outcome=_default_outcome(source), subscription=name, durable=durable, most=theirs.max_message_size or 0,
         )  # fmt: skip
         link.own(made)
 
@@ -795,6 +801,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     def _stop_delivering(self, links: Iterable[Link], now: int) -> None:
         """Deliver nothing more to these links. What was sent to them settled is acknowledged."""
+        self._reject_oversized(now)
         for link in links:
             if isinstance(link, Consumer) and link.id in self.outbox.consumers:
                 self._do(now, 0, Command.CREDIT, link.id, 0, True)
@@ -813,7 +820,10 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         elif link.page and link.credit:
             count, envelope = link.next()
             payload, _ = payload_of(envelope.fields, link.address, count + 1, self._services.now())
-            self.outbox.transfer(link, 0, payload)
+            if 0 < link.most < len(payload):
+                link.grant(link.credit + 1, link.drain)
+            else:
+                self.outbox.transfer(link, 0, payload)
             self._todo.append(partial(self._browse, link))
         elif link.credit and not link.ended:
 
@@ -849,18 +859,13 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 raise _wrong_first(link, transfer)
         else:
             _check_continuation(link, first, transfer)
-        limit = self._services.settings.body_bytes + _SECTION_BYTES
         if transfer.aborted:
             link.drop()
             link.count()
             self._renew(session, link)
             return
-        if link.size + len(payload) > limit:
-            error = RequestError(
-                f"a message of {link.size + len(payload)} bytes; at most {limit} are accepted (max_body_bytes)",
-                ErrorCode.MESSAGE_TOO_LARGE,
-            )
-            self._detach_producer(link, error, now)
+        if link.size + len(payload) > link.most and (transfer.more or link.first is not None):
+            self._detach_producer(link, _too_large(link, link.size + len(payload)), now)
             return
         if transfer.more:
             link.begin(first)
@@ -904,6 +909,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             transaction = None if named is None else self._transaction(named)
             if not message:
                 raise RequestError("a delivery without a payload is no message", ErrorCode.MESSAGE_FORMAT)
+            if len(message) > link.most:
+                raise _too_large(link, len(message))
             self._message_ids += 1
             fields, to = envelope_of(message, f"ID:{peer.id}:a{self._message_ids}", now)
             address = link.address or to
@@ -1052,11 +1059,22 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
     def _has_duties(self) -> bool:
         return (bool(self.peer.unconfirmed) and self.outbox.awaits_confirms) or self.outbox.has_duties
 
+    def _reject_oversized(self, now: int) -> None:
+        """Messages that are larger than their clients accept become dead letters, and the next ones are delivered. A
+        dead letter stays with its link, since it would be delivered there again and again."""
+        for number, tags in self.outbox.take_oversized().items():
+            link = self.outbox.consumers.get(number)
+            if link is not None and dead_letter_address(link.address) is None:
+                self._do(now, 0, Command.CREDIT, number, len(tags), False)
+            else:
+                self._do(now, 0, Command.SETTLE, number, tags, int(Outcome.REJECTED), len(tags))
+
     def _acknowledge_written(self, now: int) -> None:
         for consumer, tag in self.outbox.take_written():
             self._do(now, 0, Command.ACKNOWLEDGE, consumer, tag, 0)
 
     def _do_duties(self, now: int) -> None:
+        self._reject_oversized(now)
         self._acknowledge_written(now)
         for link in self.outbox.take_owing():
             self._do(now, 0, Command.CREDIT, link.id, link.repay(), False)
@@ -1069,6 +1087,12 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
 def _nothing(_: object) -> None:
     """No client waits for this."""
+
+
+def _too_large(link: Producer, size: int) -> RequestError:
+    """The error for a message above the max-message-size that the broker has announced."""
+    text = f"a message of {size} bytes or more; at most {link.most} are accepted (max_body_bytes), all sections counted"
+    return RequestError(text, ErrorCode.MESSAGE_TOO_LARGE)
 
 
 def _wrong_first(link: Producer, transfer: Transfer) -> LinkError:

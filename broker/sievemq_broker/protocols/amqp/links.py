@@ -54,6 +54,7 @@ class Producer(Link):
         size: bytes of these.
         second: the client settles its deliveries first, once it has heard their outcome.
         rejects: the client knows the outcome rejected.
+        most: bytes of the largest message that is accepted, all sections counted.
     """
 
     address: str | None = None
@@ -64,6 +65,7 @@ class Producer(Link):
     size: int = 0
     second: bool = False
     rejects: bool = True
+    most: int = 0
 
     def take(self, payload: bytes) -> None:
         """A part of a delivery has arrived."""
@@ -125,6 +127,8 @@ class Consumer(Link):
         owed: credit of the client above the most that a consumer of the broker's may have.
         used: deliveries since the broker's consumer got credit; counted while any is owed.
         draining: the count of deliveries at which the client's credit ends, if it drains the link; None if it does not.
+        most: bytes of the largest message that the client accepts, all sections counted; 0 for any.
+        oversized: larger messages so far: they are not delivered.
         writer: of its transfers.
     """
 
@@ -140,6 +144,8 @@ class Consumer(Link):
     owed: int = 0
     used: int = 0
     draining: int | None = None
+    most: int = 0
+    oversized: int = 0
     writer: TransferWriter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -150,6 +156,15 @@ class Consumer(Link):
         self.delivery_count += 1
         if self.settled:
             self.written = tag
+
+    def pass_over(self) -> None:
+        """A message is larger than the client accepts."""
+        self.oversized += 1
+
+    @property
+    def met(self) -> int:
+        """Messages that the broker has delivered to it so far, whatever has become of them."""
+        return self.delivery_count + self.held + self.oversized
 
     def hold(self) -> None:
         """A message waits until the client's window has room."""

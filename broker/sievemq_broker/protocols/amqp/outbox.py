@@ -52,6 +52,7 @@ class Outbox(ForeignOutbox):
         "_behind",
         "_frame",
         "_now",
+        "_oversized",
         "_owing",
         "_repeats",
         "_returned",
@@ -81,6 +82,8 @@ class Outbox(ForeignOutbox):
         self._owing: dict[int, Consumer] = {}
         #: Consumers that the broker has closed, and the tags of their messages, which their client cannot settle.
         self._returned: dict[int, list[int]] = {}
+        #: Consumers and the tags of messages that are larger than their clients accept.
+        self._oversized: dict[int, list[int]] = {}
         #: Sessions whose client's window has no room for all that was delivered.
         self._behind: dict[Session, None] = {}
         #: Sessions whose blocked send is settled, and from which send on theirs are to be repeated.
@@ -189,8 +192,14 @@ class Outbox(ForeignOutbox):
 
     @property
     def has_duties(self) -> bool:
-        """True if :meth:`take_written`, :meth:`take_owing` or :meth:`take_returned` has something."""
-        return bool(self._written or self._owing or self._returned)
+        """True if :meth:`take_written`, :meth:`take_owing`, :meth:`take_returned` or :meth:`take_oversized` has
+        something."""
+        return bool(self._written or self._owing or self._returned or self._oversized)
+
+    def take_oversized(self) -> dict[int, list[int]]:
+        """The tags of messages that are larger than the clients of these consumers accept; returned once."""
+        oversized, self._oversized = self._oversized, {}
+        return oversized
 
     def take_returned(self) -> dict[int, list[int]]:
         """The tags of the messages of consumers that the broker has closed; returned once."""
@@ -233,7 +242,11 @@ class Outbox(ForeignOutbox):
             if not was_read:
                 fields = None
         self.count_conversion(packed, fields)
-        self.transfer(consumer, tag, payload)
+        if 0 < consumer.most < len(payload):
+            consumer.pass_over()
+            self._oversized.setdefault(consumer.id, []).append(tag)
+        else:
+            self.transfer(consumer, tag, payload)
 
     # -- called by the client's Peer ----------------------------------------------------------------------------------
 
@@ -289,7 +302,7 @@ class Outbox(ForeignOutbox):
         """The broker has closed a consumer: its link is detached."""
         consumer = self.consumers.pop(consumer_id, None)
         if consumer is not None:
-            self._returned[consumer_id] = consumer.session.forget(consumer)
+            self._returned[consumer_id] = consumer.session.forget(consumer) + self._oversized.pop(consumer_id, [])
             error = error_of(RequestError(text, code))
             if code is ErrorCode.INVALID_DESTINATION:
                 error = error.having(condition="amqp:resource-deleted")

@@ -139,8 +139,9 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
                 fields = without_broker_properties(fields)
             envelope = Envelope(fields)
             kind: int = fields[BODY_KIND]
+            size = len(envelope.packed)
             # Short ones need no check, and their kind is known.
-            if len(envelope.packed) > MAX_HEADER_CHARS or not 0 <= kind <= _LAST_KIND:
+            if size > MAX_HEADER_CHARS or size > peer.settings.body_bytes or not 0 <= kind <= _LAST_KIND:
                 urgent = True  # few of these fill a window of bytes
                 check_message(fields, peer.settings.body_bytes)
             alone = envelope.expiration or fields[DELIVERY_TIME]

@@ -16,6 +16,7 @@ from sievemq_broker.server.http.api.pages import decode_cursor, encode_cursor
 from sievemq_broker.server.http.api.shown import show_details, show_messages
 from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.server.http.errors import ApiError, not_found
+from sievemq_broker.session.checks import check_body
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.envelope import BODY, DELIVERY_TIME, EXPIRATION, TIMESTAMP, Envelope
 from sievemq_core.selector import CompiledSelector, compile_selector
@@ -135,9 +136,7 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     now = call.now
     message_id = call.management.message_id()
     envelope = await compose(call.body, message_id, now)
-    limit = call.server.services.settings.body_bytes
-    if len(envelope.fields[BODY] or b"") > limit:
-        raise ApiError(413, "MESSAGE_TOO_LARGE", f"a body may have {limit} bytes here", {"limit": limit})
+    check_body(envelope.fields[BODY], call.server.services.settings.body_bytes)
     sends = [(str(address), envelope)]
     now = await run(call.server, _examined(space, sends))
     envelope = sends[0][1]
