@@ -426,10 +426,6 @@ class EngineConsumer:
         """Set a callback for the waiting caller, called once when there may be something to do; None removes it."""
         self.waker = waker
 
-    def rests(self) -> None:
-        """A listener has taken all there was."""
-        self.waited_at = self.taken
-
     def end(self) -> None:
         """The connection is lost beyond repair."""
         self.flowing = False

@@ -213,11 +213,11 @@ class Delivery:
             if message is None:
                 if engine.outbox.failure is None:
                     consumer.waits(self._wakers[consumer])
-                    if consumer.taken - consumer.waited_at >= consumer.window.half:
-                        consumer.want()  # its window is too small for the traffic; want() widens it
-                        transport.flush_soon()
-                    elif consumer.flowing:
-                        consumer.rests()
+                    if consumer.flowing:
+                        if consumer.expect():
+                            consumer.want()
+                        if engine.outbox.urgent:
+                            transport.flush_soon()
                         if not consumer.lone:
                             self._hungry.add(consumer)
                 return number
