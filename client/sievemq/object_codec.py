@@ -8,13 +8,15 @@ extension whose payload is msgpack again:
      3  frozenset   [item, …]            8  timedelta   [days, seconds, microseconds]
      4  int beyond 64 bits  "123…"       9  Decimal     "1.10"
      5  datetime    "2026-01-31T…"      10  UUID        16 bytes
-    11  a registered type   [name, {field: value}] of a dataclass, [name, "MEMBER"] of an enum
+    11  a registered type   [name, {field: value}] of a dataclass, [name, "MEMBER"] of an enum,
+                            [name, number] of an enum.Flag
     12  wrapper     [letter, value] of Byte, Short, Int, Long, Float, Double, Char
     13  complex     [real, imag]
 
-A bytearray travels as bytes and arrives as bytes.
+A bytearray travels as bytes and arrives as bytes. msgpack's own timestamps are read as datetimes.
 
-Decoding builds only these and what the application registered; nothing in a message names code.
+Decoding builds only these and what the application registered; nothing in a message names code. It takes time in
+proportion to the size of the body: a large set or dict whose keys were chosen to collide is refused.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import enum
+import inspect
 import uuid
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import MISSING, Field, is_dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, cast
@@ -55,6 +58,15 @@ PlainData: TypeAlias = (
 #: Extensions inside extensions: deeper than any real data, shallow enough for Python's stack.
 _MAX_DEPTH: Final = 64
 
+#: Python's own default limit for reading an int from text. Longer ones take quadratic time.
+_MAX_DIGITS: Final = 4_300
+
+#: Sets and dicts up to this size are not examined: even if all their keys collide, a key costs a microsecond or two.
+_SMALL: Final = 256
+
+#: Collisions allowed for each key of a larger one. Regular data, such as multiples of a power of two, has up to 50.
+_COLLISIONS: Final = 128
+
 _REGISTERED: Final = 11
 _WRAPPER: Final = 12
 _WRAPPERS: Final[dict[str, type]] = {
@@ -79,7 +91,8 @@ def register_type(cls: C, name: str | None = None) -> C:
         The class.
 
     Raises:
-        TypeError: it is neither a dataclass nor an enum.
+        TypeError: it is neither a dataclass nor an enum; or building it needs a value that no field keeps (an InitVar
+            without a default).
         ValueError: another class has the name.
 
     >>> from dataclasses import dataclass
@@ -94,6 +107,8 @@ def register_type(cls: C, name: str | None = None) -> C:
     """
     if not isinstance(cls, type) or not (is_dataclass(cls) or issubclass(cls, enum.Enum)):
         raise TypeError(f"register_type takes a dataclass or an Enum class, not {cls!r:.80}")
+    if is_dataclass(cls) and (parameter := _not_kept(cls)) is not None:
+        raise TypeError(f"an object of {cls.__qualname__} cannot be built again: no field keeps {parameter!r}")
     if name is None:
         name = f"{cls.__module__}.{cls.__qualname__}"
     other = _by_name.get(name)
@@ -103,6 +118,16 @@ def register_type(cls: C, name: str | None = None) -> C:
     _by_name[name] = cls
     _names[cls] = name
     return cls
+
+
+def _not_kept(cls: type) -> str | None:
+    """A parameter that building an object of a dataclass needs and no field keeps, such as an InitVar."""
+    fields = {field.name for field in dataclass_fields(cast("Any", cls))}
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    for parameter in inspect.signature(cls).parameters.values():
+        if parameter.default is parameter.empty and parameter.kind not in variadic and parameter.name not in fields:
+            return parameter.name
+    return None
 
 
 # -- encoding ---------------------------------------------------------------------------------------------------------
@@ -116,8 +141,8 @@ def encode_object(value: object) -> bytes:
     """
     try:
         data: bytes = _packer(0).pack(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise FormatError(f"this object cannot travel in an ObjectMessage: {error}") from error
+    except Exception as error:  # also what a property of a registered class raises
+        raise FormatError(f"this object cannot travel in an ObjectMessage: {_reason(error)}") from error
     check_count(data, "an ObjectMessage")
     return data
 
@@ -144,10 +169,14 @@ def _extension(value: Any, depth: int) -> msgpack.ExtType:
         return msgpack.ExtType(_WRAPPER, _packer(depth).pack([letter, plain]))
     name = _names.get(kind)
     if name is not None:
-        content = value.name if isinstance(value, enum.Enum) else _contents(value)
+        content = _member(value) if isinstance(value, enum.Enum) else _contents(value)
         return msgpack.ExtType(_REGISTERED, _packer(depth).pack([name, content]))
     hint = "; register it with sievemq.register_type" if is_dataclass(kind) or issubclass(kind, enum.Enum) else ""
     raise TypeError(f"{kind.__module__}.{kind.__qualname__} is not plain data{hint}")
+
+
+def _member(value: enum.Enum) -> object:
+    return value._value_ if isinstance(value, enum.Flag) else value._name_  # a combination of flags has no name
 
 
 def _contents(value: Any) -> dict[str, object]:
@@ -158,11 +187,23 @@ def _days(value: dt.timedelta) -> list[int]:
     return [value.days, value.seconds, value.microseconds]
 
 
+def _digits(value: int) -> str:
+    text = str(value)
+    if len(text.lstrip("-")) > _MAX_DIGITS:
+        raise ValueError(f"an int of {len(text)} digits")
+    return text
+
+
+def _items(value: Set[Any]) -> list[Any]:
+    _refuse_collisions(value)
+    return list(value)
+
+
 _ENCODERS: Final[dict[type, tuple[int, Callable[[Any], Any]]]] = {
     tuple: (1, list),
-    set: (2, list),
-    frozenset: (3, list),
-    int: (4, str),  # msgpack calls this only for types that it does not have
+    set: (2, _items),
+    frozenset: (3, _items),
+    int: (4, _digits),  # msgpack calls this only for types that it does not have
     dt.datetime: (5, dt.datetime.isoformat),
     dt.date: (6, dt.date.isoformat),
     dt.time: (7, dt.time.isoformat),
@@ -180,8 +221,8 @@ def decode_object(body: bytes) -> Any:
     """The data in bytes that :func:`encode_object` made, a fresh copy at every call.
 
     Raises:
-        FormatError: the bytes are nothing of the kind, hold too many values, or name a type that is not registered
-            here.
+        FormatError: the bytes are nothing of the kind, hold too many values, name a type that is not registered here,
+            or hold a large set or dict whose keys collide; or a registered class raises.
     """
     check_count(body, "an ObjectMessage")
     return _unpack(body, 0)
@@ -195,11 +236,73 @@ def _unpack(data: bytes, depth: int) -> Any:
         return _decode_extension(code, payload, depth + 1)
 
     try:
-        return msgpack.unpackb(data, unicode_errors="surrogatepass", strict_map_key=False, ext_hook=extension)
+        return msgpack.unpackb(
+            data,
+            unicode_errors="surrogatepass",
+            strict_map_key=False,
+            ext_hook=extension,
+            object_pairs_hook=_mapping,
+            timestamp=3,
+        )
     except FormatError:
         raise
-    except (ValueError, TypeError, ArithmeticError, LookupError, msgpack.UnpackException) as error:
-        raise FormatError(f"an object that cannot be decoded: {error or type(error).__name__}") from error
+    except Exception as error:  # the bytes decide what is called, and with what
+        raise FormatError(f"an object that cannot be decoded: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """The text of an exception, whatever its class does."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__
+
+
+def _mapping(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    if len(pairs) > _SMALL and not all(type(key) is str for key, _ in pairs):
+        _refuse_collisions([key for key, _ in pairs])
+    return dict(pairs)
+
+
+def _set(items: list[Any]) -> set[Any]:
+    _refuse_collisions(items)
+    return set(items)
+
+
+def _frozenset(items: list[Any]) -> frozenset[Any]:
+    _refuse_collisions(items)
+    return frozenset(items)
+
+
+def _refuse_collisions(keys: Collection[Any]) -> None:
+    """Raise if building a set or dict of these keys would take much more than linear time.
+
+    The hashes of text and bytes are secret, but those of numbers, and of tuples of them, are known. A sender can choose
+    thousands that meet in one chain of CPython's hash tables. This fills the tables that such a set or dict passes
+    through, with the same order of probes, and counts the collisions.
+
+    Raises:
+        FormatError: there are too many.
+    """
+    count = len(keys)
+    if count <= _SMALL or all(type(key) is str or type(key) is bytes for key in keys):
+        return
+    hashes = [hash(key) for key in keys]
+    size, filled = _SMALL, 0
+    while filled < count:
+        mask, filled = size - 1, min(count, size * 2 // 3)
+        taken = bytearray(size)
+        left = _COLLISIONS * max(filled, _SMALL)
+        for code in hashes[:filled]:
+            slot, rest = code & mask, code & 0xFFFF_FFFF_FFFF_FFFF
+            while taken[slot]:
+                rest >>= 5
+                slot = (5 * slot + rest + 1) & mask
+                left -= 1
+                if left < 0:
+                    raise FormatError(f"a set or dict of {count} keys, chosen so that they collide")
+            taken[slot] = 1
+        size *= 2
 
 
 def _decode_extension(code: int, payload: bytes, depth: int) -> Any:
@@ -222,6 +325,8 @@ def _build(name: str, values: Any) -> Any:
         raise FormatError(
             f"an object of the type {name!r:.200}, which is not registered here; see sievemq.register_type"
         )
+    if issubclass(cls, enum.Flag):
+        return cls(values)
     if issubclass(cls, enum.Enum):
         return cls[values]
     known = {field.name: field for field in dataclass_fields(cast("Any", cls))}
@@ -235,7 +340,7 @@ def _build(name: str, values: Any) -> Any:
     try:
         built = cls(**{field: value for field, value in values.items() if field in known and known[field].init})
     except Exception as error:  # any exception of the application's __post_init__
-        raise FormatError(f"an object of the type {name!r:.200} was refused by its class: {error}") from error
+        raise FormatError(f"an object of the type {name!r:.200} was refused by its class: {_reason(error)}") from error
     for field in known.values():
         if not field.init and field.name in values:
             object.__setattr__(built, field.name, values[field.name])
@@ -243,15 +348,15 @@ def _build(name: str, values: Any) -> Any:
 
 
 def _big_int(text: str) -> int:
-    if len(text) > 4300:  # Python's own limit for reading an int from text; longer ones take quadratic time
+    if len(text) > _MAX_DIGITS + 1:  # with a sign
         raise FormatError(f"an int of {len(text)} digits")
     return int(text)
 
 
 _DECODERS: Final[dict[int, Callable[[Any], Any]]] = {
     1: tuple,
-    2: set,
-    3: frozenset,
+    2: _set,
+    3: _frozenset,
     4: _big_int,
     5: dt.datetime.fromisoformat,
     6: dt.date.fromisoformat,

@@ -107,6 +107,8 @@ class ObjectMessage(Message):
             return short(decode_object(packed))
         except FormatError:
             return "<cannot be decoded here>"
+        except Exception:  # too deep for a repr, or that of a registered class raises
+            return f"<{len(packed)} bytes>"
 
 
 def _assignable(value: object, body_type: type) -> bool:

@@ -129,10 +129,11 @@ def _read(text: str | bytes, root: str) -> list[tuple[str, BodyValue]]:
         raise MessageFormatException(f"XML is text or bytes, not {type(text).__name__}")
     if len(text) > 4 * MAX_BODY_BYTES:  # hexadecimal doubles a body, tags may double it again
         raise MessageFormatException(f"an XML document of {len(text)} characters")
-    reader = _Reader(root)
+    # Text is decoded already: the encoding that its document declares is that of the bytes it came from.
+    reader = _Reader(root, "utf-8" if isinstance(text, str) else None)
     try:
         reader.parser.Parse(text.encode("utf-8") if isinstance(text, str) else text, True)
-    except (expat.ExpatError, UnicodeEncodeError) as error:
+    except (expat.ExpatError, ValueError, LookupError) as error:  # bytes may declare an encoding that expat lacks
         raise MessageFormatException(f"not well-formed XML: {error}") from error
     return reader.fields
 
@@ -140,14 +141,14 @@ def _read(text: str | bytes, root: str) -> list[tuple[str, BodyValue]]:
 class _Reader:
     """Follows one document of the form root / fields / text."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, encoding: str | None) -> None:
         self.fields: list[tuple[str, BodyValue]] = []
         self._root = root
         self._depth = 0
         self._name = ""
         self._kind: str | None = None
         self._text: list[str] = []
-        self.parser = parser = expat.ParserCreate()
+        self.parser = parser = expat.ParserCreate(encoding)
         parser.buffer_text = True
         parser.StartDoctypeDeclHandler = self._doctype
         parser.StartElementHandler = self._start

@@ -158,3 +158,21 @@ def test_too_many_fields_are_refused(monkeypatch):
     monkeypatch.setattr(xml, "_MAX_FIELDS", 2)
     with pytest.raises(MessageFormatException, match="more than 2 fields"):
         StreamMessage.from_xml("<stream><elt/><elt/><elt/></stream>")
+
+
+@pytest.mark.parametrize("encoding", ["ISO-8859-1", "US-ASCII", "UTF-16", "euc-jp", "nonsense"])
+def test_the_declared_encoding_of_text_does_not_matter(encoding):
+    document = f"<?xml version='1.0' encoding='{encoding}'?><map><a>é€</a></map>"
+    assert MapMessage.from_xml(document).get_string("a") == "é€"
+
+
+def test_the_declared_encoding_of_bytes_counts():
+    document = "<?xml version='1.0' encoding='ISO-8859-1'?><stream><elt>é</elt></stream>"
+    assert fields_of(StreamMessage.from_xml(document.encode("latin-1"))) == ["é"]
+
+
+@pytest.mark.parametrize("encoding", ["euc-jp", "utf-7", "nonsense", "idna", "x" * 1_000])
+def test_bytes_in_an_encoding_that_cannot_be_read_are_refused(encoding):
+    document = f"<?xml version='1.0' encoding='{encoding}'?><map><a>1</a></map>"
+    with pytest.raises(MessageFormatException, match="not well-formed"):
+        MapMessage.from_xml(document.encode())
