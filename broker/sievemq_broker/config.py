@@ -15,12 +15,22 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from enum import IntEnum
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy, DomainSettings, NamespacePolicy
+from sievemq_broker.domain.policy import (
+    AT_LIMIT,
+    BLOCK,
+    CLOSE,
+    FAIL,
+    INFER,
+    TEXT,
+    WARN,
+    DestinationPolicy,
+    DomainSettings,
+    NamespacePolicy,
+)
 from sievemq_broker.logs import LEVELS
 from sievemq_broker.protocols import PROTOCOLS
 from sievemq_broker.users.account import User, Users
@@ -35,7 +45,7 @@ from sievemq_core.limits import (
     MAX_BUSY_POLL_US,
     MIN_HEARTBEAT_MS,
 )
-from sievemq_core.message.destination import Kind
+from sievemq_core.message.destination import Kind, misspelt_kind
 from sievemq_core.selector.dialect import DIALECTS
 from sievemq_core.selector.names import MODE_NUMBERS
 
@@ -176,6 +186,16 @@ _RULE_TYPES: Mapping[str, tuple[type, ...]] = {
     "slow_consumer": (str,),
     "stomp_types": (str,),
 }
+#: The values of a rule that is neither a whole number nor a length of time.
+_RULE_VALUES: Mapping[str, str] = {
+    "dead_letter_expired": "True or False",
+    "redelivery_factor": "a number of at least 1",
+    "at_limit": f"one of {', '.join(AT_LIMIT)}",
+    "slow_consumer": f"{WARN} or {CLOSE}",
+    "stomp_types": f"{TEXT} or {INFER}",
+    "delivery_mode": "PERSISTENT or NON_PERSISTENT",
+    "priority": "a whole number from 0 to 9",
+}
 #: Rules that are lengths of time, and what their numbers count.
 _RULE_UNITS = {
     "redelivery_delay": MILLISECOND,
@@ -230,7 +250,8 @@ def parse_namespaces(value: object) -> dict[str, NamespacePolicy]:
             if name not in _NAMESPACE_RULES:
                 raise ValueError(f"has no rule {name!r} for {pattern!r}{_guess(name, _NAMESPACE_RULES)}")
             if type(rule) not in _RULE_TYPES.get(name, (int,)):
-                raise ValueError(f"rule {name} for {pattern!r} must not be {rule!r}")
+                wanted = f"{BLOCK} or {FAIL}" if name == "at_limit" else _wanted(name)
+                raise ValueError(f"rule {name} for {pattern!r} must be {wanted}, not {rule!r:.60}")
         try:
             found[str(pattern)] = NamespacePolicy(**table)
         except ValueError as error:
@@ -250,6 +271,9 @@ def _tables(value: object) -> Mapping[object, object]:
 
 
 def _pattern(pattern: str) -> str:
+    misspelt = misspelt_kind(pattern)
+    if misspelt is not None:
+        raise ValueError(f"has rules for {pattern!r}: {misspelt}")
     kinds = tuple(f"{kind.value}:" for kind in Kind)
     return pattern if pattern == "*" or pattern.startswith(kinds) else f"queue:{pattern}"
 
@@ -282,13 +306,22 @@ def policy_rules(table: Mapping[str, object]) -> dict[str, Any]:
             raise ValueError(f"there is no rule {name!r:.60}{hint or '; there are ' + ', '.join(_POLICY)}")
         if value is None and _POLICY[name].default is None:
             continue
-        if name == "delivery_mode" and isinstance(value, (str, IntEnum)):
-            rules[name] = MODE_NUMBERS.get(value.upper(), 0) if isinstance(value, str) else int(value)
+        number = MODE_NUMBERS.get(value.upper()) if isinstance(value, str) else value
+        if name == "delivery_mode" and isinstance(number, int) and number is not True and number in (1, 2):
+            rules[name] = int(number)
         elif name in _RULE_UNITS and isinstance(value, timedelta):
             rules[name] = in_units(value, _RULE_UNITS[name])
-        elif type(value) not in _RULE_TYPES.get(name, (int,)):
-            raise ValueError(f"the rule {name} must not be {value!r:.60}")
+        elif name == "delivery_mode" or type(value) not in _RULE_TYPES.get(name, (int,)):
+            raise ValueError(f"the rule {name} must be {_wanted(name)}, not {value!r:.60}")
     return rules
+
+
+def _wanted(name: str) -> str:
+    """The values that a rule can have."""
+    if name in _RULE_UNITS:
+        unit = "seconds" if name.endswith("seconds") else "milliseconds"
+        return f"a whole number of {unit}, or a timedelta"
+    return _RULE_VALUES.get(name, "a whole number")
 
 
 @dataclass(frozen=True, slots=True)

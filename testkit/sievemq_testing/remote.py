@@ -27,7 +27,7 @@ from sievemq.url import BrokerURL, parse_url
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
 from sievemq_core.errors import ErrorCode
-from sievemq_core.message.dead_letters import ORIGIN, REASON
+from sievemq_core.message.dead_letters import REASON
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope
 from sievemq_testing.broker import refuse_on_a_loop
@@ -40,6 +40,7 @@ from sievemq_testing.views import (
     at_least,
     check_reason,
     compiled,
+    letters_of,
     listed,
     missing,
     other_letters,
@@ -426,8 +427,7 @@ class RemoteQueue(_Remote):
         compiled(selector)
         row = self._row()
         target = None if row is None else row["dead_letters"]
-        origin = "{} = '{}'".format(ORIGIN, self.name.replace("'", "''"))
-        return [] if target is None else self._browse(target, f"({selector}) AND {origin}" if selector else origin)
+        return [] if target is None else self._browse(target, letters_of(self.name, selector))
 
     def _browse(self, address: str, selector: str | None) -> list[Message]:
         with ConnectionFactory(self.namespace.url).create_context() as context:
@@ -481,6 +481,24 @@ class RemoteQueue(_Remote):
         """Drop the waiting and scheduled messages; returns how many there were."""
         return int(self._act("purge")["touched"])
 
+    def retry(self, selector: str | None = None) -> int:
+        """As :meth:`QueueView.retry`."""
+        compiled(selector)
+        row = self._row()
+        if row is None:
+            return 0
+        target = row["dead_letters"]
+        chosen = {"selector": selector if target is None else letters_of(self.name, selector)}
+        try:
+            done = self._act("retry", target or self.name, **chosen)
+        except ManagementError as error:
+            if error.status == 404:  # it has no dead letters
+                return 0
+            raise RuntimeError(f"the dead letters of {self.name} cannot be sent back: {error}") from error
+        if done["stopped"]:
+            raise RuntimeError(f"the dead letters of {self.name} cannot be sent back: {done['stopped']['text']}")
+        return int(done["touched"])
+
     def pause(self) -> None:
         """Stop deliveries; sending continues."""
         self._act("pause")
@@ -489,8 +507,9 @@ class RemoteQueue(_Remote):
         """Deliver again."""
         self._act("resume")
 
-    def _act(self, action: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._api().post(place(self.namespace.name, self.name, "actions", action), {})
+    def _act(self, action: str, address: str = "", **body: object) -> Mapping[str, Any]:
+        path = place(self.namespace.name, address or self.name, "actions", action)
+        found: Mapping[str, Any] = self._api().post(path, body)
         return found
 
     # -- assertions -------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from sievemq.destinations import Destination, parse_destination
 from sievemq.exceptions import from_core
 from sievemq.messages import received
 from sievemq_broker.config import policy_rules
+from sievemq_broker.domain import management
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.dead_letters import dead_letter_address
@@ -22,7 +23,8 @@ from sievemq_broker.domain.steps import finish
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
-from sievemq_core.message.dead_letters import EXPIRED, FAILED, ORIGIN, REASON
+from sievemq_core.errors import SieveError
+from sievemq_core.message.dead_letters import ORIGIN, REASON, REASONS
 from sievemq_core.message.destination import Address, Kind, parse_address
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, SelectorError, compile_selector
@@ -41,6 +43,7 @@ __all__ = [
     "at_least",
     "check_reason",
     "compiled",
+    "letters_of",
     "listed",
     "missing",
     "other_letters",
@@ -366,6 +369,38 @@ class QueueView(_View):
         """Drop the waiting and scheduled messages; returns how many there were."""
         return int(self._ask(lambda broker: 0 if (queue := self._destination(broker)) is None else queue.clear()))
 
+    def retry(self, selector: str | None = None) -> int:
+        """Send the dead letters of this queue back to it, with attempts counted from zero.
+
+        Args:
+            selector: only those that match.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            InvalidSelectorException: the selector has a mistake.
+            RuntimeError: a dead letter cannot be sent back, for instance because the queue is full.
+        """
+        compiled(selector)
+        target = dead_letter_address(self.name)
+        condition = compiled(selector if target is None else letters_of(self.name, selector))
+
+        def retry(broker: Broker) -> int:
+            namespace = broker.namespace(self._namespace.name)
+            letters = namespace.destinations.get(target or self.name)
+            if not isinstance(letters, Queue):
+                return 0
+            outcome = finish(management.retry(namespace, letters, management.Choice(condition)), self._now())
+            if outcome.stopped is not None:
+                raise outcome.stopped
+            return outcome.touched
+
+        try:
+            return int(self._ask(retry))
+        except SieveError as error:
+            raise RuntimeError(f"the dead letters of {self.name} cannot be sent back: {error}") from error
+
     def pause(self) -> None:
         """Stop deliveries; sending continues."""
 
@@ -422,7 +457,7 @@ class QueueView(_View):
         Args:
             selector: only those that match.
             count: the exact number; None for at least one.
-            reason: ``attempts`` or ``expired``: only those.
+            reason: ``attempts``, ``expired`` or ``rejected``: only those.
             within: seconds, or a timedelta, to wait for them at most.
 
         Returns:
@@ -581,8 +616,8 @@ def missing(name: str, names: Iterable[str]) -> str:
 
 def check_reason(reason: str | None) -> None:
     """Raise a ValueError if no dead letter can have this reason."""
-    if reason not in (None, FAILED, EXPIRED):
-        raise ValueError(f"the reason of a dead letter is {FAILED!r} or {EXPIRED!r}, not {reason!r}")
+    if reason is not None and reason not in REASONS:
+        raise ValueError(f"the reason of a dead letter is one of {', '.join(map(repr, REASONS))}, not {reason!r}")
 
 
 def other_letters(
@@ -609,6 +644,12 @@ def unawaited(name: str, count: int, consumers: list[ConsumerView], more: list[s
 def unsubscribed(name: str, count: int, found: int) -> str:
     """The error of a topic that is not awaited."""
     return f"{name}: {counted(count, 'subscription')} should have an open consumer; {found or 'none'} has"
+
+
+def letters_of(name: str, selector: str | None) -> str:
+    """The selector of a destination's dead letters."""
+    origin = "{} = '{}'".format(ORIGIN, name.replace("'", "''"))
+    return f"({selector}) AND {origin}" if selector and not selector.isspace() else origin
 
 
 def at_least(count: int | None) -> int:

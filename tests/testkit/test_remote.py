@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sievemq import ConnectionFactory, JMSContext, JMSSecurityException, Queue, Topic
+from sievemq import ConnectionFactory, InvalidSelectorException, JMSContext, JMSSecurityException, Queue, Topic
 from sievemq._management import place
 from sievemq_testing import TestBroker
 from sievemq_testing.remote import RemoteBroker, RemoteNamespace
@@ -79,7 +79,7 @@ def test_failed_assertions_show_the_contents(space: RemoteNamespace, client: JMS
         orders.assert_empty()
     with pytest.raises(AssertionError, match="1 consumer should be waiting"):
         orders.assert_awaited()
-    with pytest.raises(ValueError, match="'attempts' or 'expired'"):
+    with pytest.raises(ValueError, match="'attempts', 'expired', 'rejected'"):
         orders.assert_dead_letters(reason="other")
     with pytest.raises(AssertionError, match="but does not match"):
         orders.assert_received("a = 1", within=0)
@@ -122,6 +122,24 @@ def test_a_deleted_queue_is_empty_and_what_went_through_it_is_not_known(space: R
             assertion(count=0)
     with pytest.raises(AssertionError, match=r"^queue:other has never existed"):
         space.queue("other").assert_empty()
+
+
+def test_retry_sends_dead_letters_back(space: RemoteNamespace, client: JMSContext) -> None:
+    orders = space.queue("orders")
+    assert orders.retry() == 0
+    for kind in "ab":
+        client.create_producer().set_property("kind", kind).send(Queue("orders"), kind)
+    with ConnectionFactory(space.url).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        consumer = context.create_consumer(Queue("orders"))
+        for _ in range(12):  # the default of max_attempts, twice
+            assert consumer.receive(60_000) is not None
+            context.rollback()
+    orders.assert_dead_letters(count=2, within=60)
+    assert orders.retry("kind = 'b'") == 1
+    assert [message.get_body(str) for message in orders.messages()] == ["b"]
+    assert space.queue("DLQ.orders").retry() == 1
+    with pytest.raises(InvalidSelectorException):
+        orders.retry("kind = ")
 
 
 def test_an_address_that_is_no_management_port(elsewhere: RemoteBroker) -> None:

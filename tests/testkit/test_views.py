@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.broker.protocols.stomp import StompSocket
 
 from sievemq import (
     ConnectionFactory,
@@ -289,6 +290,60 @@ def test_dead_letters_with_reason_and_selector(namespace: TestNamespace) -> None
         assert [m.get_body(str) for m in namespace.queue("DLQ.orders").dead_letters()] == ["bad"]
 
 
+def fail_all(url: str, count: int) -> None:
+    """Let a number of messages of the queue fail for good."""
+    with ConnectionFactory(url).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        consumer = context.create_consumer(ORDERS)
+        for _ in range(count):
+            assert consumer.receive(60_000) is not None
+            context.rollback()
+
+
+def test_retry_sends_dead_letters_back(namespace: TestNamespace, context: JMSContext) -> None:
+    queue = namespace.queue("orders")
+    assert queue.retry() == 0
+    queue.configure(max_attempts=1)
+    for kind in "abb":
+        send(context, kind, kind=kind)
+    send(context, "put here by hand", destination=Queue("DLQ.orders"))
+    fail_all(namespace.url, 3)
+    queue.assert_dead_letters(count=3)
+    assert queue.retry("kind = 'b'") == 2
+    assert [message.get_body(str) for message in queue.messages()] == ["b", "b"]
+    assert namespace.queue("DLQ.orders").retry() == 1
+    assert [message.get_body(str) for message in queue.messages()] == ["b", "b", "a"]
+    assert queue.messages()[0].get_jms_redelivered() is False
+    with pytest.raises(InvalidSelectorException):
+        queue.retry("kind = ")
+
+
+def test_retry_to_a_full_queue_fails(namespace: TestNamespace, context: JMSContext) -> None:
+    queue = namespace.queue("orders")
+    queue.configure(max_attempts=1, max_messages=2)
+    for text in "ab":
+        send(context, text)
+    fail_all(namespace.url, 2)
+    send(context, "one place is left")
+    with pytest.raises(RuntimeError, match=r"the dead letters of queue:orders cannot be sent back: .*may hold 2;"):
+        queue.retry()
+    assert queue.depth == 2
+
+
+@pytest.mark.parametrize("reason", ["attempts", "rejected"])
+def test_a_dead_letter_that_its_consumer_rejected(
+    broker: TestBroker, namespace: TestNamespace, context: JMSContext, reason: str
+) -> None:
+    queue = namespace.queue("orders")
+    queue.configure(max_attempts=1)
+    send(context, "poison")
+    with StompSocket(broker.port, {"host": namespace.name}) as client:
+        client.say("SUBSCRIBE", id="1", destination="/queue/orders", ack="client-individual")
+        message = client.frame("MESSAGE").headers["ack"]
+        client.confirmed("NACK", id=message, requeue=str(reason == "attempts").lower())
+    (letter,) = queue.assert_dead_letters(count=1, reason=reason, within=SOON)
+    assert letter.properties["JMS_SieveMQ_DeadLetterReason"] == reason
+
+
 def test_dead_letters_of_another_queue_are_not_this_ones(namespace: TestNamespace, context: JMSContext) -> None:
     send(context, "put here by hand", destination=Queue("DLQ.orders"))
     assert namespace.queue("orders").dead_letters() == []
@@ -378,9 +433,15 @@ def test_configure_takes_lengths_of_time_and_modes(namespace: TestNamespace) -> 
         ({"max_retries": 3}, "there is no rule 'max_retries'; did you mean max_attempts?"),
         ({"max_attempt": 3}, "there is no rule 'max_attempt'; did you mean max_attempts?"),
         ({"nonsense": 3}, "there is no rule 'nonsense'; there are max_attempts, redelivery_delay"),
-        ({"max_attempts": "3"}, "the rule max_attempts must not be '3'"),
-        ({"max_attempts": timedelta(1)}, "the rule max_attempts must not be datetime.timedelta(days=1)"),
-        ({"redelivery_delay": 0.5}, "the rule redelivery_delay must not be 0.5"),
+        ({"max_attempts": "3"}, "the rule max_attempts must be a whole number, not '3'"),
+        (
+            {"max_attempts": timedelta(1)},
+            "the rule max_attempts must be a whole number, not datetime.timedelta(days=1)",
+        ),
+        (
+            {"redelivery_delay": 0.5},
+            "the rule redelivery_delay must be a whole number of milliseconds, or a timedelta, not 0.5",
+        ),
         ({"redelivery_delay": timedelta(-1)}, "redelivery_delay must not be negative"),
     ],
 )
@@ -454,7 +515,7 @@ def test_a_count_that_cannot_be_is_refused(namespace: TestNamespace, count: Any)
 
 
 def test_a_reason_that_cannot_be_is_refused(namespace: TestNamespace) -> None:
-    with pytest.raises(ValueError, match="'attempts' or 'expired', not 'attempt'"):
+    with pytest.raises(ValueError, match="'attempts', 'expired', 'rejected', not 'attempt'"):
         namespace.queue("orders").assert_dead_letters(count=0, reason="attempt")
 
 

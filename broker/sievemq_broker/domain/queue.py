@@ -105,7 +105,8 @@ class Queue(Source):
             until they are done.
         deleted: it is gone.
         acknowledged, redelivered, expired, dead_lettered, removed, unreadable: counts of messages by outcome.
-        dead_expired: dead letters that had expired. dead_refused: messages that their dead-letter queue refused.
+        dead_expired, dead_rejected: dead letters that had expired; that a consumer rejected.
+        dead_refused: messages that their dead-letter queue refused.
         dropped_oldest, dropped_newest: messages dropped at a limit; the latter never entered the queue.
         reserved_messages, reserved_bytes: reserved below the limits for batches that are being published.
         sequence: of the latest arrival.
@@ -136,6 +137,7 @@ class Queue(Source):
         "dead_expired",
         "dead_lettered",
         "dead_refused",
+        "dead_rejected",
         "deleted",
         "dropped_newest",
         "dropped_oldest",
@@ -207,6 +209,7 @@ class Queue(Source):
         self.expired = 0
         self.dead_lettered = 0
         self.dead_expired = 0
+        self.dead_rejected = 0
         self.dead_refused = 0
         self.removed = 0
         self.dropped_oldest = 0
@@ -791,6 +794,7 @@ class Queue(Source):
                 observer.dead_lettered(self, entry, reason)
             self.dead_lettered += 1
             self.dead_expired += reason == EXPIRED
+            self.dead_rejected += reason == REJECTED
         return outcome
 
     def unmark(self, entries: list[tuple[Entry, int]], now: int) -> None:

@@ -19,7 +19,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from sievemq_core.errors import AddressError, ErrorCode, RequestError
-from sievemq_core.message.destination import Kind, parse_address
+from sievemq_core.message.destination import Kind, misspelt_kind, parse_address
 
 __all__ = ["ALL_RIGHTS", "EVERYTHING", "Grant", "Identity", "Rights", "Verb", "forbidden"]
 
@@ -56,7 +56,7 @@ class Grant:
         namespace: pattern over the namespace's name.
 
     Raises:
-        ValueError: no verb, or a pattern that is empty or not printable.
+        ValueError: no verb, or a pattern that is empty, not printable, or begins with a misspelt kind.
     """
 
     may: frozenset[Verb]
@@ -66,11 +66,14 @@ class Grant:
     def __post_init__(self) -> None:
         if not self.may:
             raise ValueError(f"a grant names at least one of {', '.join(Verb)}")
-        if self.destination.strip("*") and not self.destination.startswith(_KINDS):
-            object.__setattr__(self, "destination", f"queue:{self.destination}")
         for what, pattern in (("destination", self.destination), ("namespace", self.namespace)):
             if not pattern or not pattern.isprintable():
                 raise ValueError(f"the {what} of a grant is a pattern of printable characters, not {pattern!r}")
+        misspelt = misspelt_kind(self.destination)
+        if misspelt is not None:
+            raise ValueError(misspelt)
+        if self.destination.strip("*") and not self.destination.startswith(_KINDS):
+            object.__setattr__(self, "destination", f"queue:{self.destination}")
 
     @cached_property
     def _destinations(self) -> re.Pattern[str]:

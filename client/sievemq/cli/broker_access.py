@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -21,7 +20,7 @@ from sievemq.exceptions import (
     JMSException,
     JMSSecurityException,
 )
-from sievemq_core.message.destination import Kind
+from sievemq_core.message.destination import misspelt_kind
 from sievemq_core.output import complain
 
 __all__ = [
@@ -52,8 +51,6 @@ SelectorOption = Annotated[
 DestinationArgument = Annotated[str, typer.Argument(metavar="DEST", help="queue:NAME, topic:NAME, or NAME of a queue.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
-_KINDS: Final = tuple(kind.value for kind in Kind)
-
 DEFAULT_URL = "sievemq://127.0.0.1:7672"
 
 
@@ -70,12 +67,9 @@ def destination_of(text: str) -> Destination:
 
     A bare name with a colon is refused, since ``tpoic:prices`` is probably a mistake; ``queue:tpoic:prices`` is not.
     """
-    kind, colon, name = text.partition(":")
-    if colon and kind not in _KINDS:
-        near = get_close_matches(kind.lower(), _KINDS, 1)
-        meant = f"did you mean {near[0]}:{name}? " if near else f"there are {', '.join(_KINDS)}. "
-        text = f"{kind!r} in {text!r} is no kind of destination; {meant}A queue of that name is queue:{text}"
-        complain(f"sievemq: {harmless(text)}")
+    misspelt = misspelt_kind(text)
+    if misspelt is not None:
+        complain(f"sievemq: {harmless(misspelt)}")
         raise typer.Exit(USAGE)
     try:
         return parse_destination(text)

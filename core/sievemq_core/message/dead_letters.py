@@ -15,6 +15,7 @@ __all__ = [
     "PREFIX",
     "PROPERTIES",
     "REASON",
+    "REASONS",
     "REJECTED",
     "SUBSCRIPTION",
 ]
@@ -26,7 +27,7 @@ PROPERTIES: Final = "JMS_SieveMQ_DeadLetter"
 
 REASON: Final = f"{PROPERTIES}Reason"
 """``attempts`` (too many failed deliveries), ``expired``, or ``rejected`` (its consumer can never process it)."""
-FAILED, EXPIRED, REJECTED = "attempts", "expired", "rejected"
+FAILED, EXPIRED, REJECTED = REASONS = "attempts", "expired", "rejected"
 ORIGIN: Final = f"{PROPERTIES}Origin"
 """Address of the destination."""
 SUBSCRIPTION: Final = f"{PROPERTIES}Subscription"

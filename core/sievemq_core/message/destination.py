@@ -8,6 +8,7 @@ A bare name is a queue. Two addresses are equal when kind and name are equal (DS
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
 from unicodedata import category
@@ -15,7 +16,7 @@ from unicodedata import category
 from sievemq_core.errors import AddressError
 from sievemq_core.limits import MAX_DESTINATION_CHARS
 
-__all__ = ["Address", "Kind", "parse_address"]
+__all__ = ["Address", "Kind", "misspelt_kind", "parse_address"]
 
 
 #: Categories of Unicode: control, format, surrogate, separators of lines and paragraphs.
@@ -102,3 +103,21 @@ def parse_address(text: str) -> Address:
         except ValueError:
             pass  # a colon inside a bare name: "urn:x" is a queue of that name
     return Address(Kind.QUEUE, text)
+
+
+def misspelt_kind(text: str) -> str | None:
+    """The error of a destination or pattern whose part before the colon is no kind; None if there is none.
+
+    To the protocol such a text is a bare name, that of a queue. A person who writes ``tpoic:prices`` or
+    ``qeue:orders`` hardly means that.
+
+    Args:
+        text: as it was written on a command line, in a setting or in a request.
+    """
+    kind, colon, name = text.partition(":")
+    kinds = [of.value for of in Kind]
+    if not colon or kind in kinds:
+        return None
+    near = get_close_matches(kind[:40].lower(), kinds, 1)
+    meant = f"did you mean {near[0]}:{name}?" if near else f"there are {', '.join(kinds)}."
+    return f"{kind!r} in {text!r} is no kind of destination; {meant} A queue of that name is queue:{text}"

@@ -229,12 +229,23 @@ def test_rules_of_destinations_from_the_environment() -> None:
         ("[1]", "must be a table"),
         ('{"orders": 1}', "needs a table of rules for 'orders'"),
         ('{"orders": {"max_attempt": 1}}', "for 'orders': there is no rule 'max_attempt'; did you mean max_attempts?"),
-        ('{"orders": {"max_attempts": true}}', "for 'orders': the rule max_attempts must not be True"),
-        ('{"orders": {"max_attempts": "3"}}', "must not be '3'"),
+        ('{"orders": {"max_attempts": true}}', "for 'orders': the rule max_attempts must be a whole number, not True"),
+        ('{"orders": {"max_attempts": "3"}}', "must be a whole number, not '3'"),
         ('{"orders": {"max_attempts": -1}}', "for 'orders': max_attempts must not be negative"),
         ('{"orders": {"priority": 10}}', "priority must be 0 to 9"),
-        ('{"orders": {"delivery_mode": "SOMETIMES"}}', "delivery_mode must be 1 or 2"),
-        ('{"orders": {"dead_letter_expired": 1}}', "must not be 1"),
+        (
+            '{"orders": {"delivery_mode": "SOMETIMES"}}',
+            "the rule delivery_mode must be PERSISTENT or NON_PERSISTENT, not 'SOMETIMES'",
+        ),
+        ('{"orders": {"dead_letter_expired": 1}}', "dead_letter_expired must be True or False, not 1"),
+        ('{"orders": {"delivery_mode": 3}}', "delivery_mode must be PERSISTENT or NON_PERSISTENT, not 3"),
+        ('{"orders": {"at_limit": 1}}', "at_limit must be one of fail, block, drop-oldest, drop-newest, not 1"),
+        ('{"orders": {"delay": 1.5}}', "delay must be a whole number of milliseconds, or a timedelta, not 1.5"),
+        ('{"qeue:orders": {}}', "'qeue' in 'qeue:orders' is no kind of destination; did you mean queue:orders?"),
+        (
+            '{"urn:*": {}}',
+            "there are queue, topic, temporary-queue, temporary-topic. A queue of that name is queue:urn:*",
+        ),
     ],
 )
 def test_rules_with_a_mistake_are_refused(rules: str, text: str) -> None:
@@ -248,7 +259,8 @@ def test_rules_with_a_mistake_are_refused(rules: str, text: str) -> None:
     [
         ('{"shop": 1}', "needs a table of rules for 'shop'"),
         ('{"shop": {"max_message": 1}}', "max_message"),
-        ('{"shop": {"max_messages": "3"}}', "max_messages"),
+        ('{"shop": {"max_messages": "3"}}', "rule max_messages for 'shop' must be a whole number, not '3'"),
+        ('{"shop": {"at_limit": 3}}', "rule at_limit for 'shop' must be block or fail, not 3"),
     ],
 )
 def test_rules_of_namespaces_with_a_mistake_are_refused(rules: str, text: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.broker.protocols.stomp import StompSocket
 
 from sievemq import ConnectionFactory, JMSContext, Queue
 from sievemq.taps import delete_tap, open_tap
@@ -154,8 +155,13 @@ def test_dead_letters_are_counted_by_reason() -> None:
                 context.recover()
             for _ in range(3):
                 producer.set_time_to_live(60_000).send(queue, "too old")
+            producer.set_time_to_live(0).send(context.create_queue("other"), "poison")
+        with StompSocket(broker.port) as client:
+            client.say("SUBSCRIBE", id="1", destination="/queue/other", ack="client-individual")
+            client.confirmed("NACK", id=client.frame("MESSAGE").headers["ack"], requeue="false")
         broker.clock.advance(seconds=61)
         found, single = scrape(broker), scrape(broker, "/metrics/detailed?destination=queue:q")
+    assert found["sievemq_messages_dead_lettered_total", labels(reason="rejected")] == 1
     for reason, number in (("attempts", 2), ("expired", 3)):
         assert found["sievemq_messages_dead_lettered_total", labels(reason=reason)] == number
         key = labels(destination="q", reason=reason)

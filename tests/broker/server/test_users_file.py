@@ -23,6 +23,7 @@ from sievemq_broker.session.rights import ALL_RIGHTS, Grant, Rights, Verb
 from sievemq_broker.users.account import User
 from sievemq_broker.users.file import MAX_NAME_CHARS, parse_users, read_users, write_users
 from sievemq_broker.users.passwords import hash_password
+from sievemq_core.message.destination import misspelt_kind
 
 HASH = hash_password("rosebud")
 
@@ -30,7 +31,8 @@ names = st.text(min_size=1, max_size=MAX_NAME_CHARS).filter(
     lambda name: name.isprintable() and name == name.strip() and not set(name) & set(":,")
 )
 patterns = st.text(min_size=1, max_size=20).filter(str.isprintable)
-grants = st.builds(Grant, st.frozensets(st.sampled_from(Verb), min_size=1), patterns, patterns)
+destinations = patterns.filter(lambda pattern: misspelt_kind(pattern) is None)
+grants = st.builds(Grant, st.frozensets(st.sampled_from(Verb), min_size=1), destinations, patterns)
 rights = st.one_of(st.just(ALL_RIGHTS), st.builds(Rights, st.lists(grants, max_size=3)))
 secrets = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30).filter(
     lambda text: not text.startswith(("$argon2", "scrypt$"))

@@ -129,6 +129,12 @@ def test_patterns_that_are_none(on: str, in_: str) -> None:
         grant(V.SEND, on=on, in_=in_)
 
 
+def test_a_misspelt_kind_would_grant_nothing() -> None:
+    with pytest.raises(ValueError, match=r"did you mean queue:orders\*\? A queue of that name is queue:qeue:orders"):
+        grant(V.SEND, on="qeue:orders*")
+    assert grant(V.SEND, on="queue:qeue:*").covers("default", "queue:qeue:orders")
+
+
 def test_grant_without_a_verb_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="names at least one of send, consume"):
         Grant(frozenset())

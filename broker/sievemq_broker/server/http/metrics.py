@@ -40,6 +40,7 @@ from sievemq_broker.server.http.router import Page
 from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, kind_of, queues_at
 from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_broker.version import version
+from sievemq_core.message.dead_letters import EXPIRED, FAILED, REJECTED
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -128,8 +129,9 @@ _BY_REASON: tuple[tuple[str, str, dict[str, Callable[[Counts], int]]], ...] = (
         "messages_dead_lettered",
         "Messages moved to a dead-letter queue.",
         {
-            "attempts": lambda of: of.dead_lettered - of.dead_expired,
-            "expired": lambda of: of.dead_expired,
+            FAILED: lambda of: of.dead_lettered - of.dead_expired - of.dead_rejected,
+            EXPIRED: lambda of: of.dead_expired,
+            REJECTED: lambda of: of.dead_rejected,
         },
     ),
     (

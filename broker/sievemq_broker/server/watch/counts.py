@@ -49,6 +49,7 @@ class Counts:
     expired: int = 0
     dead_lettered: int = 0
     dead_expired: int = 0
+    dead_rejected: int = 0
     dead_refused: int = 0
     removed: int = 0
     dropped_oldest: int = 0
@@ -78,6 +79,7 @@ class Counts:
         self.expired += of.expired
         self.dead_lettered += of.dead_lettered
         self.dead_expired += of.dead_expired
+        self.dead_rejected += of.dead_rejected
         self.dead_refused += of.dead_refused
         self.removed += of.removed
         self.dropped_oldest += of.dropped_oldest

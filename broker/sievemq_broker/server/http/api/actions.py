@@ -17,7 +17,7 @@ from sievemq_broker.server.http.api.messages import number_or_name, refuse_while
 from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.server.http.errors import ApiError, answer_to, bad_request
 from sievemq_broker.session.rights import Verb
-from sievemq_core.message.destination import Kind, parse_address
+from sievemq_core.message.destination import misspelt_kind, parse_address
 
 __all__ = ["routes"]
 
@@ -25,7 +25,6 @@ routes = Routes("Actions")
 
 _ACTIONS = "/namespaces/{ns}/destinations/{address}/actions"
 
-_KINDS = tuple(kind.value for kind in Kind)
 
 #: Actions at work at the same time; each takes its slices of every turn.
 MAX_AT_WORK = 8
@@ -118,15 +117,9 @@ def _target(call: Call[Any, requests.Relocate]) -> str:
     address = parse_address(text)
     target = str(address)
     call.identity.require(Verb.SEND, call.path["ns"], target)
-    kind, colon, _ = text.partition(":")
-    if colon and kind not in _KINDS and call.namespace().find(address) is None:
-        raise ApiError(
-            422,
-            "INVALID_DESTINATION",
-            f"{kind!r:.100} in {text!r:.600} is no kind of destination; these are: {', '.join(_KINDS)}. "
-            f"For a new queue of that name write {target!r:.600}",
-            {"field": "to", "address": text},
-        )
+    misspelt = misspelt_kind(text)
+    if misspelt is not None and call.namespace().find(address) is None:
+        raise ApiError(422, "INVALID_DESTINATION", misspelt, {"field": "to", "address": text})
     return target
 
 
