@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sievemq.advice import DestinationNameWarning, DoubtfulSelectorWarning, SieveMQWarning, WildcardWarning
     from sievemq.blocking import (
         CompletionListener,
         Connection,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
         TopicSubscriber,
     )
     from sievemq.delivery_mode import DeliveryMode
-    from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, WildcardWarning
+    from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
     from sievemq.exceptions import (
         IllegalStateException,
         IllegalStateRuntimeException,
@@ -98,7 +99,9 @@ __all__ = [
     "ConnectionMetaData",
     "DeliveryMode",
     "Destination",
+    "DestinationNameWarning",
     "Double",
+    "DoubtfulSelectorWarning",
     "ExceptionListener",
     "Float",
     "IllegalStateException",
@@ -148,6 +151,7 @@ __all__ = [
     "Session",
     "SessionMode",
     "Short",
+    "SieveMQWarning",
     "StreamMessage",
     "TemporaryQueue",
     "TemporaryTopic",
@@ -170,6 +174,7 @@ __all__ = [
 
 _HOMES = (
     "sievemq.messages",
+    "sievemq.advice",
     "sievemq.destinations",
     "sievemq.delivery_mode",
     "sievemq.session_mode",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
-import warnings
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from sievemq.advice import DestinationNameWarning, WildcardWarning, warn
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException
 from sievemq_core.errors import AddressError
 from sievemq_core.message.destination import Address, Kind, parse_address
@@ -21,19 +18,14 @@ __all__ = [
     "TemporaryQueue",
     "TemporaryTopic",
     "Topic",
-    "WildcardWarning",
     "destination_for",
     "parse_destination",
     "warn_of_wildcards",
 ]
 
-_PACKAGE: Final = str(Path(__file__).parent) + os.sep
+#: Kinds that begin the text of a destination, and the class that is meant if a name begins with one.
+_PREFIXES: Final = {Kind.QUEUE.value: "Queue", Kind.TOPIC.value: "Topic"}
 _WILDCARD: Final = re.compile(r"\*|(?:^|[./])[#>+](?:$|[./])")
-
-
-class WildcardWarning(UserWarning):
-    """A consumer is created on a name that looks like a pattern. SieveMQ has no wildcards: it receives what is sent to
-    a destination of that very name."""
 
 
 class Destination:
@@ -64,6 +56,13 @@ class Destination:
             raise InvalidDestinationException(str(error), error.code.name) from error
         object.__setattr__(self, "_address", address)
         object.__setattr__(self, "_text", str(address))
+        prefix, colon, rest = name.partition(":")
+        if colon and rest and prefix in _PREFIXES:
+            warn(
+                f"the name {name!r:.600} begins with a kind of destination, and this is {self._text}. "
+                f"Write {_PREFIXES[prefix]}({rest!r:.600})",
+                DestinationNameWarning,
+            )
 
     @property
     def name(self) -> str:
@@ -212,7 +211,17 @@ def parse_destination(text: str) -> Destination:
         address = parse_address(text)
     except AddressError as error:
         raise InvalidDestinationException(str(error), error.code.name) from error
-    return _CLASSES[address.kind](address.name)
+    return _of(address)
+
+
+def _of(address: Address) -> Destination:
+    """The destination of an address that was written with its kind: there is nothing to warn of."""
+    self = object.__new__(_CLASSES[address.kind])
+    object.__setattr__(self, "_address", address)
+    object.__setattr__(self, "_text", str(address))
+    if address.kind.is_temporary:
+        object.__setattr__(self, "_delete", None)
+    return self
 
 
 def destination_for(value: object) -> Destination:
@@ -235,12 +244,8 @@ def warn_of_wildcards(destination: Destination) -> None:
     """Warn, at the application's line, of a consumer whose destination looks like a pattern of other brokers."""
     if _WILDCARD.search(destination.name) is None:
         return
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(
+    warn(
         f"{destination} is a name and no pattern: consumers have no wildcards. Send to one topic, and let each "
         "consumer select by a property, such as \"region = 'EU'\"",
         WildcardWarning,
-        stacklevel=level,
     )

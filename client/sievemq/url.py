@@ -263,6 +263,9 @@ def _bad_value(name: str, value: object, wanted: str) -> InvalidURLException:
 class BrokerURL:
     """The address and the options of a broker; :func:`parse_url` creates one. Its text never shows the password.
 
+    Raises:
+        InvalidURLException: options of TLS for a connection without.
+
     Attributes:
         hosts: pairs of host and port, tried in order.
         secure: TLS.
@@ -278,6 +281,13 @@ class BrokerURL:
     password: str | None = field(default=None, repr=False)
     namespace: str = ""
     options: ClientOptions = ClientOptions()
+
+    def __post_init__(self) -> None:
+        if self.secure:
+            return
+        for name, option in _OPTIONS.items():
+            if name.startswith("tls_") and getattr(self.options, name) != option.default:
+                raise InvalidURLException(f"{name} is an option of sievemqs://; sievemq:// connects without TLS")
 
     def __str__(self) -> str:
         text = "sievemqs://" if self.secure else "sievemq://"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, Unpack
 
 from sievemq import Message
+from sievemq.advice import DoubtfulSelectorWarning, warn
 from sievemq.destinations import Destination, parse_destination
 from sievemq.exceptions import from_core
 from sievemq.messages import received
@@ -662,10 +663,14 @@ def at_least(count: int | None) -> int:
 
 
 def compiled(selector: str | None) -> CompiledSelector | None:
+    """A selector of an assertion, None for none; warns of a doubtful one as a consumer does."""
     try:
-        return compile_selector(selector)
+        found = compile_selector(selector)
     except SelectorError as error:
         raise from_core(error) from error
+    for finding in () if found is None else found.warnings:
+        warn(f"{finding.message} (in the selector {selector!r:.200})", DoubtfulSelectorWarning)
+    return found
 
 
 def listed(envelopes: list[Envelope], what: str, reason: Callable[[Envelope], str] | None = None) -> list[str]:

@@ -24,6 +24,7 @@ from sievemq._front.producers import Body, ProducerDefaults, ProducerState, dest
 from sievemq._front.receiving import Wanted, answers, as_body, as_kind, check_timeout
 from sievemq._front.reports import ExceptionReports
 from sievemq._front.runtime import translated
+from sievemq._front.unpicklable import Unpicklable
 from sievemq._front.weak import is_gone, is_unclosed, unclosed, weakly
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "ProducerDefaults",
     "ProducerState",
     "Receipt",
+    "Unpicklable",
     "Wanted",
     "adopted",
     "answers",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any, Self, TypeAlias, TypeVar
 
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
+from sievemq._front.unpicklable import Unpicklable
 from sievemq.delivery_mode import DeliveryMode, DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, MessageFormatRuntimeException, runtime_twin
@@ -110,7 +111,7 @@ class ProducerDefaults:
         return self._open.destination
 
 
-class ProducerState:
+class ProducerState(Unpicklable):
     """All of a JMSProducer but `send`; both fronts derive theirs from it. Setters return the producer (JPR-09).
 
     Args:

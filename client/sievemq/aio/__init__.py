@@ -13,6 +13,7 @@ has taken no message, a cancelled ``create_…`` leaves nothing behind, a ``clos
 """
 
 from sievemq._front import ConnectionMetaData
+from sievemq.advice import DestinationNameWarning, DoubtfulSelectorWarning, SieveMQWarning, WildcardWarning
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.connection import Connection
 from sievemq.aio.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
@@ -35,7 +36,7 @@ from sievemq.aio.producer import MessageProducer
 from sievemq.aio.requestors import QueueRequestor, TopicRequestor
 from sievemq.aio.session import Session
 from sievemq.delivery_mode import DeliveryMode
-from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, WildcardWarning
+from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from sievemq.exceptions import (
     IllegalStateException,
     IllegalStateRuntimeException,
@@ -90,7 +91,9 @@ __all__ = [
     "ConnectionMetaData",
     "DeliveryMode",
     "Destination",
+    "DestinationNameWarning",
     "Double",
+    "DoubtfulSelectorWarning",
     "ExceptionListener",
     "Float",
     "IllegalStateException",
@@ -140,6 +143,7 @@ __all__ = [
     "Session",
     "SessionMode",
     "Short",
+    "SieveMQWarning",
     "StreamMessage",
     "TemporaryQueue",
     "TemporaryTopic",

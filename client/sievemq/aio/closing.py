@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Protocol, Self
 
+from sievemq._front import Unpicklable
+
 __all__ = ["Closing"]
 
 
@@ -12,7 +14,7 @@ class _Closeable(Protocol):
     async def close(self) -> None: ...
 
 
-class Closing:
+class Closing(Unpicklable):
     """A context manager of itself, of a class with ``close()``."""
 
     __slots__ = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
 from types import TracebackType
-from typing import Any, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
 __all__ = ["Opening", "opening"]
 
@@ -38,6 +38,21 @@ class Opening(Coroutine[Any, Any, C_co]):
 
     def __repr__(self) -> str:
         return f"<Opening of {self._coroutine!r}>"
+
+    if not TYPE_CHECKING:  # type checkers report the forgotten await by themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """A forgotten await."""
+            call = self._coroutine.__name__
+            raise AttributeError(
+                f"{call}(…) is not awaited: write (await {call}(…)).{name}, or async with {call}(…) as …"
+            )
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(f"write `async with {self._coroutine.__name__}(…)`, not `with`")
+
+        def __exit__(self, *raised: object) -> None:
+            """Python looks for it before it enters."""
 
     def __await__(self) -> Generator[Any, None, C_co]:
         return self._coroutine.__await__()

@@ -37,7 +37,8 @@ class _Requestor(Closing):
         return self
 
     async def request(self, message: Message, timeout: Milliseconds | None = None) -> Message | None:
-        """Send a request and wait for the reply (REQ-02).
+        """Send a request and wait for the reply (REQ-02). Its JMSCorrelationID is the request's JMSMessageID or
+        JMSCorrelationID, or None.
 
         Args:
             message: its JMSReplyTo is set to the requestor's temporary destination.
@@ -59,7 +60,7 @@ class _Requestor(Closing):
         message.set_jms_reply_to(self._reply_to)
         self._late = True
         await producer.send(message)
-        reply = await consumer.receive(milliseconds)
+        reply = await _reply(consumer, message, milliseconds)
         self._late = reply is None or isinstance(self._destination, Topic)
         return reply
 
@@ -158,19 +159,14 @@ class ReplyQueue:
             self._late = True
             producer = await self._session.create_producer()
             await producer.send(destination, request)
-            end = now() + timeout / 1000.0 if timeout else None
-            while True:
-                try:
-                    reply = await self._consumer.receive(timeout)
-                except IllegalStateException:
-                    if not self._closed:
-                        raise
-                    return None  # closed after the send and before the wait
-                if reply is None or answers(request, reply):
-                    self._late = reply is None
-                    return reply
-                if end is not None:
-                    timeout = max(1, ceil((end - now()) * 1000.0))
+            try:
+                reply = await _reply(self._consumer, request, timeout)
+            except IllegalStateException:
+                if not self._closed:
+                    raise
+                return None  # closed after the send and before the wait
+            self._late = reply is None
+            return reply
 
     async def _drop(self) -> None:
         if self._consumer is not None:
@@ -186,6 +182,17 @@ class ReplyQueue:
         self._closed = True
         if self._session is not None:
             await self._session.close()
+
+
+async def _reply(consumer: MessageConsumer, request: Message, timeout: int | None) -> Message | None:
+    """The reply to a request; late ones to earlier requests are dropped. None when the time, in ms, is over."""
+    end = now() + timeout / 1000.0 if timeout else None
+    while True:
+        reply = await consumer.receive(timeout)
+        if reply is None or answers(request, reply):
+            return reply
+        if end is not None:
+            timeout = max(1, ceil((end - now()) * 1000.0))
 
 
 def _check_session(session: Session) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
+from sievemq.advice import SieveMQWarning
 from sievemq.blocking import Connection, ConnectionFactory, QueueBrowser
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.cli.show import harmless
@@ -33,6 +35,7 @@ __all__ = [
     "destination_of",
     "failures",
     "missing",
+    "warned",
 ]
 
 UrlOption = Annotated[
@@ -93,6 +96,16 @@ def _hint(code: str | None, text: str) -> str:
     if "TLS" in text:  # its error has been printed
         return ""
     return ". --url or SIEVEMQ_URL says where; `sievemq broker` starts one" if code == "CONNECTION_FAILED" else ""
+
+
+@contextmanager
+def warned() -> Iterator[None]:
+    """Warnings of the SDK as one line each."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SieveMQWarning)
+        yield
+    for warning in caught:
+        complain(f"sievemq: {harmless(str(warning.message))}")
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from sievemq.cli.broker_access import (
     destination_of,
     failures,
     missing,
+    warned,
 )
 from sievemq.cli.exits import NOT_FOUND, USAGE
 from sievemq.cli.show import harmless, print_message
@@ -45,7 +46,8 @@ def browse(
         complain(f"sievemq: {queue} is a topic; only queues can be browsed")
         raise typer.Exit(USAGE)
     with failures(), connect(url, user) as connection, connection.create_session() as session:
-        browser = session.create_browser(queue, selector)
+        with warned():
+            browser = session.create_browser(queue, selector)
         if (wrong := missing(browser)) is not None:
             complain(f"sievemq: {harmless(wrong)}")
             raise typer.Exit(NOT_FOUND)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sievemq import JMSException, JMSSecurityException, Message, Queue, Session, TemporaryQueue, Topic
+from sievemq.advice import SieveMQWarning
 from sievemq.blocking import Session as OpenSession
 from sievemq.cli.broker_access import (
     DEFAULT_URL,
@@ -21,11 +22,12 @@ from sievemq.cli.broker_access import (
     destination_of,
     failures,
     missing,
+    warned,
 )
 from sievemq.cli.exits import FAILED, NOT_FOUND
 from sievemq.cli.show import harmless, print_message
 from sievemq.cli.values import parse_duration
-from sievemq.destinations import Destination, WildcardWarning
+from sievemq.destinations import Destination
 from sievemq_core.counted import counted
 from sievemq_core.output import OutputError, complain, discard
 
@@ -68,11 +70,8 @@ def receive(
     with failures(), connect(url, user) as connection, connection.create_session(Session.CLIENT_ACKNOWLEDGE) as session:
         if not create:
             _check_there(session, target, selector)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", WildcardWarning)
+        with warned():
             consumer = session.create_consumer(target, selector)
-        for warning in caught:
-            complain(f"sievemq: {warning.message}")
         connection.start()
         while not number or received < number:
             # A timeout of 0 would wait for ever (§8.5).
@@ -112,8 +111,10 @@ def _check_there(session: OpenSession, target: Destination, selector: str | None
     if not isinstance(target, Queue) or isinstance(target, TemporaryQueue):
         return
     try:
-        with session.create_browser(target, selector) as browser:
-            wrong = missing(browser)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SieveMQWarning)  # the consumer warns
+            with session.create_browser(target, selector) as browser:
+                wrong = missing(browser)
     except JMSSecurityException:
         return  # the user may consume and not browse
     if wrong is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from sievemq.exceptions import MessageFormatException
@@ -20,21 +21,29 @@ class Json:
 
     Args:
         value: what the standard library's `json` can encode; encoded now.
+        default: as of :func:`json.dumps`: called with each value that JSON does not have, such as a Decimal or a
+            datetime, and returns one that it has.
 
     Raises:
         MessageFormatException: it cannot be encoded; NaN and infinities are not JSON.
 
+    >>> from decimal import Decimal
+    >>> Json({"price": Decimal("9.90")}, default=str)
+    Json('{"price":"9.90"}')
     >>> Json({"items": [1, 2], "name": "Zoë"})
     Json('{"items":[1,2],"name":"Zoë"}')
     """
 
     __slots__ = ("text",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, *, default: Callable[[Any], Any] | None = None) -> None:
         try:
-            self.text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            self.text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default)
         except (TypeError, ValueError, RecursionError) as error:
-            raise MessageFormatException(f"the value cannot be encoded as JSON: {error}", None, error) from error
+            hint = ""
+            if default is None and isinstance(error, TypeError):
+                hint = "; Json(value, default=…) converts such values: default=str to text"
+            raise MessageFormatException(f"the value cannot be encoded as JSON: {error}{hint}", None, error) from error
 
     def __repr__(self) -> str:
         return f"Json({self.text!r:.200})"

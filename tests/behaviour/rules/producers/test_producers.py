@@ -273,6 +273,28 @@ async def test_req_04_a_late_reply_does_not_answer_the_next_request(api: Api) ->
     await requestor.close()
 
 
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+async def test_req_04_a_late_reply_while_the_next_request_waits(api: Api, kind: str) -> None:
+    service = api.queue("service") if kind == "queue" else api.topic("service")
+    server = await api.session()
+    replies = await server.create_producer()
+    requests = await server.create_consumer(service)
+    requestor = await api.requestor(QueueRequestor if kind == "queue" else TopicRequestor, await api.session(), service)
+    assert await requestor.request(TextMessage("first"), 1) is None
+    first = await requests.receive(SOON)
+
+    async def reply(message: Message) -> None:
+        for request in (first, message):
+            answer = TextMessage(f"{text(request)}!")
+            answer.set_jms_correlation_id(request.get_jms_message_id())
+            await replies.send(message.get_jms_reply_to(), answer)
+
+    requests.set_message_listener(reply)
+    assert text(await requestor.request(TextMessage("second"), SOON)) == "second!"
+    assert text(await requestor.request(TextMessage("third"))) == "third!"
+    await requestor.close()
+
+
 def test_req_06_the_constructors_take_any_session() -> None:
     for kind in (sievemq.QueueRequestor, sievemq.TopicRequestor, QueueRequestor, TopicRequestor):
         assert next(iter(inspect.signature(kind).parameters.values())).annotation == "Session"

@@ -80,6 +80,7 @@ def selects(url: str, queue: str, case: dict[str, Any]) -> bool:
         return found
 
 
+@pytest.mark.filterwarnings("ignore::sievemq.DoubtfulSelectorWarning")
 @pytest.mark.parametrize("dialect", ["ibm-mq", "mqe"])
 def test_sel_01_d15_d16_a_connection_chooses_its_dialect(broker: EmbeddedBroker, dialect: str) -> None:
     """Every case of the dialect's conformance data, through the wire and the queue's index."""
@@ -90,6 +91,7 @@ def test_sel_01_d15_d16_a_connection_chooses_its_dialect(broker: EmbeddedBroker,
         assert got is (case["expect"] == "TRUE"), case
 
 
+@pytest.mark.filterwarnings("ignore::sievemq.DoubtfulSelectorWarning")
 def test_d15_d16_a_broker_has_a_default(by_default: tuple[str, EmbeddedBroker]) -> None:
     dialect, broker = by_default
     for number, case in enumerate(cases(dialect)[::3]):

@@ -1,4 +1,4 @@
-"""What is legal and hardly meant: told by the Selector, and logged once where a consumer is opened with it."""
+"""Doubtful selectors: the findings of Selector, and the broker's log. tests/client/test_advice.py has the client."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def test_sel_01_a_selector_warns_and_is_accepted() -> None:
     ]
 
 
+@pytest.mark.filterwarnings("ignore::sievemq.DoubtfulSelectorWarning")
 def test_the_broker_logs_a_warning_once_per_meaning(caplog: pytest.LogCaptureFixture) -> None:
     with (
         caplog.at_level(logging.WARNING, "sievemq_broker"),
