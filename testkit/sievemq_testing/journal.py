@@ -317,7 +317,7 @@ class Recorder:
 
     def returned(self, queue: Observed, entry: Entry) -> None:
         """The message was returned and will be redelivered with JMSRedelivered set."""
-        self._tell(queue.place, entry, "redelivered", f"attempt {entry.count} failed")
+        self._tell(queue.place, entry, "redelivered", f"delivery {entry.count}, failed attempts {entry.attempts}")
 
     def expired(self, queue: Observed, entry: Entry) -> None:
         """The message expired."""
@@ -328,7 +328,7 @@ class Recorder:
 
     def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
         """The message was moved to the dead-letter queue."""
-        self._tell(queue.place, entry, "dead-lettered", f"reason: {reason}, after {entry.count} failed attempts")
+        self._tell(queue.place, entry, "dead-lettered", f"reason: {reason}, after {entry.attempts} failed attempts")
 
     def removed(self, queue: Observed, entry: Entry, reason: str) -> None:
         """The message was removed unconsumed: by an operator, or with its queue."""

@@ -5,33 +5,36 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from enum import IntEnum
 from itertools import islice
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort
+from sievemq_broker.domain.settlement import ALL, COUNTED, Outcome
 from sievemq_broker.domain.steps import Meter, Steps, finish
 from sievemq_broker.domain.view import View
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_CREDIT
 
-__all__ = ["Consumer", "Held", "Outcome", "Source"]
-
-Held: TypeAlias = tuple[int, Entry, int]
-"""What a consumer held: tag, message, and the delivery count that it has after its return."""
+__all__ = ["Consumer", "Held", "Source"]
 
 
-class Outcome(IntEnum):
-    """The outcome of a message that a client settles individually."""
+class Held(NamedTuple):
+    """A message that a consumer held when its connection was lost.
 
-    ACKNOWLEDGED = 0
-    FAILED = 1
-    """The attempt failed: the message is redelivered, marked, or becomes a dead letter after too many attempts."""
-    REJECTED = 2
-    """The message becomes a dead letter, however few attempts there were."""
+    Attributes:
+        tag: of its delivery.
+        entry: the message.
+        deliveries: its count after its return.
+        attempted: its return was an attempt, or will be one when the connection is forgotten.
+    """
+
+    tag: int
+    entry: Entry
+    deliveries: int
+    attempted: bool
 
 
 class Source(Protocol):
@@ -70,7 +73,7 @@ class Source(Protocol):
         """Remove messages that the consumer has acknowledged; it may have been granted credit in the same command."""
 
     def take_back(
-        self, unmarked: list[Entry], now: int, marked: list[Entry], suspects: int | None, reject: bool = False
+        self, unmarked: list[Entry], now: int, marked: list[Entry], attempts: int, reject: bool = False, until: int = 0
     ) -> None:
         """Take messages back: some that no application has seen, and some that one may have seen."""
 
@@ -82,7 +85,8 @@ class Source(Protocol):
         """The cost of taking back a message, relative to a message on which no selector is evaluated."""
 
     def dead_letter_cost(self, entry: Entry, reject: bool) -> int:
-        """The extra cost if the message comes back marked and becomes a dead letter by that; 0 if it does not."""
+        """The extra cost if the message comes back as an attempt and becomes a dead letter by that; 0 if it does
+        not."""
 
     def hold(self) -> None:
         """Deliver nothing until :meth:`release`."""
@@ -90,11 +94,17 @@ class Source(Protocol):
     def release(self, now: int) -> None:
         """Deliver again."""
 
-    def unmark(self, entries: list[tuple[Entry, int]], now: int) -> None:
-        """Undo the marks of messages that came back although no application had seen them (D-32)."""
+    def unmark(self, held: list[Held], now: int) -> None:
+        """Undo the counts of messages that came back although no application had seen them (D-32)."""
 
-    def settle_returned(self, entries: list[tuple[Entry, int]]) -> None:
+    def settle_returned(self, held: list[Held]) -> None:
         """Remove messages that came back although they had been acknowledged."""
+
+    def fail_returned(self, held: list[Held], now: int) -> None:
+        """Count an attempt for messages that came back and, as their client states, had failed."""
+
+    def end_wait(self, held: list[Held], now: int) -> list[Held]:
+        """Let messages return that waited for their client, which is back. Returns these."""
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Stop serving the consumer. It keeps the messages that it holds."""
@@ -340,7 +350,7 @@ class Consumer:
 
         def give(count: int, now: int) -> None:
             nonlocal at
-            self.source.take_back(self._take(tags[at : at + count]), now, [], None)
+            self.source.take_back(self._take(tags[at : at + count]), now, [], 0)
             at += count
 
         now = yield from self._in_slices(lambda: len(tags) - at, give, None, now, meter)
@@ -371,11 +381,16 @@ class Consumer:
             self.source.settle(self, entries, now, False)
             return now
         reject = outcome is Outcome.REJECTED
+        attempts = COUNTED[outcome].attempts
+        if attempts < ALL:
+            tags = sorted(tags)
         at = 0
 
         def give(count: int, now: int) -> None:
-            nonlocal at
-            self.source.take_back([], now, self._take(tags[at : at + count]), None, reject)
+            nonlocal at, attempts
+            entries = self._take(tags[at : at + count])
+            self.source.take_back([], now, entries, attempts, reject)
+            attempts = max(0, attempts - len(entries))
             at += count
 
         def cost_of(number: int) -> int:
@@ -388,23 +403,23 @@ class Consumer:
             self.source.taken_back(self, None, now)
         return now
 
-    def give_back_oldest(self, count: int, now: int, suspects: int) -> None:
+    def give_back_oldest(self, count: int, now: int, attempts: int) -> None:
         """Return the oldest messages, marked, and keep the rest. The consumer has no credit.
 
         Args:
             count: of tags.
             now: ms epoch.
-            suspects: how many of them may become dead letters now.
+            attempts: for how many of them this is an attempt.
         """
         count = min(count, len(self.window))
         self.base += count
-        self.source.take_back([], now, self._pop(count), suspects)
+        self.source.take_back([], now, self._pop(count), attempts)
 
     def recover(self, handed: int, now: int) -> None:
         """:meth:`recovering`, at once."""
         finish(self.recovering(handed, now, Meter(sys.maxsize)), now)
 
-    def recovering(self, handed: int, now: int, meter: Meter) -> Steps[int]:
+    def recovering(self, handed: int, now: int, meter: Meter, outcome: Outcome = Outcome.FAILED) -> Steps[int]:
         """Return everything unacknowledged: messages up to tag `handed` marked as redelivered (ACK-08), later ones
         unmarked (ACK-14). The credit falls to zero. For a session with several consumers see :meth:`halt`.
 
@@ -412,12 +427,13 @@ class Consumer:
             handed: see above.
             now: ms epoch.
             meter: says when a slice is full.
+            outcome: what has ended the deliveries up to `handed`.
 
         Returns:
             The time by now.
         """
         self.halt()
-        now = yield from self._giving_back_all(handed, now, meter, None, None)
+        now = yield from self._giving_back_all(handed, outcome, now, meter, None, 0)
         if self.open:
             self.source.serve(self, now)
         return now
@@ -439,7 +455,7 @@ class Consumer:
         def give(count: int, now: int) -> None:
             entries = [entry for _ in range(count) if (entry := self.window.pop()) is not None]
             self._holes -= count - len(entries)
-            self.source.take_back(entries, now, [], None)
+            self.source.take_back(entries, now, [], 0)
 
         now = yield from self._in_slices(buffered, give, None, now, meter)
         self.handed = self.tag = self.base + len(self.window)
@@ -450,16 +466,18 @@ class Consumer:
         """:meth:`abandoning`, at once."""
         finish(self.abandoning(now, handed, Meter(sys.maxsize)), now)
 
-    def abandoning(self, now: int, handed: int | None, meter: Meter, returned: list[Held] | None = None) -> Steps[int]:
+    def abandoning(
+        self, now: int, handed: int | None, meter: Meter, returned: list[Held] | None = None, until: int = 0
+    ) -> Steps[int]:
         """The connection is lost: return everything, marked, since the application may have it (ACK-18). Messages that
-        it is known not to have, behind tag `handed`, go back unmarked (D-32). Only the oldest message can reach the
-        limit of attempts by this, since the others hardly made the client fail.
+        it is known not to have, behind tag `handed`, go back unmarked (D-32).
 
         Args:
             now: ms epoch.
             handed: see above.
             meter: says when a slice is full.
             returned: a list to which the returned messages are added, or None.
+            until: ms epoch until which a message waits for the client if this would be its last attempt; 0 for not.
 
         Returns:
             The time by now.
@@ -467,7 +485,8 @@ class Consumer:
         was_open = self.open
         if was_open:
             self._end()
-        now = yield from self._giving_back_all(self.tag if handed is None else handed, now, meter, 1, returned)
+        seen = self.tag if handed is None else handed
+        now = yield from self._giving_back_all(seen, Outcome.LOST, now, meter, returned, until)
         if was_open:
             self.source.part_with(self, now)
         return now
@@ -532,31 +551,31 @@ class Consumer:
         return entries
 
     def _giving_back_all(
-        self, handed: int, now: int, meter: Meter, suspects: int | None, returned: list[Held] | None
+        self, handed: int, outcome: Outcome, now: int, meter: Meter, returned: list[Held] | None, until: int
     ) -> Steps[int]:
         self.handed = self.tag
-        left = suspects
+        attempts = COUNTED[outcome].attempts
+        costly = attempts == ALL
 
         def give(count: int, now: int) -> None:
-            nonlocal left
+            nonlocal attempts
             first = self.base + 1
             self.base += count
             seen = min(count, max(0, handed - first + 1))
             if returned is not None:
                 tags = enumerate(islice(self.window, count), first)
-                returned.extend([(tag, entry, entry.count + 1) for tag, entry in tags if entry is not None])
+                held = [(tag, entry) for tag, entry in tags if entry is not None]
+                for at, (tag, entry) in enumerate(held):
+                    returned.append(Held(tag, entry, entry.count + 1, at < attempts and tag <= handed))
             marked = self._pop(seen)
-            self.source.take_back(self._pop(count - seen), now, marked, left)
-            if left is not None:
-                left = max(0, left - len(marked))
+            self.source.take_back(self._pop(count - seen), now, marked, attempts, False, until)
+            attempts = max(0, attempts - len(marked))
 
         def cost_of(number: int) -> int:
             entry = self.window[number]
             return 0 if entry is None or self.base + number >= handed else self.source.dead_letter_cost(entry, False)
 
-        now = yield from self._in_slices(
-            lambda: len(self.window), give, cost_of if suspects is None else None, now, meter
-        )
+        now = yield from self._in_slices(lambda: len(self.window), give, cost_of if costly else None, now, meter)
         self.source.taken_back(self, None, now)
         return now
 

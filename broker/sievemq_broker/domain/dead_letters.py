@@ -97,7 +97,7 @@ def dead_letter(
         transfer: sends a message, which has been in the broker before, to an address, at a time (ms epoch).
         place: where the message was.
         entry: the message.
-        reason: FAILED or EXPIRED.
+        reason: FAILED, REJECTED or EXPIRED.
         now: ms epoch.
     """
     target = dead_letter_address(place.destination)
@@ -118,7 +118,7 @@ def _marked(entry: Entry, place: Place, reason: str, now: int) -> Envelope:
         notes[SUBSCRIPTION] = place.subscription
         if place.client_id is not None:
             notes[CLIENT_ID] = place.client_id
-    notes[ATTEMPTS] = entry.count
+    notes[ATTEMPTS] = entry.attempts
     if entry.count:
         notes[FIRST_FAILURE] = Long(entry.failed)
         notes[LAST_FAILURE] = Long(now)

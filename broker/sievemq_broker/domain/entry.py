@@ -20,6 +20,9 @@ DELAYED: Final = 3
 GONE: Final = 4
 """Acknowledged, expired, moved or removed. References to it are tombstones."""
 
+_ATTEMPT_BITS: Final = 20
+_ATTEMPTS: Final = (1 << _ATTEMPT_BITS) - 1
+
 
 class Entry:
     """A message on a queue: the bytes, shared with other queues, and the state that belongs to this queue.
@@ -28,20 +31,21 @@ class Entry:
         sequence: position of arrival in the queue; the order among equal priorities (D-34).
         envelope: the message; dropped when the entry is gone, so that a tombstone is small.
         state: READY … GONE. Authoritative: a reference in a view counts only if the state agrees.
-        count: deliveries that count, that is, the message was or may have been handed to an application.
+        count: deliveries that count, that is, the message was or may have been handed to an application, and came back.
         places: references to this entry in views while it waits.
-        failed: ms epoch of the first failed delivery; only there if count > 0.
         due: ms epoch at which it stops being DELAYED; only there while it is.
         stored: its number in the journal, 0 if it is not stored; only there on a queue that has a journal.
     """
 
-    __slots__ = ("count", "due", "envelope", "failed", "places", "sequence", "state", "stored")
+    __slots__ = ("_failures", "count", "due", "envelope", "places", "sequence", "state", "stored")
     __deletable__ = ("envelope",)  # mypyc needs the declaration
 
     due: int
     envelope: Envelope
-    failed: int
     stored: int
+    #: The time of the first delivery that counts, and the attempts in the lowest bits; only there if count > 0. One
+    #: number, since there may be millions of entries.
+    _failures: int
 
     def __init__(self, sequence: int, envelope: Envelope, state: int = READY) -> None:
         self.sequence = sequence
@@ -50,20 +54,30 @@ class Entry:
         self.count = 0
         self.places = 0
 
+    @property
+    def attempts(self) -> int:
+        """How many of its deliveries failed while it was the message in work; see :mod:`settlement`."""
+        return self._failures & _ATTEMPTS if self.count else 0
+
+    @property
+    def failed(self) -> int:
+        """ms epoch of the first delivery that counts; 0 if there was none."""
+        return self._failures >> _ATTEMPT_BITS if self.count else 0
+
     def keep(self, stored: int) -> None:
         """The journal has stored it under this number, or removed it (0)."""
         self.stored = stored
 
-    def resume(self, stored: int, count: int, failed: int) -> None:
+    def resume(self, stored: int, count: int, attempts: int, failed: int) -> None:
         """Restore the state that the journal has stored.
 
         Args:
-            stored, count: its attributes.
-            failed: ms epoch of its first failed delivery, if there was one.
+            stored, count, attempts: its attributes.
+            failed: ms epoch of its first delivery that counts, if there was one.
         """
         self.stored, self.count = stored, count
         if count:
-            self.failed = failed
+            self._failures = failed << _ATTEMPT_BITS | min(attempts, _ATTEMPTS)
 
     def file(self) -> None:
         """One more view has it."""
@@ -92,15 +106,26 @@ class Entry:
         """It waits again, in its old place."""
         self.state = STRAY
 
-    def fail(self, now: int) -> None:
-        """A delivery has failed, and the message comes back."""
+    def mark(self, now: int) -> None:
+        """Count a delivery: the message comes back, and an application may have seen it."""
         self.state = STRAY
         self.count += 1
         if self.count == 1:
-            self.failed = now
+            self._failures = now << _ATTEMPT_BITS
 
-    def unmark(self) -> None:
-        """The last delivery did not fail after all."""
+    def fail(self) -> None:
+        """Count an attempt: it was the message in work."""
+        if self.attempts < _ATTEMPTS:
+            self._failures += 1
+
+    def unmark(self, attempted: bool) -> None:
+        """No application has seen the last delivery after all.
+
+        Args:
+            attempted: it was counted as an attempt.
+        """
+        if attempted and self.attempts:
+            self._failures -= 1
         self.count -= 1
 
     def delay(self, due: int) -> None:
@@ -130,7 +155,7 @@ class Entry:
 
     def __repr__(self) -> str:
         state = ("READY", "STRAY", "HELD", "DELAYED", "GONE")[self.state]
-        return f"<Entry {self.sequence} {state} count={self.count}>"
+        return f"<Entry {self.sequence} {state} count={self.count} attempts={self.attempts}>"
 
 
 def key_of(entry: Entry) -> int:

@@ -37,6 +37,7 @@ __all__ = [
     "PAUSED",
     "PLACE_BITS",
     "PUBLISHED",
+    "STATE_BITS",
     "SUBSCRIPTION",
     "TAP",
     "Batch",
@@ -46,15 +47,18 @@ __all__ = [
     "Saved",
     "SavedEntry",
     "Store",
+    "state_of",
 ]
 
 #: The number of a message is ``batch << PLACE_BITS | place``; 0 is no number.
 PLACE_BITS: Final = 24
 
-#: The state of a message is its count of failed deliveries, with a flag while a consumer has it; or GONE.
+#: The state of a message is its count of deliveries, with a flag while a consumer has it, or GONE; and above these bits
+#: its count of attempts.
 HELD_FLAG: Final = 0x8000
 GONE_STATE: Final = 0xFFFF
 MAX_COUNT: Final = 0x7FFE
+STATE_BITS: Final = 16
 
 #: Kinds of definitions.
 NAMESPACE: Final = "namespace"
@@ -75,6 +79,11 @@ Key: TypeAlias = tuple[str | int | None, ...]
 """Identifies a definition within its kind."""
 
 
+def state_of(count: int, attempts: int) -> int:
+    """The state of a message that no consumer has, from its counts."""
+    return min(attempts, MAX_COUNT) << STATE_BITS | min(count, MAX_COUNT)
+
+
 class Batch:
     """The contents of one write: everything since the last one.
 
@@ -85,7 +94,7 @@ class Batch:
         held: numbers of messages that were delivered for the first time.
         states: the latest states of other messages, by number.
         gone: numbers of messages that are gone; a number may be there twice.
-        failures: time of the first failed delivery (ms epoch), by number.
+        failures: time of the first delivery that counts (ms epoch), by number.
         definitions: by kind and key; None for a deleted one.
         size: bytes of the new messages and definitions.
         before: earlier batches of the same write.
@@ -150,8 +159,8 @@ class SavedEntry(NamedTuple):
         number: of the message.
         owner: number of its queue.
         packed: its envelope.
-        state: count, HELD_FLAG.
-        failed: ms epoch of its first failed delivery, 0 if unknown.
+        state: count of deliveries, HELD_FLAG; count of attempts.
+        failed: ms epoch of its first delivery that counts, 0 if unknown.
         time: ms epoch at which it was kept.
     """
 
@@ -232,20 +241,20 @@ class Ledger:
             batch = self.journal.batch
             count = entry.count
             if count or (batch.states and stored in batch.states):
-                batch.states[stored] = (count if count < MAX_COUNT else MAX_COUNT) | HELD_FLAG
+                batch.states[stored] = state_of(count, entry.attempts) | HELD_FLAG
             else:
                 batch.held.append(stored)
 
     def released(self, queue: Observed, entry: Entry) -> None:
         """A message was returned unseen."""
         if entry.stored:
-            self.journal.batch.states[entry.stored] = min(entry.count, MAX_COUNT)
+            self.journal.batch.states[entry.stored] = state_of(entry.count, entry.attempts)
 
     def returned(self, queue: Observed, entry: Entry) -> None:
         """A message was returned, marked as redelivered."""
         if entry.stored:
             batch = self.journal.batch
-            batch.states[entry.stored] = min(entry.count, MAX_COUNT)
+            batch.states[entry.stored] = state_of(entry.count, entry.attempts)
             batch.failures[entry.stored] = entry.failed
 
     def acknowledged(self, queue: Observed, entry: Entry, by: object = None) -> None:

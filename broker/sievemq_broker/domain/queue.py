@@ -16,14 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from sievemq_broker.domain.backlog import Backlog
-from sievemq_broker.domain.consumer import Consumer, Source
-from sievemq_broker.domain.dead_letters import REFUSED_DELAY_MS, DeadLettering, effort_of
+from sievemq_broker.domain.consumer import Consumer, Held, Source
+from sievemq_broker.domain.dead_letters import REFUSED_DELAY_MS, DeadLettering, dead_letter_address, effort_of
 from sievemq_broker.domain.deadlines import Deadlines
-from sievemq_broker.domain.entry import DELAYED, HELD, READY, STRAY, Entry, key_of
+from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry, key_of
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.recall import Recall
+from sievemq_broker.domain.settlement import ALL
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.domain.turns import Turns
 from sievemq_broker.domain.view import View
@@ -118,6 +119,7 @@ class Queue(Source):
 
     __slots__ = (
         "_asking",
+        "_awaiting",
         "_before",
         "_closed_deliveries",
         "_deadlines",
@@ -188,6 +190,8 @@ class Queue(Source):
         self._recall = Recall(self.consumers, self._turns, self._deadlines, self._add_work)
         self.scheduled: dict[int, Entry] = {}
         self.scheduled_bytes = 0
+        #: Scheduled messages that wait for their client: the end of the wait is their last attempt.
+        self._awaiting: set[Entry] = set()
         #: Messages, scheduled ones included, for which costly selectors are not evaluated yet, each with its earlier
         #: state; and the results for the first of them.
         self._unmatched: deque[tuple[Entry, int]] = deque()
@@ -653,8 +657,13 @@ class Queue(Source):
             if self.scheduled.pop(entry.sequence, None) is None:
                 return
             self.scheduled_bytes -= len(entry.envelope.packed)
+            awaiting = entry in self._awaiting
+            self._awaiting.discard(entry)
             if expired:
                 self.expire(entry, now)
+                return
+            if awaiting:
+                self._return([entry] if self._fail(entry, now) else [], now)
                 return
             if entry.count:
                 entry.come_back()  # end of a redelivery delay: to the front (ORD-07)
@@ -706,9 +715,8 @@ class Queue(Source):
         return 1 + self.index.most if self.backlog.views and not self.index.costly else 1
 
     def dead_letter_cost(self, entry: Entry, reject: bool) -> int:
-        """The extra cost if a message comes back marked and becomes a dead letter by that; 0 if it does not."""
-        most = self.policy.max_attempts
-        return effort_of(entry) if reject or 0 < most <= entry.count + 1 else 0
+        """The extra cost if a message comes back as an attempt and becomes a dead letter by that; 0 if it does not."""
+        return effort_of(entry) if reject or self._is_last(entry) else 0
 
     def taken_back(self, consumer: Consumer, tags: Sequence[int] | None, now: int) -> None:
         """A consumer has returned messages, perhaps because they were recalled.
@@ -728,27 +736,35 @@ class Queue(Source):
         unmarked: list[Entry],
         now: int,
         marked: Iterable[Entry] = (),
-        suspects: int | None = None,
+        attempts: int = ALL,
         reject: bool = False,
+        until: int = 0,
     ) -> None:
         """Take back what a consumer held, in the original order.
 
         Args:
             unmarked: no application has seen these; count and place are as before (MCO-10).
             now: ms epoch.
-            marked: these may have been seen: count + 1, redelivered (ACK-08), dead-lettered after too many attempts.
-            suspects: how many of `marked` may be dead-lettered now; None for all.
+            marked: these may have been seen: count + 1, redelivered (ACK-08).
+            attempts: for how many of `marked`, the first ones, this is an attempt.
             reject: dead-letter `marked` after however few attempts.
+            until: ms epoch; a message for which this would be the last attempt waits until then for its client. 0: it
+                is the last attempt.
         """
-        back: list[tuple[int, Entry]] = []
+        back: list[Entry] = []
         for entry in unmarked:
             entry.come_back()
-            back.append((key_of(entry), entry))
+            back.append(entry)
             for observer in self.observers:
                 observer.released(self, entry)
         for number, entry in enumerate(marked):
-            if self._mark(entry, now, suspects is None or number < suspects, reject):
-                back.append((key_of(entry), entry))
+            if self._mark(entry, now, number < attempts, reject, until):
+                back.append(entry)
+        self._return(back, now)
+
+    def _return(self, entries: list[Entry], now: int) -> None:
+        """Let messages wait again, in the original order."""
+        back = [(key_of(entry), entry) for entry in entries]
         back.sort()
         for _, entry in back:
             if self.deleted:
@@ -760,19 +776,40 @@ class Queue(Source):
             else:
                 self._arrive_among_many(entry)
 
-    def _mark(self, entry: Entry, now: int, suspect: bool, reject: bool) -> bool:
-        """Count a failed delivery. False if the entry does not return to the queue now."""
-        entry.fail(now)
+    def _mark(self, entry: Entry, now: int, attempted: bool, reject: bool, until: int) -> bool:
+        """Count a delivery of a message that comes back, and an attempt if it was one. False if the message does not
+        return to the queue now."""
+        entry.mark(now)
         self.redelivered += 1
         if self.deleted:
             return True
+        if attempted and until and self._is_last(entry) and dead_letter_address(self.place.destination) is not None:
+            for observer in self.observers:
+                observer.returned(self, entry)
+            self._awaiting.add(entry)
+            self._schedule(entry, until, span=True)
+            return False
+        if attempted:
+            return self._fail(entry, now, reject)
+        for observer in self.observers:
+            observer.returned(self, entry)
+        return True
+
+    def _is_last(self, entry: Entry) -> bool:
+        """True if one more attempt is the last one."""
+        return 0 < self.policy.max_attempts <= entry.attempts + 1
+
+    def _fail(self, entry: Entry, now: int, reject: bool = False) -> bool:
+        """Count an attempt of a message that has come back. False if the message does not return to the queue now."""
+        entry.fail()
         for observer in self.observers:
             observer.returned(self, entry)
         policy = self.policy
         if 0 < entry.envelope.expiration <= now:
+            entry.come_back()
             return True  # it has expired, whatever its consumer says of it
-        delay = policy.redelivery_delay_after(entry.count)
-        if reject or (suspect and 0 < policy.max_attempts <= entry.count):
+        delay = policy.redelivery_delay_after(entry.attempts)
+        if reject or 0 < policy.max_attempts <= entry.attempts:
             outcome = self._dead_letter(entry, REJECTED if reject else FAILED, now)
             if outcome is DeadLettering.DONE:
                 entry.end()
@@ -782,6 +819,7 @@ class Queue(Source):
         if delay:
             self._schedule(entry, now + delay, span=True)
             return False
+        entry.come_back()
         return True
 
     def _dead_letter(self, entry: Entry, reason: str, now: int) -> DeadLettering:
@@ -797,29 +835,47 @@ class Queue(Source):
             self.dead_rejected += reason == REJECTED
         return outcome
 
-    def unmark(self, entries: list[tuple[Entry, int]], now: int) -> None:
-        """Undo the marks of messages that came back although no application had seen them (D-32). Messages that have
-        not been delivered since get their earlier delivery count back.
-
-        Args:
-            entries: each with its count as it came back; one that was delivered since then stays marked.
-            now: ms epoch.
-        """
+    def unmark(self, held: list[Held], now: int) -> None:
+        """Undo the counts of messages that came back although no application had seen them (D-32). One that was
+        delivered since then keeps them."""
         back: list[Entry] = []
-        for entry, count in entries:
+        for _, entry, count, attempted in held:
+            awaiting = entry in self._awaiting
             if entry.count == count and self.take_out(entry):
-                entry.unmark()
+                entry.unmark(attempted and not awaiting)
                 self.redelivered -= 1
                 back.append(entry)
         self.take_back(back, now)
 
-    def settle_returned(self, entries: list[tuple[Entry, int]]) -> None:
-        """Remove messages that came back although they had been acknowledged, if they still wait.
+    def fail_returned(self, held: list[Held], now: int) -> None:
+        """Count an attempt for messages that came back and, as their client states, had failed. Of one that was
+        delivered since then it shows when it returns."""
+        back: list[Entry] = []
+        for _, entry, count, attempted in held:
+            if entry.count != count or entry.state == GONE or (attempted and entry not in self._awaiting):
+                continue
+            if not self.take_out(entry):
+                entry.fail()
+            elif self._fail(entry, now):
+                back.append(entry)
+        self._return(back, now)
 
-        Args:
-            entries: each with its count as it came back.
+    def end_wait(self, held: list[Held], now: int) -> list[Held]:
+        """Let messages return that waited for their client, which is back: the loss was not an attempt.
+
+        Returns:
+            These messages.
         """
-        for entry, count in entries:
+        back = [each for each in held if each.entry in self._awaiting]
+        for each in back:
+            self.take_out(each.entry)
+            each.entry.come_back()
+        self._return([each.entry for each in back], now)
+        return back
+
+    def settle_returned(self, held: list[Held]) -> None:
+        """Remove messages that came back although they had been acknowledged, if they still wait."""
+        for _, entry, count, _ in held:
             if entry.count == count and self.take_out(entry):
                 self.acknowledged += 1
                 for observer in self.observers:
@@ -1033,6 +1089,7 @@ class Queue(Source):
         if entry.state == DELAYED:
             del self.scheduled[entry.sequence]
             self.scheduled_bytes -= len(entry.envelope.packed)
+            self._awaiting.discard(entry)
             self._deadlines.void()
         elif entry.state in (READY, STRAY):
             self._unplace(entry)
@@ -1060,6 +1117,7 @@ class Queue(Source):
         entries = self.backlog.clear() + list(self.scheduled.values())
         self.scheduled.clear()
         self.scheduled_bytes = 0
+        self._awaiting.clear()
         for entry in entries:
             for observer in self.observers:
                 observer.removed(self, entry, reason)

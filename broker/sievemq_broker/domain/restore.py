@@ -1,7 +1,7 @@
 """Restores what a store holds into an empty broker.
 
 Messages come back in their order. A message that a consumer had when the process ended may have been seen, so it comes
-back marked as redelivered, and the attempt is counted. Only messages that were never delivered come back unmarked."""
+back marked as redelivered (``Outcome.KILLED``). Only messages that were never delivered come back unmarked."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from sievemq_broker.domain.journal import (
     NAMESPACE,
     PAUSED,
     PUBLISHED,
+    STATE_BITS,
     SUBSCRIPTION,
     TAP,
     Journal,
     Saved,
     SavedEntry,
+    state_of,
 )
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.settlement import COUNTED, Outcome
 from sievemq_broker.domain.tap import CopyTap, TapTerms
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import SieveError
@@ -146,11 +149,13 @@ def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> N
     if late:
         arrivals.sort(key=lambda item: item[:2])
     for _, number, each, envelope in arrivals:
-        count, failed = each.state & ~HELD_FLAG, each.failed or now
+        count, attempts, failed = each.state & (HELD_FLAG - 1), each.state >> STATE_BITS, each.failed or now
         if each.state & HELD_FLAG:
-            count = min(count + 1, MAX_COUNT)
-            journal.batch.states[number] = count
+            deliveries, failures = COUNTED[Outcome.KILLED]
+            count = min(count + min(1, deliveries), MAX_COUNT)
+            attempts += min(1, failures)
+            journal.batch.states[number] = state_of(count, attempts)
             journal.batch.failures[number] = failed
         entry = Entry(0, envelope)
-        entry.resume(number, count, failed)
+        entry.resume(number, count, attempts, failed)
         queue.restore(entry, now)

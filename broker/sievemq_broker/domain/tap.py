@@ -609,7 +609,7 @@ class DrainTap(Tap):
     def _give_back(self, now: int) -> None:
         """Return a slice, the oldest first."""
         consumer = self._consumer
-        # Only the oldest of all can have made the reader fail: see Consumer.abandon.
+        # Its reader is lost (Outcome.LOST): an attempt of the oldest one alone.
         consumer.give_back_oldest(SLICE, now, 0 if self._giving else 1)
         self._giving = True
         self._lose(self._behind + consumer.base)

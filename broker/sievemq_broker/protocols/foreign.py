@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.ports import deliver_each
+from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.session.peer import Peer, PortOwner, Services, Table, Watcher
 from sievemq_broker.session.settings import SessionSettings
@@ -297,6 +298,11 @@ class ForeignOutbox(ABC):
         """Bytes that wait to be written."""
         return self._size
 
+    @property
+    def withheld(self) -> dict[int, int]:
+        """Nothing: each delivery is written."""
+        return {}
+
     def attach(self, owner: PortOwner) -> None:
         """Become the port of `owner`."""
         self._owner = owner
@@ -451,7 +457,7 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
         self._services = services
         self._parser = parser
         self.outbox = outbox
-        self.peer = Peer(broker, services, outbox, table, address, watcher)
+        self.peer = Peer(broker, services, outbox, table, address, watcher, Outcome.LEFT)
         self._deliver_again = self._held_back = False
         self._line = line
         self._heartbeat = Heartbeat(line, services.settings, services.now() - services.clock_offset)

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
     from sievemq_broker.domain.consumer import Held, Source
 
-__all__ = ["MAX_LOST", "MAX_REFUSED", "MAX_RETURNED", "LostConnections", "Memory", "Refusal", "Returned"]
+__all__ = [
+    "MAX_LOST",
+    "MAX_REFUSED",
+    "MAX_RETURNED",
+    "LostConnections",
+    "Memory",
+    "Refusal",
+    "Report",
+    "Returned",
+    "Survived",
+]
 
 #: The most connections remembered. The user with most of them loses the oldest. Some hundred bytes each.
 MAX_LOST: Final = 10_000
@@ -32,6 +42,21 @@ Refusal = tuple[int, int, int, str]
 """Session, sequence, error code, text of a send that was refused."""
 
 
+class Report(NamedTuple):
+    """What a client that comes back states of the messages that were delivered to it, by consumer.
+
+    Attributes:
+        handed: the last tag that the application may have seen; what lies behind loses its mark.
+        done: up to this tag everything was acknowledged; the acknowledgement may have been lost.
+        failed: behind the first tag, up to the second one, the application has failed: its listener raised, or it
+            rolled back or recovered.
+    """
+
+    handed: Mapping[int, int] = {}
+    done: Mapping[int, int] = {}
+    failed: Mapping[int, tuple[int, int]] = {}
+
+
 class Returned(NamedTuple):
     """The messages of a consumer when its connection was lost: its queue; the returned messages; whether they were
     received in a transaction; and the number of all."""
@@ -40,6 +65,20 @@ class Returned(NamedTuple):
     held: list[Held]
     transacted: bool
     messages: int
+
+
+class Survived(NamedTuple):
+    """A message at its last attempt whose connection was lost, and whose client came back without a statement about it.
+
+    Attributes:
+        source: its queue.
+        held: what it was on the lost connection.
+        last: the last tag there that the application may have seen.
+    """
+
+    source: Source
+    held: Held
+    last: int
 
 
 class Memory:
@@ -114,21 +153,32 @@ class Memory:
             "temporaries": not self.restored,
         }
 
-    def settle(self, handed: Mapping[int, int], done: Mapping[int, int], now: int) -> None:
-        """The client has come back, and reports on the messages that were delivered to it.
+    def settle(self, report: Report, now: int) -> dict[int, Survived]:
+        """The client has come back, and reports on the messages that were delivered to it. A message that waits for it
+        and of which it states nothing returns without an attempt: the client has survived it.
 
         Args:
-            handed: consumer -> the last tag that the application may have seen; what lies behind loses its mark.
-            done: consumer -> up to this tag everything was acknowledged; the acknowledgement may have been lost.
+            report: the client's.
             now: ms since 1970.
+
+        Returns:
+            Messages that waited and returned so, by consumer.
         """
+        survived: dict[int, Survived] = {}
         for consumer_id, (source, held, transacted, _) in self.returned.items():
-            seen, acknowledged = handed.get(consumer_id), 0 if transacted else done.get(consumer_id, 0)
-            source.settle_returned([(entry, count) for tag, entry, count in held if tag <= acknowledged])
+            seen, acknowledged = report.handed.get(consumer_id), 0 if transacted else report.done.get(consumer_id, 0)
+            after, failed = report.failed.get(consumer_id, (0, 0))
+            source.settle_returned([each for each in held if each.tag <= acknowledged])
+            if failed:
+                after = max(after, acknowledged)
+                source.fail_returned([each for each in held if after < each.tag <= failed], now)
             if seen is not None:
-                unseen = [(entry, count) for tag, entry, count in held if tag > max(seen, acknowledged)]
-                source.unmark(unseen, now)
+                source.unmark([each for each in held if each.tag > max(seen, acknowledged)], now)
+            for each in source.end_wait(held, now):
+                if seen is not None:
+                    survived[consumer_id] = Survived(source, each._replace(attempted=False), seen)
         self.forget_returned()
+        return survived
 
     def forget_returned(self) -> None:
         """Messages that were delivered to it keep their marks."""

@@ -21,9 +21,10 @@ from sievemq_broker.domain.examining import EXAMINED
 from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.ports import DeliveryPort
+from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.steps import Meter, Steps
 from sievemq_broker.session.checks import check_identifier, pairs, undelivered, unknown
-from sievemq_broker.session.lost import MAX_REFUSED, LostConnections, Memory, Returned
+from sievemq_broker.session.lost import MAX_REFUSED, LostConnections, Memory, Report, Returned, Survived
 from sievemq_broker.session.rights import Identity, Verb, forbidden
 from sievemq_broker.session.session import Session, SessionMode
 from sievemq_broker.session.settings import AuthenticationError, SessionSettings
@@ -52,6 +53,9 @@ LAZY_CONFIRMS: Final = 64
 
 #: Destinations remembered as allowed, for each client.
 _MAX_ALLOWED: Final = 4_096
+
+#: For how long a connection is remembered at least whose client is on another one already.
+_RETURNING_MS: Final = 60_000
 
 _MAX_ID_CHARS: Final = 64
 _ID_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
@@ -90,6 +94,11 @@ class ClientPort(DeliveryPort, Protocol):
     @property
     def unread(self) -> int:
         """Bytes that wait to be written."""
+
+    @property
+    def withheld(self) -> dict[int, int]:
+        """The consumers with deliveries that the client cannot have, since its window has no room for them: by number,
+        the last tag before these."""
 
     def attach(self, owner: PortOwner) -> None:
         """Become the port of `owner`."""
@@ -384,6 +393,8 @@ class Peer:
         table: what is done for each verb.
         address: of the other end, for people.
         watcher: observes the client.
+        leaving: what its end in order means for messages that it has not settled: FAILED if a client of its protocol
+            states what its application has, LEFT if it does not.
     """
 
     __slots__ = (
@@ -392,10 +403,12 @@ class Peer:
         "_late",
         "_late_bytes",
         "_lazy",
+        "_leaving_as",
         "_memory",
         "_pending",
         "_resumed",
         "_send",
+        "_survived",
         "_table",
         "_turn",
         "_urgent",
@@ -436,6 +449,7 @@ class Peer:
         table: Table,
         address: str = "",
         watcher: Watcher | None = None,
+        leaving: Outcome = Outcome.FAILED,
     ) -> None:
         self.broker = broker
         self.services = services
@@ -443,6 +457,7 @@ class Peer:
         self.out = out
         self.address = address
         self.watcher = watcher
+        self._leaving_as = leaving
         self._table = table
         #: The handlers of SEND and of the other verbs, with checks in front if the user is limited.
         self._send: SendHandler = table.free.send
@@ -459,6 +474,8 @@ class Peer:
         #: The memory of a lost connection that it continues.
         self._resumed = False
         self._memory: Memory | None = None
+        #: Consumer -> a message of it that is not failed yet, if the client does not state so later.
+        self._survived: dict[int, Survived] = {}
         #: Consumer -> last tag that the application may have seen, as the client has reported on a new connection.
         self._handed_elsewhere: Mapping[int, int] = {}
         self.sessions: dict[int, Session] = {}
@@ -700,9 +717,7 @@ class Peer:
         """Begin as a new client."""
         self.id = self.services.connection_id()
 
-    def take_place(
-        self, resume: str, handed: Mapping[int, int], done: Mapping[int, int], ids: tuple[int, int], now: int
-    ) -> Memory | None:
+    def take_place(self, resume: str, report: Report, ids: tuple[int, int], now: int) -> Memory | None:
         """Continue a lost connection, with its id and with what is remembered of it.
 
         If the broker still considers that one alive, it is ended first, so that its client id and its messages are
@@ -710,8 +725,7 @@ class Peer:
 
         Args:
             resume: id of the lost one.
-            handed: consumer -> the last tag that the application may have seen there.
-            done: consumer -> up to this tag everything was acknowledged there.
+            report: what the client states of messages that were delivered there.
             ids: the last session and consumer id that were used there.
             now: ms since 1970.
 
@@ -720,7 +734,7 @@ class Peer:
         """
         services = self.services
         user, namespace = self.identity.user, self.namespace
-        self.end_lost(resume, handed, done, now)
+        self.end_lost(resume, report, now)
         self.broker.finish_leaving(now, resume)
         memory = services.lost.take(resume, user, namespace.name)
         self.id = resume if memory is not None or self._may_keep(resume) else services.connection_id()
@@ -728,34 +742,33 @@ class Peer:
         # Late commands for its old sessions and consumers may still arrive: they are skipped.
         self.highest_session, self.highest_consumer = ids
         if memory is not None:
-            memory.settle(handed, done, now)
+            self._survived = memory.settle(report, now)
             self._memory = memory
         return memory
 
-    def end_lost(self, resume: str, handed: Mapping[int, int], done: Mapping[int, int], now: int) -> None:
+    def end_lost(self, resume: str, report: Report, now: int) -> None:
         """End another connection of the same client, if the broker still considers it alive.
 
         Args:
-            resume, handed, done, now: as :meth:`take_place`.
+            resume, report, now: as :meth:`take_place`.
         """
         lost = self.services.connections.get(resume)
         if lost is not None and lost.identity.user == self.identity.user and lost.namespace is self.namespace:
-            lost.give_way(handed, done, now)
+            lost.give_way(report, now)
 
-    def give_way(self, handed: Mapping[int, int], done: Mapping[int, int], now: int) -> None:
+    def give_way(self, report: Report, now: int) -> None:
         """The client has come back on another connection (D-32).
 
         Args:
-            handed: consumer -> the last tag that the application may have seen.
-            done: consumer -> last tag that was acknowledged; the ACKNOWLEDGE was lost with this connection.
+            report: what the client states of messages that were delivered here.
             now: ms since 1970.
         """
-        for consumer_id, tag in done.items():
+        for consumer_id, tag in report.done.items():
             consumer = self.consumers.get(consumer_id)
             if consumer is not None and self.owners[consumer_id].transaction is None:
                 consumer.acknowledge(min(tag, consumer.tag), now)
-        self._handed_elsewhere = handed
-        self.keep = max(self.keep, 1)
+        self._handed_elsewhere = report.handed
+        self.keep = max(self.keep, _RETURNING_MS)
         self.close(ErrorCode.HEARTBEAT_MISSED, "its client has reconnected on another connection", now)
 
     def _may_keep(self, resume: str) -> bool:
@@ -910,7 +923,7 @@ class Peer:
     def _closing(self, session: Session, handed: Mapping[int, int], command: CommandTuple, now: int) -> Steps[None]:
         returning = _Returning()
         returning.defer()
-        steps = session.leave(handed, {}, {}, now, Meter())
+        steps = session.leave(self._leaving_as, handed, now, Meter())
         return self._giving_back(steps, command, lambda now: self.answer(command[1]), now, returning)
 
     def give_back(self, steps: Steps[int], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
@@ -1054,6 +1067,20 @@ class Peer:
             elif tag > consumer.tag:
                 raise undelivered(consumer_id, tag, consumer.tag)
         return seen
+
+    def fail_survived(self, handed: tuple[int, ...], now: int) -> None:
+        """The client states that its application has failed what it was handed, which may include messages of the lost
+        connection that it continues.
+
+        Args:
+            handed: pairs of consumer and the last tag that the application has seen.
+            now: ms since 1970.
+        """
+        if self._survived:
+            for consumer_id, tag in pairs(handed).items():
+                survived = self._survived.pop(consumer_id, None)
+                if survived is not None and survived.held.tag <= tag <= survived.last:
+                    survived.source.fail_returned([survived.held], now)
 
     # -- sends --------------------------------------------------------------------------------------------------------
 
@@ -1314,7 +1341,8 @@ class Peer:
 
         Args:
             now: milliseconds since 1970.
-            handed: what the application has seen, by consumer; None if that is unknown (ACK-18).
+            handed: of an end in order: what the application has, or may have, seen, by consumer. None if the connection
+                is lost (ACK-18).
             request: of its GOODBYE, answered when all is returned.
         """
         if self.gone:
@@ -1337,11 +1365,14 @@ class Peer:
         for session in self.sessions.values():
             self.end_blocked_sender(session)
         memory = self._remember() if handed is None and self.keep else None
-        if handed is not None:
+        outcome = self._leaving_as
+        if handed is None:
+            outcome, handed = Outcome.LOST, {**self.out.withheld, **self._handed_elsewhere}
+        else:
             for session in self.sessions.values():
                 self.confirm(session, session.sent)
         sessions = tuple(self.sessions.values())
-        self.broker.begin_leaving(self.id, self._leaving(sessions, now, handed, memory, request))
+        self.broker.begin_leaving(self.id, self._leaving(sessions, now, outcome, handed, memory, request))
         if memory is not None:
             services.lost.remember(memory, now - services.clock_offset + self.keep, self.broker)
         self.sessions.clear()
@@ -1364,7 +1395,8 @@ class Peer:
         self,
         sessions: tuple[Session, ...],
         now: int,
-        handed: Mapping[int, int] | None,
+        outcome: Outcome,
+        handed: Mapping[int, int],
         memory: Memory | None,
         request: int | None,
     ) -> Steps[None]:
@@ -1373,16 +1405,17 @@ class Peer:
         Args:
             sessions: that it had.
             now: ms since 1970.
-            handed: what the application has seen, by consumer; None if that is unknown (ACK-18).
+            outcome, handed: as :meth:`Session.leave`.
             memory: of it, if it may come back: gets what it held; its temporary destinations stay until then.
             request: is answered then.
         """
         report = self.services.report
         meter = Meter()
         returned = {} if memory is None else {number: each.held for number, each in memory.returned.items()}
+        until = 0 if memory is None else now + self.keep
         for session in sessions:
             try:
-                now = yield from session.leave(handed, self._handed_elsewhere, returned, now, meter)
+                now = yield from session.leave(outcome, handed, now, meter, returned, until)
             except Exception as error:  # the remaining steps must still be done
                 report(self, "giving back messages", error)
         if memory is None:

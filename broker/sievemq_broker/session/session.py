@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Final
 
 from sievemq_broker.domain.consumer import Consumer, Held
+from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.steps import Meter, Steps
 from sievemq_broker.session.transaction import StagedBytes, Transaction
 from sievemq_broker.session.waiting import BlockedSender
@@ -17,6 +18,8 @@ __all__ = ["Session", "SessionMode"]
 
 #: The cost of closing a consumer, in messages that come back: 10 to 20 microseconds.
 _CLOSING: Final = 5
+
+_NONE: Final[Mapping[int, list[Held]]] = {}
 
 
 class SessionMode(IntEnum):
@@ -162,21 +165,24 @@ class Session:
 
     def leave(
         self,
-        handed: Mapping[int, int] | None,
-        known: Mapping[int, int],
-        returned: Mapping[int, list[Held]],
+        outcome: Outcome,
+        handed: Mapping[int, int],
         now: int,
         meter: Meter,
+        returned: Mapping[int, list[Held]] = _NONE,
+        until: int = 0,
     ) -> Steps[int]:
         """Close all consumers, in slices.
 
         Args:
-            handed: what the application has seen, by consumer: it goes back marked, the rest unmarked (ACK-15). None if
-                the connection is lost: then all goes back marked, since it may have been seen (ACK-18).
-            known: if so, the last tag that may have been seen, for those consumers of which that is known (D-32).
-            returned: gets what goes back then, by consumer.
+            outcome: what ends their deliveries. FAILED: the client states what its application has seen. LEFT or LOST:
+                the application may have seen everything (ACK-18), except what is known otherwise (D-32).
+            handed: by consumer, the last tag that the application has, or may have, seen: up to it messages go back
+                marked, the rest unmarked (ACK-15).
             now: ms since 1970.
             meter: says when a slice is full.
+            returned: gets what goes back of a lost connection, by consumer.
+            until: ms since 1970 until which a message at its last attempt waits for a lost client; 0 for not.
 
         Returns:
             The time by now.
@@ -188,12 +194,13 @@ class Session:
             if not meter.room():
                 now = yield
             meter.spend(_CLOSING)
-            if handed is None:
-                now = yield from consumer.abandoning(now, known.get(consumer_id), meter, returned.get(consumer_id))
+            if outcome is Outcome.LOST:
+                seen, held = handed.get(consumer_id), returned.get(consumer_id)
+                now = yield from consumer.abandoning(now, seen, meter, held, until)
             else:
-                tag = handed.get(consumer_id, 0)
+                tag = handed.get(consumer_id, 0 if outcome is Outcome.FAILED else consumer.tag)
                 # In this order all goes back at once, so that the next consumer gets it in its old order.
-                now = yield from consumer.recovering(tag, now, meter)
+                now = yield from consumer.recovering(tag, now, meter, outcome)
                 consumer.close(tag, now)
             self.consumers.pop(consumer_id, None)
         if self.transaction is not None:

@@ -81,7 +81,7 @@ class Batches:
         if not state.live:
             return  # arrived and gone between two writes
         self._execute("INSERT INTO batch VALUES (?, ?)", (own, state.pack_batch(own, now, batch.accepted)))
-        if state.failures:
+        if state.failures or state.attempts:
             self._execute("INSERT INTO state VALUES (?, ?)", (own, state.pack(own)))
         self._remember(own, state)
 

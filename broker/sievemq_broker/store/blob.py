@@ -2,7 +2,7 @@
 
     batch    crc32 | length of the header | header | envelopes one after the other
              header: msgpack [time, owners, sizes, messages | nil, places | nil, states | nil]
-    state    crc32 | msgpack [live, kept, size, states, failures]
+    state    crc32 | msgpack [live, kept, size, states, failures, attempts]
     value    crc32 | msgpack
 
 `owners`, `sizes`, `messages`, `places`, `states` are little-endian arrays of 32 bits (states: 16). `messages` gives the
@@ -24,7 +24,7 @@ from typing import Any
 
 import msgpack
 
-from sievemq_broker.domain.journal import GONE_STATE, HELD_FLAG, PLACE_BITS, Batch, SavedEntry
+from sievemq_broker.domain.journal import GONE_STATE, HELD_FLAG, PLACE_BITS, STATE_BITS, Batch, SavedEntry
 from sievemq_broker.store.errors import DamagedError
 
 __all__ = ["Kept", "State", "pack_batch", "pack_value", "unpack_batch", "unpack_value"]
@@ -32,6 +32,7 @@ __all__ = ["Kept", "State", "pack_batch", "pack_value", "unpack_batch", "unpack_
 _CRC = struct.Struct("<I")
 _TWO = struct.Struct("<II")
 _BIG_ENDIAN = sys.byteorder == "big"
+_STATE = (1 << STATE_BITS) - 1
 _packer = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass")
 
 
@@ -102,23 +103,33 @@ class State:
         live: messages that are not gone.
         kept: entries that the batch's row still has, gone ones included.
         size: bytes of that row.
-        states: by place.
-        failures: ms epoch of the first failed delivery, by place.
+        states: by place, without the attempts.
+        failures: ms epoch of the first delivery that counts, by place.
+        attempts: those of messages that have any, by place.
     """
 
-    __slots__ = ("failures", "kept", "live", "size", "states")
+    __slots__ = ("attempts", "failures", "kept", "live", "size", "states")
 
-    def __init__(self, live: int, kept: int, size: int, states: array[int], failures: dict[int, int]) -> None:
+    def __init__(
+        self,
+        live: int,
+        kept: int,
+        size: int,
+        states: array[int],
+        failures: dict[int, int] | None = None,
+        attempts: dict[int, int] | None = None,
+    ) -> None:
         self.live = live
         self.kept = kept
         self.size = size
         self.states = states
-        self.failures = failures
+        self.failures = failures or {}
+        self.attempts = attempts or {}
 
     @classmethod
     def new(cls, count: int) -> State:
         """The state of so many new messages."""
-        return cls(count, count, 0, array("H", bytes(2 * count)), {})
+        return cls(count, count, 0, array("H", bytes(2 * count)))
 
     def pack_batch(self, batch_id: int, time: int, accepted: list[tuple[int, bytes]]) -> bytes:
         """The row of the new batch that this is the state of; see :func:`pack_batch`."""
@@ -140,14 +151,20 @@ class State:
         if batch.states:
             failures = batch.failures
             for number, value in batch.states.items():
-                if first <= number < end and states[number - first] != GONE_STATE:
-                    states[number - first] = value
+                place = number - first
+                if first <= number < end and states[place] != GONE_STATE:
+                    states[place] = value & _STATE
+                    if value > _STATE:
+                        self.attempts[place] = value >> STATE_BITS
+                    else:
+                        self.attempts.pop(place, None)
                     if number in failures:
-                        self.failures[number - first] = failures[number]
+                        self.failures[place] = failures[number]
         _set(states, batch.gone, first, end, GONE_STATE)
         self.live = len(states) - states.count(GONE_STATE)
-        if self.failures:
+        if self.failures or self.attempts:
             self.failures = {place: when for place, when in self.failures.items() if states[place] != GONE_STATE}
+            self.attempts = {place: count for place, count in self.attempts.items() if states[place] != GONE_STATE}
 
     def without_removed(self, kept: Kept) -> bytes:
         """The batch's row without messages that are gone."""
@@ -171,7 +188,7 @@ class State:
 
     def pack(self, batch_id: int) -> bytes:
         """The row."""
-        body = (self.live, self.kept, self.size, _words(self.states), self.failures)
+        body = (self.live, self.kept, self.size, _words(self.states), self.failures, self.attempts)
         return pack_value(_identity(batch_id, b"s"), body)
 
     @classmethod
@@ -185,7 +202,7 @@ class State:
         fields = unpack_value(what, _identity(batch_id, b"s"), data)
         try:
             live, kept, size, states, failures = fields[:5]
-            return cls(live, kept, size, _array("H", states), failures)
+            return cls(live, kept, size, _array("H", states), failures, fields[5] if len(fields) > 5 else None)
         except (TypeError, ValueError) as error:
             raise DamagedError(f"{what} has an invalid form: {error}") from error
 
@@ -257,7 +274,7 @@ class Kept:
         """The state of messages that have no row of their own."""
         count = len(self.owners)
         states = array("H", bytes(2 * count)) if self.states is None else self.states
-        return State(count - states.count(GONE_STATE), count, self.size, states, {})
+        return State(count - states.count(GONE_STATE), count, self.size, states)
 
     def entries(self, state: State) -> Iterator[SavedEntry]:
         """The messages that are not gone.
@@ -266,13 +283,15 @@ class Kept:
             DamagedError: the state is not one of this batch.
         """
         base, time, envelopes = self.id << PLACE_BITS, self.time, self.envelopes
-        states, failures = state.states, state.failures
+        states, failures, attempts = state.states, state.failures, state.attempts
         if self.last_place >= len(states):
             raise DamagedError(f"the state of batch {self.id} has {len(states)} messages, not {self.last_place + 1}")
         for owner, message, place in zip(self.owners, self.messages, self.places, strict=True):
             now = states[place]
             if now != GONE_STATE:
                 failed = failures.get(place, 0) if failures else 0
+                if attempts and place in attempts:
+                    now |= attempts[place] << STATE_BITS
                 yield SavedEntry(base | place, owner, envelopes[message], now, failed, time)
 
 

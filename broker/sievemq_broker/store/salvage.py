@@ -180,7 +180,7 @@ class _Reader:
                 what = str(error) if isinstance(error, DamagedError) else f"the state of batch {batch_id}: {error}"
                 self.found(f"{what}; its {len(kept.owners)} messages may have been consumed", data)
                 count = kept.last_place + 1
-                state = State(len(kept.owners), len(kept.owners), kept.size, array("H", [HELD_FLAG]) * count, {})
+                state = State(len(kept.owners), len(kept.owners), kept.size, array("H", [HELD_FLAG]) * count)
                 guessed = True
             self.rows += 1
             yield rows[0][0], kept, state, guessed

@@ -196,9 +196,7 @@ class ClientConnection:
             if command[0] == _DELIVER:  # first because it is the most frequent by far
                 consumer = routes.get(command[1])
                 if consumer is not None:
-                    consumer.buffer.append(command)
-                    if consumer.waker is not None:
-                        consumer.wake()
+                    consumer.arrive(command)
             else:
                 HANDLERS[command[0]](self, command)
         self._bytes_in += len(data)
@@ -660,8 +658,7 @@ class ClientConnection:
         self._commands_in += len(envelopes) - 1
         consumer = self.deliveries.routes.get(number)
         if consumer is not None:  # handle each as a DELIVER of its own
-            consumer.buffer.extend([(_DELIVER, number, at, 1, fields) for at, fields in enumerate(envelopes, tag)])
-            consumer.wake()
+            consumer.arrive_several([(_DELIVER, number, at, 1, fields) for at, fields in enumerate(envelopes, tag)])
 
     def _on_recall(self, command: CommandTuple) -> None:
         consumer = self.deliveries.consumers.get(command[1])

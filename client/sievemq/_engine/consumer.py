@@ -63,8 +63,11 @@ class EngineConsumer:
         session: id of its session.
         shut: closing has begun, here or above: waiting calls return None (CLO-06).
         gone: the reason why the broker closed this consumer; None if it did not.
+        arrived: tag of the last message that has arrived.
         base: tags of the present connection begin behind this one; those of lost connections are not above it.
         handed_then: what `handed` was when the last connection was lost.
+        failed_behind: while the broker's answer to RECOVER or ROLLBACK is due, the application has failed what lies
+            behind this tag, up to `handed`; None at other times.
         refused: the last message whose body was not of the requested type.
     """
 
@@ -75,12 +78,14 @@ class EngineConsumer:
         "_started",
         "acknowledges_itself",
         "address",
+        "arrived",
         "base",
         "buffer",
         "closed",
         "destination",
         "done",
         "durable",
+        "failed_behind",
         "flowing",
         "gone",
         "granted",
@@ -156,7 +161,8 @@ class EngineConsumer:
         self.window = PrefetchWindow(terms.options.prefetch)
         self._started = False  # the connection is started
         self.granted = self.released = 0
-        self.base = self.handed_then = 0
+        self.base = self.handed_then = self.arrived = 0
+        self.failed_behind: int | None = None
         self.waited_at = 0  # `taken` at the last wait for the empty buffer
         self.mark = 0
         self.ran_dry = False
@@ -356,6 +362,19 @@ class EngineConsumer:
         outbox.append((Command.WANT, 0, self.id))
         return None
 
+    def arrive(self, command: CommandTuple) -> None:
+        """A message has arrived."""
+        self.arrived = command[_DELIVERED_TAG]
+        self.buffer.append(command)
+        if self.waker is not None:
+            self.wake()
+
+    def arrive_several(self, commands: list[CommandTuple]) -> None:
+        """The same for consecutive messages, at least one."""
+        self.arrived = commands[-1][_DELIVERED_TAG]
+        self.buffer.extend(commands)
+        self.wake()
+
     def recall(self, tags: Iterable[int]) -> None:
         """The broker recalls these for another consumer: return those that no application has seen, unmarked.
 
@@ -395,8 +414,13 @@ class EngineConsumer:
         self.unsettled = False
         return self.done
 
+    def fail(self) -> None:
+        """The application has failed what it has, and the broker is to take it back."""
+        if self.failed_behind is None:
+            self.failed_behind = self.done
+
     def all_done(self) -> None:
-        """True if everything that was handed over is acknowledged, or was taken back."""
+        """Everything that was handed over is acknowledged, or was taken back."""
         self.done = self.handed_then = self.handed
 
     def forget_returned(self) -> None:
@@ -436,28 +460,31 @@ class EngineConsumer:
         self.buffer.clear()
         self.taken = self.released = self.granted = self.mark = self.waited_at = 0
 
+    def taken_back(self) -> None:
+        """The broker has answered RECOVER or ROLLBACK."""
+        self.failed_behind = None
+
     # -- a lost connection --------------------------------------------------------------------------------------------
 
-    def freeze(self) -> int | None:
+    def freeze(self) -> int:
         """The connection is lost: hand over nothing more, since the broker delivers buffered messages again. They are
         removed from the right, the youngest first: a thread that takes from the left meanwhile gets the older ones.
 
         Returns:
-            Up to which tag the application may have seen messages; None if that is not known.
+            Up to which tag the application may have seen messages. A message that has not arrived is not among them.
         """
         self.flowing = False
         buffer = self.buffer
-        first, last = 0, max(self.base, self.handed)
+        first, last = 0, max(self.base, self.handed, self.arrived)
         try:
             while True:
                 first = buffer.pop()[_DELIVERED_TAG]
-                last = max(last, first)
         except IndexError:
             pass
         # Above every tag that can have been in transit. A thread may still be between taking a message and noting it.
         self.base = last + 2 * MAX_CREDIT
         self.handed_then = self.handed
-        return first - 1 if first else None
+        return first - 1 if first else self.arrived
 
     @property
     def holds_returned(self) -> bool:

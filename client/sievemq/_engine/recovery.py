@@ -84,17 +84,22 @@ class Recovery:
             last_session: id of the last session.
         """
         done: list[int] = []
+        failed: list[int] = []
         for session in self._sessions.values():
-            if session.acknowledges_itself:
-                for consumer in islice(session.consumers.values(), _MAX_HANDED - len(done) // 2):
-                    if consumer.done:
-                        done += (consumer.id, consumer.done)
+            for consumer in islice(session.consumers.values(), _MAX_HANDED - max(len(done) // 2, len(failed) // 3)):
+                acknowledged = consumer.done
+                if consumer.failed_behind is not None:
+                    acknowledged = consumer.failed_behind
+                    failed += (consumer.id, acknowledged, consumer.handed)
+                if acknowledged and session.acknowledges_itself:
+                    done += (consumer.id, acknowledged)
         handed = list(self._handed)
         room = _MAX_HANDED - max(len(done), len(handed)) // 2
         for number, (seen, acknowledged) in islice(reversed(self._deliveries.closed.items()), room):
             handed += (number, seen)
             done += (number, acknowledged)
-        return {"handed": tuple(handed), "done": tuple(done), "ids": (last_session, self._deliveries.last_id)}
+        ids = last_session, self._deliveries.last_id
+        return {"handed": tuple(handed), "done": tuple(done), "failed": tuple(failed), "ids": ids}
 
     def restore(self, resumed: object, renewed: bool) -> list[Completion[Any]]:
         """Send everything; later commands follow it. WELCOME has just arrived.
@@ -224,8 +229,8 @@ def _snapshot(unconfirmed: deque[bytes]) -> tuple[bytes, ...]:
 
 _OPENING: Final = frozenset({Command.OPEN_SESSION, Command.OPEN_CONSUMER})
 _RETURNED: Final = (
-    "the connection was lost before the acknowledgement was carried out: the messages are redelivered, with "
-    "JMSRedelivered set"
+    "the connection was lost before the acknowledgement was carried out: the messages are redelivered with "
+    "JMSRedelivered set, or have become dead letters meanwhile"
 )
 _ROLLED_BACK: Final = "the connection was lost before the commit was carried out: the transaction was rolled back"
 _UNKNOWN: Final = (

@@ -290,7 +290,8 @@ class EngineSession:
                 consumer.forget_returned()
             raise JMSException(
                 "the connection was lost and repaired since some of these messages were received: they are "
-                "redelivered with JMSRedelivered set, and nothing was acknowledged; the next acknowledge() counts",
+                "redelivered with JMSRedelivered set, or have become dead letters meanwhile; nothing was acknowledged, "
+                "and the next acknowledge() counts",
                 "CONNECTION_LOST",
                 self.outbox.cause,
             )
@@ -375,6 +376,8 @@ class EngineSession:
         if self.transacted and self.outbox.repairing:
             self.sends.drop()  # the request precedes later sends
         self._began = self.sends.sequence
+        for consumer in self.consumers.values():
+            consumer.fail()
         self._all_done()
         for consumer in self.consumers.values():
             self._deliveries.ignore(consumer)  # until the answer: sent before the broker took them back
@@ -388,6 +391,7 @@ class EngineSession:
 
     def _resume(self) -> None:
         for consumer in tuple(self.consumers.values()):
+            consumer.taken_back()
             self._deliveries.stop_ignoring(consumer)
             consumer.set_flowing(self._deliveries.started)
 
@@ -405,15 +409,14 @@ class EngineSession:
             recovering: it has requested that all is taken back, and emptied its buffers.
 
         Returns:
-            Pairs of consumer and last tag that may have been seen, of consumers where that is known.
+            Pairs of consumer and last tag that may have been seen.
         """
         handed: list[tuple[int, int]] = []
         for consumer in self.consumers.values():
             seen = consumer.freeze()
             if recovering:  # no thread can be taking a message now
                 seen = consumer.handed
-            if seen is not None:
-                handed.append((consumer.id, seen))
+            handed.append((consumer.id, seen))
         if not committing and not self.acknowledges_itself:
             self._returned = (
                 self._returned

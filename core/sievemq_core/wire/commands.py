@@ -392,7 +392,8 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                     "outcome",
                     "uint",
                     "0: acknowledged; 1: the attempt failed, and the message is redelivered, marked, or becomes a "
-                    "dead letter after too many attempts; 2: a dead letter immediately",
+                    "dead letter after too many attempts; 2: a dead letter immediately; 3: the client does not say "
+                    "what its application had: as 1, but an attempt of the oldest message alone",
                 ),
                 _f("credit", "uint", "further messages that may be sent to the consumer"),
             ),

@@ -214,8 +214,10 @@ def test_a_crashing_client_does_not_dead_letter_buffered_messages() -> None:
     world.send("queue:q", *"abc")
     for _ in range(4):
         world.consumer("queue:q").abandon(world.now)
-    assert world.browse("queue:DLQ.q") == ["a", "b"]
-    assert world.browse("queue:q") == ["c"]
+    assert world.browse("queue:DLQ.q") == ["a"]
+    (a,) = world.namespace.queue("queue:DLQ.q").main.waits(-1, 9)
+    assert a.envelope.properties["JMS_SieveMQ_DeadLetterAttempts"] == 3
+    assert world.counts(world.consumer("queue:q")) == [("b", 5), ("c", 5)]
 
 
 def test_retry_removes_the_dead_letter_properties() -> None:

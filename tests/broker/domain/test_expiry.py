@@ -7,6 +7,7 @@ import random
 import pytest
 
 from sievemq_broker.domain import Consumer, DestinationPolicy, Queue
+from sievemq_broker.domain.consumer import Held
 from sievemq_broker.domain.deadlines import BATCH, SWEPT, Deadlines
 from sievemq_broker.domain.entry import GONE, READY, Entry
 from sievemq_core.message.envelope import TIMESTAMP, Envelope
@@ -82,7 +83,7 @@ def test_exp_07_not_before_its_time(world: World) -> None:
 def test_after_a_restart_a_delayed_message_waits_and_a_delivered_one_does_not(world: World) -> None:
     queue = queue_of(world)
     delayed, delivered = (Entry(0, message(name, at=NOW + 10)) for name in ("delayed", "delivered"))
-    delivered.resume(0, 1, NOW)
+    delivered.resume(0, 1, 1, NOW)
     queue.restore(delayed, NOW)
     queue.restore(delivered, NOW)
     consumer = world.consumer("queue:q")
@@ -98,7 +99,7 @@ def test_removed_delays_have_no_effect_at_their_former_deadline() -> None:
     holder.abandon(world.now)
     queue = queue_of(world)
     (entry,) = queue.scheduled.values()
-    queue.unmark([(entry, 1)], world.now)  # no application had seen it after all (D-32)
+    queue.unmark([Held(1, entry, 1, True)], world.now)  # no application had seen it after all (D-32)
     assert world.browse("queue:q") == ["a"]
     world.advance(50)
     assert world.browse("queue:q") == ["a"]

@@ -179,7 +179,7 @@ def test_acknowledge_several_in_a_transacted_session_ends_the_connection(client:
 
 @pytest.mark.parametrize(
     ("mode", "settle"),
-    [(TRANSACTED, ((1,), 0, 0)), (CLIENT, ((1,), 3, 0)), (CLIENT, ((1,), 0, MAX_CREDIT + 1)), (CLIENT, ((2,), 0, 0))],
+    [(TRANSACTED, ((1,), 0, 0)), (CLIENT, ((1,), 4, 0)), (CLIENT, ((1,), 0, MAX_CREDIT + 1)), (CLIENT, ((2,), 0, 0))],
     ids=["in a transaction", "an unknown outcome", "too much credit", "never delivered"],
 )
 def test_a_wrong_settle_ends_the_connection(world: World, client: Client, mode: int, settle: tuple[Any, ...]) -> None:

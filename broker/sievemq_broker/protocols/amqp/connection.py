@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, Final
 
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.domain.consumer import Outcome
 from sievemq_broker.domain.dead_letters import dead_letter_address
+from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.protocols.amqp.composites import read
 from sievemq_broker.protocols.amqp.errors import (
     FramingError,
@@ -198,7 +198,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             return
         if isinstance(body, Close):
             self._stop_delivering(list(self.outbox.consumers.values()), now)
-            self._ask(now, lambda _: self.outbox.frame(Close()), Command.GOODBYE, ())
+            handed = _flat(self.outbox.withheld)
+            self._ask(now, lambda _: self.outbox.frame(Close()), Command.GOODBYE, handed)
             return
         if isinstance(body, Begin):
             self._begin(frame.channel, body, now)
@@ -426,6 +427,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self._ended.add(session.channel)
         self._stop_delivering(session.links.values(), now)
         del self._channels[session.channel]
+        handed = _flat(session.withheld)
         session.drop()
         for link in session.links.values():
             if isinstance(link, Consumer):
@@ -442,7 +444,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 self._roll_back(link)
             self._todo.append(over)
 
-        self._ask(now, closed, Command.CLOSE_SESSION, session.number, ())
+        self._ask(now, closed, Command.CLOSE_SESSION, session.number, handed)
 
     def _flow(self, session: Session, flow: Flow, now: int) -> None:
         was_shut = session.shut
@@ -765,13 +767,15 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self._todo.append(over)
             return
         self._stop_delivering([link], now)
-        returned = session.forget(link)
+        left, withheld = session.forget(link)
         if isinstance(link, Browser):
             detached(None)
             return
+        if left:
+            self._do(now, 0, *_settlement(link.id, left, Outcome.LEFT))
         kept = max([tag for each in self._transactions.values() for tag in each.tags(link)], default=0)
-        if kept:  # these stay with their transactions
-            self._do(now, 0, Command.RELEASE, link.id, returned)
+        if kept and withheld:  # what a transaction has settled stays with it
+            self._do(now, 0, Command.RELEASE, link.id, withheld)
         self.outbox.consumers.pop(link.id, None)
         if link.durable and theirs.closed:
 
@@ -1078,8 +1082,10 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._acknowledge_written(now)
         for link in self.outbox.take_owing():
             self._do(now, 0, Command.CREDIT, link.id, link.repay(), False)
-        for number, tags in self.outbox.take_returned().items():
-            self._do(now, 0, Command.RELEASE, number, tags)
+        for number, (left, withheld) in self.outbox.take_returned().items():
+            if left:
+                self._do(now, 0, *_settlement(number, left, Outcome.LEFT))
+            self._do(now, 0, Command.RELEASE, number, withheld)
 
     def _give_back(self, consumer: int, now: int) -> None:
         self._do(now, 0, Command.RELEASE, consumer, ())
@@ -1087,6 +1093,11 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
 def _nothing(_: object) -> None:
     """No client waits for this."""
+
+
+def _flat(tags: dict[int, int]) -> tuple[int, ...]:
+    """Pairs of consumer and tag, as commands have them."""
+    return tuple(number for pair in tags.items() for number in pair)
 
 
 def _too_large(link: Producer, size: int) -> RequestError:

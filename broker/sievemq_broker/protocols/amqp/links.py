@@ -452,10 +452,27 @@ class Session:
                 found.append(delivery)
         return found
 
-    def forget(self, consumer: Consumer) -> list[int]:
-        """The link of these deliveries was detached: nothing more is written for it. Returns the tags of its messages
-        that are not settled."""
+    @property
+    def withheld(self) -> dict[int, int]:
+        """The consumers with deliveries that are not written, or not to their end, since the client's window has no
+        room for them: by number, the last tag before these."""
+        found: dict[int, int] = {}
+        if self.rest:
+            consumer, tag = self.unsettled.get((self._deliveries - 1) % 2**32, (None, 0))
+            if consumer is not None:
+                found[consumer.id] = tag - 1
+        for consumer, tag, _, _ in self.waiting:
+            found.setdefault(consumer.id, tag - 1)
+        return found
+
+    def forget(self, consumer: Consumer) -> tuple[list[int], list[int]]:
+        """The link of these deliveries was detached: nothing more is written for it.
+
+        Returns:
+            The tags of its messages that are not settled: those that the client has, and those that it cannot have.
+        """
         tags = []
+        last = self.withheld.get(consumer.id)
         for number in [number for number, (each, _) in self.unsettled.items() if each is consumer]:
             tags.append(self.unsettled.pop(number)[1])
         if consumer.held:
@@ -467,7 +484,9 @@ class Session:
                     self.hold(*held)
         if self._rest_of is consumer:
             self.rest.clear()
-        return tags
+        if last is None:
+            return tags, []
+        return [tag for tag in tags if tag <= last], [tag for tag in tags if tag > last]
 
     def drop(self) -> None:
         """The session has ended: nothing more is written for it."""

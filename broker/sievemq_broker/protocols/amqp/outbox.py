@@ -80,8 +80,9 @@ class Outbox(ForeignOutbox):
         self._written: dict[int, Consumer] = {}
         #: Consumers that have used half of their credit, of clients that have granted more.
         self._owing: dict[int, Consumer] = {}
-        #: Consumers that the broker has closed, and the tags of their messages, which their client cannot settle.
-        self._returned: dict[int, list[int]] = {}
+        #: Consumers that the broker has closed, and the tags of their messages, which their client cannot settle: those
+        #: that it has, and those that it cannot have.
+        self._returned: dict[int, tuple[list[int], list[int]]] = {}
         #: Consumers and the tags of messages that are larger than their clients accept.
         self._oversized: dict[int, list[int]] = {}
         #: Sessions whose client's window has no room for all that was delivered.
@@ -201,8 +202,9 @@ class Outbox(ForeignOutbox):
         oversized, self._oversized = self._oversized, {}
         return oversized
 
-    def take_returned(self) -> dict[int, list[int]]:
-        """The tags of the messages of consumers that the broker has closed; returned once."""
+    def take_returned(self) -> dict[int, tuple[list[int], list[int]]]:
+        """The tags of the messages of consumers that the broker has closed: those that the client has, and those that
+        it cannot have. Returned once."""
         returned, self._returned = self._returned, {}
         return returned
 
@@ -249,6 +251,11 @@ class Outbox(ForeignOutbox):
             self.transfer(consumer, tag, payload)
 
     # -- called by the client's Peer ----------------------------------------------------------------------------------
+
+    @property
+    def withheld(self) -> dict[int, int]:
+        """See :attr:`Session.withheld`."""
+        return {number: tag for session in self._behind for number, tag in session.withheld.items()}
 
     @property
     def protocol(self) -> str:
@@ -302,7 +309,8 @@ class Outbox(ForeignOutbox):
         """The broker has closed a consumer: its link is detached."""
         consumer = self.consumers.pop(consumer_id, None)
         if consumer is not None:
-            self._returned[consumer_id] = consumer.session.forget(consumer) + self._oversized.pop(consumer_id, [])
+            left, withheld = consumer.session.forget(consumer)
+            self._returned[consumer_id] = left, withheld + self._oversized.pop(consumer_id, [])
             error = error_of(RequestError(text, code))
             if code is ErrorCode.INVALID_DESTINATION:
                 error = error.having(condition="amqp:resource-deleted")

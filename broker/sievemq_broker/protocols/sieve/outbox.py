@@ -121,6 +121,11 @@ class Outbox(ClientPort):
         """Bytes that wait to be written."""
         return self._wire.pending_bytes
 
+    @property
+    def withheld(self) -> dict[int, int]:
+        """Nothing: each delivery is written."""
+        return {}
+
     def attach(self, owner: PortOwner) -> None:
         """From now on this is the port of `owner`."""
         self._owner = owner

@@ -12,8 +12,8 @@ from itertools import takewhile
 from typing import Any, Final
 
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.domain.consumer import Outcome
 from sievemq_broker.domain.policy import INFER, TEXT
+from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.protocols.foreign import Converted, ForeignConnection, Line
 from sievemq_broker.protocols.stomp.frames import Frame, FrameParser, encode
 from sievemq_broker.protocols.stomp.mapping import (
@@ -238,8 +238,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
     def _disconnect(self, receipt: str | None, now: int) -> None:
         subscriptions = tuple(self.outbox.subscriptions.values())
         self._stop_delivering(subscriptions, now)
-        handed = [number for each in subscriptions for number in (each.consumer, each.last)]
-        self._ask(now, lambda _: self.outbox.receipt(receipt), Command.GOODBYE, tuple(handed))
+        self._ask(now, lambda _: self.outbox.receipt(receipt), Command.GOODBYE, ())
 
     # -- sends --------------------------------------------------------------------------------------------------------
 
@@ -361,7 +360,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
             self._ask(now, _nothing, Command.CLOSE_CONSUMER, consumer, subscription.last)
             del self.outbox.subscriptions[consumer]
             if held:  # the application may have seen them
-                self._do(now, 0, Command.SETTLE, consumer, held, int(Outcome.FAILED), 0)
+                self._do(now, 0, Command.SETTLE, consumer, held, int(Outcome.LEFT), 0)
         if durable is not None:
             self._ask(now, _nothing, Command.UNSUBSCRIBE, durable)
 
@@ -451,7 +450,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
             if subscription.consumer in self.outbox.subscriptions:
                 subscription.hold_again(held)  # the client may settle them again
             else:
-                self._do(now, 0, Command.SETTLE, subscription.consumer, tuple(held), int(Outcome.FAILED), 0)
+                self._do(now, 0, Command.SETTLE, subscription.consumer, tuple(held), int(Outcome.LEFT), 0)
         self.outbox.forget_session(transaction.session)
         self._ask(now, _nothing, Command.CLOSE_SESSION, transaction.session, ())
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from sievemq_broker.session.checks import check_identifier, pairs
+from sievemq_broker.session.lost import Report
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError
@@ -74,7 +75,7 @@ def _welcome(peer: Peer, identity: Identity, hello: CommandTuple, now: int) -> N
             check_identifier("a namespace", namespace)
         peer.enter(identity, namespace, harmless(agent[:200]), _number(options.get("keep")))
         if resume is not None:
-            peer.end_lost(resume, _pairs(options.get("handed")), _pairs(options.get("done")), now)
+            peer.end_lost(resume, _report(options), now)
     _begin(peer, hello, now)
 
 
@@ -94,8 +95,7 @@ def _begin(peer: Peer, hello: CommandTuple, now: int) -> None:
         else:
             ids = options.get("ids")
             session, consumer = map(_number, ids) if type(ids) is tuple and len(ids) == 2 else (0, 0)
-            handed, done = _pairs(options.get("handed")), _pairs(options.get("done"))
-            memory = peer.take_place(resume, handed, done, (session, consumer), now)
+            memory = peer.take_place(resume, _report(options), (session, consumer), now)
         if client_id is not None:
             peer.claim_client_id(client_id)
     services.connections[peer.id] = peer
@@ -176,6 +176,16 @@ def on_clock_seen(peer: Peer, command: CommandTuple, now: int) -> None:
 
 def _number(value: object) -> int:
     return value if type(value) is int and value > 0 else 0
+
+
+def _report(options: Mapping[str, Any]) -> Report:
+    """What a HELLO states of messages that were delivered to a lost connection."""
+    flat = options.get("failed")
+    failed: dict[int, tuple[int, int]] = {}
+    if type(flat) is tuple and len(flat) % 3 == 0 and all(type(number) is int for number in flat):
+        numbers = iter(flat)
+        failed = {number: (after, last) for number, after, last in zip(numbers, numbers, numbers, strict=True)}
+    return Report(_pairs(options.get("handed")), _pairs(options.get("done")), failed)
 
 
 def _pairs(flat: Any) -> dict[int, int]:

@@ -8,10 +8,11 @@ from typing import Final
 
 from sievemq_broker.domain.admission import Limited
 from sievemq_broker.domain.broker_properties import without_broker_properties
-from sievemq_broker.domain.consumer import Consumer, Outcome
+from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.examining import EXAMINED
 from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.publishing import Publishing
+from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.steps import Meter
 from sievemq_broker.session.checks import check_message, shift_times, too_much_credit, unknown
 from sievemq_broker.session.peer import Peer, Pending
@@ -40,7 +41,7 @@ __all__ = [
 
 _SEND: Final = int(Command.SEND)
 _LAST_KIND: Final = int(max(BodyKind))
-_OUTCOMES: Final = frozenset(map(int, Outcome))
+_OUTCOMES: Final = frozenset(map(int, (Outcome.ACKNOWLEDGED, Outcome.FAILED, Outcome.REJECTED, Outcome.LEFT)))
 
 #: The most deliveries of messages that are sent together: a millisecond. They may all be of one message. More at a time
 #: are slower to many subscribers, whose queues leave the caches meanwhile.
@@ -357,7 +358,7 @@ def _acknowledge(peer: Peer, consumer: Consumer, tag: int, credit: int, now: int
 
 
 def on_settle(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Settle individual messages: acknowledged, failed, or rejected."""
+    """Settle individual messages: acknowledged, failed, rejected, or left."""
     _, consumer_id, tags, outcome, credit = command
     consumer = peer.consumers.get(consumer_id)
     if consumer is None:
@@ -369,7 +370,7 @@ def on_settle(peer: Peer, command: CommandTuple, now: int) -> None:
             ErrorCode.UNEXPECTED_COMMAND,
         )
     if outcome not in _OUTCOMES:
-        raise ProtocolError(f"SETTLE has the outcome {outcome}; there are 0, 1 and 2", ErrorCode.UNEXPECTED_COMMAND)
+        raise ProtocolError(f"SETTLE has the outcome {outcome}; there are 0 to 3", ErrorCode.UNEXPECTED_COMMAND)
     if credit > MAX_CREDIT:
         raise too_much_credit(consumer_id, credit)
     if outcome == Outcome.ACKNOWLEDGED:
@@ -407,8 +408,9 @@ def on_recover(peer: Peer, command: CommandTuple, now: int) -> None:
     session = peer.session(session_id)
     if session.transaction is not None:
         raise RequestError("a transacted session has rollback, not recover (ACK-12)", ErrorCode.ILLEGAL_STATE)
-    steps = session.recover(peer.handed_to(session, handed), now)
-    peer.give_back(steps, command, partial(_recovered, peer, session, request), now)
+    seen = peer.handed_to(session, handed)
+    peer.fail_survived(handed, now)
+    peer.give_back(session.recover(seen, now), command, partial(_recovered, peer, session, request), now)
 
 
 def _recovered(peer: Peer, session: Session, request: int, now: int) -> None:
@@ -519,6 +521,7 @@ def on_rollback(peer: Peer, command: CommandTuple, now: int) -> None:
     if session.committing and peer.wait_for_publishing(command, on_rollback):
         return
     seen = peer.handed_to(session, handed)
+    peer.fail_survived(handed, now)
     peer.end_blocked_sender(session)
     peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
     session.transaction.clear()
