@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +14,7 @@ import typer
 
 from sievemq_broker.config import ConfigError, Loaded, Settings, env_name, load
 from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy
+from sievemq_broker.extras import ALL, has
 from sievemq_core.output import complain, report
 from sievemq_core.output import show as show_line
 
@@ -22,9 +22,6 @@ __all__ = ["broker", "config"]
 
 # Exit codes of every sievemq command; docs and `sievemq --help` list them.
 FAILED, USAGE = 1, 2
-
-#: What the extra `broker` installs and a broker needs.
-_PACKAGES = ("starlette", "uvicorn", "prometheus_client", "argon2", "msgspec")
 
 #: Settings without an option of their own: tables stand in the file, and `--user` may be given again and again.
 _TABLES = ("destinations", "namespaces", "users")
@@ -97,8 +94,8 @@ def broker(
 
 def _check_extra() -> None:
     """The broker's packages are in an extra, and most are imported only once it runs: a missing one is reported now."""
-    if not all(map(find_spec, _PACKAGES)):
-        complain("sievemq: `broker` needs an extra: pip install 'sievemq[broker]'")
+    if not all(map(has, ALL)):
+        complain("sievemq: `broker` needs an extra: pip install '.[broker]' in a clone of SieveMQ")
         raise typer.Exit(USAGE)
 
 

@@ -23,6 +23,7 @@ from urllib.parse import quote
 from sievemq_broker.clock import AdjustableClock
 from sievemq_broker.config import load
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.extras import check_packages
 from sievemq_broker.server.process import ManagementPort, bind, new_event_loop
 from sievemq_broker.server.server import Server
 from sievemq_core.durations import MILLISECOND
@@ -76,6 +77,7 @@ class EmbeddedBroker:
 
     Raises:
         ConfigError: settings that cannot be used together.
+        ImportError: a setting needs a package of the extra ``broker``: `http`, and users with hashed passwords.
         ListenError: at start, the port is taken.
     """
 
@@ -105,6 +107,7 @@ class EmbeddedBroker:
         if data_dir is not None:
             given["data_dir"] = fspath(data_dir)
         self._settings = load(given, given_by="EmbeddedBroker").settings
+        check_packages(self._settings)
         self._namespace = namespace
         self._adjustable = clock or AdjustableClock()
         self._server: Server | None = None

@@ -35,7 +35,10 @@ async def connect(url: BrokerURL, user: str | None, password: str | None) -> tup
         JMSException: no host could be reached.
     """
     options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()} asyncio"), url.options
-    loop = asyncio.get_running_loop()
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError("sievemq.aio needs a running event loop of asyncio; trio has none") from None
     reach = partial(_reach, url, tls_of(url))
     repair = Repair(options.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
     repair.begin(int(loop.time() * 1000.0))

@@ -16,7 +16,7 @@ __all__ = ["GROUP", "MissingExtraError", "build"]
 GROUP = "sievemq.commands"
 
 # What a package's commands need beside the package itself, which is always installed.
-_EXTRAS = {"sievemq": "cli", "sievemq_broker": "broker", "sievemq_testing": "test", "sievemq_spark": "spark"}
+_EXTRAS = {"sievemq": "cli", "sievemq_broker": "broker", "sievemq_testing": "demo", "sievemq_spark": "spark"}
 
 _HELP = """SieveMQ: an in-memory, JMS-style message broker.
 
@@ -76,7 +76,9 @@ def _add(app: typer.Typer, point: EntryPoint) -> None:
         if (error.name or "").partition(".")[0] in _EXTRAS:
             raise  # one of ours: a fault, not a missing extra
         extra = _EXTRAS.get(package, "all")
-        raise MissingExtraError(f"`{point.name}` needs an extra: pip install 'sievemq[{extra}]'") from error
+        raise MissingExtraError(
+            f"`{point.name}` needs an extra: pip install '.[{extra}]' in a clone of SieveMQ"
+        ) from error
     if isinstance(loaded, typer.Typer):
         app.add_typer(loaded, name=point.name)
     else:

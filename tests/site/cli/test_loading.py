@@ -104,7 +104,7 @@ def test_without_typer_the_base_install_says_which_extra() -> None:
     program = "import sys; sys.modules['typer'] = None; from sievemq.cli import run; sys.exit(run(['version']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "sievemq: the command line needs an extra: pip install 'sievemq[cli]'\n"
+    assert done.stderr == "sievemq: the command line needs an extra: pip install '.[cli]' in a clone of SieveMQ\n"
 
 
 def test_without_the_brokers_packages_its_command_says_which_extra() -> None:
@@ -115,7 +115,7 @@ def test_without_the_brokers_packages_its_command_says_which_extra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "sievemq: `broker` needs an extra: pip install 'sievemq[broker]'\n"
+    assert done.stderr == "sievemq: `broker` needs an extra: pip install '.[broker]' in a clone of SieveMQ\n"
 
 
 def test_command_of_a_package_that_lacks_its_extra(monkeypatch: pytest.MonkeyPatch, sievemq: Sievemq) -> None:
@@ -134,10 +134,13 @@ def test_command_of_a_package_that_lacks_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(loading, "entry_points", lambda group: points)
     for arguments in (("pipeline",), ("pipeline", "run", "--fast")):
         outcome = sievemq(*arguments)
-        assert (outcome.code, outcome.err) == (2, "sievemq: `pipeline` needs an extra: pip install 'sievemq[spark]'\n")
+        assert (outcome.code, outcome.err) == (
+            2,
+            "sievemq: `pipeline` needs an extra: pip install '.[spark]' in a clone of SieveMQ\n",
+        )
     outcome = sievemq("--help")
     assert outcome.code == 0
-    assert "sievemq[spark]" in " ".join(outcome.out.split())
+    assert "pip install '.[spark]'" in " ".join(outcome.out.split())
     assert sievemq("version").code == 0
 
 

@@ -76,6 +76,19 @@ def test_the_base_install_is_the_sdk_with_msgpack(base_install: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_extra_of_the_test_kit_fits_beside_an_older_web_stack(wheel: zipfile.Path, tmp_path: Path) -> None:
+    """An application's tests install the kit where its own framework is pinned."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "app")], check=True)
+    python = str(tmp_path / "app" / "bin" / "python")
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
+    subprocess.run([*install, f"{wheel.root.filename}[test]", "uvicorn==0.34.0", "starlette==0.46.2"], check=True)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    program = readme[readme.index("# test_orders.py") :].partition("```")[0]
+    (tmp_path / "test_orders.py").write_text(program, encoding="utf-8")
+    subprocess.run([python, "-W", "error", "-m", "pytest", "-q", "test_orders.py"], cwd=tmp_path, check=True)
+
+
+@pytest.mark.slow
 def test_the_base_install_imports_and_makes_messages(base_install: Path) -> None:
     program = (
         "import sievemq, sievemq.aio\n"
@@ -93,4 +106,4 @@ def test_a_command_without_its_extra_says_which_one_to_install(base_install: Pat
     assert result.returncode != 0
     assert "Traceback" not in result.stderr
     assert "pip install" in result.stderr
-    assert "sievemq[" in result.stderr
+    assert "in a clone of SieveMQ" in result.stderr

@@ -15,6 +15,7 @@ from math import ceil
 from typing import Any
 
 from sievemq_broker import logs
+from sievemq_broker.extras import has
 from sievemq_broker.server.credentials.throttle import Throttle
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError
@@ -113,12 +114,12 @@ class Authenticator:
         return checking
 
     def scram(self, address: str) -> ScramSignIn | None:
-        """A sign-in by SCRAM-SHA-256; None if there are users whose secrets do not allow it.
+        """A sign-in by SCRAM-SHA-256; None if there are users whose secrets do not allow it, or a package is missing.
 
         Args:
             address: where it comes from, for the throttle.
         """
-        return ScramSignIn(self, address) if self.users.scram else None
+        return ScramSignIn(self, address) if self.users.scram and has("scramp") else None
 
     def prove(self, user: str, address: str, fits: Callable[[], bool]) -> Identity:
         """The result of a sign-in in which the client had to prove knowledge of a user's password.

@@ -1,0 +1,44 @@
+"""Packages of the extra ``broker``. A broker without HTTP and password hashes needs none of them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Final
+
+from sievemq_broker.config import Settings
+from sievemq_broker.users.passwords import is_hash, is_scram
+
+__all__ = ["ALL", "check_packages", "has"]
+
+_HTTP: Final = ("starlette", "uvicorn", "prometheus_client", "msgspec")
+_HASHES: Final = ("argon2",)
+_SCRAM: Final = ("scramp",)
+ALL: Final = (*_HTTP, *_HASHES)
+
+
+@lru_cache
+def has(package: str) -> bool:
+    """True if a package is installed."""
+    return find_spec(package) is not None
+
+
+def check_packages(settings: Settings) -> None:
+    """Raise if something is missing that these settings need.
+
+    Raises:
+        ImportError: names it.
+    """
+    needs: dict[str, tuple[str, ...]] = {"HTTP": _HTTP} if settings.http else {}
+    for user in settings.users.values():
+        if is_scram(user.secret):
+            needs["A user with keys of SCRAM"] = _SCRAM
+        elif is_hash(user.secret):
+            needs["A user with a hashed password"] = _HASHES
+    for what, packages in needs.items():
+        missing = [package for package in packages if not has(package)]
+        if missing:
+            raise ImportError(
+                f"{what} needs {', '.join(missing)}, which the extra `broker` installs: pip install '.[broker]' in a "
+                "clone of SieveMQ"
+            )
