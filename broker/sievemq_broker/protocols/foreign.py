@@ -374,9 +374,6 @@ class Line:
 
     __slots__ = ("_awaited", "_beat", "_outbox", "_parser", "_received", "interval_in", "interval_out")
 
-    #: The size of a frame may not be known before its end.
-    frame_text = "a frame"
-
     def __init__(self, parser: Parser, outbox: ForeignOutbox, awaited: str, beat: Callable[[], None]) -> None:
         self._parser = parser
         self._outbox = outbox
@@ -393,6 +390,11 @@ class Line:
     def awaited(self) -> str:
         """The part of the handshake that is awaited, for people."""
         return "" if self._outbox.open else self._awaited
+
+    @property
+    def frame_text(self) -> str:
+        """What is incomplete, for people. The size of a frame may not be known before its end."""
+        return "a frame"
 
     @property
     def frame_number(self) -> int:
@@ -524,7 +526,7 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
     @property
     def caught_up(self) -> bool:
         """True if all that arrived is carried out, up to the end of a frame."""
-        return not (self._parser.pending or self.behind or self.full)
+        return not (self.frame_bytes or self.behind or self.full)
 
     @property
     def behind(self) -> bool:

@@ -18,6 +18,7 @@ from sievemq_broker.protocols import PROTOCOLS
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.credentials.user_store import UserStore
+from sievemq_broker.server.net.large_frames import share_of
 from sievemq_broker.server.net.link import FIRST_BYTES, Choose, Connect, Connection, Link, Links
 from sievemq_broker.server.net.listener import ClientPorts, listen, make_tls_context
 from sievemq_broker.server.net.services import ServerServices, new_incarnation
@@ -162,12 +163,15 @@ class Server:
             run = f"-{self.opened.store.epoch}"  # no id is assigned twice, although the broker's name stays
         self.timers = Timers(loop, self.clock, self.broker, self.links, self._look)
         self.turn = Turn(loop, settings.busy_poll, self.timers, self._commits)
+        limit = settings.max_memory_bytes
+        memory = int(machine_limit() * SHARE) if limit is None else limit
         session_settings = SessionSettings(
             broker=broker_name(),
             incarnation=incarnation,
             durable=self.opened is not None,
             dialect=settings.dialect,
             body_bytes=settings.max_body_bytes,
+            incomplete_bytes=share_of(memory) if memory else 0,
             max_connections=settings.max_connections,
             heartbeat_ms=int(settings.heartbeat_seconds * 1000),
             handshake_ms=int(settings.handshake_seconds * 1000),
@@ -180,14 +184,7 @@ class Server:
             self._remember_connections(self.opened)
         self._announced = self.clock.offset
         self.broker.notify_deleted(self.ended.add)
-        limit = settings.max_memory_bytes
-        self.memory = Memory(
-            int(machine_limit() * SHARE) if limit is None else limit,
-            self.broker,
-            self.links,
-            self.services.flow,
-            loop.call_soon,
-        )
+        self.memory = Memory(memory, self.broker, self.links, self.services.flow, loop.call_soon)
         self.namespace_limits = NamespaceLimits(self.broker)
         self.selector_times = SelectorTimes(self.broker)
         self.slow_consumers = SlowConsumers(self.services.connections, self.clock)

@@ -35,6 +35,8 @@ class SessionSettings:
         dialect: selector dialect of consumers that name none.
         frame_bytes: largest frame accepted.
         body_bytes: largest body accepted.
+        incomplete_bytes: messages of one connection whose end has not arrived may have together; a single one may
+            have any size. 0 for no limit.
         window_messages: sends that a client may have unconfirmed.
         window_bytes: the same in bytes.
         heartbeat_ms: after which the broker expects a frame; 0 for never.
@@ -56,6 +58,7 @@ class SessionSettings:
     dialect: str = "jakarta"
     frame_bytes: int = MAX_FRAME_BYTES
     body_bytes: int = MAX_BODY_BYTES
+    incomplete_bytes: int = MAX_FRAME_BYTES
     window_messages: int = 10_000
     window_bytes: int = 32 * 1024 * 1024
     heartbeat_ms: int = HEARTBEAT_MS

@@ -250,6 +250,28 @@ def test_a_message_in_several_transfers(world: World) -> None:
     assert client.receive().body == "x" * 1_000
 
 
+def test_deliveries_that_are_not_complete_have_a_limit_together() -> None:
+    client = Amqp(World(settings=SessionSettings(incomplete_bytes=10_000)))
+    for handle in range(3):
+        client.sender(handle=handle)
+    for number, size in enumerate((50_000, 100)):  # one alone may have any size
+        client.say(Transfer(handle=number, delivery_id=number, delivery_tag=b"t", more=True), b"x" * size)
+    error = client.detached()
+    assert error.condition == "amqp:resource-limit-exceeded"
+    assert "50100 bytes; at most 10000" in error.description
+    client.say(Transfer(handle=0, aborted=True))
+    assert client.broker.unpublished == client.broker.frame_bytes == 0
+    client.say(Transfer(handle=2, delivery_id=4, delivery_tag=b"t", more=True), b"x" * 9_000)
+    client.say(Transfer(handle=0, delivery_id=5, delivery_tag=b"t", more=True), b"x" * 900)
+    assert client.broker.frame_bytes == 9_900
+    client.say(Detach(handle=2, closed=True))
+    client.say(Transfer(handle=0, more=True), b"x" * 9_000)
+    assert client.broker.frame_bytes == 9_900
+    client.say(End())
+    assert client.one(End).error is None
+    assert client.broker.frame_bytes == 0
+
+
 def test_an_aborted_message_is_none(world: World) -> None:
     client = Amqp(world)
     client.sender()

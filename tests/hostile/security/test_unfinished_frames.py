@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import select
+import socket
 import struct
 import time
 import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.broker.protocols.amqp import AmqpSocket, message
+from tests.broker.protocols.stomp import StompSocket
 
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.protocols.amqp.frames import frame_of
+from sievemq_broker.protocols.amqp.performatives import Accepted, Close, Transfer
 from sievemq_broker.server.net.large_frames import LargeFrames
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_FRAME_BYTES
@@ -81,7 +87,7 @@ def test_unfinished_frames_have_a_limit_together() -> None:
         until(broker, 15 * MIB, 15 * MIB)
         rest = {first: frame[15 * MIB :]}
         for peer in (second, third):
-            rest[peer] = frame[say_all(peer, frame) :]
+            rest[peer] = frame[say_all(peer.sock, frame) :]
             assert len(rest[peer]) > 5 * MIB  # it is not read from
         until(broker, 15 * MIB, 16 * MIB)  # of the others no more than a read of each
         for peer, data in rest.items():
@@ -92,14 +98,14 @@ def test_unfinished_frames_have_a_limit_together() -> None:
             assert time.monotonic() < give_up
 
 
-def say_all(peer: Peer, data: bytes) -> int:
+def say_all(sock: socket.socket, data: bytes) -> int:
     """Send as much as the broker reads and the kernel takes; how much that is."""
-    peer.sock.setblocking(False)
+    sock.setblocking(False)
     sent = 0
     while sent < len(data):
-        if not select.select([], [peer.sock], [], 1)[1]:
+        if not select.select([], [sock], [], 1)[1]:
             break
-        sent += peer.sock.send(data[sent : sent + MIB])
+        sent += sock.send(data[sent : sent + MIB])
     return sent
 
 
@@ -110,6 +116,72 @@ def test_small_frames_are_not_held_back() -> None:
             begin(peer, 60 * MIB, 100_000)
         third.say((Command.PING, 7))
         assert third.read() == [(Command.OK, 7, None)]
+
+
+def test_deliveries_that_do_not_end_are_counted_and_given_back() -> None:
+    """Each of their frames is complete."""
+    with EmbeddedBroker() as broker, AmqpSocket(broker.port) as client, AmqpSocket(broker.port) as other:
+        part = bytes(MIB - 64)
+        for handle in range(2):
+            client.sender(handle=handle)
+            client.say(Transfer(handle=handle, delivery_id=handle, delivery_tag=b"t", more=True), part)
+            client.feed(frame_of(Transfer(handle=handle, more=True), 0, part) * 3)
+        until(broker, 8 * len(part), 8 * len(part))
+        assert broker.call(lambda _: len(broker.server.links.large_frames._reading)) == 1
+        other.sender()
+        other.send(message("x"), 0)
+        assert isinstance(other.outcome(0), Accepted)
+        client.say(Close())
+        client.one(Close)
+        until(broker, 0, 0)
+
+
+def test_a_delivery_that_does_not_end_in_time() -> None:
+    with EmbeddedBroker(settings={"frame_seconds": 0.2}) as broker, AmqpSocket(broker.port) as client:
+        client.sender()
+        client.send(message("whole"), 0)
+        client.say(Transfer(handle=0, delivery_id=1, delivery_tag=b"t", more=True), bytes(1_000))
+        for _ in range(3):
+            client.say(None)  # frames of other kinds do not put that off
+        error = client.error()
+        assert error.condition == "amqp:resource-limit-exceeded"
+        assert error.description.startswith("a delivery in several transfers was not complete after 200 ms")
+        assert "1000 bytes" in error.description
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+def test_messages_of_unknown_size_have_a_limit_together(protocol: str) -> None:
+    """They count with what arrived. One is received whatever its size, the others when it is complete."""
+    body = b"x" * (12 * MIB)
+    if protocol == "amqp":
+        whole = message(body, section=0x75)
+        parts = [whole[at : at + MIB - 64] for at in range(0, len(whole), MIB - 64)]
+        data = b"".join(
+            frame_of(Transfer(handle=0, delivery_id=0, delivery_tag=b"t", more=part is not parts[-1]), 0, part)
+            for part in parts
+        )
+    else:
+        data = b"SEND\ndestination:/queue/q\n\n" + body + b"\0"
+    with EmbeddedBroker() as broker, ExitStack() as stack:
+        broker.call(lambda _: setattr(broker.server.links.large_frames, "limit", 4 * MIB))
+        clients: list[Any] = [
+            stack.enter_context(AmqpSocket(broker.port) if protocol == "amqp" else StompSocket(broker.port))
+            for _ in range(2)
+        ]
+        if protocol == "amqp":
+            for client in clients:
+                client.sender()
+        sent = [say_all(client.socket, data[: 10 * MIB]) for client in clients]
+        assert sent[0] == 10 * MIB
+        assert received(broker) < 16 * MIB
+        for client, done in zip(clients, sent, strict=True):
+            client.socket.setblocking(True)
+            client.socket.settimeout(DEADLINE)
+            client.socket.sendall(data[done:])
+        give_up = time.monotonic() + DEADLINE
+        while broker.call(lambda b: b.namespace("default").queue("queue:q").depth) < 2:
+            assert time.monotonic() < give_up
+        until(broker, 0, 0)
 
 
 def test_frame_that_does_not_end_in_time() -> None:
@@ -146,6 +218,41 @@ def test_frames_are_admitted_in_their_order() -> None:
     frames.discard(b)
     assert c.reads
     assert d.reads
+
+
+def test_frames_that_grow_wait_for_each_other_and_one_goes_on() -> None:
+    frames = LargeFrames()
+    frames.limit = 100
+    a, b, c = (Link() for _ in range(3))
+    assert all(frames.admit(link, 30) for link in (a, b, c))
+    assert frames.grow(a, 40)
+    b.reads = frames.grow(b, 50)
+    assert not b.reads
+    c.reads = frames.grow(c, 60)
+    assert not c.reads
+    assert frames.grow(a, 500)  # it is the only one that is read
+    frames.discard(a)
+    assert b.reads
+    assert not c.reads  # 50 and 30 of 100 are taken
+    frames.discard(b)
+    assert c.reads
+    frames.discard(c)
+    assert frames.admit(a, 100)
+
+
+def test_what_waits_keeps_what_it_has_counted() -> None:
+    frames = LargeFrames()
+    frames.limit = 100
+    a, b, c = (Link() for _ in range(3))
+    assert frames.admit(a, 50)
+    assert frames.admit(b, 40)
+    b.reads = frames.grow(b, 60)
+    c.reads = frames.admit(c, 5)
+    frames.discard(b)  # its connection ends
+    assert not b.reads
+    assert c.reads
+    assert frames.grow(a, 95)
+    assert frames.grow(c, 5)
 
 
 def test_frame_beyond_the_limit_is_received_alone() -> None:

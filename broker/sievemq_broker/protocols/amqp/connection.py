@@ -149,7 +149,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         parser = FrameParser(HANDSHAKE_FRAME_BYTES)
         converted = services.converted.setdefault("amqp", Converted())
         outbox = make_outbox(services.settings, wake, services.now, converted)
-        line = Line(parser, outbox, "open", lambda: outbox.frame(None))
+        line = _Line(parser, outbox)
         super().__init__(broker, services, table, address, watcher, parser, outbox, line)
         #: The user who has signed in by SASL.
         self._user: str | None = None
@@ -430,6 +430,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         handed = _flat(session.withheld)
         session.drop()
         for link in session.links.values():
+            self.outbox.unfinished.end(link)
             if isinstance(link, Consumer):
                 self.outbox.consumers.pop(link.id, None)
         for transaction in self._transactions.values():
@@ -763,6 +764,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 )
 
         if not isinstance(link, Consumer):
+            self.outbox.unfinished.end(link)
             self._roll_back(link)
             self._todo.append(over)
             return
@@ -864,7 +866,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         else:
             _check_continuation(link, first, transfer)
         if transfer.aborted:
-            link.drop()
+            self.outbox.unfinished.end(link)
             link.count()
             self._renew(session, link)
             return
@@ -872,12 +874,10 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self._detach_producer(link, _too_large(link, link.size + len(payload)), now)
             return
         if transfer.more:
-            link.begin(first)
-            link.take(payload)
+            self._take_part(link, transfer, payload, now)
             return
         if link.first is not None:
-            link.take(payload)
-            payload = link.join()
+            payload = self.outbox.unfinished.end(link) + payload
         link.count()
         if link.credit <= CREDIT // 2:
             self._renew(session, link)
@@ -886,11 +886,22 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         else:
             self._send(session, link, first, transfer, payload, now)
 
+    def _take_part(self, link: Producer, transfer: Transfer, payload: bytes, now: int) -> None:
+        """Keep a part of a delivery. All that a connection has begun and not ended have a limit together, since
+        nothing holds back a single link of it."""
+        unfinished, most = self.outbox.unfinished, self._services.settings.incomplete_bytes
+        size = unfinished.bytes + len(payload)
+        if most and size > most and link.size < unfinished.bytes:
+            text = f"deliveries of this connection that are not complete have {size} bytes; at most {most} are accepted"
+            self._detach_producer(link, RequestError(text, ErrorCode.RESOURCE_ALLOCATION), now)
+        else:
+            unfinished.take(link, self._parser.number, transfer, payload)
+
     def _detach_producer(self, link: Producer, error: SieveError, now: int) -> None:
         """Detach a link because of a delivery that cannot be rejected."""
         if not link.session.detach(link):
             return
-        link.drop()
+        self.outbox.unfinished.end(link)
         detach = Detach(handle=link.handle, closed=True, error=error_of(error))
 
         def act(_: int) -> None:
@@ -1052,10 +1063,14 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self._todo.append(partial(self._complete, self._transactions.pop(name), True, _nothing))
 
     @property
+    def frame_bytes(self) -> int:
+        """Bytes of the incomplete frame, and of deliveries whose last transfer has not arrived; 0 if there are none."""
+        return self._parser.pending + self.outbox.unfinished.bytes
+
+    @property
     def unpublished(self) -> int:
         """Bytes received that are no messages yet."""
-        links = [link for session in self._channels.values() for link in session.links.values()]
-        return super().unpublished + self._held_bytes + sum(link.size for link in links if isinstance(link, Producer))
+        return super().unpublished + self._held_bytes + self.outbox.unfinished.bytes
 
     # -- what AMQP has no frame for -----------------------------------------------------------------------------------
 
@@ -1089,6 +1104,35 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     def _give_back(self, consumer: int, now: int) -> None:
         self._do(now, 0, Command.RELEASE, consumer, ())
+
+
+class _Line(Line):
+    """A line on which a message may come in several frames: it has the deadline of one frame.
+
+    Args:
+        parser, outbox: as of a Line.
+    """
+
+    __slots__ = ("_unfinished",)
+
+    def __init__(self, parser: FrameParser, outbox: Outbox) -> None:
+        super().__init__(parser, outbox, "open", lambda: outbox.frame(None))
+        self._unfinished = outbox.unfinished
+
+    @property
+    def frame_text(self) -> str:
+        """What is incomplete, for people."""
+        return "a delivery in several transfers" if self._unfinished.number else "a frame"
+
+    @property
+    def frame_number(self) -> int:
+        """The number of the oldest incomplete delivery, else of the incomplete frame; 0 if there is none."""
+        return self._unfinished.number or super().frame_number
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of that delivery or frame that have arrived."""
+        return self._unfinished.oldest_bytes or super().unfinished
 
 
 def _nothing(_: object) -> None:

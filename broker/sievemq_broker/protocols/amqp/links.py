@@ -10,7 +10,10 @@ from sievemq_broker.protocols.amqp.frames import TransferWriter
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT
 
-__all__ = ["WINDOW", "Browser", "Consumer", "Coordination", "Link", "Producer", "Session", "Transaction", "ahead"]
+__all__ = [
+    "WINDOW", "Browser", "Consumer", "Coordination", "Link", "Producer", "Session", "Transaction", "Unfinished",
+    "ahead",
+]  # fmt: skip
 
 #: Transfers that a client may send before the session's window is renewed: the credit of its links limits it.
 WINDOW: Final = 2**31 - 1
@@ -79,7 +82,7 @@ class Producer(Link):
     def join(self) -> bytes:
         """The parts of a delivery, once."""
         payload = b"".join(self.came)
-        self.drop()
+        self.came, self.first, self.size = [], None, 0
         return payload
 
     def count(self) -> None:
@@ -92,10 +95,6 @@ class Producer(Link):
         self.credit -= ahead(delivery_count, self.delivery_count)
         self.delivery_count = delivery_count % 2**32
 
-    def drop(self) -> None:
-        """Drop the parts of a delivery."""
-        self.came, self.first, self.size = [], None, 0
-
     def lead(self, address: str) -> None:
         """Set the address it sends to."""
         self.address = address
@@ -103,6 +102,57 @@ class Producer(Link):
     def allow(self, credit: int) -> None:
         """Allow this many deliveries from now on."""
         self.credit = credit
+
+
+class Unfinished:
+    """The deliveries of a client whose last transfer has not arrived.
+
+    Attributes:
+        bytes: of their parts.
+    """
+
+    __slots__ = ("_numbers", "bytes")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        #: By link, in the order in which they began: the number of the frame with the first transfer.
+        self._numbers: dict[Producer, int] = {}
+
+    @property
+    def number(self) -> int:
+        """The number of the oldest, another one for each; 0 if there is none."""
+        return next(iter(self._numbers.values()), 0)
+
+    @property
+    def oldest_bytes(self) -> int:
+        """Bytes of the oldest that have arrived."""
+        return next(iter(self._numbers)).size if self._numbers else 0
+
+    def take(self, link: Producer, number: int, transfer: Any, payload: bytes) -> None:
+        """A transfer has arrived that is not the last of its delivery.
+
+        Args:
+            link: of the delivery.
+            number: of the frame.
+            transfer, payload: what it has.
+        """
+        if link not in self._numbers:
+            self._numbers[link] = number
+            link.begin(transfer)
+        link.take(payload)
+        self.bytes += len(payload)
+
+    def end(self, link: Link) -> bytes:
+        """The delivery of a link ends, if one has begun: its parts, joined."""
+        if not isinstance(link, Producer) or self._numbers.pop(link, None) is None:
+            return b""
+        self.bytes -= link.size
+        return link.join()
+
+    def end_all(self) -> None:
+        """The connection ends."""
+        for link in tuple(self._numbers):
+            self.end(link)
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,7 @@ from typing import Final
 from sievemq_broker.protocols.amqp.composites import Composite
 from sievemq_broker.protocols.amqp.errors import error_of
 from sievemq_broker.protocols.amqp.frames import AMQP, AMQP_HEADER, MIN_FRAME, SASL, frame_of
-from sievemq_broker.protocols.amqp.links import Consumer, Link, Producer, Session
+from sievemq_broker.protocols.amqp.links import Consumer, Link, Producer, Session, Unfinished
 from sievemq_broker.protocols.amqp.mapping import payload_of
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
@@ -59,6 +59,7 @@ class Outbox(ForeignOutbox):
         "_written",
         "consumers",
         "stage",
+        "unfinished",
     )
 
     def __init__(
@@ -71,6 +72,8 @@ class Outbox(ForeignOutbox):
         #: The state of the handshake: nothing, "sasl" and "challenged" while the client signs in, "signed in",
         #: "header", "open".
         self.stage = ""
+        #: Deliveries of the client whose last transfer has not arrived.
+        self.unfinished = Unfinished()
         #: Open consumers by number. The connection adds and removes them.
         self.consumers: dict[int, Consumer] = {}
         #: Deliveries of the client whose sends are not settled: broker's session -> (sequence, link, id, transaction).
@@ -133,6 +136,7 @@ class Outbox(ForeignOutbox):
 
     def _detach(self, link: Link, error: Error) -> None:
         if link.session.detach(link):
+            self.unfinished.end(link)
             self.frame(Detach(handle=link.handle, closed=True, error=error), link.session.channel)
 
     def reject(self, link: Producer, delivery: int | None, error: SieveError, transaction: bytes | None = None) -> None:
@@ -218,6 +222,11 @@ class Outbox(ForeignOutbox):
         each; returned once."""
         written, self._written = self._written, {}
         return [(each.id, each.take_written()) for each in written.values() if each.id in self.consumers]
+
+    def shut(self) -> None:
+        """The connection has ended."""
+        super().shut()
+        self.unfinished.end_all()
 
     # -- called by the domain -----------------------------------------------------------------------------------------
 

@@ -103,7 +103,8 @@ class Connection(Protocol):
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes that the frame has which is not complete yet."""
+        """Bytes that the frame has which is not complete yet; those that arrived if that is not known. A message in
+        several frames counts as one."""
 
     @property
     def frame_number(self) -> int:
@@ -479,20 +480,25 @@ class Link(asyncio.BufferedProtocol):
         self._follow_frame()
 
     def _follow_frame(self) -> None:
-        """Read on from the connection only if there is memory for the large frame that has begun."""
-        connection = self.connection
-        number = 0 if self._closing or connection.frame_bytes <= GATHER_BYTES else connection.frame_number
+        """Read on from the connection only if there is memory for the large frame that has begun, or for more of it."""
+        connection, large_frames = self.connection, self._links.large_frames
+        size = 0 if self._closing else connection.frame_bytes
+        number = connection.frame_number if size > GATHER_BYTES else 0
         if number == self._large:
-            return
-        large_frames = self._links.large_frames
-        if self._large:
-            large_frames.discard(self)
-        self._large = number
-        if number and not large_frames.admit(self, connection.frame_bytes):
-            self._waits = True
-            connection.hold_back(True)
-            if self._reading and not self._rests:
-                self.transport.pause_reading()
+            if not number or self._waits or large_frames.grow(self, size):
+                return
+        else:
+            if self._large:
+                large_frames.discard(self)
+                if not self._closing:
+                    self.read_on()
+            self._large = number
+            if not number or large_frames.admit(self, size):
+                return
+        self._waits = True
+        connection.hold_back(True)
+        if self._reading and not self._rests:
+            self.transport.pause_reading()
 
     def read_on(self) -> None:
         """There is memory for the large frame that has begun."""

@@ -18,10 +18,9 @@ from sievemq_broker import logs
 from sievemq_broker.domain.admission import MESSAGE_BYTES, UNLIMITED, Gate, Overfull
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.net.large_frames import FRAMES_SHARE
+from sievemq_broker.server.net.large_frames import share_of
 from sievemq_broker.server.watch.counts import held_bytes, queues_of
 from sievemq_core.errors import ErrorCode, RequestError
-from sievemq_core.limits import MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
@@ -119,7 +118,7 @@ class Memory:
         #: The part of that in open transactions.
         self._staged = 0
         if limit:
-            links.limit_memory(max(MAX_FRAME_BYTES, limit // FRAMES_SHARE), self._used_up)
+            links.limit_memory(share_of(limit), self._used_up)
             self._measure_room()
 
     def measure(self) -> int:
