@@ -127,10 +127,10 @@ class Queue(Source):
         "_host",
         "_on_left",
         "_recall",
-        "_resequenced",
         "_shut",
         "_sole",
         "_turns",
+        "_uncounted",
         "_unmatched",
         "_unserved",
         "acknowledged",
@@ -205,7 +205,7 @@ class Queue(Source):
         self.deleted = False
         self.reserved_messages = self.reserved_bytes = 0
         self.sequence = 0
-        self._resequenced = 0  # sequences that were assigned again, to messages that had been scheduled
+        self._uncounted = 0  # sequences of messages that had arrived before: restored, or scheduled
         self.turn = 0
         self._closed_deliveries = 0  # deliveries to consumers that have closed
         self.acknowledged = 0
@@ -262,8 +262,8 @@ class Queue(Source):
 
     @property
     def enqueued(self) -> int:
-        """Messages accepted so far."""
-        return self.sequence - self._resequenced
+        """Messages accepted so far in this run of the broker."""
+        return self.sequence - self._uncounted
 
     @property
     def delivered(self) -> int:
@@ -397,6 +397,7 @@ class Queue(Source):
         """Add a message that was stored, behind those before it. There are no consumers yet."""
         envelope = entry.envelope
         self.sequence += 1
+        self._uncounted += 1
         entry.arrive(self.sequence)
         if not entry.count and envelope.delivery_time > now:
             self._schedule(entry, envelope.delivery_time)
@@ -669,7 +670,7 @@ class Queue(Source):
                 entry.come_back()  # end of a redelivery delay: to the front (ORD-07)
             else:
                 # It arrives now, behind earlier arrivals (ORD-05).
-                self._resequenced += 1
+                self._uncounted += 1
                 self.sequence += 1
                 entry.arrive(self.sequence)
             self._arrive_among_many(entry)

@@ -41,6 +41,22 @@ def test_persistent_messages_are_there_again_in_their_order(broker: EmbeddedBrok
         assert ("later", False) in texts(context, "q")
 
 
+def test_messages_that_are_read_from_disk_do_not_count_as_enqueued(broker: EmbeddedBroker) -> None:
+    def enqueued() -> int:
+        return broker.call(lambda domain: domain.namespace("").queue("queue:q").enqueued)
+
+    with broker, ConnectionFactory(broker.url).create_context() as context:
+        context.create_producer().send(context.create_queue("q"), "m0")
+        context.create_producer().set_delivery_delay(3_600_000).send(context.create_queue("q"), "later")
+        assert enqueued() == 2
+    with broker, ConnectionFactory(broker.url).create_context() as context:
+        assert enqueued() == 0
+        broker.clock.advance(seconds=3_601)
+        assert enqueued() == 0
+        context.create_producer().send(context.create_queue("q"), "m1")
+        assert enqueued() == 1
+
+
 @pytest.mark.parametrize("waiting", [3, 1_200])  # looked through; found by an index
 def test_d_17_messages_are_found_by_correlation_id_after_a_restart(broker: EmbeddedBroker, waiting: int) -> None:
     with broker, ConnectionFactory(broker.url).create_context(JMSContext.SESSION_TRANSACTED) as context:
