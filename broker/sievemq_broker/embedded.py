@@ -119,7 +119,7 @@ class EmbeddedBroker:
         self.clock = BrokerClock(self)
 
     def __repr__(self) -> str:
-        where = "never started" if self._server is None else self.url
+        where = "never started" if self._server is None else self._url_of("sieve")
         stopped = ", stopped" if self._server is not None and self._thread is None else ""
         return f"<{type(self).__name__} {where}{stopped}>"
 
@@ -204,7 +204,12 @@ class EmbeddedBroker:
 
     @property
     def url(self) -> str:
-        """For a ConnectionFactory."""
+        """For a ConnectionFactory.
+
+        Raises:
+            RuntimeError: the broker was never started, or its store has failed: it serves no clients any more.
+        """
+        self._check()
         return self._url_of("sieve")
 
     @property
@@ -213,8 +218,9 @@ class EmbeddedBroker:
         Other clients name it, with its ``/``, as the ``hostname`` of their open.
 
         Raises:
-            RuntimeError: the settings turn AMQP off.
+            RuntimeError: the settings turn AMQP off, or the store has failed.
         """
+        self._check()
         url = self.server.url_of("amqp")
         return f"{url}?amqp.vhost={quote('/' + self._namespace, safe='')}" if self._namespace else url
 
@@ -223,9 +229,16 @@ class EmbeddedBroker:
         """For STOMP clients: host, port, and as the path the ``host`` header of CONNECT that leads to the namespace.
 
         Raises:
-            RuntimeError: the settings turn STOMP off.
+            RuntimeError: the settings turn STOMP off, or the store has failed.
         """
+        self._check()
         return self._url_of("stomp")
+
+    def _check(self) -> None:
+        """Raise RuntimeError if the store has failed: the broker serves nobody any more."""
+        if self._server is not None and self._server.failure is not None:
+            failure = self._server.failure
+            raise RuntimeError(f"this broker serves no clients any more: {failure}") from failure
 
     def _url_of(self, protocol: str) -> str:
         url = self.server.url_of(protocol)
@@ -273,7 +286,7 @@ class EmbeddedBroker:
             function: gets the broker's domain and the other arguments. It must not wait.
 
         Raises:
-            RuntimeError: the broker does not run, or this is its own thread.
+            RuntimeError: the broker does not run, its store has failed, or this is its own thread.
             Exception: what the function raised.
         """
         return self._submit(lambda server: function(server.broker, *args, **kwargs)).result()
@@ -289,6 +302,7 @@ class EmbeddedBroker:
     def _submit(self, function: Callable[[Server], R]) -> Future[R]:
         """Run on the broker's thread; the turn ends afterwards, so that output is written and deadlines are met."""
         server, loop, thread = self._server, self._loop, self._thread
+        self._check()
         if server is None or loop is None or thread is None:
             raise RuntimeError("this broker is not running")
         if threading.current_thread() is thread:

@@ -127,6 +127,23 @@ class Broker:
             for namespace in self.namespaces.values():
                 namespace.forget_routes()
 
+    def measure_room(self, measure: Callable[[], int]) -> None:
+        """Accept only PERSISTENT messages for which the store has room from now on.
+
+        Args:
+            measure: bytes of new messages that can be written.
+        """
+        if self.journal is not None:
+            self.journal.measure_with(measure, fails=self.settings.on_full_disk == FAIL)
+
+    def guard_persistent(self, scarce: bool) -> None:
+        """Check for each PERSISTENT message from now on whether the disk has room for it, or for transactions alone."""
+        journal = self.journal
+        if journal is not None and journal.scarce != scarce:
+            journal.watch(scarce)
+            for namespace in self.namespaces.values():
+                namespace.forget_routes()
+
     def set_over(self, text: str | None) -> None:
         """Let senders wait from now on, to any destination; None: let them go on.
 

@@ -15,10 +15,10 @@ subscriptions got it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
-from sievemq_broker.domain.admission import NoRoomError, Overfull
+from sievemq_broker.domain.admission import UNLIMITED, NoRoomError, Overfull
 from sievemq_broker.domain.place import Place
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import DELIVERY_MODE, Envelope
@@ -43,6 +43,7 @@ __all__ = [
     "Batch",
     "Journal",
     "Key",
+    "Lacking",
     "Ledger",
     "Saved",
     "SavedEntry",
@@ -74,6 +75,13 @@ PERSISTENT: Final = 2
 #: any size, and a place must fit its bits. One turn stays far below; a slow disk or a large commit may exceed it.
 BATCH_BYTES: Final = 256 * 1024 * 1024
 ENTRY_BYTES: Final = 64
+
+#: Room in the store below which each PERSISTENT message is checked. Above it only transactions are, since other
+#: messages that come while one batch is written are far less.
+SCARCE_BYTES: Final = 1024 * 1024 * 1024
+
+#: Bytes that are accepted before the room is measured again. The reserve of a store is larger.
+MEASURED_BYTES: Final = 1024 * 1024
 
 Key: TypeAlias = tuple[str | int | None, ...]
 """Identifies a definition within its kind."""
@@ -118,8 +126,8 @@ class Batch:
         """Add a new message of the queue or tap with this number. Returns the message's own number."""
         accepted = self.accepted
         number = self.base | len(accepted)
+        self.size += ENTRY_BYTES if accepted and accepted[-1][1] is packed else len(packed) + ENTRY_BYTES
         accepted.append((owner, packed))
-        self.size += len(packed) + ENTRY_BYTES
         return number
 
     def follow(self) -> Batch:
@@ -129,6 +137,11 @@ class Batch:
 
     def __bool__(self) -> bool:
         return bool(self.before or self.accepted or self.held or self.gone or self.states or self.definitions)
+
+    @property
+    def bytes(self) -> int:
+        """:attr:`size` of all batches of this write."""
+        return self.size + sum([batch.size for batch in self.before])
 
     @property
     def parts(self) -> tuple[Batch, ...]:
@@ -276,6 +289,33 @@ class Ledger:
         """The message stays."""
 
 
+class Lacking:
+    """Room that the disk lacks for a message or a transaction, as a limit at which its sender waits.
+
+    Args:
+        journal: that cannot store it.
+        size: its bytes.
+        refuses: the sender is refused instead.
+    """
+
+    __slots__ = ("_journal", "_size", "refuses")
+
+    def __init__(self, journal: Journal, size: int, refuses: bool) -> None:
+        self._journal = journal
+        self._size = size
+        self.refuses = refuses
+
+    @property
+    def has_room(self) -> bool:
+        """The disk has room for it now."""
+        return self._journal.refusing is None and self._journal.has_room(self._size)
+
+    @property
+    def limit_text(self) -> str:
+        """The limit, for people."""
+        return f"the disk of the data directory is full: it has no room for {self._size:,} bytes"
+
+
 class Journal:
     """Collects what is to be stored, batch after batch.
 
@@ -287,15 +327,29 @@ class Journal:
         batch: being gathered.
         holds: verbs that take more than a turn and have not come to their end: what they do is in one batch.
         refusing: why PERSISTENT messages are not taken now (the disk is full); None while they are.
+        scarce: the disk has so little room that each message is checked.
+        lacks: how often a message or transaction was too large for what room the disk had.
     """
 
-    __slots__ = ("_next_number", "batch", "holds", "refusing")
+    __slots__ = (
+        "_fails", "_measure", "_measured", "_next_number", "_room", "_writing", "batch", "holds", "lacks", "refusing",
+        "scarce",
+    )  # fmt: skip
 
     def __init__(self, next_batch: int = 1, next_number: int = 1) -> None:
         self.batch = Batch(next_batch)
         self._next_number = next_number
         self.holds = 0
         self.refusing: Overfull | None = None
+        self.scarce = False
+        self.lacks = 0
+        self._fails = True
+        #: The room of the store when it was measured last, and what was unwritten then.
+        self._measure: Callable[[], int] | None = None
+        self._room = UNLIMITED
+        self._measured = 0
+        #: Bytes of the batch that is being written.
+        self._writing = 0
 
     def hold(self) -> None:
         """A verb begins that takes more than a turn."""
@@ -310,7 +364,52 @@ class Journal:
         holds it."""
         batch = self.batch
         self.batch = Batch(batch.id + 1)
+        self._writing = batch.bytes
         return batch
+
+    def written(self) -> None:
+        """The batch that was cut last is stored."""
+        self._writing = 0
+
+    # -- the room of the store ----------------------------------------------------------------------------------
+
+    def measure_with(self, measure: Callable[[], int], fails: bool) -> None:
+        """Accept only messages for which the store has room.
+
+        Args:
+            measure: bytes of new messages that could be written now, not counting what is unwritten.
+            fails: senders are refused; otherwise they wait.
+        """
+        self._measure = measure
+        self._fails = fails
+        self.measured()
+
+    def measured(self) -> int:
+        """Measure the room of the store now."""
+        if self._measure is not None:
+            self._room = self._measure()
+            self._measured = self._unwritten
+        return self._room
+
+    def watch(self, scarce: bool) -> None:
+        """Set whether each message must be checked."""
+        self.scarce = scarce
+
+    @property
+    def guards(self) -> bool:
+        """True while single messages must be checked."""
+        return self.scarce or self.refusing is not None
+
+    @property
+    def _unwritten(self) -> int:
+        return self._writing + self.batch.bytes
+
+    def has_room(self, size: int) -> bool:
+        """True if so many bytes of new messages can be written after all that is unwritten."""
+        need = self._unwritten + size
+        if need - self._measured > MEASURED_BYTES or need > self._room:
+            self.measured()
+        return need <= self._room
 
     def keep(self, owner: int, packed: bytes) -> int:
         """Store a new message.
@@ -344,16 +443,29 @@ class Journal:
         """
         self.batch.definitions[kind, key] = value
 
-    def check(self, mode: int, where: str) -> None:
-        """Raise RequestError RESOURCE_ALLOCATION if a message of this delivery mode cannot be kept now, NoRoomError if
-        its sender may wait until it can."""
-        full = self.refusing
-        if full is not None and mode == PERSISTENT:
-            text = f"{where} takes no PERSISTENT messages now: {full.limit_text}"
-            details: dict[str, object] = {"destination": where, "limit": "disk"}
-            if full.refuses:
-                raise RequestError(text, ErrorCode.RESOURCE_ALLOCATION, details)
-            raise NoRoomError(full, text, details)
+    def check(self, size: int, where: str, what: str = "PERSISTENT messages") -> None:
+        """Check that messages of so many bytes can be kept now.
+
+        Args:
+            size: bytes.
+            where: the destination.
+            what: of its messages must be kept.
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION, they cannot.
+            NoRoomError: they cannot, but their sender may wait until they can.
+        """
+        full: Overfull | Lacking | None = self.refusing
+        if full is None:
+            if self.has_room(size):
+                return
+            self.lacks += 1
+            full = Lacking(self, size, self._fails)
+        text = f"{where} takes no {what} now: {full.limit_text}"
+        details: dict[str, object] = {"destination": where, "limit": "disk"}
+        if full.refuses:
+            raise RequestError(text, ErrorCode.RESOURCE_ALLOCATION, details)
+        raise NoRoomError(full, text, details)
 
     # -- what exists --------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import Entry, key_of
 from sievemq_broker.domain.examining import EXAMINED, Examining
+from sievemq_broker.domain.journal import ENTRY_BYTES, PERSISTENT
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import BLOCK, FAIL
@@ -184,7 +185,7 @@ class Namespace:
         broker = self.broker
         journal = broker.journal
         if (
-            (journal is None or journal.refusing is None)
+            (journal is None or not journal.guards)
             and self.over is None
             and self.gate is None
             and broker.over is None
@@ -444,17 +445,26 @@ class Namespace:
         self.over = over
         self.forget_routes()
 
-    def check_kept(self, sends: Iterable[tuple[Address | str, Envelope]]) -> None:
-        """Raise unless all of these messages can be stored, as :meth:`Journal.check`. Examines none while storage is
-        possible."""
+    def check_kept(self, sends: Sends) -> None:
+        """Raise unless all of these messages together can be stored, as :meth:`Journal.check`."""
         journal = self.broker.journal
-        if journal is not None and journal.refusing is not None:
-            for address, envelope in sends:
-                self._look_up(address, envelope)
+        if journal is None:
+            return
+        if journal.refusing is None and journal.has_room(2 * sum([len(envelope.packed) for _, envelope in sends])):
+            return
+        size, where = 0, ""
+        for address, envelope in sends:
+            destination = self.declare(address)
+            kept = _kept_bytes(destination, envelope)
+            if kept:
+                size += kept
+                where = destination.label
+        if size:
+            journal.check(size, where)
 
     def commit(
         self,
-        sends: Iterable[tuple[Address | str, Envelope]],
+        sends: Sends,
         now: int,
         connection: str | None = None,
         *,
@@ -480,13 +490,14 @@ class Namespace:
         """
         checked: list[tuple[Destination, Envelope]] = []
         load: dict[Queue, tuple[int, int, int]] = {}
+        try:
+            self.check_kept(sends)
+        except NoRoomError as error:
+            if patient:
+                return [error.place]
+            raise
         for address, envelope in sends:
-            try:
-                destination = self._look_up(address, envelope)
-            except NoRoomError as error:
-                if patient:
-                    return [error.place]
-                raise
+            destination = self.declare(address)
             if destination.policy.special:
                 envelope = overridden(destination.policy, envelope, now)
                 if destination.policy.limited:
@@ -588,9 +599,12 @@ class Namespace:
         stored."""
         destination = self.declare(address)
         journal = self.broker.journal
-        if journal is not None and journal.refusing is not None and _keeps(destination):
-            mode = destination.policy.delivery_mode or envelope.fields[DELIVERY_MODE]
-            journal.check(mode, destination.label)
+        if journal is not None and journal.guards:
+            kept = _kept_bytes(destination, envelope)
+            if kept:
+                persistent = (destination.policy.delivery_mode or envelope.fields[DELIVERY_MODE]) == PERSISTENT
+                what = "PERSISTENT messages" if persistent else "messages, which its tap keeps,"
+                journal.check(kept, destination.label, what)
         return destination
 
     def set_gate(self, gate: Gate | None) -> None:
@@ -855,11 +869,19 @@ class Namespace:
             self.broker.on_deleted(queue)
 
 
-def _keeps(destination: Destination) -> bool:
-    """True if PERSISTENT messages sent there are written to the journal."""
+def _kept_bytes(destination: Destination, envelope: Envelope) -> int:
+    """Bytes that the journal would write for a message sent there; 0 if it would keep nothing."""
+    size = len(envelope.packed)
+    copies = sum([tap.kept for tap in destination.taps])  # of messages in any mode
+    kept = copies * (size + ENTRY_BYTES)
+    if (destination.policy.delivery_mode or envelope.fields[DELIVERY_MODE]) != PERSISTENT:
+        return kept
+    durable: int
     if isinstance(destination, Topic):
-        return any(subscription.durable for subscription in destination.subscriptions)
-    return not destination.label.startswith("temporary")
+        durable = sum([subscription.durable for subscription in destination.subscriptions])
+    else:
+        durable = not destination.label.startswith("temporary")
+    return kept + size + durable * ENTRY_BYTES if durable else kept
 
 
 def _load_of(sends: Iterable[tuple[Destination, Envelope]], connection: str | None) -> tuple[int, int]:

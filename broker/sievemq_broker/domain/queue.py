@@ -77,6 +77,10 @@ class Copier(Protocol):
     """Gets a copy of each message that arrives."""
 
     @property
+    def kept(self) -> bool:
+        """True if the journal stores its copies."""
+
+    @property
     def effort(self) -> int:
         """The most that evaluating its selector on a message can cost, in units (condition.units)."""
 

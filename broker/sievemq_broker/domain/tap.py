@@ -179,6 +179,11 @@ class Tap:
         return 0 if self.condition is None else units_of(self.condition.effort, MAX_PROPERTY_CHARS)
 
     @property
+    def kept(self) -> bool:
+        """True if the journal stores what it holds."""
+        return self.number > 0
+
+    @property
     def lag(self) -> int:
         """Messages that its reader has not acknowledged, as far as the tap has them."""
         return len(self.log)

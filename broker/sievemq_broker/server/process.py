@@ -191,7 +191,7 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
     log.info("broker.stopping", connections=len(server.links.open), drain_seconds=settings.drain_seconds)
     await server.stop(0.0 if server.failure is not None else settings.drain_seconds)
     log.info("broker.stopped")
-    return 1 if failed else 0
+    return 1 if failed or server.failure is not None else 0
 
 
 async def _start_http(port: ManagementPort | None, server: Server) -> None:
@@ -231,6 +231,10 @@ def _say_what_is_kept(server: Server) -> None:
             seconds=round(opened.seconds, 3),
             epoch=opened.store.epoch,
         )
+        if server.full_disk is not None:
+            from sievemq_broker.server.durability.commits import log_full  # in memory there is no disk
+
+            log_full(server.full_disk)
 
 
 def _on_signals(stopping: asyncio.Event, server: Server) -> None:

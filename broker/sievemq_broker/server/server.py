@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sievemq_broker.server.durability.durable import Opened
     from sievemq_broker.users.account import Users
 
-__all__ = ["Phase", "Server"]
+__all__ = ["Phase", "Server", "StoppedError"]
 
 #: Draining ends after this many seconds without a byte from any client, unless one of them has unsettled work.
 QUIET_SECONDS = 0.1
@@ -56,8 +56,13 @@ class Phase(Enum):
 
     STARTING = "starting"
     READY = "ready"
+    FAILED = "failed"
     DRAINING = "draining"
     STOPPED = "stopped"
+
+
+class StoppedError(Exception):
+    """The broker has ended, and something that it had accepted and not confirmed is not on disk."""
 
 
 class Server:
@@ -220,11 +225,12 @@ class Server:
             self.broker.journal,
             opened.store,
             self.broker.refuse_persistent,
+            self.broker.guard_persistent,
             self._store_failed,
             self._report_store,
         )
-        if not opened.store.has_reserve:
-            commits.start_refusing(f"the disk of {directory} is full")
+        self.broker.measure_room(lambda: opened.store.room)
+        commits.check_room(log_it=False)
         return commits
 
     def _remember_connections(self, opened: Opened) -> None:
@@ -239,9 +245,26 @@ class Server:
         self._commits.start(progress)
 
     def _store_failed(self, error: Exception) -> None:
+        """Nothing can be stored any more: serve no client."""
         self.failure = error
+        if self.phase is Phase.READY:
+            self.phase = Phase.FAILED
+        self.stop_accepting()
+        self._ports.close()
         self.links.abort_all()  # no client gets a confirm for something that is not on disk
         self.on_failure()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why this broker is not ready although it was: its store. None if it is."""
+        if self.failure is not None:
+            return f"the store has failed: {self.failure}"
+        return None if self._commits is None else self._commits.stuck
+
+    @property
+    def full_disk(self) -> str | None:
+        """Why PERSISTENT messages are not accepted; None while they are."""
+        return None if self._commits is None else self._commits.full
 
     def _report_store(self, reason: str | None) -> None:
         """The store cannot be written, and no output leaves; or it can be again."""
@@ -403,7 +426,8 @@ class Server:
         self._ports.close()
         if self.opened is not None and self._commits is not None:
             await asyncio.sleep(0)  # connections that were cut return their messages in the next turn
-            await self._commits.close()
+            if not await self._commits.close() and self.failure is None:
+                self.failure = StoppedError("the disk took no more writes")
             self.opened = None
         self.user_store.close()
         self.authenticator.close()

@@ -58,12 +58,13 @@ class Batches:
         if orphan is not None:
             raise DamagedError(f"batch {orphan[0]} is missing, although its state exists")
 
-    def write(self, batch: Batch, now: int) -> None:
+    def write(self, batch: Batch, now: int, room: int) -> None:
         """Write a batch, and its outcomes of earlier messages.
 
         Args:
             batch: see :class:`~sievemq_broker.domain.journal.Batch`.
             now: ms epoch.
+            room: bytes that may be spent on rewriting sparse batches; a larger one waits for more.
         """
         batch.sort()
         if batch.accepted:
@@ -71,7 +72,7 @@ class Batches:
         if batch.held or batch.gone or batch.states:
             self._settle(batch)
         if self._sparse:
-            self._rewrite()
+            self._rewrite(room)
 
     def _append(self, batch: Batch, now: int) -> None:
         """Write the batch's own row, with the outcomes of its messages before it was written."""
@@ -136,17 +137,20 @@ class Batches:
         self._states.pop(batch_id, None)
         self._sparse.pop(batch_id, None)
 
-    def _rewrite(self) -> None:
+    def _rewrite(self, room: int) -> None:
         """Rewrite a few sparse batches without the messages that are gone."""
         budget = _REWRITE_BYTES
         while self._sparse and budget > 0:
             batch_id = next(iter(self._sparse))
             del self._sparse[batch_id]
-            row = self._execute("SELECT data FROM batch WHERE id = ?", (batch_id,)).fetchone()
             state = self._state_of(batch_id)
-            if row is None or state is None:
+            if state is None or state.size > room:
+                continue  # the next message that goes tries again
+            row = self._execute("SELECT data FROM batch WHERE id = ?", (batch_id,)).fetchone()
+            if row is None:
                 continue
             budget -= len(row[0])
             data = state.without_removed(unpack_batch(batch_id, row[0]))
             self._execute("UPDATE batch SET data = ? WHERE id = ?", (data, batch_id))
             self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, state.pack(batch_id)))
+            room -= state.size

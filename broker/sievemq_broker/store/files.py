@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import struct
@@ -22,6 +23,9 @@ __all__ = ["PRIVATE_DIRECTORY", "Lock", "Reserve", "Witness", "make_private", "o
 #: umask is.
 PRIVATE_DIRECTORY: Final = 0o700
 _PRIVATE_FILE: Final = 0o600
+
+#: The process's id in the lock's file. Always as many bytes: overwriting them needs no room on the disk.
+_OWNER_BYTES: Final = 32
 
 #: A symbolic link planted in place of one of the files is not followed.
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -91,14 +95,14 @@ class Lock:
             if fcntl is not None:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            owner = os.read(self._descriptor, 32).decode("ascii", "replace").strip() or "unknown"
+            owner = os.read(self._descriptor, _OWNER_BYTES).decode("ascii", "replace").strip() or "unknown"
             os.close(self._descriptor)
             raise LockedError(
                 f"the data directory {path.parent} is in use by another broker (process {owner}); "
                 "stop that one, or give this one its own directory"
             ) from error
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # only for people; on a full disk a new file has no room for it
+            os.pwrite(self._descriptor, f"{os.getpid():<{_OWNER_BYTES - 1}}\n".encode(), 0)
 
     def release(self) -> None:
         """Release the lock."""
@@ -171,40 +175,53 @@ class Reserve:
     Args:
         path: the file.
         size: bytes; 0 for none.
+
+    Attributes:
+        held: bytes that it takes now.
     """
 
-    __slots__ = ("_path", "size")
+    __slots__ = ("_path", "held", "size")
 
     def __init__(self, path: Path, size: int) -> None:
         self._path = path
         self.size = size
+        try:
+            self.held = path.stat().st_size  # of the last run
+        except OSError:
+            self.held = 0
 
-    def take(self) -> bool:
-        """Take the room. False if there is not enough."""
-        if not self.size:
-            return True
+    def take(self, free: int) -> None:
+        """Take the room, or as much of it as there is.
+
+        Args:
+            free: bytes on the disk.
+        """
+        size = min(self.size, self.held + free - free // 8)
+        if size == self.held or size < min(self.size, self.held + self.size // 8):
+            return  # it has all, or there is hardly more
         try:
             descriptor = open_private(self._path)
         except OSError:
-            return False
+            return
         try:
             if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(descriptor, 0, self.size)
+                os.posix_fallocate(descriptor, 0, size)
             else:
-                for at in range(0, self.size, 65_536):
-                    os.pwrite(descriptor, bytes(min(65_536, self.size - at)), at)
+                for at in range(0, size, 65_536):
+                    os.pwrite(descriptor, bytes(min(65_536, size - at)), at)
             os.fsync(descriptor)
         except OSError:
-            self._path.unlink(missing_ok=True)
-            return False
+            self.give()
+        else:
+            self.held = size
         finally:
             os.close(descriptor)
-        return True
 
     def give(self) -> bool:
         """Give up the room. False if there was none."""
+        self.held = 0
         try:
             self._path.unlink()
-        except FileNotFoundError:
+        except OSError:  # it is not there, or nothing can be changed
             return False
         return True

@@ -7,6 +7,10 @@
     lock           held by the process that owns the directory
 
 A write is one transaction: the batch, the definitions that it brings, and the head, which names the store's owner.
+
+What a message takes on the disk, it takes twice: in the log, and in the database once the log is copied. A log that is
+not copied cannot be used again, and on a full disk it cannot be copied. So :meth:`SqliteStore.tidy` keeps what is left
+to copy small, and :attr:`SqliteStore.room` leaves enough for the copy and for acknowledgements, which make room.
 """
 
 from __future__ import annotations
@@ -56,6 +60,15 @@ _CHECKPOINT_PAGES: Final = 8_192
 
 _RESERVE_BYTES: Final = 16 * 1024 * 1024
 
+#: Bytes by which copying the log may make the database larger, where there is no reserve; otherwise an eighth of it.
+_GROWTH_BYTES: Final = 2 * 1024 * 1024
+
+#: Free bytes on the disk, as a multiple of the reserve, below which the log is copied after each write.
+_TIGHT: Final = 4
+
+#: Free bytes on the disk below which SQLite may be unable to make its files.
+_LITTLE_BYTES: Final = 256 * 1024
+
 #: A database that is mostly empty is made smaller at the start, if it is at least this large.
 _SHRINK_BYTES: Final = 256 * 1024 * 1024
 
@@ -101,6 +114,8 @@ class SqliteStore:
         self._opener = opener
         self._witness = Witness(self.directory / "witness")
         self._reserve = Reserve(self.directory / "reserve", reserve)
+        #: Bytes by which the database grows when the log is copied; unused bytes in it, and in the log.
+        self._growth = self._unused = self._log_unused = 0
         self._lock: Lock | None = None
         try:
             self.directory.mkdir(PRIVATE_DIRECTORY, parents=True, exist_ok=True)
@@ -120,31 +135,49 @@ class SqliteStore:
         witnessed = self._witness.read()
         if witnessed is not None and not path.exists():
             raise DamagedError(f"{path} is missing, although {witnessed} writes to it were made. {HOW_TO_REPAIR}")
+        for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", "lock", "witness", "reserve"):
+            make_private(self.directory / name)
         try:
-            for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", "lock", "witness", "reserve"):
-                make_private(self.directory / name)
-            if not path.exists():
-                os.close(open_private(path))  # SQLite gives the log beside it the same mode
-            self._connect(path)
-            self._execute(f"PRAGMA page_size = {PAGE_BYTES}")
-            mode = self._execute("PRAGMA journal_mode = WAL").fetchone()[0]
-            if mode != "wal":
-                raise StoreError(f"{path}: the file system does not allow a write-ahead log ({mode}); use a local one")
-            if self._execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-                self._create()
-            self._verify(path)
-            self._load_head()
-            try:
-                self._take_over(path, witnessed)
-            except Exception as error:
-                if not isinstance(self._translated(error, "be opened"), StoreFullError) or not self._reserve.give():
-                    raise
-                self._forget(begun=True)
-                self._take_over(path, witnessed)
-            self._shrink()
+            self._open_database(path, witnessed)
         except Exception as error:
-            raise self._translated(error, "be opened") from error
-        self.has_reserve = self._reserve.take()
+            # Even to read a database, SQLite makes files beside it.
+            refused = self._translated(error, "be opened")
+            if isinstance(refused, (DamagedError, FencedError)) or not self._is_full(refused):
+                raise refused from error
+            self._close_database()
+            self._reserve.give()
+            try:
+                self._open_database(path, witnessed)
+            except Exception as again:
+                refused = self._translated(again, "be opened")
+                if isinstance(refused, DamagedError) or not self._is_full(refused):
+                    raise refused from again
+                raise StoreFullError(f"{path} cannot be opened: the disk is full") from again
+        self.tidy()
+
+    def _open_database(self, path: Path, witnessed: int | None) -> None:
+        if not path.exists():
+            os.close(open_private(path))  # SQLite gives the log beside it the same mode
+        self._connect(path)
+        self._execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        mode = self._execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise StoreError(f"{path}: the file system does not allow a write-ahead log ({mode}); use a local one")
+        if self._execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+            self._create()
+        self._verify(path)
+        self._load_head()
+        self._take_over(path, witnessed)
+        self._shrink()
+
+    def _is_full(self, error: Exception) -> bool:
+        """True if the store cannot be opened because the disk is full: SQLite does not always say so."""
+        if isinstance(error, StoreFullError):
+            return True
+        try:
+            return isinstance(error, StoreError) and shutil.disk_usage(self.directory).free < _LITTLE_BYTES
+        except OSError:
+            return False
 
     def _connect(self, path: Path) -> None:
         self._db = self._opener(path)
@@ -152,6 +185,9 @@ class SqliteStore:
         self._execute("PRAGMA synchronous = FULL")
         self._execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         self._execute("PRAGMA cache_size = -32768")
+        self._execute("PRAGMA temp_store = MEMORY")
+        # Some builds of SQLite write over what is deleted: an acknowledgement would need as much room as its message.
+        self._execute("PRAGMA secure_delete = FAST")
 
     def _create(self) -> None:
         self._execute("BEGIN IMMEDIATE")
@@ -222,7 +258,11 @@ class SqliteStore:
         free = self._execute("PRAGMA freelist_count").fetchone()[0]
         size = self._execute("PRAGMA page_size").fetchone()[0]
         if free * 2 > pages and free * size >= _SHRINK_BYTES:
-            self._execute("VACUUM")
+            try:
+                self._execute("VACUUM")
+            except Exception as error:
+                if not isinstance(self._translated(error, "be made smaller"), StoreFullError):
+                    raise
 
     def _head(self) -> bytes:
         return pack_value(HEAD, (self.epoch, self._sequence, self.next_batch, self.incarnation))
@@ -271,6 +311,7 @@ class SqliteStore:
                 self._transact(batch, now)
             except Exception as error:
                 raise self._translated(error, "be written") from error
+            self._log_unused = 0
         self._witness.write(self._sequence)
 
     def _transact(self, batch: Batch, now: int) -> None:
@@ -281,9 +322,10 @@ class SqliteStore:
             begun = True
             self._reload()
             before = self._sequence, self.next_batch
+            sparse = self.room // 2  # rewritten rows make room, and need some first
             if batch.id >= self.next_batch:
                 for part in batch.parts:
-                    self._batches.write(part, now)
+                    self._batches.write(part, now, sparse)
                     for (kind, key), value in part.definitions.items():
                         self._define(kind, key, value)
                 self._sequence += 1
@@ -338,29 +380,72 @@ class SqliteStore:
     # -- a full or failing disk ---------------------------------------------------------------------------------
 
     def relieve(self) -> None:
-        """The disk is full: give up the reserve, so that acknowledgements can be written."""
+        """The disk is full: give up the reserve, and copy the log, so that acknowledgements can be written."""
         self._reserve.give()
-        self.has_reserve = False
+        self._copy_log()
+        self._measure()
 
-    def restock(self) -> bool:
-        """True if there is room again: for the reserve, or half more than it in the disk and in the database, which
-        does not shrink when messages leave it."""
-        if not self.has_reserve:
-            self.has_reserve = self._reserve.take()
-        return self.has_reserve or self._room() >= self._reserve.size * 3 // 2
+    def tidy(self) -> None:
+        """After a write: copy the log if the database will grow by it, or always if the disk has little room; and take
+        as much of the reserve as there is room for."""
+        self._measure()
+        size = self._reserve.size
+        free = self.free
+        if self._growth > (size // 8 or _GROWTH_BYTES) or (free < size * _TIGHT and not self._log_unused):
+            if not self._copy_log() and self._reserve.give():
+                self._copy_log()
+            self._measure()
+        self._reserve.take(self.free)
 
     @property
-    def low(self) -> bool:
-        """True if there is neither a reserve nor as much other room: refuse what would need more."""
-        return not self.has_reserve and self._room() < self._reserve.size
+    def room(self) -> int:
+        """Bytes of new messages that can be written, with enough left to acknowledge them. In any thread."""
+        size, log, unused = self._reserve.size, self._log_unused, self._unused
+        free = self.free + self._reserve.held - self._growth
+        inside = log + free - size // 8
+        if inside <= unused:  # the database need not grow
+            found = inside
+        else:
+            found = max(unused, min(unused + free - size // 8, (log + free + unused - size // 2) // 2))
+        return max(0, found - found // 16)  # heads of frames and rows
 
-    def _room(self) -> int:
+    @property
+    def full_below(self) -> int:
+        """The :attr:`room` below which the disk counts as full."""
+        return self._reserve.size // 4
+
+    @property
+    def free(self) -> int:
+        """Bytes that are free on the disk. In any thread."""
         try:
-            pages = self._execute("PRAGMA freelist_count").fetchone()[0]
-            size = self._execute("PRAGMA page_size").fetchone()[0]
-            return int(pages * size) + shutil.disk_usage(self.directory).free
-        except Exception:
+            return shutil.disk_usage(self.directory).free
+        except OSError:
             return 0
+
+    def _copy_log(self) -> bool:
+        """Copy the log into the database; the next write uses it again from its beginning. False if it cannot be
+        copied."""
+        self._log_unused = 0
+        try:
+            busy, frames, copied = self._execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if busy or copied < frames:
+                return False
+            self._log_unused = (self.directory / f"{DATABASE}-wal").stat().st_size
+        except Exception:
+            return False
+        return True
+
+    def _measure(self) -> None:
+        """Read how large the database is, and will be."""
+        try:
+            pages = self._execute("PRAGMA page_count").fetchone()[0]
+            unused = self._execute("PRAGMA freelist_count").fetchone()[0]
+            length = (self.directory / DATABASE).stat().st_size
+        except Exception:
+            self._unused = self._log_unused = 0  # the next write reports it
+            return
+        self._growth = max(0, pages * PAGE_BYTES - length)
+        self._unused = unused * PAGE_BYTES
 
     def reopen(self) -> None:
         """Begin again with the files as they are, after an error. What was kept is there or it raises.

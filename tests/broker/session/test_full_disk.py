@@ -277,3 +277,115 @@ def test_a_closed_connection_leaves_nothing(world: World) -> None:
         has_room(world)
     assert kept(world) == 0
     assert not world.services.reports
+
+
+# -- the room that a store has -------------------------------------------------------------------------------------
+
+
+class Room:
+    """What a store says."""
+
+    def __init__(self, world: World, room: int) -> None:
+        self.room = room
+        world.broker.measure_room(lambda: self.room)
+        world.broker.guard_persistent(True)
+
+
+LARGE = "x" * 10_000
+
+
+@pytest.mark.parametrize("on_full_disk", ["fail", "block"])
+def test_a_message_is_not_accepted_if_the_disk_has_no_room_for_it(on_full_disk: str) -> None:
+    world = world_that(on_full_disk)
+    room = Room(world, 10_000)
+    client = world.client()
+    large, small, fleeting = client.session(), client.session(), client.session()
+    client.send(large, LARGE)
+    client.send(small, "small")
+    send_fleeting(client, fleeting, LARGE, to="queue:other")
+    turn(world)
+    assert client.browse() == [(1, "small")]
+    assert client.browse("queue:other") == [(1, LARGE)]
+    failed = client.take(Command.SEND_FAILED)
+    room.room = 20_000
+    turn(world)
+    if on_full_disk == "fail":
+        assert "no room for" in failed[0][4]
+        client.send(large, LARGE)
+    else:
+        assert not failed
+    assert client.browse() == [(1, "small"), (1, LARGE)]
+
+
+@pytest.mark.parametrize("count", [20, 2_000])
+@pytest.mark.parametrize("on_full_disk", ["fail", "block"])
+def test_a_transaction_is_not_accepted_if_the_disk_has_no_room_for_all_of_it(on_full_disk: str, count: int) -> None:
+    """Also while there is so much room that single messages are not checked."""
+    world = world_that(on_full_disk)
+    room = Room(world, count * 1_000)
+    world.broker.guard_persistent(False)
+    client = world.client()
+    session = client.session(TRANSACTED)
+    client.send(session, *["x" * 1_000] * count)
+    request = client.request(Command.COMMIT, session, ())
+    turn(world)
+    answer = client.answer_to(request)
+    assert client.browse() == []
+    if on_full_disk == "fail":
+        assert answer is not None
+        assert answer[2] == ErrorCode.TRANSACTION_ROLLED_BACK
+        assert "it has no room for" in answer[3]
+    else:
+        assert answer is None
+        room.room = count * 2_000
+        turn(world)
+        while world.broker.work(world.now):
+            world.settle()
+        world.settle()
+        assert client.answer_to(request) == (Command.OK, request, None)
+        assert kept(world) == count
+
+
+def test_what_is_accepted_and_not_written_takes_room_too() -> None:
+    world = world_that("fail")
+    Room(world, 25_000)
+    client = world.client()
+    session = client.session()
+    client.send(session, LARGE, LARGE, LARGE)
+    assert client.browse() == [(1, LARGE), (1, LARGE)]
+    journal = world.broker.journal
+    assert journal is not None
+    journal.cut()
+    client.send(session, LARGE)  # the others are being written
+    assert kept(world) == 0
+    journal.written()
+    client.send(session, LARGE)
+    assert kept(world) == 1
+
+
+def test_a_message_of_a_topic_takes_room_once() -> None:
+    world = world_that("fail")
+    Room(world, 12_000)
+    client = world.client()
+    session = client.session()
+    for name in "abc":
+        client.consumer(session, "topic:t", subscription=name, durable=True, shared=True)
+    client.send(session, LARGE, to="topic:t")
+    assert not client.take(Command.SEND_FAILED)
+    client.send(session, LARGE, to="topic:t")
+    assert client.take(Command.SEND_FAILED)
+
+
+def test_a_message_that_a_tap_keeps_needs_room_in_any_mode() -> None:
+    world = world_that("fail")
+    space = world.broker.namespace("")
+    space.taps.open("c", "t", "queue:tapped", "copy", None, {}, world.now, None)
+    client = world.client()
+    session = client.session()
+    fills(world)
+    send_fleeting(client, session, "a", to="queue:tapped")
+    (failed,) = client.take(Command.SEND_FAILED)
+    assert "which its tap keeps" in failed[4]
+    has_room(world)
+    send_fleeting(client, session, "a", to="queue:tapped")
+    assert client.browse("queue:tapped") == [(1, "a")]

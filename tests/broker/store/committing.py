@@ -34,7 +34,8 @@ class Obedient:
     """What a store does but for writing, and what was asked of it."""
 
     def __init__(self) -> None:
-        self.low = self.room = self.closed = False
+        self.room, self.full_below = 2**40, 1_000
+        self.closed = False
         self.calls: list[str] = []
 
     def write(self, batch: Batch, now: int) -> None:
@@ -43,8 +44,8 @@ class Obedient:
     def relieve(self) -> None:
         self.calls.append("relieve")
 
-    def restock(self) -> bool:
-        return self.room
+    def tidy(self) -> None:
+        pass
 
     def reopen(self) -> None:
         self.calls.append("reopen")
@@ -65,6 +66,7 @@ class Rig(Generic[StoreT]):
 
     def __init__(self, store: StoreT) -> None:
         self.journal = Journal()
+        self.journal.measure_with(lambda: store.room, fails=True)
         self.store = store
         self.failures: list[Exception] = []
         self.refusals: asyncio.Queue[str | None] = asyncio.Queue()
@@ -75,6 +77,7 @@ class Rig(Generic[StoreT]):
             self.journal,
             store,
             self.refuse,
+            self.journal.watch,
             self.failures.append,
             self.stands.append,
         )

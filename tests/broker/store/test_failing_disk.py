@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tests.broker.server.wire_client import WireClient
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.durability import commits
+from sievemq_broker.server.http.app import readiness
 from sievemq_core.wire.commands import Command
 
 
@@ -77,6 +79,7 @@ def test_clients_learn_of_a_failing_disk_at_once_and_continue_afterwards(
             assert "disk I/O error" in flow[2]
         consumer.say(Command.ACKNOWLEDGE, 1, 1, 0)  # noted when that can be
         assert broker.call(lambda _: [link.held for link in broker.server.links.open if link.held]) != []
+        assert readiness(broker.server) == (False, {"status": "not ready", "reasons": [flow[2]]})
         fault.end()
         assert producer.until(Command.CONFIRM)[1:] == (1, 2)
         assert producer.until(Command.FLOW)[1:3] == (False, "")
@@ -104,6 +107,16 @@ def test_a_permanent_disk_failure_ends_the_broker_and_keeps_confirmed_messages(
             while True:
                 said.append(producer.next(lambda command: True)[0])
         assert Command.CONFIRM not in said
+    with pytest.raises(OSError, match="refused"):  # no client connects to a broker that will not answer
+        socket.create_connection(("127.0.0.1", broker.server.port), 60).close()
+    with pytest.raises(RuntimeError, match=r"serves no clients any more: .*disk I/O error"):
+        broker.call(lambda domain: domain)
+    with pytest.raises(RuntimeError, match="disk I/O error"):
+        _ = broker.url
+    assert readiness(broker.server) == (
+        False,
+        {"status": "not ready", "reasons": [f"the store has failed: {broker.server.failure}"]},
+    )
     broker.stop()
     with (
         EmbeddedBroker(data_dir=tmp_path / "data") as again,

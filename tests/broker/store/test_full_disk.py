@@ -9,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,52 +21,87 @@ from sievemq import ConnectionFactory, JMSContext, JMSRuntimeException
 
 from .kill import COMMAND
 
-#: The reserve takes 16 MiB of it, the log another 17 before it is used again.
+#: The reserve takes 16 MiB of it.
 DISK = "64m"
 BODY = "x" * 20_000
 PATIENCE = "?reconnect=60000&connect_timeout=60000"
 
-SCRIPT = f"""
-mount -t tmpfs -o size={DISK} none "$1" || exit 77
+MOUNT = {"tmpfs": f'mount -t tmpfs -o size={DISK} none "$1"', "ext4": 'mount -o loop "$1.image" "$1"'}
+
+SCRIPT = """
+{mount} || exit 77
 shift
 for life in 1 2; do
     "$@" &
     echo "{{\\"event\\": \\"pid\\", \\"pid\\": $!}}"
     wait $!
+    echo "{{\\"event\\": \\"ended\\", \\"code\\": $?}}"
 done
 """
 
 
-def may_mount(folder: Path) -> bool:
-    """True if this process may have mounts of its own."""
+def may_mount(folder: Path, kind: str) -> bool:
+    """True if this process may have such mounts of its own."""
     if shutil.which("unshare") is None:
         return False
-    command = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=1m none "$1"', "sh", str(folder)]
+    if kind == "ext4":
+        if shutil.which("mkfs.ext4") is None:
+            return False
+        image = f"{folder}.image"
+        with Path(image).open("wb") as file:
+            file.truncate(int(DISK[:-1]) * 1024 * 1024)
+        subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+    command = ["unshare", "--mount", "sh", "-c", MOUNT[kind], "sh", str(folder)]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 class Disk:
-    """A broker on a file system that ends with it, killed once and started again.
+    """A broker on a file system that ends with it, started again once it has ended.
 
     Args:
         folder: where it is mounted.
         policy: what becomes of PERSISTENT sends.
+        kind: of file system.
     """
 
-    def __init__(self, folder: Path, policy: str) -> None:
+    def __init__(self, folder: Path, policy: str, kind: str) -> None:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("SIEVEMQ_")}
         broker = [
-            *COMMAND, "broker", "--port", "0", "--no-http", "--data-dir", f"{folder}/data",
+            *COMMAND, "broker", "--port", "0", "--http-port", "0", "--data-dir", f"{folder}/data",
             "--on-full-disk", policy, "--json-logs",
         ]  # fmt: skip
+        self._folder = folder
         self.process = subprocess.Popen(
-            ["unshare", "--mount", "sh", "-c", SCRIPT, "sh", str(folder), *broker],
+            ["unshare", "--mount", "sh", "-c", SCRIPT.format(mount=MOUNT[kind]), "sh", str(folder), *broker],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ,
         )  # fmt: skip
         self._log: list[dict[str, Any]] = []
         self._more = threading.Condition()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
+
+    def inside(self, life: int) -> Path:
+        """The file system, which is mounted for the broker alone."""
+        return Path(f"/proc/{self.wait_for('pid', life)['pid']}/root{self._folder}")
+
+    def fill(self, life: int) -> Path:
+        """Another program takes all that is free; its file."""
+        path = self.inside(life) / "other"
+        with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            for size in (1 << 20, 1 << 12, 1):
+                with contextlib.suppress(OSError):
+                    while file.write(bytes(size)):
+                        pass
+        return path
+
+    def ready(self, life: int) -> tuple[int, dict[str, Any]]:
+        """What /readyz answers."""
+        url = str(self.wait_for("broker.ready", life)["http_url"]) + "/readyz"
+        try:
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -106,13 +143,15 @@ class Disk:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Callable[[str], Disk]]:
-    if not may_mount(tmp_path):
-        pytest.skip("a file system of its own needs the right to mount one")
+def disk(tmp_path: Path) -> Iterator[Callable[..., Disk]]:
     made: list[Disk] = []
 
-    def make(policy: str) -> Disk:
-        made.append(Disk(tmp_path, policy))
+    def make(policy: str, kind: str = "tmpfs") -> Disk:
+        folder = tmp_path / "disk"
+        folder.mkdir()
+        if not may_mount(folder, kind):
+            pytest.skip(f"needs the right to mount a file system ({kind})")
+        made.append(Disk(folder, policy, kind))
         return made[0]
 
     yield make
@@ -138,16 +177,17 @@ def test_consumers_continue_and_confirmed_messages_survive_a_kill(disk: Callable
     with ConnectionFactory(full.url(1)).create_context() as context:
         queue, producer = context.create_queue("q"), context.create_producer()
         confirmed: list[int] = []
-        with pytest.raises(JMSRuntimeException, match="the disk is full"):
+        with pytest.raises(JMSRuntimeException, match="is full"):
             for number in range(10_000):
                 producer.send(queue, f"{number} {BODY}")
                 confirmed.append(number)
         full.wait_for("store.full")
         taken = take(context, 50)
     full.kill(1)
-    with ConnectionFactory(full.url(2)).create_context() as context:  # it starts though the disk is full
+    with ConnectionFactory(full.url(2)).create_context() as context:
         taken += take(context, len(confirmed) - 50)
-        full.wait_for("store.has_room")
+        while "warnings" in full.ready(2)[1]:
+            pass
         context.create_producer().send(context.create_queue("q"), f"{len(confirmed)} again")
         assert take(context, 1) == [len(confirmed)]
     assert taken == confirmed
@@ -182,3 +222,44 @@ def test_blocked_producers_continue_when_there_is_room_and_no_message_is_lost(di
         full.wait_for("store.has_room", life)
         total += count
         full.kill(life)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+@pytest.mark.parametrize(("size", "batch"), [(1_000, 1_000), (200_000, 40), (9_000_000, 1)])
+def test_a_broker_works_on_a_full_disk_and_starts_on_it(
+    disk: Callable[..., Disk], kind: str, size: int, batch: int
+) -> None:
+    """Transactions of several MB, after which another program takes what is left; a kill; a start with no byte free."""
+    full = disk("fail", kind)
+    body = "x" * size
+    confirmed: list[int] = []
+    with ConnectionFactory(full.url(1)).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        queue, producer = context.create_queue("q"), context.create_producer()
+        with pytest.raises(JMSRuntimeException, match="is full"):
+            while len(confirmed) * size < 200_000_000:
+                batch_of = range(len(confirmed), len(confirmed) + batch)
+                for number in batch_of:
+                    producer.send(queue, f"{number} {body}")
+                context.commit()
+                confirmed += batch_of
+    assert confirmed
+    full.fill(1)
+    with ConnectionFactory(full.url(1)).create_context() as context:
+        taken = take(context, len(confirmed) // 2)
+        context.create_producer().set_delivery_mode(1).send(context.create_queue("other"), "0 not kept")
+        assert context.create_consumer(context.create_queue("other")).receive(60_000) is not None
+    full.fill(1)
+    full.kill(1)
+    with ConnectionFactory(full.url(2)).create_context() as context:
+        full.fill(2)
+        with pytest.raises(JMSRuntimeException, match=r"takes no PERSISTENT messages now: .* is full"):
+            for _ in range(20):
+                context.create_producer().send(context.create_queue("q2"), body * (4_000_000 // size + 1))
+        taken += take(context, len(confirmed) - len(taken))
+        code, answer = full.ready(2)
+        assert code == 200, answer
+        (full.inside(2) / "other").unlink()
+    assert taken == confirmed
+    full.kill(2, signal.SIGTERM)
+    assert full.wait_for("ended", 2)["code"] == 0

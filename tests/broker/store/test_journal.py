@@ -95,11 +95,11 @@ def test_oversized_work_continues_in_another_batch_of_the_same_write(
 
     writes = []
 
-    def fails(rows: Batches, part: Batch, now: int) -> None:
+    def fails(rows: Batches, part: Batch, now: int, room: int) -> None:
         writes.append(part.id)
         if len(writes) == 4:
             raise OSError("no")
-        write(rows, part, now)
+        write(rows, part, now, room)
 
     write = Batches.write
     with monkeypatch.context() as broken:

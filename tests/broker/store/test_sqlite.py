@@ -9,7 +9,6 @@ import shutil
 import sqlite3
 from array import array
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -345,30 +344,11 @@ class TestFullDisk:
     def test_the_reserve_is_given_up_and_taken_back(self, tmp_path: Path) -> None:
         store = SqliteStore(tmp_path, "n", reserve=100_000)
         reserve = tmp_path / "reserve"
-        assert store.has_reserve
         assert reserve.stat().st_size == 100_000
         store.relieve()
         assert not reserve.exists()
-        assert store.restock()
+        store.tidy()
         assert reserve.stat().st_size == 100_000
-        store.close()
-
-    def test_deleted_rows_make_room(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        store = SqliteStore(tmp_path, "n", reserve=100_000)
-        monkeypatch.setattr("sievemq_broker.store.files.Reserve.take", lambda _: False)
-        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4_096))
-        numbers = [add(store, f"m{i}", size=20_000) for i in range(15)]
-        assert not store.low
-        store.relieve()
-        assert store.low
-        assert not store.restock()
-        settle(store, *(number for (number,) in numbers[:12]))
-        assert store.restock()
-        assert not store.low
-        assert store.restock()
-        for number in range(8):
-            add(store, f"again{number}", size=20_000)
-        assert store.low
         store.close()
 
     def test_numbers_fit_their_bits(self) -> None:

@@ -9,9 +9,10 @@ All output of a link in a turn waits, confirms and deliveries alike: a message t
 would be delivered again as new after a crash. One sync serves all links of all turns that came together while the last
 one was under way. Acknowledgements without a waiting caller wait for further changes.
 
-A full disk: the store gives up its reserve, so that this batch and what follows from consumers can be written, and
-PERSISTENT messages are not taken until there is room again. Any other error is tried again for RETRY_SECONDS; clients
-receive the reason (FLOW). Then the broker ends, and has confirmed nothing that is not on disk.
+A full disk: the journal accepts no PERSISTENT message for which the store has no room, so that what it has accepted can
+be written, and acknowledgements after it. If others fill the disk meanwhile, the store gives up its reserve. If even
+that is not enough, the broker is stuck: it tries again until there is room. Any other error is tried again for
+RETRY_SECONDS; then the broker ends. Clients receive the reason (FLOW). Nothing is confirmed that is not on disk.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sievemq_broker import logs
+from sievemq_broker.domain.journal import SCARCE_BYTES
 from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, StoreFullError
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.journal import Batch, Journal
     from sievemq_broker.server.durability.progress import Progress
 
-__all__ = ["LAZY_SECONDS", "RETRY_SECONDS", "Commits", "DurableStore"]
+__all__ = ["CLOSE_SECONDS", "LAZY_SECONDS", "RETRY_SECONDS", "Commits", "DurableStore", "log_full"]
 
 #: The longest time for which changes without a waiting caller wait for others.
 LAZY_SECONDS = 0.005
@@ -44,10 +46,24 @@ RETRY_SECONDS = 10.0
 #: The time between two checks for room on a full disk.
 LOOK_SECONDS = 1.0
 
+#: How long the end waits for the disk: for one that works but takes long, and for one that does not.
+CLOSE_SECONDS = 30.0
+STUCK_CLOSE_SECONDS = 2.0
+
+#: The least time between two warnings that a message was too large for the room on the disk.
+WARN_SECONDS = 10.0
+
+FULL = "the disk of the data directory is full"
+
 #: Seconds; bounds of the histogram of commits.
 COMMIT_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 log = logs.get("store")
+
+
+def log_full(reason: str) -> None:
+    """Log that PERSISTENT messages are not accepted."""
+    log.error("store.full", reason=reason, note="PERSISTENT messages are refused or wait until there is room")
 
 
 class DurableStore(Protocol):
@@ -57,14 +73,25 @@ class DurableStore(Protocol):
         """Write a batch."""
 
     @property
-    def low(self) -> bool:
-        """True if there is hardly room for acknowledgements."""
+    def room(self) -> int:
+        """Bytes of new messages that can be written. In any thread."""
+
+    @property
+    def free(self) -> int:
+        """Bytes that are free on the disk. In any thread."""
+
+    def size(self) -> int:
+        """Bytes that it takes on the disk, without its reserve. In any thread."""
+
+    @property
+    def full_below(self) -> int:
+        """The room below which the disk counts as full."""
+
+    def tidy(self) -> None:
+        """After a write: see to it that later ones have as much room as there is."""
 
     def relieve(self) -> None:
-        """Release the reserve."""
-
-    def restock(self) -> bool:
-        """Take the reserve again. False if there is no room."""
+        """Release the reserve: the disk is full."""
 
     def reopen(self) -> None:
         """Open it again after an error."""
@@ -89,12 +116,15 @@ class Commits:
         journal: gathers the batches.
         store: keeps them.
         refuse: makes the broker refuse PERSISTENT messages for a reason, or with None take them again.
+        guard: makes the broker check each PERSISTENT message for room, or no longer.
         failed: the store cannot be used any more: the broker must end.
         stands: tells clients why answers are held back, ahead of held output; with None, that they continue.
 
     Attributes:
         writes: batches written.
         latency: that writing took.
+        full: why PERSISTENT messages are not accepted; None while they are.
+        stuck: why nothing can be written, so that nothing is confirmed or delivered; None while it can.
     """
 
     def __init__(
@@ -104,6 +134,7 @@ class Commits:
         journal: Journal,
         store: DurableStore,
         refuse: Callable[[str | None], None],
+        guard: Callable[[bool], None],
         failed: Callable[[Exception], None],
         stands: Callable[[str | None], None] = lambda reason: None,
     ) -> None:
@@ -112,9 +143,14 @@ class Commits:
         self._journal = journal
         self._store = store
         self._refuse = refuse
+        self._guard = guard
         self._failed = failed
         self._stands = stands
-        self._standing = False
+        self.full: str | None = None
+        self.stuck: str | None = None
+        self._relieved = False
+        self._lacks = 0
+        self._warned = 0.0
         self._held: dict[Holder, list[bytes]] = {}
         self._flying: dict[Holder, list[bytes]] = {}
         self._asked: list[asyncio.Future[None]] = []
@@ -128,10 +164,21 @@ class Commits:
         self._later: asyncio.TimerHandle | None = None
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="sievemq-store", daemon=True)
+        self._ended: asyncio.Future[None] = loop.create_future()
         self._thread.start()
         self.writes = 0
         #: From the cut of a batch until it was on disk.
         self.latency = Histogram(COMMIT_BOUNDS)
+
+    @property
+    def store(self) -> DurableStore:
+        """What the batches are written to."""
+        return self._store
+
+    @property
+    def refused(self) -> int:
+        """How often a message or a transaction was refused, or had to wait, because the room was too small for it."""
+        return self._journal.lacks
 
     def start(self, progress: Progress) -> None:
         """Note the progress of connections before each cut from now on."""
@@ -159,9 +206,13 @@ class Commits:
         self._fed[link] = None
 
     def sweep(self) -> None:
-        """Forget connections that cannot be resumed any more."""
+        """Forget connections that cannot be resumed any more; and log that there was no room for large messages."""
         if self._progress is not None:
             self._progress.sweep()
+        lacks, now = self._journal.lacks, self._loop.time()
+        if lacks > self._lacks and now >= self._warned + WARN_SECONDS:
+            log.warning("store.no_room", refused=lacks - self._lacks, room_bytes=self._store.room)
+            self._lacks, self._warned = lacks, now
 
     def end_turn(self) -> None:
         """All links have their output: write, unless a write is under way."""
@@ -217,27 +268,29 @@ class Commits:
         loop, done = self._loop, self._done
 
         def write() -> None:
-            error, low = None, False
+            error = None
             try:
                 self._store.write(batch, now)
-                low = self._store.low
             except Exception as raised:
                 error = raised
-            loop.call_soon_threadsafe(done, batch, now, error, low)
+            loop.call_soon_threadsafe(done, batch, now, error)
+            if error is None:
+                self._tidy()
 
         self._jobs.put(write)
 
-    def _done(self, batch: Batch, now: int, error: Exception | None, low: bool = False) -> None:
+    def _done(self, batch: Batch, now: int, error: Exception | None) -> None:
+        if self._dead:
+            return
         if error is not None:
             self._on_error(batch, now, error)
             return
-        if low and self._journal.refusing is None:
-            self._full("the disk of the data directory is full")
-        if self._standing:
-            self._standing = False
+        if self.stuck is not None:
+            self.stuck = None
             log.info("store.works", note="held-back output is sent")
             self._stands(None)
-        self._busy = False
+        self._journal.written()
+        self._busy = self._relieved = False
         took = time.perf_counter() - self._cut
         flying, self._flying = self._flying, {}
         owed, self._owed = self._owed, []
@@ -253,28 +306,37 @@ class Commits:
         self.end_turn()
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
+        try:
+            while (job := self._jobs.get()) is not None:
+                job()
+            self._loop.call_soon_threadsafe(self._ended.set_result, None)
+        except RuntimeError:
+            if not self._loop.is_closed():  # the end did not wait for a disk that hangs
+                raise
 
     # -- a full or failing disk -----------------------------------------------------------------------------------
 
     def _on_error(self, batch: Batch, now: int, error: Exception) -> None:
         waited = self._loop.time() - self._since
         if isinstance(error, StoreFullError):
-            if self._journal.refusing is None:
-                self._jobs.put(self._store.relieve)
-                self._full(str(error))
+            self._jobs.put(self._store.relieve)
+            if not self._relieved:
+                self._relieved = True
                 self._submit(batch, now)
                 return
+            if self.full is None:
+                self._begin_refusing(str(error))
+            if self.stuck is None:
+                log.error("store.stuck", reason=str(error), note="nothing is confirmed until there is room")
         elif isinstance(error, (FencedError, DamagedError)) or waited >= RETRY_SECONDS:
             self._end(error)
             return
         else:
             log.warning("store.write_failed", reason=str(error), note="retrying")
             self._jobs.put(self._reopen)
-        if not self._standing:
-            self._standing = True
-            self._stands(str(error))
+        if self.stuck is None:
+            self.stuck = str(error)
+            self._stands(self.stuck)
         self._later = self._loop.call_later(PAUSE_SECONDS, self._submit, batch, now)
 
     def _reopen(self) -> None:
@@ -294,47 +356,80 @@ class Commits:
             future.cancel()
         self._failed(error)
 
-    def start_refusing(self, reason: str) -> None:
-        """Accept no PERSISTENT messages until there is room on the disk."""
-        self._full(reason)
+    # -- the room on the disk -------------------------------------------------------------------------------------
 
-    def _full(self, reason: str) -> None:
-        log.error("store.full", reason=reason, note="PERSISTENT messages are refused or wait until there is room")
+    def _tidy(self) -> None:
+        """In the writer's thread."""
+        self._store.tidy()
+        if self._journal.guards or self._store.room < SCARCE_BYTES:
+            self._loop.call_soon_threadsafe(self.check_room)
+
+    def check_room(self, log_it: bool = True) -> None:
+        """Accept what there is room for.
+
+        Args:
+            log_it: False at the start, when the log is not set up.
+        """
+        if self._dead:
+            return
+        room, least = self._journal.measured(), self._store.full_below
+        self._guard(room < (2 * SCARCE_BYTES if self._journal.scarce else SCARCE_BYTES))
+        if self.full is None:
+            if room < least:
+                self._begin_refusing(FULL, log_it)
+        elif room >= least + least // 4 and self.stuck is None:
+            self.full = None
+            log.info("store.has_room", note="PERSISTENT messages are accepted again")
+            self._refuse(None)
+
+    def _begin_refusing(self, reason: str, log_it: bool = True) -> None:
+        if log_it:
+            log_full(reason)
+        self.full = reason
         self._refuse(reason)
         self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
         """Check whether there is room again."""
-        if self._dead or self._journal.refusing is None or not self._thread.is_alive():
-            return
-
-        def look() -> None:
-            room = self._store.restock()
-            self._loop.call_soon_threadsafe(self._looked, room)
-
-        self._jobs.put(look)
-
-    def _looked(self, room: bool) -> None:
-        if room:
-            log.info("store.has_room", note="PERSISTENT messages are accepted again")
-            self._refuse(None)
-        elif not self._dead:
+        if self.full is not None and not self._dead:
+            self._jobs.put(self._tidy)
             self._loop.call_later(LOOK_SECONDS, self._look)
 
     # -- the end --------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Write the rest, and close the store."""
-        if not self._dead:
-            try:
-                await self.synced()
-            except asyncio.CancelledError:
-                if not self._dead:
-                    raise
+    async def close(self) -> bool:
+        """Write the rest, and close the store. Bounded, whatever the disk does.
+
+        Returns:
+            False if something that was accepted, and not confirmed, could not be written.
+        """
+        written = await self._finish()
         for handle in (self._lazy, self._later):
             if handle is not None:
                 handle.cancel()
         self._dead = True
         self._jobs.put(None)
-        await self._loop.run_in_executor(None, self._thread.join)
+        if not (await asyncio.wait([self._ended], timeout=CLOSE_SECONDS if written else STUCK_CLOSE_SECONDS))[0]:
+            log.error("store.hangs", note="the broker does not wait for the disk any longer")
+            return False
         self._store.close()
+        return written
+
+    async def _finish(self) -> bool:
+        if self._dead:
+            return True
+        synced = self.synced()
+        deadline = self._loop.time() + CLOSE_SECONDS
+        while not synced.done():
+            stuck = self.stuck is not None
+            if stuck:
+                deadline = min(deadline, self._loop.time() + STUCK_CLOSE_SECONDS)
+            await asyncio.wait([synced], timeout=STUCK_CLOSE_SECONDS)
+            if not synced.done() and (self._loop.time() >= deadline or (stuck and self.stuck is not None)):
+                log.error(
+                    "store.unwritten",
+                    reason=self.stuck or "the disk does not answer",
+                    note="what was not confirmed is not stored; everything confirmed is on disk",
+                )
+                return False
+        return True

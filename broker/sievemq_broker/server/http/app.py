@@ -88,9 +88,14 @@ def liveness(server: Server) -> dict[str, object]:
 def readiness(server: Server) -> tuple[bool, dict[str, object]]:
     """True if clients may be sent here; and the answer, with the reasons if not."""
     reasons: list[str] = []
-    if server.phase is not Phase.READY:
+    if server.trouble is not None:
+        reasons.append(server.trouble)
+    elif server.phase is not Phase.READY:
         reasons.append(server.phase.value)
     if len(server.services.connections) >= server.links.limit:  # those before WELCOME make room
         reasons.append(f"all {server.links.limit} connections are taken")
     ready = not reasons
-    return ready, {"status": "ready" if ready else "not ready", "reasons": reasons}
+    answer: dict[str, object] = {"status": "ready" if ready else "not ready", "reasons": reasons}
+    if server.full_disk is not None:  # consumers must still find the broker: they make room
+        answer["warnings"] = [f"PERSISTENT messages are refused or wait: {server.full_disk}"]
+    return ready, answer

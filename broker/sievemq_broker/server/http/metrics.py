@@ -216,6 +216,23 @@ class BrokerCollector(Collector):
         )
         yield GaugeMetricFamily("sievemq_memory_limit_bytes", "Where producers wait; 0: nowhere.", value=memory.limit)
         yield GaugeMetricFamily("sievemq_blocked_producers", "Connections that wait to send.", value=blocked)
+        yield from self._storage()
+
+    def _storage(self) -> Iterator[Metric]:
+        commits = self._server.turn.commits
+        if commits is None:
+            return
+        store = commits.store
+        for name, meaning, value in (
+            ("store_bytes", "Size of the stored messages and their log.", store.size()),
+            ("store_free_bytes", "Free bytes on the disk of the data directory.", store.free),
+            ("store_room_bytes", "The largest PERSISTENT message or transaction that is accepted now.", store.room),
+            ("store_full", "1 while PERSISTENT messages are refused or wait.", commits.full is not None),
+            ("store_stuck", "1 while nothing can be written, confirmed or delivered.", commits.stuck is not None),
+        ):
+            yield GaugeMetricFamily(f"sievemq_{name}", meaning, value=value)
+        refused = "Messages and transactions that were too large for the room on the disk."
+        yield CounterMetricFamily("sievemq_store_refused", refused, value=commits.refused)
 
     def _queues(self) -> Iterator[Metric]:
         totals = self._totals

@@ -255,6 +255,20 @@ class Memory(Answer, kw_only=True):
     limit: int
 
 
+class Storage(Answer, kw_only=True):
+    """The data directory."""
+
+    bytes: Annotated[int, Meta(description="Size of the stored messages and their log.")]
+    free_bytes: Annotated[int, Meta(description="Free bytes on the disk.")]
+    room_bytes: Annotated[int, Meta(description="The largest PERSISTENT message or transaction that is accepted now.")]
+    full: Annotated[
+        str | None, Meta(description="Why PERSISTENT messages are refused or wait; null while they are accepted.")
+    ]
+    stuck: Annotated[
+        str | None, Meta(description="Why nothing can be written, confirmed or delivered; null while it can.")
+    ]
+
+
 class BlockedPlace(Answer, kw_only=True):
     """A limit at which senders wait."""
 
@@ -285,6 +299,7 @@ class BrokerInfo(Answer, kw_only=True):
     ]
     blocked_at: Annotated[list[BlockedPlace], Meta(description="The limits that block them, at most twenty.")]
     memory: Annotated[Memory | None, Meta(description="null for users without the right to view everything.")]
+    storage: Annotated[Storage | None, Meta(description="null without a data directory, and for users as `memory` is.")]
     namespaces: int
     destinations: int
     connections: int

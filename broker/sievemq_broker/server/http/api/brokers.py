@@ -13,6 +13,7 @@ from sievemq_broker.server.http.api import answers
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.slices import in_slices
+from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import Counts, Holdings, queues_at
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
@@ -77,6 +78,7 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         blocked_since=min((place.since for place in blocked_at), default=None),
         blocked_at=blocked_at[:_BLOCKED_PLACES],
         memory=answers.Memory(bytes=server.memory.bytes, limit=server.memory.limit) if everything else None,
+        storage=_storage(server) if everything else None,
         namespaces=len(spaces),
         destinations=destinations,
         connections=len(connections),
@@ -87,6 +89,19 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         totals=counters_of(counts),
         rates=answers.Rates(in_rate=round(in_rate, 1), out_rate=round(out_rate, 1)),
         user=identity.user,
+    )
+
+
+def _storage(server: Server) -> answers.Storage | None:
+    commits = server.turn.commits
+    if commits is None:
+        return None
+    return answers.Storage(
+        bytes=commits.store.size(),
+        free_bytes=commits.store.free,
+        room_bytes=commits.store.room,
+        full=commits.full,
+        stuck=commits.stuck,
     )
 
 

@@ -233,10 +233,11 @@ class Hub:
 class _Known:
     """The state that is compared, besides that of the sampler."""
 
-    __slots__ = ("blocked", "connections", "consumers", "subscriptions", "taps")
+    __slots__ = ("blocked", "connections", "consumers", "full_disk", "subscriptions", "taps")
 
     def __init__(self, server: Server) -> None:
         self.blocked = server.services.blocked
+        self.full_disk = server.full_disk
         self.connections = dict(server.services.connections)
         self.consumers: dict[str, dict[int, Consumer]] = {}
         self.subscriptions: set[Subscription] = set()
@@ -284,6 +285,8 @@ class _Known:
             yield "connection.closed", _connection(before.connections[identifier])
         if self.blocked != before.blocked:
             yield ("flow.unblocked", {}) if self.blocked is None else ("flow.blocked", {"reason": self.blocked})
+        if self.full_disk != before.full_disk:
+            yield ("disk.has_room", {}) if self.full_disk is None else ("disk.full", {"reason": self.full_disk})
 
 
 def _labels(destinations: Iterable[Queue | Topic]) -> set[tuple[str, str]]:

@@ -38,6 +38,9 @@ BODY_SECONDS = 30.0
 #: Bytes of a body that is too large that are read all the same, so that its sender sees the answer.
 _DISCARDED = 16 * 1024 * 1024
 
+#: Seconds after which a change is answered although it is not on disk, if nothing can be written.
+_LOOK_SECONDS: Final = 2.0
+
 #: Of a request, counted as its commas and brackets outside of strings: some milliseconds of decoding.
 MAX_JSON_VALUES: Final = 20_000
 
@@ -89,12 +92,15 @@ class Operation:
         """Wait until the change is on disk, where the broker has one, before the answer.
 
         Raises:
-            ApiError: 503, the disk has failed and the broker ends.
+            ApiError: 503, it cannot be written for now, or the disk has failed and the broker ends.
         """
         commits = self._management.server.turn.commits
         if commits is not None:
             synced = commits.synced()
-            await asyncio.wait({synced})
+            while not (await asyncio.wait({synced}, timeout=_LOOK_SECONDS))[0]:
+                if commits.stuck is not None:
+                    text = f"it is done, and will be on disk once that can be written: {commits.stuck}"
+                    raise ApiError(503, "UNAVAILABLE", text)
             if synced.cancelled():
                 raise ApiError(503, "UNAVAILABLE", "the data directory cannot be written; the broker ends")
 

@@ -32,6 +32,8 @@ const WORDS = {
   dead_lettered: (about) => `${count(about.messages, "message")} of ${about.address} dead-lettered`,
   "flow.blocked": (about) => `Producers are blocked: ${about.reason}`,
   "flow.unblocked": () => "Producers are no longer blocked",
+  "disk.full": (about) => `PERSISTENT messages are refused or wait: ${about.reason}`,
+  "disk.has_room": () => "PERSISTENT messages are accepted again",
   missed: ({ events, reason }) =>
     reason === "restarted"
       ? "The broker was restarted"

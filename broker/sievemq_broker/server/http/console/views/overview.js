@@ -178,6 +178,8 @@ function blockedAt({ namespace, address, text, senders, since: from, connections
 function alarmsOf(broker) {
   const found = [];
   if (broker.phase !== "ready") found.push(["bad", `The broker is ${broker.phase}: new connections are refused.`]);
+  if (broker.storage?.stuck) found.push(["bad", `Nothing is confirmed or delivered: ${broker.storage.stuck}.`]);
+  if (broker.storage?.full) found.push(["bad", `PERSISTENT messages are refused or wait: ${broker.storage.full}.`]);
   if (broker.blocked) found.push(["bad", `Producers are blocked: ${broker.blocked}.`]);
   else for (const place of broker.blocked_at) found.push(["warn", ...blockedAt(place)]);
   if (!broker.blocked && broker.memory?.limit && broker.memory.bytes > 0.8 * broker.memory.limit)
