@@ -872,7 +872,13 @@ class Transport:
         reads = 0 if self.lead.thread is not None else selectors.EVENT_READ
         events = reads | (selectors.EVENT_WRITE if self._backlog else 0)
         if events != self._watched and self._socket.fileno() >= 0:
-            self._selector.modify(self._socket, events)  # none at all only where it is an epoll, which takes that
+            try:
+                self._selector.modify(self._socket, events)  # none at all only where it is an epoll, which takes that
+            except KeyError:
+                # An exception of a signal handler inside modify() has unregistered the socket: it can only be replaced.
+                self._engine.lost(OSError("a signal handler interrupted the wait for the broker"))
+                self.wake()
+                return
             self._watched = events  # last: an interrupt before has it done again
 
     def read_for_leader(self) -> None:
@@ -931,7 +937,8 @@ class Transport:
     def _drop_socket(self) -> None:
         with self.lock:
             self.lead.evict()
-            self._selector.unregister(self._socket)
+            with suppress(KeyError):  # an interrupt has unregistered it: see watch()
+                self._selector.unregister(self._socket)
             self._socket.close()
             self._backlog.clear()
             self._more = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections import deque
 from typing import Any
 
@@ -95,6 +96,47 @@ def test_an_interrupted_request_loses_the_connection(url: str) -> None:
         producer.send(queue, "second")
         context.commit()
         assert bodies(context, 1) == ["second"]
+
+
+class InterruptedModify:
+    """A selector whose modify() is interrupted once in the main thread: Python's then forgets the socket."""
+
+    def __init__(self, selector: Any) -> None:
+        self._selector = selector
+        self.interrupted = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._selector, name)
+
+    def modify(self, sock: Any, events: int) -> None:
+        self._selector.modify(sock, events)
+        if not self.interrupted and threading.current_thread() is threading.main_thread():
+            self.interrupted = True
+            self._selector._fd_to_key.pop(sock.fileno())
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("reconnect", [0, SOON])
+def test_an_interrupt_inside_the_selector_loses_the_connection(url: str, reconnect: int) -> None:
+    with ConnectionFactory(url, reconnect=reconnect).create_context() as context:
+        producer, queue = context.create_producer(), context.create_queue("q")
+        consumer = context.create_consumer(queue)
+        transport = context._connection._transport
+        selector = transport._selector = InterruptedModify(transport._selector)
+        with pytest.raises(KeyboardInterrupt):
+            while True:  # until this thread begins to read in the place of the I/O thread
+                producer.send(queue, "before")
+                assert consumer.receive(SOON) is not None
+        assert selector.interrupted
+        if reconnect:
+            producer.send(queue, "after")
+            while consumer.receive_body(str, SOON) != "after":
+                pass
+            assert context._connection._engine.outages == 1
+        else:
+            with pytest.raises(JMSRuntimeException, match="the connection to the broker is lost"):
+                producer.send(queue, "after")
+                consumer.receive_body(str, SOON)
 
 
 def test_output_interrupted_half_way_is_repeated_on_another_connection(url: str) -> None:
