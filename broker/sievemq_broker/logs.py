@@ -16,6 +16,8 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
+from sievemq_core.output import complain
+
 __all__ = ["LEVELS", "Log", "configure", "get"]
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -106,6 +108,22 @@ def _shown(value: object) -> str:
     return text if text.isprintable() and not set(text) & set(" =\"'") else repr(value)
 
 
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes to a stream. If that fails, as on a full disk, events are dropped, and standard error says so once."""
+
+    _failed = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  its name in logging
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._failed:
+            self._failed = True
+            complain(
+                f"sievemq: the log cannot be written: {error.strerror or error}; events are dropped until it can be"
+            )
+
+
 def configure(level: str = "info", *, as_json: bool | None = None, stream: TextIO | None = None) -> None:
     """Send every log record of this process to one stream.
 
@@ -115,7 +133,7 @@ def configure(level: str = "info", *, as_json: bool | None = None, stream: TextI
         stream: where to; the standard output if not given.
     """
     stream = stream or sys.stdout
-    handler = logging.StreamHandler(stream)
+    handler = _Handler(stream)
     handler.setFormatter(_Lines(not stream.isatty() if as_json is None else as_json))
     root = logging.getLogger()
     for old in root.handlers[:]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -77,6 +78,32 @@ def test_level_and_form_are_chosen(restored: None) -> None:
     assert "quiet" not in stream.getvalue()
     assert "loud" in stream.getvalue()
     assert "why=because" in stream.getvalue()
+
+
+class FullDisk(io.StringIO):
+    """Takes nothing until there is room."""
+
+    has_room = False
+
+    def write(self, text: str) -> int:
+        if not self.has_room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text)
+
+
+def test_a_log_that_cannot_be_written_is_reported_once(restored: None, capsys: pytest.CaptureFixture[str]) -> None:
+    stream = FullDisk()
+    logs.configure("info", stream=stream)
+    for _ in range(3):
+        logs.get("server").info("thing.happened")
+    assert capsys.readouterr().err == (
+        "sievemq: the log cannot be written: No space left on device; events are dropped until it can be\n"
+    )
+    stream.has_room = True
+    logs.get("server").info("other.thing")
+    assert json.loads(stream.getvalue())["event"] == "other.thing"
+    logging.getLogger("app").info("a mistake: %d", "x")
+    assert "TypeError" in capsys.readouterr().err  # is a defect, and shown as one
 
 
 def test_line_breaks_in_values_cannot_forge_lines(restored: None) -> None:
