@@ -62,7 +62,9 @@ def connect(url: str, user: str | None) -> Connection:
     password = os.environ.get("SIEVEMQ_PASSWORD") if user is not None else None
     # A person waits at a terminal: report an unreachable broker immediately, unless the URL has `reconnect`.
     patience: dict[str, Any] = {} if "reconnect=" in url else {"reconnect": 0}
-    return ConnectionFactory(url, application="sievemq-cli", **patience).create_connection(user, password)
+    connection = ConnectionFactory(url, application="sievemq-cli", **patience).create_connection(user, password)
+    connection.set_exception_listener(lambda error: None)  # the calls raise it
+    return connection
 
 
 def destination_of(text: str) -> Destination:

@@ -54,9 +54,8 @@ def pip_arguments() -> list[str]:
     return arguments
 
 
-@pytest.fixture(scope="session")
-def image() -> str:
-    """The image, built from this tree."""
+def base_image() -> str:
+    """A Python image that the engine has; the test is skipped without one."""
     if shutil.which("docker") is None:
         pytest.skip("no docker command here")
     answer = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=DEADLINE, check=False)
@@ -66,10 +65,14 @@ def image() -> str:
     for base in (named,) if named else BASES:
         found = subprocess.run(["docker", "image", "inspect", base], capture_output=True, timeout=DEADLINE, check=False)
         if found.returncode == 0:
-            break
-    else:
-        pytest.skip(f"the engine has no Python base image: none of {named or ', '.join(BASES)}")
-    options = ["--network", "host", "--build-arg", f"PYTHON_IMAGE={base}", "--build-arg", "COMPILE_LEVEL=0"]
+            return base
+    pytest.skip(f"the engine has no Python base image: none of {named or ', '.join(BASES)}")
+
+
+@pytest.fixture(scope="session")
+def image() -> str:
+    """The image, built from this tree."""
+    options = ["--network", "host", "--build-arg", f"PYTHON_IMAGE={base_image()}", "--build-arg", "COMPILE_LEVEL=0"]
     options += pip_arguments()
     docker("build", *options, "-f", str(ROOT / "docker/Dockerfile"), "-t", IMAGE, str(ROOT), timeout=800)
     return IMAGE
