@@ -106,7 +106,7 @@ _MODES: Final = frozenset({1, 2})
 # Type signatures of envelopes found in form, of exactly this version's fields: at most 192 exist. LAST are the latest
 # two.
 _signatures: set[tuple[type, ...]] = set()
-_last: list[list[type]] = [[], []]
+_last: list[list[type]] = [[object], [object]]  # not [], which an array without fields equals
 
 
 def _seen(fields: tuple[Any, ...]) -> bool:

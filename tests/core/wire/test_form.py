@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -318,3 +320,11 @@ def test_envelopes_column_by_column() -> None:
 def test_columns_that_are_none(columns: tuple[Any, ...], text: str) -> None:
     with pytest.raises(ProtocolError, match=text):
         check_columns(columns, 2)
+
+
+def test_an_envelope_without_fields_is_refused_before_any_other_came() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from sievemq_core.wire.form import FORMS; print(FORMS[0x18]((0x18, 1, 1, 'q', ())))"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "False"
