@@ -23,9 +23,9 @@ import pyarrow as pa
 from sievemq.object_codec import encode_object
 from sievemq_core.errors import FormatError
 from sievemq_core.message.body import decode_map, decode_stream, encode_map, encode_stream
+from sievemq_core.message.envelope import well_formed
 from sievemq_core.message.values import BodyValue, hold, letter_of
 from sievemq_spark.errors import PipelineError
-from sievemq_spark.schema import utf8
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -113,7 +113,9 @@ def _function(work: Callable[..., pa.Array], kind: str, *columns: Column | str) 
 
 def _maps(bodies: pa.Array) -> pa.Array:
     found = [None if body is None else decode_map(body) for body in bodies.to_pylist()]
-    rows = [None if each is None else [(utf8(name), _entry(value)) for name, value in each.items()] for each in found]
+    rows = [
+        None if each is None else [(well_formed(name), _entry(value)) for name, value in each.items()] for each in found
+    ]
     return pa.array(rows, pa.map_(pa.string(), _ENTRY))
 
 
@@ -130,7 +132,7 @@ def _texts(kinds: pa.Array, bodies: pa.Array) -> pa.Array:
 
 
 def _text(value: Any) -> str:
-    return utf8(json.dumps(_clean(value), ensure_ascii=False))
+    return well_formed(json.dumps(_clean(value), ensure_ascii=False))
 
 
 def _map_bodies(entries: pa.Array) -> pa.Array:
@@ -182,7 +184,7 @@ def _entry(value: BodyValue) -> dict[str, Any]:
     elif letter in "fd":
         plain = float(value)  # type: ignore[arg-type]
     elif letter in "sc" and value is not None:
-        plain = utf8(str(value))
+        plain = well_formed(str(value))
     return {"t": letter, _FIELD_OF[letter]: plain}
 
 

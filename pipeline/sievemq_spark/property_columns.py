@@ -15,13 +15,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from sievemq_core.errors import ProtocolError
 from sievemq_core.limits import MAX_PROPERTIES
-from sievemq_core.message.envelope import PROPERTIES, unpack_properties
+from sievemq_core.message.envelope import PROPERTIES, EnvelopeFields, unpack_properties, well_formed
 from sievemq_core.message.values import INT_MAX, INT_MIN, LONG_MAX, PropertyValue
 from sievemq_spark.columns import TYPES
-from sievemq_spark.schema import WIDENS, typed, utf8
+from sievemq_spark.schema import WIDENS, typed
 
-__all__ = ["PropertyColumns"]
+__all__ = ["PropertyColumns", "properties_or_none"]
 
 _NULL, _BOOLEAN, _INTEGER, _FLOATING, _TEXT = range(5)
 _KINDS: Final[dict[type, int]] = {type(None): _NULL, bool: _BOOLEAN, int: _INTEGER, float: _FLOATING, str: _TEXT}
@@ -43,8 +44,17 @@ class _UnusualError(Exception):
     """A page has something that is read value by value."""
 
 
+def properties_or_none(fields: EnvelopeFields) -> dict[str, PropertyValue]:
+    """The properties of a message; none if they cannot be decoded, as an earlier version of the broker accepted them:
+    a page must not fail for one of its messages (D-46)."""
+    try:
+        return unpack_properties(fields)
+    except ProtocolError:
+        return {}
+
+
 class PropertyColumns:
-    """The properties of a page of messages.
+    """The properties of a page of messages. A message whose properties cannot be decoded has none.
 
     Args:
         packed, letters: fields `properties` and `property_types` of the messages' envelopes.
@@ -52,8 +62,6 @@ class PropertyColumns:
     Attributes:
         each: the properties of each message, as msgpack has them: not held in wrappers.
 
-    Raises:
-        ProtocolError: the properties of a message cannot be decoded.
     """
 
     def __init__(self, packed: Sequence[bytes | None], letters: Sequence[str | None]) -> None:
@@ -75,7 +83,7 @@ class PropertyColumns:
             number = {name: place for place, name in enumerate(dict.fromkeys(names))}
             self._numbers = np.fromiter(map(number.__getitem__, names), np.int32, len(names))
         self._number = number
-        self.names = pa.array(map(utf8, number), pa.string())
+        self.names = pa.array(map(well_formed, number), pa.string())
 
     def _read(self, letters: Sequence[str | None]) -> None:
         values = list(chain.from_iterable(map(dict.values, self.each)))
@@ -116,7 +124,7 @@ class PropertyColumns:
             double[single] = double[single].astype(np.float32)
 
     def _read_slowly(self, packed: Sequence[bytes | None], letters: Sequence[str | None]) -> None:
-        held = [unpack_properties((*_NO_HEADERS, *pair)) for pair in zip(packed, letters, strict=True)]
+        held = [properties_or_none((*_NO_HEADERS, *pair)) for pair in zip(packed, letters, strict=True)]
         self.each = held
         self._count()
         items = [typed(value) for each in held for value in each.values()]

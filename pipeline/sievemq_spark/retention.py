@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sievemq_spark.archive import OUTCOMES, outcomes_of, require_archive, require_destination
 from sievemq_spark.files import Files, finish
+from sievemq_spark.times import UNDATED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Expired", "expire"]
-
-UNDATED: Final = date(1970, 1, 1)
-"""The day of messages whose producer sets no timestamp: their age is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,8 @@ class Expired:
 def expire(
     spark: SparkSession, path: str, before: date, *, destination: str | None = None, dry_run: bool = False
 ) -> Expired:
-    """Remove the days before a date. Days without a date stay (messages whose producer disables timestamps).
+    """Remove the days before a date. Days without a date stay: messages whose
+    producer disables timestamps, or sets one outside of the years 1970 to 9999.
 
     Args:
         spark: the session.

@@ -44,7 +44,6 @@ kept in `body_bytes` instead, where nothing changes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -54,6 +53,7 @@ from sievemq_core.message.envelope import (
     BodyKind,
     EnvelopeFields,
     pack_properties,
+    well_formed,
 )
 from sievemq_core.message.values import TYPE_NAMES, Byte, Float, PropertyValue, Short, letter_of, to_long
 from sievemq_spark.errors import PipelineError
@@ -72,7 +72,6 @@ __all__ = [
     "properties_of",
     "typed",
     "untyped",
-    "utf8",
 ]
 
 PROPERTY_TYPE: Final = "struct<t:string,b:boolean,l:bigint,d:double,s:string>"
@@ -143,19 +142,11 @@ def ddl(promoted: Mapping[str, str] | None = None, columns: Mapping[str, str] = 
     return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in names)
 
 
-def utf8(text: str) -> str:
-    """Text that UTF-8 can hold."""
-    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
-
-
-_SURROGATES: Final = re.compile("[\ud800-\udfff]")
-
-
 def typed(value: PropertyValue) -> Typed:
     """A property's value for the map."""
     kind = type(value)
     if kind is str:
-        return Typed("s", None, None, None, utf8(value))  # type: ignore[arg-type]  # a str, as just tested
+        return Typed("s", None, None, None, well_formed(value))  # type: ignore[arg-type]  # a str, as just tested
     if value is None:
         return Typed("s", None, None, None, None)
     if kind is bool:

@@ -1,4 +1,9 @@
-"""Pages of a tap as Arrow record batches, column by column: most columns are built without visiting single messages."""
+"""Pages of a tap as Arrow record batches, column by column: most columns are built without visiting single messages.
+
+No message makes its page fail: stores may hold what brokers of earlier versions accepted and no column can hold.
+Properties that cannot be decoded are none, text has U+FFFD in the place of lone surrogates, and a time beyond a long is
+the last that a long can name.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +30,12 @@ from sievemq_core.message.envelope import (
     TIMESTAMP,
     TYPE,
     BodyKind,
-    unpack_properties,
+    well_formed,
 )
 from sievemq_core.message.outcomes import ATTEMPTS, OUTCOME, REASON, SELECTOR, SUBSCRIPTION
-from sievemq_spark.property_columns import PropertyColumns
-from sievemq_spark.schema import KINDS, utf8
+from sievemq_core.message.values import to_time
+from sievemq_spark.property_columns import PropertyColumns, properties_or_none
+from sievemq_spark.schema import KINDS
 
 __all__ = ["outcome_batches", "record_batches"]
 
@@ -54,9 +60,6 @@ def record_batches(
         schema: Spark's, from ``to_arrow_schema``.
         size: rows of a batch.
         places: column ``seq``; None to count from the first of the page.
-
-    Raises:
-        ProtocolError: the properties of a message cannot be decoded.
     """
     if not len(page):
         return
@@ -92,12 +95,12 @@ def _values(
         _only_texts(correlations),
         [each if type(each) is bytes else None for each in correlations],
         _texts(fields[TYPE]),
-        fields[REPLY_TO],
-        fields[TIMESTAMP],
+        _texts(fields[REPLY_TO]),
+        _times(fields[TIMESTAMP]),
         fields[DELIVERY_MODE],
         fields[PRIORITY],
-        fields[EXPIRATION],
-        fields[DELIVERY_TIME],
+        _times(fields[EXPIRATION]),
+        _times(fields[DELIVERY_TIME]),
         counts > 1,
         counts,
         _only_texts(groups),
@@ -117,7 +120,14 @@ def _texts(values: Sequence[str | None]) -> pa.Array:
     try:
         return pa.array(values, pa.string())
     except UnicodeEncodeError:  # a lone surrogate
-        return pa.array([value if value is None else utf8(value) for value in values], pa.string())
+        return pa.array([value if value is None else well_formed(value) for value in values], pa.string())
+
+
+def _times(values: Sequence[int]) -> pa.Array:
+    try:
+        return pa.array(values, pa.int64())
+    except OverflowError:
+        return pa.array(map(to_time, values), pa.int64())
 
 
 def _only_texts(values: Iterable[object]) -> pa.Array:
@@ -155,9 +165,6 @@ def outcome_batches(
         origin: broker, namespace, destination.
         schema: Spark's, from ``to_arrow_schema``.
         size: rows of a batch.
-
-    Raises:
-        ProtocolError: the properties of a record cannot be decoded.
     """
     fields, count = page.columns, len(page)
     pairs = zip(fields[PROPERTIES], fields[PROPERTY_TYPES], strict=True)
@@ -166,7 +173,7 @@ def outcome_batches(
     for pair in pairs:
         known = said.get(pair)
         if known is None:
-            known = said[pair] = unpack_properties((*_NO_HEADERS, *pair))
+            known = said[pair] = properties_or_none((*_NO_HEADERS, *pair))
         properties.append(known)
     columns: dict[str, Any] = {
         **{name: [part] * count for name, part in zip(("broker", "namespace", "destination"), origin, strict=True)},
@@ -174,7 +181,7 @@ def outcome_batches(
         "message_id": _only_texts(fields[MESSAGE_ID]),
         "correlation_id": _only_texts(fields[CORRELATION_ID]),
         "type": _only_texts(fields[TYPE]),
-        "timestamp": fields[TIMESTAMP],
+        "timestamp": _times(fields[TIMESTAMP]),
         "subscription": _only_texts([each.get(SUBSCRIPTION) for each in properties]),
         "outcome": [each[OUTCOME] for each in properties],
         "reason": [each.get(REASON) for each in properties],

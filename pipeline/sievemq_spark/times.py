@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["Unit", "day_of", "every", "span_of", "time_of", "unit_for", "unit_shown"]
+__all__ = ["UNDATED", "Unit", "day_of", "every", "span_of", "time_of", "unit_for", "unit_shown"]
 
 DAY = 86_400_000
 HOUR = 3_600_000
@@ -25,15 +25,30 @@ _FORMS: Final[dict[Unit, tuple[int, str]]] = {
     "hour": (13, "%Y-%m-%dT%H"),
     "day": (10, "%Y-%m-%d"),
 }
+#: The end of the year 9999, the last that a date has a name for, in ms since 1970-01-01 UTC.
+_LAST: Final = 253_402_300_799_999
+
+UNDATED: Final = date(1970, 1, 1)
+"""The day of messages without a time, or with one that is a mistake: their age is unknown."""
+
 #: Times that are shown at most, those without messages included.
 _MOST: Final = 5_000
 
 
 def day_of(milliseconds: Column) -> Column:
-    """``2026-11-21``, of milliseconds since 1970-01-01 UTC: no timestamp, which the session would show in its zone."""
+    """``2026-11-21``, of milliseconds since 1970-01-01 UTC: no timestamp, which the session would show in its zone.
+
+    A time outside of the years 1970 to 9999 is a mistake, such as one in microseconds; it counts as 0 here, the time of
+    messages without a timestamp, whose day is UNDATED."""
     from pyspark.sql import functions as f
 
-    return f.date_format(f.date_from_unix_date(f.floor(milliseconds / DAY).cast("int")), "yyyy-MM-dd")
+    return f.date_format(f.date_from_unix_date(f.floor(_dated(milliseconds) / DAY).cast("int")), "yyyy-MM-dd")
+
+
+def _dated(milliseconds: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.when(milliseconds.between(0, _LAST), milliseconds).otherwise(f.lit(0))
 
 
 def time_of(milliseconds: Column, unit: Unit) -> Column:
@@ -41,7 +56,7 @@ def time_of(milliseconds: Column, unit: Unit) -> Column:
     from pyspark.sql import functions as f
 
     def part(size: int, count: int) -> Column:
-        return f.lpad(f.pmod(f.floor(milliseconds / size), f.lit(count)).cast("string"), 2, "0")
+        return f.lpad(f.pmod(f.floor(_dated(milliseconds) / size), f.lit(count)).cast("string"), 2, "0")
 
     day = day_of(milliseconds)
     if unit == "day":
@@ -51,10 +66,11 @@ def time_of(milliseconds: Column, unit: Unit) -> Column:
 
 
 def span_of(milliseconds: Column) -> Column:
-    """An aggregate: the first and the last of some times, an array for :func:`unit_for`; a 0 is no time."""
+    """An aggregate: the first and the last of some times, an array for :func:`unit_for`; neither a 0 nor a time after
+    the year 9999 is one."""
     from pyspark.sql import functions as f
 
-    time = f.when(milliseconds > 0, milliseconds)
+    time = f.when(milliseconds.between(1, _LAST), milliseconds)
     return f.array(f.min(time), f.max(time))
 
 
