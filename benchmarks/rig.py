@@ -14,6 +14,7 @@ from typing import Any
 
 from sievemq_broker.domain import Broker
 from sievemq_broker.protocols.sieve import SieveConnection
+from sievemq_broker.server.net.codec import hasten
 from sievemq_broker.session import Identity, Peer, Services
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
@@ -115,6 +116,7 @@ class Rig:
     """
 
     def __init__(self) -> None:
+        hasten()  # as the broker's process does
         self.broker = Broker()
         self.services = _Services()
         self.spent = 0.0

@@ -7,16 +7,19 @@ from typing import Any, Final
 
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.session.rights import Identity, Verb, forbidden
-from sievemq_core.errors import AddressError, ErrorCode, ProtocolError, RequestError
+from sievemq_core.errors import AddressError, ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT, MAX_IDENTIFIER_CHARS, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
 from sievemq_core.message.envelope import (
     BODY,
     DELIVERY_TIME,
     EXPIRATION,
     PROPERTIES,
+    PROPERTY_TYPES,
     TIMESTAMP,
+    pack_properties,
     too_long,
     unpack_properties,
+    well_formed,
 )
 from sievemq_core.selector import CompiledSelector, compile_selector
 from sievemq_core.selector.dialect import dialect_named
@@ -34,6 +37,7 @@ __all__ = [
     "too_much_credit",
     "undelivered",
     "unknown",
+    "with_readable_properties",
 ]
 
 #: Bytes that may wait to be written to a connection before further requests for large answers are refused.
@@ -158,10 +162,31 @@ def check_message(fields: tuple[Any, ...], body_bytes: int) -> None:
         )
     wrong = check_headers(fields)
     if wrong is None and packed is not None and len(packed) > MAX_PROPERTY_CHARS:
-        with suppress(ProtocolError):  # properties that cannot be decoded are read by no selector (D-14)
+        with suppress(ProtocolError):  # the next check refuses them
             wrong = too_long(unpack_properties(fields))
     if wrong is not None:
         raise RequestError(wrong, ErrorCode.MESSAGE_FORMAT)
+
+
+def with_readable_properties(fields: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The envelope of a message whose properties the usual decoder refuses, so that every reader can read them (D-46):
+    U+FFFD takes the place of lone surrogates.
+
+    Raises:
+        RequestError: MESSAGE_FORMAT, no JMS type holds what is there.
+    """
+    try:
+        properties = unpack_properties(fields)
+        repaired = {
+            well_formed(name): well_formed(value) if type(value) is str else value for name, value in properties.items()
+        }
+        if repaired == properties:  # msgpack reads what the faster decoder refuses
+            return fields
+        changed = list(fields)
+        changed[PROPERTIES], changed[PROPERTY_TYPES] = pack_properties(repaired)
+    except SieveError as error:
+        raise RequestError(error.text, ErrorCode.MESSAGE_FORMAT) from error
+    return tuple(changed)
 
 
 def shift_times(fields: tuple[Any, ...], lag: int) -> tuple[Any, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from sievemq.destinations import Destination, destination_for, parse_destination
-from sievemq.exceptions import MessageFormatException
+from sievemq.exceptions import InvalidDestinationException, MessageFormatException
 from sievemq_core.limits import MAX_HEADER_CHARS
 from sievemq_core.message.envelope import EnvelopeFields
 from sievemq_core.message.headers import bytes_of_id
+from sievemq_core.message.values import to_time
 
 __all__ = ["Headers"]
 
@@ -32,7 +33,7 @@ class Headers:
 
     def get_jms_timestamp(self) -> int:
         """Time of the send in ms since 1970-01-01 UTC; 0 before it, or if the producer disabled timestamps (HDR-07)."""
-        return self._fields[1]  # type: ignore[no-any-return]
+        return to_time(self._fields[1])
 
     def set_jms_timestamp(self, timestamp: int) -> None:
         """Overwritten by the send (HDR-13)."""
@@ -56,7 +57,7 @@ class Headers:
 
     def get_jms_expiration(self) -> int:
         """Time of expiry in ms since 1970-01-01 UTC; 0 = never (HDR-03)."""
-        return self._fields[4]  # type: ignore[no-any-return]
+        return to_time(self._fields[4])
 
     def set_jms_expiration(self, expiration: int) -> None:
         """Overwritten by the send: choose a time to live at the producer or in the send call (HDR-18)."""
@@ -64,7 +65,7 @@ class Headers:
 
     def get_jms_delivery_time(self) -> int:
         """Not delivered before: ms since 1970-01-01 UTC; the time of the send if there was no delay (HDR-04)."""
-        return self._fields[5] or self._fields[1]  # type: ignore[no-any-return]  # 0 travels: without a delay
+        return to_time(self._fields[5] or self._fields[1])  # 0 travels: without a delay
 
     def set_jms_delivery_time(self, delivery_time: int) -> None:
         """Overwritten by the send: choose a delivery delay at the producer (HDR-18)."""
@@ -103,9 +104,17 @@ class Headers:
         self._set_header(6, correlation_id)
 
     def get_jms_reply_to(self) -> Destination | None:
-        """The destination for a reply; a receiver can use it unchanged (HDR-10)."""
+        """The destination for a reply; a receiver can use it unchanged (HDR-10).
+
+        None if there is none, or if a client of another kind has sent text that names no destination.
+        """
         value = self._fields[7]
-        return parse_destination(value) if type(value) is str else value
+        if type(value) is not str:
+            return value  # type: ignore[no-any-return]
+        try:
+            return parse_destination(value)
+        except InvalidDestinationException:
+            return None
 
     def set_jms_reply_to(self, destination: Destination | None) -> None:
         """Set the destination for a reply (HDR-10).

@@ -24,13 +24,15 @@ envelope's bytes are shared.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
 import msgpack
 
-from sievemq_core.errors import FormatError, ProtocolError, shown
+from sievemq_core.errors import FormatError, ProtocolError
 from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
 from sievemq_core.message.values import (
     LONG_MAX,
@@ -65,9 +67,12 @@ __all__ = [
     "EnvelopeFields",
     "has_scalars_behind",
     "pack_properties",
+    "properties_reader",
     "too_long",
     "unpack_properties",
     "use_decoder",
+    "well_formed",
+    "with_well_formed_text",
 ]
 
 MESSAGE_ID: Final = 0
@@ -158,11 +163,17 @@ def too_long(properties: Mapping[str, PropertyValue]) -> str | None:
     return None
 
 
+def properties_reader() -> Callable[[bytes], dict[str, PropertyValue]]:
+    """What decodes packed properties that any reader can read, without their type letters, and raises ValueError or
+    ProtocolError for others: for whoever accepts messages."""
+    return _read_well_formed if _decode is None else _decode
+
+
 def unpack_properties(fields: EnvelopeFields) -> dict[str, PropertyValue]:
-    """The properties of an envelope as held values, in a new dict.
+    """The properties of an envelope as held values, in a new dict. Type letters that do not fit them are ignored.
 
     Raises:
-        ProtocolError: the field is not a packed map of scalars under text keys, or the letters do not fit it.
+        ProtocolError: the field is not a packed map of scalars under text keys. A broker accepts no such message.
     """
     packed = fields[PROPERTIES]
     if packed is None:
@@ -176,21 +187,24 @@ def unpack_properties(fields: EnvelopeFields) -> dict[str, PropertyValue]:
     if properties is None:
         properties = _unpack_properties(packed)
     letters = fields[PROPERTY_TYPES]
-    if letters is not None:
-        if type(letters) is not str or len(letters) != len(properties) or not _LETTERS.issuperset(letters):
-            raise ProtocolError(f"the type letters {shown(letters)} do not fit {len(properties)} properties")
+    if type(letters) is str and len(letters) == len(properties):
         for (name, value), letter in zip(tuple(properties.items()), letters, strict=True):
             if letter in "bhlf" and value is not None:
-                try:
+                with suppress(FormatError, TypeError):
                     properties[name] = _WRAP[letter](value)
-                except (FormatError, TypeError) as error:
-                    raise ProtocolError(f"property {name!r:.200} does not fit its type: {error}") from error
     return properties
 
 
-def _unpack_properties(packed: bytes) -> dict[str, PropertyValue]:
+def _read_well_formed(packed: bytes) -> dict[str, PropertyValue]:
+    return _unpack_properties(packed, "strict")
+
+
+def _unpack_properties(packed: bytes, errors: str = "surrogatepass") -> dict[str, PropertyValue]:
     try:
-        properties = msgpack.unpackb(packed, unicode_errors="surrogatepass", max_map_len=MAX_PROPERTIES)
+        # What a property cannot be is refused before it is made: it may announce thousands of values.
+        properties = msgpack.unpackb(
+            packed, unicode_errors=errors, max_map_len=MAX_PROPERTIES, max_array_len=0, max_bin_len=0, max_ext_len=0
+        )
     except (ValueError, msgpack.UnpackException) as error:
         raise ProtocolError(f"the properties of a message cannot be decoded: {error}") from error
     if type(properties) is not dict or not _PLAIN.issuperset(map(type, properties.values())):
@@ -214,12 +228,25 @@ _PLAIN = frozenset({str, int, bool, float, type(None)})
 _SCALARS: frozenset[type] = frozenset({str, bytes, int, bool, float, type(None)})
 _INTS: frozenset[type] = frozenset({int})
 _IDS: frozenset[type] = frozenset({str, bytes, type(None)})
-_LETTERS = frozenset("zbhilfds")
 
 
 def has_scalars_behind(fields: EnvelopeFields) -> bool:
     """True if the fields that only a later version knows are scalars, as they must be."""
     return _SCALARS.issuperset(map(type, fields[ENVELOPE_FIELDS:]))
+
+
+#: Halves of surrogate pairs: Java's and Python's text may have one alone, UTF-8 has none.
+_HALVES: Final = re.compile("[\ud800-\udfff]")
+
+
+def well_formed(text: str) -> str:
+    """Text that UTF-8 can hold: U+FFFD takes the place of each lone surrogate."""
+    return text if text.isascii() else _HALVES.sub("\ufffd", text)
+
+
+def with_well_formed_text(fields: EnvelopeFields) -> EnvelopeFields:
+    """The envelope with U+FFFD in the place of each lone surrogate in its headers. Its properties are left alone."""
+    return tuple([well_formed(value) if type(value) is str else value for value in fields])
 
 
 class Envelope:

@@ -48,6 +48,7 @@ __all__ = [
     "normalise_field",
     "to_long",
     "to_single",
+    "to_time",
 ]
 
 #: The ranges of int and long.
@@ -138,6 +139,12 @@ def to_long(value: int) -> int:
         return value
     checked = Long(value)
     return checked if INT_MIN <= value <= INT_MAX else int(checked)
+
+
+def to_time(milliseconds: int) -> int:
+    """A header's time in ms since 1970 as a JMS long: any 64 bits are a time, and unsigned ones beyond a long count as
+    the last that there is (D-46)."""
+    return min(milliseconds, LONG_MAX)
 
 
 class Float(_Floating):

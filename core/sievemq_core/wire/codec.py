@@ -9,6 +9,7 @@ import msgpack
 
 from sievemq_core.errors import ProtocolError
 from sievemq_core.limits import GATHER_BYTES, MAX_ARRAY, MAX_CLIENT_VALUES, MAX_FRAME_COMMANDS, MAX_MAP
+from sievemq_core.message.envelope import with_well_formed_text
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.form import CommandTuple, check_headers, examine
 
@@ -288,23 +289,24 @@ _idle: Final[dict[int, list[Any]]] = {}
 #: Elements of an array that a broker reserves on the word of its header.
 _SHORT: Final = 128
 
-_FORM: Final[dict[str, Any]] = {
-    "use_list": False,
-    "strict_map_key": True,
-    "unicode_errors": "surrogatepass",
-    "max_map_len": MAX_MAP,
-    "max_ext_len": 0,
-}
+_FORM: Final[dict[str, Any]] = {"use_list": False, "strict_map_key": True, "max_map_len": MAX_MAP, "max_ext_len": 0}
+
+#: How lone surrogates are decoded, where there are any: refusing them takes a third of the time less.
+_HALVES: Final = "surrogatepass"
 
 
-def _new_unpacker(longest: int) -> Any:
-    return msgpack.Unpacker(max_buffer_size=2 * GATHER_BYTES, max_array_len=longest, **_FORM)
+def _new_unpacker(longest: int, errors: str = "strict") -> Any:
+    return msgpack.Unpacker(max_buffer_size=2 * GATHER_BYTES, max_array_len=longest, unicode_errors=errors, **_FORM)
 
 
-def _unpack_one(payload: Payload) -> Any:
+def _unpack_one(payload: Payload, errors: str = "strict") -> Any:
     """The value of a payload that must be one."""
     try:
-        return msgpack.unpackb(payload, max_array_len=MAX_ARRAY, **_FORM)
+        return msgpack.unpackb(payload, max_array_len=MAX_ARRAY, unicode_errors=errors, **_FORM)
+    except UnicodeDecodeError as error:
+        if errors == _HALVES:
+            raise _malformed(error) from error
+        return _repaired(_unpack_one(payload, _HALVES))
     except msgpack.ExtraData:
         raise _several(len(payload)) from None
     except (ValueError, TypeError, msgpack.UnpackException) as error:
@@ -312,18 +314,33 @@ def _unpack_one(payload: Payload) -> Any:
 
 
 def _unpack_long(payload: Payload) -> list[Any]:
-    """The values of a payload with a long array, or of one that is not msgpack."""
-    unpacker = _new_unpacker(MAX_ARRAY)
+    """The values of a payload with a long array or a lone surrogate, or of one that is not msgpack."""
+    unpacker = _new_unpacker(MAX_ARRAY, _HALVES)
     try:
         unpacker.feed(payload)
         while unpacker.tell() < len(payload):
             unpacker.skip()
         unpacker.feed(payload)
-        return list(unpacker)
+        return list(map(_repaired, unpacker))
     except msgpack.OutOfData:
         raise _cut_off() from None
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise _malformed(error) from error
+
+
+def _repaired(value: Any) -> Any:
+    """The command; a message that is sent has no lone surrogates in its headers then. Everywhere else they are refused
+    by whoever reads the text as a name."""
+    if type(value) is tuple and len(value) > _ENVELOPE_OF_SEND and value[0] == _SEND:
+        envelope = value[_ENVELOPE_OF_SEND]
+        if type(envelope) is tuple:
+            repaired = with_well_formed_text(envelope)
+            return (*value[:_ENVELOPE_OF_SEND], repaired, *value[_ENVELOPE_OF_SEND + 1 :])
+    return value
+
+
+_SEND: Final = int(Command.SEND)
+_ENVELOPE_OF_SEND: Final = 4
 
 
 def _malformed(error: Exception) -> ProtocolError:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sievemq_broker.session import SessionSettings
 from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 
@@ -159,12 +160,16 @@ def test_a_refusal_of_a_command_that_is_not_answered_is_fatal(client: Client) ->
 
 
 def test_properties_that_cannot_be_decoded_harm_only_their_message(world: World) -> None:
+    """The broker accepts none (D-46); a store of an earlier version may hold some."""
     bad, good = world.client(), world.client()
     consumer = good.consumer(good.session(), selector="region = 'EU'")
     fields = list(envelope("poison"))
     fields[9] = b"\xc1\xc1"
     session = bad.session()
     bad.queue_send(session, tuple(fields))
+    world.settle()
+    assert [command[3] for command in bad.take(Command.SEND_FAILED)] == [ErrorCode.MESSAGE_FORMAT]
+    assert world.broker.namespace("").send("queue:q", Envelope(tuple(fields)), world.now) is None
     bad.send(session, "fine", properties={"region": "EU"})
     assert consumer.all() == ["fine"]
     assert bad.fatal is good.fatal is None

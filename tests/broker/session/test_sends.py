@@ -8,11 +8,13 @@ import pytest
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
+from sievemq_broker.server.net.codec import hasten
 from sievemq_broker.session import SessionSettings
 from sievemq_broker.session.peer import LAZY_CONFIRMS
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_HEADER_CHARS, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
-from sievemq_core.message.envelope import Envelope, pack_properties
+from sievemq_core.message.envelope import Envelope, pack_properties, unpack_properties, use_decoder
+from sievemq_core.message.values import Byte
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 
@@ -142,6 +144,12 @@ def test_a_send_to_a_closed_session_fails_and_to_an_unknown_one_is_fatal(client:
         ({12: b"x" * 1001}, None),
         ({12: b"x" * 40_001}, ErrorCode.MESSAGE_TOO_LARGE),
         ({9: b"\x80" + b"x" * MAX_PROPERTIES_BYTES}, ErrorCode.MESSAGE_TOO_LARGE),
+        ({9: b"\x80x"}, ErrorCode.MESSAGE_FORMAT),
+        ({9: b"\x81\xa1a\x91\x01"}, ErrorCode.MESSAGE_FORMAT),
+        ({9: b"\x81\xa1a" + b"\x91" * 5_000}, ErrorCode.MESSAGE_FORMAT),
+        ({9: b"\x81\x01\x01"}, ErrorCode.MESSAGE_FORMAT),
+        ({9: b"\x81\xa1a\xcf" + b"\xff" * 8}, ErrorCode.MESSAGE_FORMAT),
+        ({9: b"\x81\xa1a\xcd\xff\xff", 10: "b"}, None),
         ({0: "I" * (MAX_HEADER_CHARS + 1)}, ErrorCode.MESSAGE_FORMAT),
         ({6: b"I" * (MAX_HEADER_CHARS + 1)}, ErrorCode.MESSAGE_FORMAT),
         ({7: "I" * (MAX_HEADER_CHARS + 1)}, ErrorCode.MESSAGE_FORMAT),
@@ -149,12 +157,12 @@ def test_a_send_to_a_closed_session_fails_and_to_an_unknown_one_is_fatal(client:
         ({9: pack_properties({"p": "I" * MAX_PROPERTY_CHARS, "q": "I" * MAX_PROPERTY_CHARS})[0]}, None),
         ({9: pack({"p": "I" * (MAX_PROPERTY_CHARS + 1)})}, ErrorCode.MESSAGE_FORMAT),
         ({9: b"not a map" * MAX_PROPERTY_CHARS}, ErrorCode.MESSAGE_TOO_LARGE),
-        ({9: b"not a map" * 10_000}, None),
+        ({9: b"not a map" * 10_000}, ErrorCode.MESSAGE_FORMAT),
         ({11: 6}, ErrorCode.MESSAGE_FORMAT),
         ({0: "I" * 30_000, 12: b"x" * 40_000}, None),
     ],
 )
-def test_messages_that_are_too_large(change: dict[int, Any], code: ErrorCode | None) -> None:
+def test_messages_that_are_refused(change: dict[int, Any], code: ErrorCode | None) -> None:
     world = World(SessionSettings(body_bytes=40_000))
     client = world.client()
     session = client.session()
@@ -180,6 +188,30 @@ def test_a_limit_of_bodies_is_enforced_however_low_it_is(limit: int, mode: int) 
     [failed] = client.take(Command.SEND_FAILED)
     assert failed[2:4] == (2, ErrorCode.MESSAGE_TOO_LARGE)
     assert f"at most {limit} are accepted" in failed[4]
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_lone_surrogates_are_replaced(fast: bool) -> None:
+    """In headers and properties, whose text every reader gets; the body is its receiver's (D-46)."""
+    use_decoder(None)
+    if fast:
+        hasten()
+    try:
+        client = World().client()
+        session = client.session()
+        fields = list(envelope("a"))
+        fields[6], fields[7], fields[8] = "c\ud800d", "queue:\ud800", "\udfff"
+        forged = {"JMS_SieveMQ_DeadLetterReason": "\ud800"}
+        fields[9], fields[10] = pack_properties({"a\ud800": "b\udfff", "c": Byte(1), **forged})
+        client.queue_send(session, tuple(fields))
+        client.queue_send(session, envelope("behind"))
+        assert not client.take(Command.SEND_FAILED)
+        _, (_, first), (_, behind) = client.ask(Command.BROWSE, "queue:q", None, None, None, 3)
+    finally:
+        use_decoder(None)
+    assert first[6:9] == ("c\ufffdd", "queue:\ufffd", "\ufffd")
+    assert unpack_properties(first) == {"a\ufffd": "b\ufffd", "c": 1}
+    assert behind[12] == b"behind"
 
 
 def test_a_full_queue_refuses_the_send() -> None:

@@ -42,6 +42,7 @@ from sievemq_core.message.values import (
     PropertyValue,
     Short,
     normalise,
+    to_time,
 )
 
 __all__ = ["CONTENT_TYPE", "address_of", "destination_of", "envelope_of", "message_of"]
@@ -285,9 +286,9 @@ def message_of(fields: EnvelopeFields) -> tuple[list[tuple[str, str]], bytes]:
         ("persistent", "true" if fields[DELIVERY_MODE] == PERSISTENT else "false"),
     ]
     if fields[TIMESTAMP]:
-        headers.append(("timestamp", str(fields[TIMESTAMP])))
+        headers.append(("timestamp", str(to_time(fields[TIMESTAMP]))))
     if fields[EXPIRATION]:
-        headers.append(("expires", str(fields[EXPIRATION])))
+        headers.append(("expires", str(to_time(fields[EXPIRATION]))))
     correlation = fields[CORRELATION_ID]
     if correlation is not None:
         text = id_of_bytes(correlation) if isinstance(correlation, bytes) else correlation

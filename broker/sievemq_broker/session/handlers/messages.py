@@ -14,7 +14,7 @@ from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.steps import Meter
-from sievemq_broker.session.checks import check_message, shift_times, too_much_credit, unknown
+from sievemq_broker.session.checks import check_message, shift_times, too_much_credit, unknown, with_readable_properties
 from sievemq_broker.session.peer import Peer, Pending
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.transaction import Transaction
@@ -29,6 +29,7 @@ from sievemq_core.message.envelope import (
     BodyKind,
     Envelope,
     EnvelopeFields,
+    properties_reader,
 )
 from sievemq_core.message.headers import PERSISTENT
 from sievemq_core.wire.codec import CommandTuple
@@ -122,6 +123,7 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
         most = max(1, _DELIVERIES // (destination.fan_out + _MATCHING * destination.index.units or 1))
     batch: list[Envelope] = []
     urgent = False
+    read = properties_reader()
     try:
         due = sequence
         for command in islice(commands, at, at + most):
@@ -145,6 +147,11 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
             if size > MAX_HEADER_CHARS or size > peer.settings.body_bytes or not 0 <= kind <= _LAST_KIND:
                 urgent = True  # few of these fill a window of bytes
                 check_message(fields, peer.settings.body_bytes)
+            if properties is not None:
+                try:
+                    read(properties)
+                except (ValueError, ProtocolError, RecursionError):
+                    envelope = Envelope(with_readable_properties(fields))
             alone = envelope.expiration or fields[DELIVERY_TIME]
             if alone and batch:
                 break

@@ -20,6 +20,7 @@ from sievemq import (
     TextMessage,
 )
 from sievemq_broker import EmbeddedBroker
+from sievemq_core.message.envelope import Envelope
 
 from .conftest import Api, at, send
 
@@ -207,16 +208,9 @@ def test_of_a_subscription(api: Api, context: JMSContext) -> None:
 
 
 def test_a_message_whose_properties_are_broken(api: Api) -> None:
-    from sievemq_core.wire.commands import Command
-
-    from ..wire_client import WireClient
-
-    with WireClient(api.broker.port, namespace=api.namespace) as client:
-        client.open_session()
-        envelope = (None, 1, 4, 1, 0, 0, b"\x01", None, None, b"\xc1", None, 3, b"\xc1")
-        client.sent += 1
-        client.say(Command.SEND, 1, 1, Q, envelope)
-        client.confirmed()
+    """The broker accepts none; a store of an earlier version may hold some."""
+    odd = Envelope((None, 1, 4, 1, 0, 0, b"\x01", None, None, b"\xc1", None, 3, b"\xc1"))
+    api.broker.call(lambda domain: domain.namespace(api.namespace).send(Q, odd, 1))
     (row,) = api.get(f"{at(Q)}/messages")["messages"]
     assert row["properties"] == {}
     assert "cannot be decoded" in row["unreadable"]

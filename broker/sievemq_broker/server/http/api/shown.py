@@ -29,6 +29,7 @@ from sievemq_core.message.envelope import (
     BodyKind,
     Envelope,
 )
+from sievemq_core.message.values import to_time
 from sievemq_core.selector.names import MODES
 
 __all__ = ["MAX_SHOWN", "show_details", "show_messages"]
@@ -95,11 +96,11 @@ def _headers(seen: Seen) -> dict[str, Any]:
         "id": str(seen.sequence),
         "state": _STATES.get(seen.state, "ready"),
         "message_id": fields[MESSAGE_ID],
-        "timestamp": fields[TIMESTAMP],
+        "timestamp": to_time(fields[TIMESTAMP]),
         "priority": fields[PRIORITY],
         "delivery_mode": MODES.get(fields[DELIVERY_MODE], str(fields[DELIVERY_MODE])),
-        "expiration": fields[EXPIRATION],
-        "delivery_time": fields[DELIVERY_TIME] or fields[TIMESTAMP],
+        "expiration": to_time(fields[EXPIRATION]),
+        "delivery_time": to_time(fields[DELIVERY_TIME] or fields[TIMESTAMP]),
         "due": seen.due,
         "correlation_id": None if as_bytes else correlation_id,
         "correlation_id_bytes": b64encode(correlation_id).decode() if as_bytes else None,
