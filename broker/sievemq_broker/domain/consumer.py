@@ -134,6 +134,8 @@ class Consumer:
         newest: highest sequence of a message delivered to it.
         turn: deliveries of its queue up to its last one: the consumer served longest ago has the lowest.
         acknowledged: messages it acknowledged.
+        stated: the last message that its client has settled had failed. A client that leaves in order then has said
+            what its application had.
     """
 
     __slots__ = (
@@ -147,6 +149,7 @@ class Consumer:
         "open",
         "port",
         "source",
+        "stated",
         "tag",
         "turn",
         "view",
@@ -170,6 +173,7 @@ class Consumer:
         self.newest = 0
         self.turn = 0
         self.acknowledged = 0
+        self.stated = False
 
     def __repr__(self) -> str:
         return f"<Consumer {self.id} of {self.source.place.label} credit={self.credit} holds={self.unacknowledged}>"
@@ -376,14 +380,17 @@ class Consumer:
         """
         self._check(tags)
         if outcome is Outcome.ACKNOWLEDGED:
+            self.stated = False
             entries = self._take(tags)
             self.acknowledged += len(entries)
             self.source.settle(self, entries, now, False)
             return now
         reject = outcome is Outcome.REJECTED
-        attempts = COUNTED[outcome].attempts
-        if attempts < ALL:
+        attempts = self._attempts(outcome)
+        if outcome is Outcome.LEFT:
             tags = sorted(tags)
+        else:
+            self.stated = True
         at = 0
 
         def give(count: int, now: int) -> None:
@@ -520,6 +527,10 @@ class Consumer:
         self.credit = 0
         self.source.remove_consumer(self)
 
+    def _attempts(self, outcome: Outcome) -> int:
+        """For how many of its messages, the oldest first, this outcome is an attempt."""
+        return 0 if self.stated and outcome is Outcome.LEFT else COUNTED[outcome].attempts
+
     def _check(self, tags: Sequence[int]) -> None:
         """Raise unless messages with these tags were delivered."""
         for tag in tags:
@@ -554,7 +565,7 @@ class Consumer:
         self, handed: int, outcome: Outcome, now: int, meter: Meter, returned: list[Held] | None, until: int
     ) -> Steps[int]:
         self.handed = self.tag
-        attempts = COUNTED[outcome].attempts
+        attempts = self._attempts(outcome)
         costly = attempts == ALL
 
         def give(count: int, now: int) -> None:

@@ -29,7 +29,7 @@ class Outcome(IntEnum):
     """The client states that the message becomes a dead letter, however few attempts there were."""
     LEFT = 3
     """The client ended in order without settling it, and does not say what its application had: UNSUBSCRIBE,
-    DISCONNECT, detach, end, close."""
+    DISCONNECT, detach, end, close. If the last message that it has settled had failed, it has said so."""
     LOST = 4
     """The connection is lost."""
     KILLED = 5

@@ -150,8 +150,13 @@ def test_dead_letters_were_in_work_as_often_as_the_limit_says(kind: Any, prefetc
             attempts[working[0]] += 1
             if chance.random() < 0.2:
                 worker.failed(working[1])
+                if chance.random() < 0.5:  # it leaves with that
+                    worker.end(chance.choice([how for how in worker.ends if how != "cut"]))
+                    continue
                 if (other := worker.next()) is not None:
                     attempts[other[0]] += 1
+                    worker.end("cut")
+                    continue
         elif not worker.client.frames:
             worker.end("cut")
             if not names(world):
@@ -258,6 +263,20 @@ def test_a_message_larger_than_the_window_is_never_counted() -> None:
         client.broker.lost(world.now)
     [entry] = queue(world).main.waits(-1, 9)
     assert (entry.count, entry.attempts) == (0, 0)
+
+
+@pytest.mark.parametrize(("kind", "how"), [(StompWorker, "UNSUBSCRIBE"), (AmqpWorker, "end"), (AmqpWorker, "detach")])
+def test_a_client_that_leaves_with_a_failure_has_said_what_was_in_work(kind: Any, how: str) -> None:
+    world = made()
+    sent = fill(world, 3)
+    for _ in range(MOST):
+        worker = kind(world, 3)
+        taken = worker.next()
+        assert taken is not None
+        worker.failed(taken[1])
+        worker.end(how)
+    assert (names(world, "queue:DLQ.q"), names(world)) == (sent[:1], sent[1:])
+    assert [(entry.count, entry.attempts) for entry in queue(world).main.waits(-1, 9)] == [(3, 0), (3, 0)]
 
 
 def test_released_and_bare_modified_are_not_counted() -> None:
