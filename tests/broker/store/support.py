@@ -101,8 +101,9 @@ def entries_of(queue: Queue) -> list[tuple[Entry, bool]]:
 
 
 def picture(broker: Broker) -> dict[str, Any]:
-    """What must be there again if the process ended now: what exists, and per queue each message with its count, in the
-    order of delivery, those that are scheduled apart. A message with a consumer counts as delivered once more."""
+    """What must be there again if the process ended now: what exists, and per queue each message with its deliveries
+    and attempts, in the order of delivery, those that are scheduled apart. A message with a consumer counts as
+    delivered once more."""
     picture: dict[str, Any] = {}
     for namespace in broker.namespaces.values():
         kept = [label for label in namespace.destinations if not label.startswith("temporary")]
@@ -116,7 +117,7 @@ def picture(broker: Broker) -> dict[str, Any]:
                 found.topic.label, text, found.no_local, found.shared,
             )  # fmt: skip
     for where, queue in durable_queues(broker):
-        waiting: list[tuple[tuple[int, bool, int], str, int]] = []
+        waiting: list[tuple[tuple[int, bool, int], str, int, int]] = []
         scheduled: list[tuple[str, int]] = []
         for entry, held in entries_of(queue):
             if not entry.stored:
@@ -127,8 +128,8 @@ def picture(broker: Broker) -> dict[str, Any]:
                 scheduled.append((name, entry.envelope.delivery_time))
             else:
                 # By its number, which a restart gives nobody else: a message that was scheduled has another sequence.
-                waiting.append(((-entry.envelope.priority, not count, entry.stored), name, count))
-        picture[f"waiting {where}"] = [(name, count) for _, name, count in sorted(waiting)]
+                waiting.append(((-entry.envelope.priority, not count, entry.stored), name, count, entry.attempts))
+        picture[f"waiting {where}"] = [row[1:] for row in sorted(waiting)]
         picture[f"scheduled {where}"] = sorted(scheduled)
     return picture
 

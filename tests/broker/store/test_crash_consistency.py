@@ -18,7 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings, journal
+from sievemq_broker.domain.consumer import Held, Source
 from sievemq_broker.domain.restore import restore
+from sievemq_broker.domain.steps import Meter, finish
 from sievemq_broker.store import SqliteStore
 from sievemq_core.errors import RequestError
 from sievemq_core.selector import compile_selector
@@ -34,7 +36,8 @@ POLICIES = (
 #: How often each is sent.
 VERBS = {
     "send": 4, "consume": 2, "acknowledge": 2, "release": 1, "recover": 2, "close": 1, "abandon": 1, "commit": 1,
-    "purge": 1, "delete": 1, "pause": 1, "subscribe": 2, "unsubscribe": 1, "wait": 2, "temporary": 1, "cut": 3,
+    "lose": 2, "come_back": 2, "purge": 1, "delete": 1, "pause": 1, "subscribe": 2, "unsubscribe": 1, "wait": 2,
+    "temporary": 1, "cut": 3,
 }  # fmt: skip
 
 small = st.integers(0, 3)
@@ -73,6 +76,7 @@ class Program:
     now: int = NOW
     store: DictStore = field(default_factory=DictStore)
     consumers: list[Consumer] = field(default_factory=list)
+    lost: list[tuple[Source, list[Held]]] = field(default_factory=list)
     moments: list[tuple[DictStore, dict[str, Any], int]] = field(default_factory=list)
     number: int = 0
 
@@ -147,6 +151,21 @@ class Program:
     def abandon(self, which: int, _: int, __: int) -> None:
         if consumer := self.consumer(which):
             consumer.abandon(self.now)
+
+    def lose(self, which: int, _: int, tenths: int) -> None:
+        """A connection that is remembered: a message at its last attempt waits."""
+        if consumer := self.consumer(which):
+            held: list[Held] = []
+            finish(consumer.abandoning(self.now, None, Meter(), held, self.now + tenths * 10 + 1), self.now)
+            self.lost.append((consumer.source, held))
+
+    def come_back(self, done: int, failed: int, seen: int) -> None:
+        if self.lost:
+            source, held = self.lost.pop()
+            source.settle_returned(held[:done])
+            source.fail_returned(held[done : done + failed], self.now)
+            source.unmark(held[max(done + failed, seen) :], self.now)
+            source.end_wait(held, self.now)
 
     def commit(self, which: int, behind: int, priority: int) -> None:
         sends = [(address, message(self.name(), priority=priority)) for address in (QUEUES[0], QUEUES[2], QUEUES[1])]
@@ -253,6 +272,7 @@ def test_lives_that_end_in_crashes(program: list[tuple[str, int, int, int]], aga
     run.check()
     run.moments.clear()
     run.consumers.clear()
+    run.lost.clear()
     run.broker = run.begin()
     run.run(again)
     run.check()

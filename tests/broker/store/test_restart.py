@@ -6,6 +6,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.broker.protocols.stomp import StompSocket
+from tests.client.relay import Relay
 
 from sievemq import ConnectionFactory, DeliveryMode, JMSContext
 from sievemq.staging import publish, stage
@@ -105,6 +107,45 @@ def test_durable_subscriptions_collect_over_a_restart(broker: EmbeddedBroker) ->
         context.unsubscribe("s")
     with broker:
         assert broker.call(lambda b: dict(b.namespace("").subscriptions.durable)) == {}
+
+
+def test_deliveries_and_attempts_survive_apart(broker: EmbeddedBroker) -> None:
+    with broker, ConnectionFactory(broker.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
+        queue = context.create_queue("q")
+        for number in range(3):
+            context.create_producer().send(queue, f"m{number}")
+    for _ in range(3):
+        with broker, StompSocket(broker.port) as client:
+            client.say("SUBSCRIBE", id="1", destination="/queue/q", ack="client")
+            for _ in range(3):
+                client.frame("MESSAGE")
+            client.confirmed("DISCONNECT")
+    with broker:
+        entries = broker.call(lambda b: [*b.namespace("").queue("queue:q").main.waits(-1, 9)])
+        assert [(entry.count, entry.attempts) for entry in entries] == [(3, 3), (3, 0), (3, 0)]
+
+
+def test_a_message_that_waits_for_its_client_returns_with_a_restart(tmp_path: Path) -> None:
+    """The loss was no attempt then: the broker ended before it could be one."""
+    settings = {"destinations": {"queue:q": {"max_attempts": 1}}}
+    broker = EmbeddedBroker(data_dir=tmp_path / "data", settings=settings)
+    with (
+        broker,
+        Relay(broker.port) as relay,
+        ConnectionFactory(relay.url(broker.url)).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context,
+    ):
+        queue = context.create_queue("q")
+        context.create_producer().send(queue, "m")
+        context.create_consumer(queue).receive(60_000)
+        relay.refuse()
+        relay.cut()
+        for _ in range(10_000):
+            if waits := broker.call(lambda b: len(b.namespace("").queue("queue:q").scheduled)):
+                break
+        assert waits
+    with broker:
+        [entry] = broker.call(lambda b: [*b.namespace("").queue("queue:q").main.waits(-1, 9)])
+        assert (entry.count, entry.attempts) == (1, 0)
 
 
 def test_dead_letters_and_counts_survive(tmp_path: Path) -> None:

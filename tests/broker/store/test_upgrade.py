@@ -31,8 +31,8 @@ def test_every_format_can_be_read(tmp_path: Path, number: int) -> None:
     assert picture(broker) == {
         "namespace ns": ["queue:q", "topic:t"],
         "subscription ns id s": ("topic:t", None, False, False),
-        "waiting ns queue:q": [("m01", 1), ("m10", 0), ("m11", 0), ("m20", 0), ("m21", 0)],
+        "waiting ns queue:q": [("m01", 1, 0), ("m10", 0, 0), ("m11", 0, 0), ("m20", 0, 0), ("m21", 0, 0)],
         "scheduled ns queue:q": [],
-        "waiting ns id s": [("published", 0)],
+        "waiting ns id s": [("published", 0, 0)],
         "scheduled ns id s": [],
     }
