@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop import fetch
+from tests.interop.attempts import Worker, attempts
 from tests.interop.results import Result, from_go, from_junit, from_tap
 
 from sievemq_broker import EmbeddedBroker
@@ -244,6 +245,7 @@ def _perl(stage: Stage) -> Run:
 
 # -- AMQP -------------------------------------------------------------------------------------------------------------
 
+_RHEA = "rhea@3.0.5"
 _QPID_JMS = "2.10.0"
 _QPID = (f"org.apache.qpid:qpid-jms-client:{_QPID_JMS}", "org.slf4j:slf4j-nop:2.0.17")
 _SPRING = "7.0.10"
@@ -346,6 +348,40 @@ def _proton_examples(stage: Stage) -> Run:
     return Run(version, results)
 
 
+# -- deliveries and attempts ------------------------------------------------------------------------------------------
+
+_STOMPPY_NOW = "stomp.py==9.0.0"
+
+
+def _stomppy_attempts(stage: Stage) -> Run:
+    program = fetch.python(_STOMPPY_NOW)
+    worker = Worker((program, PROGRAMS / "attempts_stomp.py"), "stomp", ("unsubscribe", "disconnect"))
+    return Run(_STOMPPY_NOW.partition("==")[2], attempts(worker))
+
+
+def _proton_attempts(stage: Stage) -> Run:
+    root, version = fetch.debian("python3-qpid-proton", "libqpid-proton11")
+    [libraries] = root.glob("usr/lib/*-linux-gnu")
+    path = {"PYTHONPATH": f"{root / 'usr/lib/python3/dist-packages'}", "LD_LIBRARY_PATH": f"{libraries}"}
+    worker = Worker(("/usr/bin/python3", PROGRAMS / "attempts_proton.py"), "amqp", ("detach", "close"), path)
+    return Run(version, attempts(worker))
+
+
+def _rhea_attempts(stage: Stage) -> Run:
+    folder = fetch.node(_RHEA)
+    script = folder / "attempts_rhea.mjs"
+    script.write_text((PROGRAMS / script.name).read_text(encoding="utf-8"), encoding="utf-8")
+    worker = Worker(("node", script), "amqp", ("detach", "end", "close"))
+    return Run(_RHEA.rpartition("@")[2], attempts(worker))
+
+
+def _qpid_jms_attempts(stage: Stage) -> Run:
+    libraries = fetch.maven(*_QPID)
+    classes = stage.compiled(libraries, PROGRAMS / "AttemptsJms.java")
+    command = ("java", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{libraries}", "AttemptsJms")
+    return Run(_QPID_JMS, attempts(Worker(command, "amqp", ("consumer", "session", "connection"))))
+
+
 #: Every suite, in the order of the page.
 SUITES = (
     Suite(
@@ -376,8 +412,20 @@ SUITES = (
     ),
     Suite("Joram JMS tests", "AMQP", "sources of Apache ActiveMQ; `JoramAdmin.java`", _joram),
     Suite("Jakarta Messaging TCK", "AMQP", "sources of platform-tck; `TckNames.java`", _tck),
-    Suite("rhea", "AMQP", "npm; `rhea.mjs`", _node_program("rhea.mjs", "rhea@3.0.5")),
+    Suite("rhea", "AMQP", "npm; `rhea.mjs`", _node_program("rhea.mjs", _RHEA)),
     Suite("go-amqp, its integration tests", "AMQP", "Go modules", _go_amqp),
     Suite("python-qpid-proton", "AMQP", "Debian; `proton_client.py`", _proton),
     Suite("Qpid Proton, C++ examples", "AMQP", "Debian; `proton_examples.py`", _proton_examples),
+    Suite(
+        "stomp.py, deliveries and attempts", "STOMP", "PyPI; `attempts.py`, `attempts_stomp.py`", _stomppy_attempts
+    ),
+    Suite(
+        "python-qpid-proton, deliveries and attempts", "AMQP", "Debian; `attempts.py`, `attempts_proton.py`",
+        _proton_attempts,
+    ),
+    Suite("rhea, deliveries and attempts", "AMQP", "npm; `attempts.py`, `attempts_rhea.mjs`", _rhea_attempts),
+    Suite(
+        "Qpid JMS, deliveries and attempts", "AMQP", "Maven Central; `attempts.py`, `AttemptsJms.java`",
+        _qpid_jms_attempts,
+    ),
 )  # fmt: skip
