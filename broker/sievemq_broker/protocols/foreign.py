@@ -4,7 +4,7 @@ back-pressure, deadlines.
 A foreign protocol is a parser of frames, a :class:`ForeignOutbox` that writes its frames, and a
 :class:`ForeignConnection` that turns each frame into commands of the client's Peer. A frame is carried out when all
 before it are: while an answer is due, or a send waits for room, further frames wait in the parser and nothing more is
-read from the client (:attr:`ForeignConnection.full`).
+read from the client (:attr:`ForeignConnection.full`). A protocol with links lets only the link of that send wait.
 """
 
 from __future__ import annotations
@@ -441,8 +441,8 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
     """
 
     __slots__ = (
-        "_deliver_again", "_heartbeat", "_held_back", "_ids", "_line", "_more", "_parser", "_services", "_todo",
-        "outbox", "peer",
+        "_deliver_again", "_heartbeat", "_held_back", "_ids", "_laden", "_later", "_line", "_more", "_parser",
+        "_services", "_todo", "outbox", "peer",
     )  # fmt: skip
 
     def __init__(
@@ -468,6 +468,10 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
         #: Called after an answer, before the next frame; and whether a whole frame may follow.
         self._todo: deque[Callable[[int], None]] = deque()
         self._more = False
+        #: Called when nothing is left of that, before the next frame: frames that have waited.
+        self._later: deque[Callable[[int], None]] = deque()
+        #: So much waits for room that no further frame is carried out.
+        self._laden = False
 
     # -- what a protocol adds -----------------------------------------------------------------------------------------
 
@@ -536,7 +540,7 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
     @property
     def full(self) -> bool:
         """True while frames wait: for an answer, for room, or until the client has read its output."""
-        return self.outbox.waiting or self.outbox.crowded
+        return self.outbox.waiting or self.outbox.crowded or self._laden
 
     def _go_on(self, now: int) -> None:
         """Carry out frames, as far as there is time and nothing must be waited for."""
@@ -547,6 +551,10 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
             try:
                 if self._todo:
                     self._todo.popleft()(now)
+                elif self._later:
+                    self._later.popleft()(now)
+                elif self._laden:
+                    break
                 else:
                     frame = self._parser.next()
                     if frame is None:
@@ -589,7 +597,10 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
     @property
     def _ready(self) -> bool:
         """Frames, or what follows an answer, can be carried out."""
-        return (bool(self._todo) or self._more) and not (self.full or self.peer.behind or self.peer.closing)
+        outbox, peer = self.outbox, self.peer
+        return (bool(self._todo) or bool(self._later) or (self._more and not self._laden)) and not (
+            outbox.waiting or outbox.crowded or peer.behind or peer.closing
+        )
 
     @property
     def _duties_due(self) -> bool:
@@ -687,6 +698,7 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
         self.peer.lost(now)
         self._parser.drop()
         self._todo.clear()
+        self._later.clear()
         self.outbox.disown()
 
     def hold_back(self, held: bool) -> None:

@@ -393,7 +393,7 @@ def test_a_sender_waits_while_its_destination_is_full() -> None:
     client.outcome(0)
     client.send(message("b"), 1)
     client.send(message("c"), 2)
-    assert client.broker.full
+    assert not client.broker.full  # its other links go on
     taker = Amqp(world)
     taker.receiver(credit=3)
     got = []
@@ -417,7 +417,6 @@ def test_sends_that_came_together_wait_for_room_in_order(settled: bool) -> None:
         for n in range(250)
     ]
     client.feed(b"".join(transfers) + frame_of(Detach(handle=0, closed=True)))
-    assert client.broker.full
     assert not client.all(Detach)
     taker = Amqp(world)
     taker.receiver(credit=1_000)

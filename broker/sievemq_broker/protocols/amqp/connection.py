@@ -5,6 +5,7 @@ transacted session that stages its sends; its settlements are carried out after 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
@@ -77,6 +78,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
+from sievemq_broker.protocols.amqp.senders import Sender
 from sievemq_broker.protocols.amqp.types import Symbol
 from sievemq_broker.protocols.foreign import Converted, ForeignConnection, Line
 from sievemq_broker.session.peer import Services, SignIn, Table, Watcher
@@ -87,6 +89,7 @@ from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
 from sievemq_core.limits import HANDSHAKE_FRAME_BYTES, MAX_CREDIT, MAX_NAME_CHARS
 from sievemq_core.message.destination import Kind, parse_address
+from sievemq_core.message.envelope import PROPERTIES
 from sievemq_core.wire.commands import Command
 
 __all__ = ["AmqpConnection"]
@@ -131,8 +134,9 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
     """
 
     __slots__ = (
-        "_acknowledged", "_batch", "_batch_bytes", "_channels", "_ended", "_held_bytes", "_message_ids", "_numbers",
-        "_password", "_sign_in", "_transactions", "_user",
+        "_acknowledged", "_batch", "_batch_bytes", "_behind", "_channels", "_committing", "_ended", "_held_bytes",
+        "_idle", "_message_ids", "_numbers", "_password", "_producers", "_released", "_sign_in", "_stalled",
+        "_transactions", "_user",
     )  # fmt: skip
 
     def __init__(
@@ -166,10 +170,21 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._batch: list[tuple[Any, ...]] = []
         self._batch_bytes = 0
         self._acknowledged: dict[int, list[int]] = {}
-        #: Bytes of a batch of which some sends may have to be repeated.
+        #: Transactions that are being committed.
+        self._committing: dict[Transaction, None] = {}
+        #: The link of each sender; senders of links that were detached.
+        self._producers: dict[int, Producer] = {}
+        self._idle: list[Sender] = []
+        #: Links of which something waits for room; frames that wait until there are none; bytes of all that.
+        self._stalled: dict[Producer, None] = {}
+        self._behind: deque[Frame] = deque()
+        #: The last frame that has waited long enough.
+        self._released: Frame | None = None
         self._held_bytes = 0
 
     def _carry_out(self, frame: Frame, now: int) -> None:
+        if self._stalled and frame is not self._released and self._must_wait(frame):
+            return
         body = frame.body
         session = self._channels.get(frame.channel) if len(self._batch) < _MOST and frame.kind == AMQP else None
         if session is not None:
@@ -252,24 +267,211 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         if batch:
             size, self._batch, self._batch_bytes, self._acknowledged = self._batch_bytes, [], 0, {}
             self.peer.carry_out(batch, size, now)
-            if self.outbox.waiting or self.peer.behind:
-                self._held_bytes = size
-                self._todo.appendleft(partial(self._repeat, batch))
+            if self.outbox.has_passed or self.peer.behind:
+                self._todo.appendleft(partial(self._stall, batch))
+            self._look_after_links()
 
     def _behind_batch(self, act: Callable[[int], None], now: int) -> None:
         """Do something once the batch is carried out, before the next frame."""
         self._todo.append(act)
         self._finish(now)
 
-    def _repeat(self, batch: list[tuple[Any, ...]], now: int) -> None:
-        """A send has waited for room: repeat those of the batch behind it, which the client's Peer has passed over."""
-        size, self._held_bytes = self._held_bytes, 0
-        for number, first in self.outbox.take_repeats():
-            for each in batch:
-                if each[0] == Command.SEND and each[1] == number and each[2] >= first:
-                    self._add(size, *each)
-                    size = 0
-        self._finish(now)
+    # -- links that wait for room -------------------------------------------------------------------------------------
+
+    def _stall(self, batch: list[tuple[Any, ...]], now: int) -> None:
+        """A batch is carried out. Keep the sends of it that were passed over, behind one that waits for room."""
+        for number, first in self.outbox.take_passed().items():
+            link = self._producers.get(number)
+            if link is None:
+                continue
+            sends = [(_size_of(each), each) for each in batch
+                     if each[0] == Command.SEND and each[1] == number and each[2] >= first]  # fmt: skip
+            before = link.sender.bytes
+            link.sender.pass_over(sends)
+            self._hold(link, link.sender.bytes - before)
+            if link.attached and link.credit > 0:  # what is on its way is taken
+                link.allow(0)
+                self._answer_flow(link.session, link)
+            link.sender.block(self.outbox.is_stopped(number))
+            self._later.append(partial(self._go_on_sending, link))
+
+    def _hold(self, link: Producer, size: int) -> None:
+        """Something more of a link waits."""
+        self._stalled[link] = None
+        self._count_held(size)
+
+    def _count_held(self, change: int) -> None:
+        """Count bytes that wait. Above the limit nothing more is read before some go on."""
+        self._held_bytes += change
+        self._laden = self._held_bytes > self._services.settings.window_bytes
+
+    def _must_wait(self, frame: Frame) -> bool:
+        """True if a frame must wait for a link of which something waits: then it is kept."""
+        body = frame.body
+        if self._behind or isinstance(body, Close):
+            self._behind.append(frame)
+            return True
+        session = self._channels.get(frame.channel) if frame.kind == AMQP else None
+        if session is None:
+            return False
+        if session.behind or (isinstance(body, End) and self._is_busy(session)):
+            session.behind.append(frame)
+            self._count_held(frame.size)
+            return True
+        if not isinstance(body, (Transfer, Flow, Attach, Detach)) or body.handle is None:
+            return False
+        link = session.links.get(body.handle)
+        if not isinstance(link, Producer) or link not in self._stalled:
+            return False
+        if isinstance(body, Transfer):
+            session.count_in()
+            number = body.delivery_id
+            if (
+                number is not None
+                and not link.sender.continues(link.first is not None)
+                and not session.begin_delivery(number)
+            ):
+                raise _wrong_first(link, body)
+        elif isinstance(body, Flow):
+            self._open_window(session, body)
+        before = link.sender.bytes
+        link.sender.hold(frame)
+        self._count_held(link.sender.bytes - before)
+        return True
+
+    def _release(self, frame: Frame, now: int) -> None:
+        """Carry out a frame that has waited."""
+        self._released = frame
+        self._carry_out(frame, now)
+
+    def _is_busy(self, session: Session) -> bool:
+        """True while something of a session waits for room."""
+        return any(link.session is session for link in self._stalled) or any(
+            transaction.settles(session) for transaction in self._committing
+        )
+
+    def _go_on(self, now: int) -> None:
+        self._look_after_links()
+        super()._go_on(now)
+
+    def _look_after_links(self) -> None:
+        """Go on with links that no longer wait for room, and end those that were detached by the broker."""
+        for link in self.outbox.take_dropped():
+            self._drop(link)
+        for number in self.outbox.take_resumed():
+            resumed = self._producers.get(number)
+            if resumed is not None:
+                resumed.sender.block(False)
+                self._later.append(partial(self._go_on_sending, resumed))
+
+    def _drop(self, link: Producer) -> None:
+        """A link was detached from here. What its client has sent for it meanwhile is ignored, up to its answer."""
+        if link not in self._stalled:
+            self._retire(link)
+            return
+        sender = link.sender
+        before = sender.bytes
+        ours = True
+        for frame in sender.take_frames():
+            ours = ours and isinstance(frame.body, (Transfer, Flow))
+            if not ours:
+                self._later.append(partial(self._repeat_later, link.session, frame))
+        self._count_held(sender.bytes - before)
+        self._later.append(partial(self._go_on_sending, link))
+
+    @property
+    def _ready(self) -> bool:
+        outbox, peer = self.outbox, self.peer
+        return super()._ready or (
+            outbox.has_resumed and not (outbox.waiting or outbox.crowded or peer.behind or peer.closing)
+        )
+
+    def _go_on_sending(self, link: Producer, now: int) -> None:
+        """Repeat what was passed over of a link whose send no longer waits; then carry out the frames behind it."""
+        sender = link.sender
+        if sender.blocked or link not in self._stalled:
+            return
+        before = sender.bytes
+        frame: Frame | None = None
+        sends = sender.take_sends(_MOST)
+        for size, send in sends:
+            self._add(size, *send)
+        if not sends:
+            frame = sender.next_frame
+            if frame is None:
+                self._end_stall(link)
+                return
+            if len(self._batch) < _MOST and (isinstance(frame.body, Transfer) or not self._batch):
+                sender.take_frame()
+            else:
+                frame = None
+        self._count_held(sender.bytes - before)
+        self._later.append(partial(self._go_on_sending, link))
+        if frame is None:
+            self._finish(now)
+        else:
+            self._repeat(link.session, frame, now)
+
+    def _repeat(self, session: Session, frame: Frame, now: int) -> None:
+        """Carry out a frame for a link that has waited."""
+        if isinstance(frame.body, Transfer):
+            self._transfer(session, frame.body, frame.payload, now, waited=True)
+        elif isinstance(frame.body, Flow):
+            self._flow_of(session, frame.body, now)
+        else:
+            self._release(frame, now)
+
+    def _repeat_later(self, session: Session, frame: Frame, now: int) -> None:
+        """The same, for a later link with the same handle, which may wait by now."""
+        link = session.links.get(frame.body.handle)
+        if isinstance(link, Producer) and link in self._stalled:
+            before = link.sender.bytes
+            link.sender.hold(frame)
+            self._count_held(link.sender.bytes - before)
+        elif not session.ended:
+            self._repeat(session, frame, now)
+
+    def _end_stall(self, link: Producer) -> None:
+        """Nothing of a link waits any more."""
+        del self._stalled[link]
+        session = link.session
+        if link.attached:
+            self._renew(session, link)
+        else:
+            self._retire(link)
+        for each in self._channels.values():
+            if each.behind and not self._is_busy(each):
+                self._later.append(partial(self._go_on_behind, each))
+        if self._behind and not self._stalled:
+            self._later.append(partial(self._release, self._behind.popleft()))
+
+    def _go_on_behind(self, session: Session, now: int) -> None:
+        """Carry out end, and the frames behind it."""
+        if session.behind:
+            frame = session.behind.popleft()
+            self._count_held(-frame.size)
+            self._later.append(partial(self._go_on_behind, session))
+            self._release(frame, now)
+
+    def _retire(self, link: Producer) -> None:
+        """A link was detached: another one gets its sender."""
+        number = link.sender.number
+        if number and self._producers.pop(number, None) is not None:
+            self._idle.append(link.sender)
+
+    def _close_senders(self, session: Session, now: int) -> None:
+        """A session has ended, with all of its links."""
+        for link in [link for link in self._producers.values() if link.session is session]:
+            sender = link.sender
+            del self._producers[sender.number]
+            if link in self._stalled:
+                del self._stalled[link]
+                self._count_held(-sender.bytes)
+            self._ids += 1
+            self._do(now, 0, Command.CLOSE_SESSION, self._ids, sender.number, ())
+            self.outbox.forget_session(sender.number)
+        if session.behind:
+            self._later.append(partial(self._go_on_behind, session))
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 
@@ -426,6 +628,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         if error is not None:
             self._ended.add(session.channel)
         self._stop_delivering(session.links.values(), now)
+        self.peer.flush_confirms()
         del self._channels[session.channel]
         handed = _flat(session.withheld)
         session.drop()
@@ -435,6 +638,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 self.outbox.consumers.pop(link.id, None)
         for transaction in self._transactions.values():
             transaction.lose(session)
+        self._close_senders(session, now)
 
         def over(_: int) -> None:
             self.outbox.forget_session(session.number)
@@ -447,15 +651,22 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
         self._ask(now, closed, Command.CLOSE_SESSION, session.number, handed)
 
-    def _flow(self, session: Session, flow: Flow, now: int) -> None:
+    def _open_window(self, session: Session, flow: Flow) -> None:
         was_shut = session.shut
         session.open_window(flow.next_incoming_id, flow.incoming_window)
         if was_shut:
             self._window_opened(session)
-        if flow.handle is None:
-            if flow.echo:
-                self._answer_flow(session)
-            return
+
+    def _flow(self, session: Session, flow: Flow, now: int) -> None:
+        self._open_window(session, flow)
+        if flow.handle is not None:
+            self._flow_of(session, flow, now)
+        elif flow.echo:
+            self._answer_flow(session)
+
+    def _flow_of(self, session: Session, flow: Flow, now: int) -> None:
+        """The part of a flow that is about a link."""
+        assert flow.handle is not None
         link = self._attached_link(session, flow.handle, flow)
         if isinstance(link, Producer):
             if flow.delivery_count is not None:
@@ -589,7 +800,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             coordination = Coordination(
                 session, theirs.handle, theirs.name, second=second, rejects=rejects, most=_COORDINATION_BYTES
             )
-            self._producer(session, theirs, coordination, target)
+            self._attach_to(session, theirs, coordination, target)
             return
         if not isinstance(target, Target):
             raise RequestError("a link by which the client sends needs a target", ErrorCode.INVALID_DESTINATION)
@@ -614,6 +825,29 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._producer(link.session, theirs, link, target)
 
     def _producer(self, session: Session, theirs: Attach, link: Producer, target: Any) -> None:
+        """Give a link its sender, and attach it."""
+        if self._idle:
+            self._send_by(self._idle.pop(), session, theirs, link, target)
+            return
+        self._numbers += 1
+        sender = Sender(self._numbers)
+        refused = partial(self._refuse_link, session, theirs)
+
+        def opened(_: object) -> None:
+            self._send_by(sender, session, theirs, link, target)
+
+        self._todo.append(
+            lambda now: self._ask(
+                now, opened, Command.OPEN_SESSION, sender.number, _CLIENT_ACKNOWLEDGE, 0, refused=refused
+            )
+        )
+
+    def _send_by(self, sender: Sender, session: Session, theirs: Attach, link: Producer, target: Any) -> None:
+        link.send_by(sender)
+        self._producers[sender.number] = link
+        self._attach_to(session, theirs, link, target)
+
+    def _attach_to(self, session: Session, theirs: Attach, link: Producer, target: Any) -> None:
         session.attach(link)
         self.outbox.frame(
             Attach(
@@ -634,7 +868,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     def _renew(self, session: Session, link: Producer) -> bool:
         """Grant credit if half of it is used. True if it was."""
-        if link.credit > CREDIT // 2:
+        if link.credit > CREDIT // 2 or link in self._stalled:
             return False
         link.allow(CREDIT)
         self._answer_flow(session, link)
@@ -766,6 +1000,9 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         if not isinstance(link, Consumer):
             self.outbox.unfinished.end(link)
             self._roll_back(link)
+            self.peer.flush_confirms()
+            if isinstance(link, Producer):
+                self._retire(link)
             self._todo.append(over)
             return
         self._stop_delivering([link], now)
@@ -775,7 +1012,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             return
         if left:
             self._do(now, 0, *_settlement(link.id, left, Outcome.LEFT))
-        kept = max([tag for each in self._transactions.values() for tag in each.tags(link)], default=0)
+        transactions = [*self._transactions.values(), *self._committing]
+        kept = max([tag for each in transactions for tag in each.tags(link)], default=0)
         if kept and withheld:  # what a transaction has settled stays with it
             self._do(now, 0, Command.RELEASE, link.id, withheld)
         self.outbox.consumers.pop(link.id, None)
@@ -846,7 +1084,9 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     # -- deliveries of the client -------------------------------------------------------------------------------------
 
-    def _transfer(self, session: Session, transfer: Transfer, payload: bytes, now: int) -> None:
+    def _transfer(
+        self, session: Session, transfer: Transfer, payload: bytes, now: int, *, waited: bool = False
+    ) -> None:
         link = session.links.get(transfer.handle)
         if not isinstance(link, Producer):
             if self._attached_link(session, transfer.handle, transfer) is not None:
@@ -860,7 +1100,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 number is None
                 or transfer.delivery_tag is None
                 or (transfer.rcv_settle_mode == 1 and not link.second)
-                or not session.begin_delivery(number)
+                or not (waited or session.begin_delivery(number))
             ):
                 raise _wrong_first(link, transfer)
         else:
@@ -902,6 +1142,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         if not link.session.detach(link):
             return
         self.outbox.unfinished.end(link)
+        self._drop(link)
         detach = Detach(handle=link.handle, closed=True, error=error_of(error))
 
         def act(_: int) -> None:
@@ -942,7 +1183,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 outbox.settle(link, first.delivery_id or 0, Rejected(error=error_of(error)))
             return
         if transaction is None:
-            number, sequence = session.number, session.count_send()
+            number, sequence = link.sender.number, link.sender.count()
         else:
             number, sequence = transaction.number, transaction.count_send()
         if not (settled and transaction is not None):
@@ -1031,10 +1272,35 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         elif transaction.doom is not None:
             over(transaction.doom, now)
         else:
-            self._ask(
-                now, lambda _: self._todo.append(partial(over, None)), Command.COMMIT, transaction.number, (),
-                refused=lambda error: self._todo.append(partial(over, error)),
-            )  # fmt: skip
+            self._commit(link, transaction, over, now)
+
+    def _commit(
+        self, link: Coordination, transaction: Transaction, over: Callable[[SieveError | None, int], None], now: int
+    ) -> None:
+        """Commit a transaction. While that waits for room, what its link is sent waits, and nothing else.
+
+        Args:
+            link: where it is discharged.
+            transaction: the one.
+            over: called then, with the error.
+            now: ms since 1970.
+        """
+
+        def answered(error: SieveError | None) -> None:
+            self._todo.append(partial(over, error))
+            self._committing.pop(transaction, None)
+            if link.sender.blocked:
+                link.sender.block(False)
+                self._later.append(partial(self._go_on_sending, link))
+
+        self._ids += 1
+        request = self._ids
+        self._committing[transaction] = None
+        self.outbox.expect_commit(request, lambda _: answered(None), answered)
+        self._do(now, 0, Command.COMMIT, request, transaction.number, ())
+        if self.outbox.commits(request):
+            link.sender.block(True)
+            self._hold(link, 0)
 
     def _refuse_coordination(self, link: Coordination, delivery: int, error: SieveError, now: int) -> None:
         """Refuse what a coordinator link was sent (part 4, section 4.3)."""
@@ -1137,6 +1403,11 @@ class _Line(Line):
 
 def _nothing(_: object) -> None:
     """No client waits for this."""
+
+
+def _size_of(send: tuple[Any, ...]) -> int:
+    """Bytes of a SEND, most of them."""
+    return sum([len(part) for part in send[4][PROPERTIES:] if isinstance(part, (bytes, str))])
 
 
 def _flat(tags: dict[int, int]) -> tuple[int, ...]:

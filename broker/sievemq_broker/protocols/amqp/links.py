@@ -6,7 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sievemq_broker.protocols.amqp.frames import TransferWriter
+from sievemq_broker.protocols.amqp.frames import Frame, TransferWriter
+from sievemq_broker.protocols.amqp.senders import Sender
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT
 
@@ -58,6 +59,7 @@ class Producer(Link):
         second: the client settles its deliveries first, once it has heard their outcome.
         rejects: the client knows the outcome rejected.
         most: bytes of the largest message that is accepted, all sections counted.
+        sender: its sends.
     """
 
     address: str | None = None
@@ -69,6 +71,7 @@ class Producer(Link):
     second: bool = False
     rejects: bool = True
     most: int = 0
+    sender: Sender = field(default_factory=lambda: Sender(0))
 
     def take(self, payload: bytes) -> None:
         """A part of a delivery has arrived."""
@@ -94,6 +97,15 @@ class Producer(Link):
         """The client counts so many deliveries, as serial numbers; it uses up its credit by that."""
         self.credit -= ahead(delivery_count, self.delivery_count)
         self.delivery_count = delivery_count % 2**32
+
+    @property
+    def attached(self) -> bool:
+        """False once it was detached, or its session has ended."""
+        return self.session.links.get(self.handle) is self
+
+    def send_by(self, sender: Sender) -> None:
+        """Set what carries its sends."""
+        self.sender = sender
 
     def lead(self, address: str) -> None:
         """Set the address it sends to."""
@@ -332,9 +344,13 @@ class Transaction:
         """The deliveries of a link that it has settled."""
         return [tag for each, tag, _ in self.settled if each is consumer]
 
+    def settles(self, session: Session) -> bool:
+        """True if it has settled deliveries of a session."""
+        return any(consumer.session is session for consumer, _, _ in self.settled)
+
     def lose(self, session: Session) -> None:
         """A session has ended, and its deliveries have returned."""
-        if any(consumer.session is session for consumer, _, _ in self.settled):
+        if self.settles(session):
             text = "a session has ended with deliveries of the transaction; it was rolled back"
             self.fail(RequestError(text, ErrorCode.TRANSACTION_ROLLED_BACK))
 
@@ -366,11 +382,13 @@ class Session:
         next_out: number of the next transfer to the client.
         next_in: number of the next transfer of the client.
         room: transfers that the client takes now.
+        ended: it has ended.
+        behind: frames that wait until none of its links does: end, and what follows on the channel.
     """
 
     __slots__ = (
-        "_deliveries", "_detached", "_last_in", "_rest_of", "channel", "links", "next_in", "next_out", "number", "rest",
-        "room", "sends", "unsettled", "waiting",
+        "_deliveries", "_detached", "_last_in", "_rest_of", "behind", "channel", "ended", "links", "next_in",
+        "next_out", "number", "rest", "room", "unsettled", "waiting",
     )  # fmt: skip
 
     def __init__(self, channel: int, number: int, window: int, next_in: int) -> None:
@@ -389,7 +407,8 @@ class Session:
         self.next_out = 0
         self.next_in = next_in
         self.room = window
-        self.sends = 0
+        self.ended = False
+        self.behind: deque[Frame] = deque()
 
     @property
     def handles(self) -> int:
@@ -431,11 +450,6 @@ class Session:
             return False
         self._last_in = number
         return True
-
-    def count_send(self) -> int:
-        """The number of the next send."""
-        self.sends += 1
-        return self.sends
 
     def count_in(self) -> None:
         """A transfer has arrived."""
@@ -540,5 +554,6 @@ class Session:
 
     def drop(self) -> None:
         """The session has ended: nothing more is written for it."""
+        self.ended = True
         self.waiting.clear()
         self.rest.clear()

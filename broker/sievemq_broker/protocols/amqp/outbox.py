@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from sievemq_broker.protocols.amqp.composites import Composite
 from sievemq_broker.protocols.amqp.errors import error_of
@@ -50,11 +50,14 @@ class Outbox(ForeignOutbox):
     __slots__ = (
         "_awaited",
         "_behind",
+        "_commits",
+        "_dropped",
         "_frame",
         "_now",
         "_oversized",
         "_owing",
-        "_repeats",
+        "_passed",
+        "_resumed",
         "_returned",
         "_written",
         "consumers",
@@ -90,8 +93,14 @@ class Outbox(ForeignOutbox):
         self._oversized: dict[int, list[int]] = {}
         #: Sessions whose client's window has no room for all that was delivered.
         self._behind: dict[Session, None] = {}
-        #: Sessions whose blocked send is settled, and from which send on theirs are to be repeated.
-        self._repeats: list[tuple[int, int]] = []
+        #: Broker's sessions with a send that waits for room since the batch began: the first send that was passed over.
+        self._passed: dict[int, int] = {}
+        #: Links by which the client sends that were detached because of what it sent.
+        self._dropped: list[Producer] = []
+        #: Those whose wait is over.
+        self._resumed: list[int] = []
+        #: Called with the answer to a COMMIT, and with its refusal.
+        self._commits: dict[int, tuple[Callable[[Any], None], Callable[[SieveError], None]]] = {}
 
     # -- what the connection uses -----------------------------------------------------------------------------------
 
@@ -126,6 +135,8 @@ class Outbox(ForeignOutbox):
     def settle(self, link: Producer, delivery: int, state: Composite, last: int | None = None) -> None:
         """Send the outcome of a delivery of the client, or of those up to `last`, and forget them. If the client must
         settle first, the disposition does not settle them."""
+        if link.session.ended:
+            return
         last = delivery if last is None else last
         said = Disposition(role=True, first=delivery, last=last, settled=not link.second, state=state)
         self.frame(said, link.session.channel)
@@ -136,7 +147,9 @@ class Outbox(ForeignOutbox):
 
     def _detach(self, link: Link, error: Error) -> None:
         if link.session.detach(link):
-            self.unfinished.end(link)
+            if isinstance(link, Producer):
+                self.unfinished.end(link)
+                self._dropped.append(link)
             self.frame(Detach(handle=link.handle, closed=True, error=error), link.session.channel)
 
     def reject(self, link: Producer, delivery: int | None, error: SieveError, transaction: bytes | None = None) -> None:
@@ -162,6 +175,51 @@ class Outbox(ForeignOutbox):
     def forget_session(self, number: int) -> None:
         """A session of the broker was closed."""
         self._awaited.pop(number, None)
+        self._passed.pop(number, None)
+        self._stopped.discard(number)
+
+    @property
+    def waiting(self) -> bool:
+        """True while the client's next frame cannot be carried out: an answer is due. A send or COMMIT that waits for
+        room holds up its link alone."""
+        return bool(self._requests)
+
+    def is_stopped(self, number: int) -> bool:
+        """True if a send of a broker's session waits for room."""
+        return number in self._stopped
+
+    def take_passed(self) -> dict[int, int]:
+        """Broker's sessions whose sends were passed over, and the first of these; returned once."""
+        passed, self._passed = self._passed, {}
+        return passed
+
+    @property
+    def has_passed(self) -> bool:
+        """True if :meth:`take_passed` has something."""
+        return bool(self._passed)
+
+    def take_dropped(self) -> list[Producer]:
+        """Links by which the client sends that were detached because of what it sent; returned once."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
+
+    def take_resumed(self) -> list[int]:
+        """Broker's sessions whose send no longer waits for room; returned once."""
+        resumed, self._resumed = self._resumed, []
+        return resumed
+
+    @property
+    def has_resumed(self) -> bool:
+        """True if :meth:`take_resumed` has something."""
+        return bool(self._resumed)
+
+    def expect_commit(self, request: int, then: Callable[[Any], None], refused: Callable[[SieveError], None]) -> None:
+        """As :meth:`expect`, of a COMMIT: frames are carried out meanwhile, since it may wait for room."""
+        self._commits[request] = then, refused
+
+    def commits(self, request: int) -> bool:
+        """True until a COMMIT is answered."""
+        return request in self._commits
 
     def transfer(self, consumer: Consumer, tag: int, payload: bytes) -> None:
         """Queue a message, in as many frames as it needs."""
@@ -226,6 +284,7 @@ class Outbox(ForeignOutbox):
     def shut(self) -> None:
         """The connection has ended."""
         super().shut()
+        self._commits.clear()
         self.unfinished.end_all()
 
     # -- called by the domain -----------------------------------------------------------------------------------------
@@ -301,18 +360,31 @@ class Outbox(ForeignOutbox):
         state = outcome if transaction is None else TransactionalState(txn_id=transaction, outcome=outcome)
         self.settle(link, first, state, last)
 
+    def answer(self, request: int, result: object = None) -> None:
+        """A request was carried out."""
+        commit = self._commits.pop(request, None)
+        if commit is None:
+            super().answer(request, result)
+        else:
+            commit[0](result)
+
+    def refuse(self, request: int, error: SieveError) -> None:
+        """A request was refused."""
+        commit = self._commits.pop(request, None)
+        if commit is None:
+            super().refuse(request, error)
+        else:
+            commit[1](error)
+
     def flow(
         self, blocked: bool, text: str, session: int = 0, sequence: int = 0, destination: str | None = None
     ) -> None:
-        """Sends of a session wait for room, or those behind the one that waited are to be repeated."""
-        if not blocked and sequence:
-            self._repeats.append((session, sequence))
+        """A send or COMMIT of a session waits for room, or no longer does."""
+        if blocked and sequence:
+            self._passed.setdefault(session, sequence + 1)
+        elif not blocked and session in self._stopped:
+            self._resumed.append(session)
         super().flow(blocked, text, session, sequence, destination)
-
-    def take_repeats(self) -> list[tuple[int, int]]:
-        """Sessions whose blocked send is settled, and from which send on theirs are to be repeated; returned once."""
-        repeats, self._repeats = self._repeats, []
-        return repeats
 
     def consumer_gone(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         """The broker has closed a consumer: its link is detached."""
