@@ -5,10 +5,10 @@ from __future__ import annotations
 import ssl
 from typing import Final
 
-from sievemq.exceptions import JMSException
+from sievemq.exceptions import InvalidURLException, JMSException
 from sievemq.url import BrokerURL
 
-__all__ = ["of_tls", "tls_context", "tls_of"]
+__all__ = ["closed_early", "failure_of", "of_tls", "refuses_certificate", "tls_context", "tls_of"]
 
 #: OpenSSL's reasons for bytes that are not TLS, or for a peer that does not speak TLS and closes.
 _NOT_SPOKEN: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE_READING")
@@ -35,7 +35,7 @@ def tls_context(*, ca: str | None, cert: str | None, key: str | None, verify: bo
         verify: check that the certificate of the other end is trusted, and issued for its host name.
 
     Raises:
-        JMSException: a file does not exist, or is not a certificate or key.
+        JMSException: a file does not exist, or is not a certificate or key (error code TLS).
     """
     try:
         context = ssl.create_default_context(cafile=ca)
@@ -44,9 +44,10 @@ def tls_context(*, ca: str | None, cert: str | None, key: str | None, verify: bo
             context.verify_mode = ssl.CERT_NONE
         if cert is not None:
             context.load_cert_chain(cert, key)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a ValueError: a NUL in a name
         files = ", ".join(name for name in (ca, cert, key) if name)
-        raise JMSException(f"TLS cannot be set up with {files or 'the system certificates'}: {error}") from error
+        text = f"TLS cannot be set up with {files or 'the system certificates'}: {error}"
+        raise JMSException(text, "TLS") from error
     return context
 
 
@@ -61,4 +62,53 @@ def of_tls(error: OSError) -> str:
         return f"no TLS is spoken there (write sievemq:// for a connection without): {error}"
     if reason == "CERTIFICATE_VERIFY_FAILED":
         return f"TLS: {error} (the option tls_ca names the certificates to trust, tls_server_name another name)"
+    if refuses_certificate(error):
+        return f"TLS: {error} (the broker wants another certificate of the client, or one at all: option tls_cert)"
     return f"TLS: {error}"
+
+
+def refuses_certificate(error: BaseException) -> bool:
+    """True for the alert of a peer that does not accept the client's certificate, or misses one. With TLS 1.3 it comes
+    after the handshake, with the first read."""
+    reason = getattr(error, "reason", None) if isinstance(error, ssl.SSLError) else None
+    return reason is not None and "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
+
+
+def closed_early(url: BrokerURL) -> JMSException:
+    """The error for a peer that closes the connection without an answer to HELLO.
+
+    A broker that misses the client's certificate, or does not accept it, closes right after the TLS handshake. A client
+    that waits for its broker for ever goes on all the same: so does a proxy that does not reach the broker.
+    """
+    if not url.secure:
+        text = "it may have ended; or it takes TLS, and its URL begins with sievemqs://"
+    elif url.options.tls_cert is None:
+        text = "it wants a certificate of the client, which the option tls_cert names; or it has ended"
+    else:
+        text = "it does not accept the certificate that the option tls_cert names; or it has ended"
+    final = url.secure and url.options.reconnect != "forever"
+    return JMSException(
+        f"the broker closed the connection before it answered: {text}", "TLS" if final else "CONNECTION_LOST"
+    )
+
+
+def failure_of(error: Exception, host: str, secure: bool) -> JMSException:
+    """Why a host cannot be reached.
+
+    Args:
+        error: an OSError of the socket or of TLS; a ValueError of a name that is none.
+        host: its name.
+        secure: with TLS.
+    """
+    if isinstance(error, JMSException):
+        return error
+    if isinstance(error, ssl.SSLError):
+        # A certificate that is not accepted now will not be accepted a moment later.
+        final = isinstance(error, ssl.SSLCertVerificationError) or refuses_certificate(error)
+        return JMSException(of_tls(error), "TLS" if final else "CONNECTION_FAILED", error)
+    if isinstance(error, TimeoutError):
+        return JMSException("no answer in time", "CONNECTION_FAILED", error)
+    if isinstance(error, OSError):
+        return JMSException(str(error.strerror or error), "CONNECTION_FAILED", error)
+    name = "the option tls_server_name is" if secure else f"{host!r} is"
+    return InvalidURLException(f"{name} not the name of a host: {error}", None, error)

@@ -4,7 +4,7 @@
 
 ``sievemqs://`` is the same over TLS. The port is 7672 if not given; IPv6 addresses need brackets; user, password,
 namespace and values may be percent-encoded and must be where they hold one of ``:/?#[]@,&%``. Several hosts are tried
-in order. :class:`ClientOptions` lists the options.
+in order of preference, and the first that welcomes the client is taken. :class:`ClientOptions` lists the options.
 
 >>> url = parse_url("sievemq://me:s%40cret@localhost,[::1]:7700/tests?prefetch=10")
 >>> url.hosts, url.namespace, url.password, url.options.prefetch
@@ -170,7 +170,7 @@ class ClientOptions:
     connect_timeout: int = _option(
         10_000,
         _time(1, _DAY_MS),
-        "longest time for connecting to a host, and again for its WELCOME",
+        "longest time for one round over the hosts: for connecting to one and for its WELCOME",
     )
     reconnect: int | Literal["forever"] = _option(
         5_000,
@@ -267,7 +267,7 @@ class BrokerURL:
         InvalidURLException: options of TLS for a connection without.
 
     Attributes:
-        hosts: pairs of host and port, tried in order.
+        hosts: pairs of host and port, in order of preference.
         secure: TLS.
         user: None for anonymous.
         password: in clear.

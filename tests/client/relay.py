@@ -46,7 +46,8 @@ class Relay:
         self._lock = threading.Lock()
         self._pairs: list[_Pair] = []
         self._limits: deque[tuple[int | None, int | None]] = deque()
-        self._standing = False
+        self._holding = False
+        self._held: list[_Pair] = []
         self._stopping = False
         self.accepted = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -125,6 +126,24 @@ class Relay:
                         with contextlib.suppress(KeyError):
                             self._selector.unregister(sock)
 
+    def hold(self) -> None:
+        """Take connections and let nothing of them pass, until :meth:`go_on`."""
+        self._holding = True
+
+    def go_on(self) -> None:
+        """Let pass what the held connections have sent since, although its sender may have gone."""
+        self._holding = False
+        with self._lock:
+            held, self._held = self._held, []
+            for pair in held:
+                self._register(pair)
+
+    @property
+    def idle(self) -> bool:
+        """No connection is open."""
+        with self._lock:
+            return not any(pair.open for pair in self._pairs)
+
     def passed(self, number: int = -1) -> tuple[int, int]:
         """Bytes of one connection, from the client and from the broker."""
         return tuple(self._pairs[number].passed)  # type: ignore[return-value]
@@ -167,13 +186,19 @@ class Relay:
         pair = _Pair(client, broker, limits)
         with self._lock:
             self._pairs.append(pair)
-            for direction in (0, 1):
-                sock, _ = pair.ends(direction)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                sock.setblocking(False)
-                self._selector.register(sock, selectors.EVENT_READ, (pair, direction))
+            if self._holding:
+                self._held.append(pair)
+            else:
+                self._register(pair)
             if 0 in limits:
                 self._end(pair)
+
+    def _register(self, pair: _Pair) -> None:
+        for direction in (0, 1):
+            sock, _ = pair.ends(direction)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setblocking(False)
+            self._selector.register(sock, selectors.EVENT_READ, (pair, direction))
 
     def _move(self, pair: _Pair, direction: int, events: int) -> None:
         if not pair.open:

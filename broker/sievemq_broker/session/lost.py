@@ -93,12 +93,13 @@ class Memory:
         refused: sends that were refused, as many as a client may not have heard of.
         returned: consumer id -> what went back of it.
         restored: a store has kept it over a restart, and nothing has kept its temporary destinations.
+        attempt: the number of the attempt by which the client had continued it before; 0 if it had not.
 
     Attributes:
         until: ms since 1970, without the offset of a test's clock: when it is forgotten.
     """
 
-    __slots__ = ("connection", "namespace", "refused", "restored", "returned", "sessions", "until", "user")
+    __slots__ = ("attempt", "connection", "namespace", "refused", "restored", "returned", "sessions", "until", "user")
 
     def __init__(
         self,
@@ -109,6 +110,7 @@ class Memory:
         refused: tuple[Refusal, ...] = (),
         returned: dict[int, Returned] | None = None,
         restored: bool = False,
+        attempt: int = 0,
     ) -> None:
         self.connection = connection
         self.user = user
@@ -117,6 +119,7 @@ class Memory:
         self.refused = refused
         self.returned = returned or {}
         self.until = 0
+        self.attempt = attempt
         self.restored = restored
 
     # -- as plain data, for a store -------------------------------------------------------------------------------

@@ -416,6 +416,7 @@ class Peer:
         "address",
         "agent",
         "allowed",
+        "attempt",
         "broker",
         "client_id",
         "clock_lag",
@@ -471,6 +472,8 @@ class Peer:
         self.client_id: str | None = None
         #: Milliseconds for which it is remembered after a loss of the connection; 0 if it is not.
         self.keep = 0
+        #: The number of the client's attempt to continue a lost connection.
+        self.attempt = 0
         #: The memory of a lost connection that it continues.
         self._resumed = False
         self._memory: Memory | None = None
@@ -690,7 +693,7 @@ class Peer:
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 
-    def enter(self, identity: Identity, namespace: str, agent: str, keep: int) -> None:
+    def enter(self, identity: Identity, namespace: str, agent: str, keep: int, attempt: int = 0) -> None:
         """The handshake has found identity and namespace.
 
         Args:
@@ -698,6 +701,7 @@ class Peer:
             namespace: its name.
             agent: what the client calls itself.
             keep: milliseconds for which it wants to be remembered once it is lost.
+            attempt: counts its attempts to continue a lost connection; 0 if it does not count them.
 
         Raises:
             AuthenticationError: the user has no right there.
@@ -712,6 +716,7 @@ class Peer:
         self.namespace = self.broker.namespace(namespace or "default")
         self.agent = agent
         self.keep = min(keep, self.settings.keep_ms)
+        self.attempt = attempt
 
     def begin(self) -> None:
         """Begin as a new client."""
@@ -736,6 +741,9 @@ class Peer:
         user, namespace = self.identity.user, self.namespace
         self.end_lost(resume, report, now)
         self.broker.finish_leaving(now, resume)
+        memory = services.lost.get(resume)
+        if memory is not None and memory.user == user and memory.namespace == namespace.name:
+            self._check_attempt(memory.attempt)
         memory = services.lost.take(resume, user, namespace.name)
         self.id = resume if memory is not None or self._may_keep(resume) else services.connection_id()
         self._resumed = True
@@ -751,10 +759,24 @@ class Peer:
 
         Args:
             resume, report, now: as :meth:`take_place`.
+
+        Raises:
+            ProtocolError: the client has reconnected by a later attempt.
         """
         lost = self.services.connections.get(resume)
         if lost is not None and lost.identity.user == self.identity.user and lost.namespace is self.namespace:
+            self._check_attempt(lost.attempt)
             lost.give_way(report, now)
+
+    def _check_attempt(self, latest: int) -> None:
+        """Raise if the client has continued the connection by a later attempt: this one was delayed, and nobody waits
+        for its answer.
+
+        Args:
+            latest: the attempt that has succeeded last.
+        """
+        if 0 < self.attempt <= latest:
+            raise ProtocolError("its client has reconnected on another connection since", ErrorCode.HEARTBEAT_MISSED)
 
     def give_way(self, report: Report, now: int) -> None:
         """The client has come back on another connection (D-32).
@@ -813,7 +835,8 @@ class Peer:
         for session in self.sessions.values():
             sessions[session.id] = (session.sent, session.settled)
             refused += [(session.id, *refusal) for refusal in session.refused or ()]
-        return Memory(self.id, self.identity.user, self.namespace.name, sessions, tuple(refused[-MAX_REFUSED:]))
+        user, namespace = self.identity.user, self.namespace.name
+        return Memory(self.id, user, namespace, sessions, tuple(refused[-MAX_REFUSED:]), attempt=self.attempt)
 
     def progress(self) -> tuple[object, ...]:
         """A short form of that state: it differs whenever :meth:`remembers` would."""

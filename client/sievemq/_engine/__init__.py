@@ -2,7 +2,11 @@
 
 The blocking and the asyncio front drive one :class:`ClientConnection` each. How:
 
-**Bytes.** ``engine = ClientConnection(options, clock)``; ``opened = engine.open()``. Feed what the broker sends to
+**Opening.** ``engine = ClientConnection(options, clock)``. On each transport that may lead to a broker a
+:class:`Handshake`, ``engine.hello(peer)``, sends HELLO and takes the answer; a :class:`Race` says which host is tried
+when. The first that is welcomed is given to ``engine.welcomed(handshake)``; the others are left.
+
+**Bytes.** Feed what the broker sends to
 ``engine.receive_data(data)``, its end to ``engine.receive_eof()``, a failed transport to ``engine.lost(error)``; none
 of them raises. After every call that may have queued output, write ``engine.data_to_send()``; the bytes of two calls
 are written in the order of the calls. ``engine.has_output`` is True while there is some; a front may let it wait
@@ -50,10 +54,10 @@ wake and return None (CLO-06); a running listener keeps the full service (CLO-08
 ``session.close_consumer()``. ``engine.close()`` closes the lot.
 
 **A lost connection** is repaired if the options say for how long (D-32): ``engine.repairing`` is True, nothing flows,
-requests wait. The front opens another transport, at times that a :class:`Repair` gives, and calls
-``engine.reopen()``; ``engine.attempt_failed(error)`` if there is none this time, ``engine.give_up()`` when the time is
-over. ``engine.down`` is True once the present transport has failed. After WELCOME the engine repeats
-everything by itself. A front that begins to close calls ``engine.leave()``.
+requests wait. The front opens another transport, at times that a :class:`Repair` gives, as it opened the first, and
+calls ``engine.welcomed(handshake)``: the engine repeats everything by itself. ``engine.attempt_failed(error)`` if no
+host has welcomed the client this time, ``engine.give_up()`` when the time is over. ``engine.down`` is True once the
+present transport has failed. A front that begins to close calls ``engine.leave()``.
 
 **Threads.** ``EngineConsumer.take`` and ``settle`` and ``EngineProducer.send`` may be called without a lock, by one
 thread per session; everything else needs the front's one lock around it. An asyncio front needs none.
@@ -75,7 +79,8 @@ Where things are:
 - sends, their fate, what they wait for: sends
 - commands and answers: outbox, answers
 - what holds with the broker: terms, selector, options
-- values: heartbeat, repair
+- reaching a broker: race, handshake, repair
+- values: heartbeat
 """
 
 from __future__ import annotations
@@ -83,10 +88,12 @@ from __future__ import annotations
 from sievemq._engine.browser import EngineBrowser, Scan
 from sievemq._engine.connection import ClientConnection
 from sievemq._engine.consumer import PATIENCE, EngineConsumer
+from sievemq._engine.handshake import Handshake
 from sievemq._engine.options import EngineOptions, SendConfirm
 from sievemq._engine.outbox import Completion
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
-from sievemq._engine.repair import Repair, for_how_long, is_passing
+from sievemq._engine.race import Host, Race
+from sievemq._engine.repair import Repair, for_how_long
 from sievemq._engine.sends import Blocked, Callbacks, Sends, call
 from sievemq._engine.session import (
     AUTO_ACKNOWLEDGE,
@@ -114,6 +121,9 @@ __all__ = [
     "EngineOptions",
     "EngineProducer",
     "EngineSession",
+    "Handshake",
+    "Host",
+    "Race",
     "Repair",
     "Scan",
     "SendConfirm",
@@ -121,5 +131,4 @@ __all__ = [
     "Terms",
     "call",
     "for_how_long",
-    "is_passing",
 ]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sievemq._engine.deliveries import Deliveries
+from sievemq._engine.handshake import Handshake
 from sievemq._engine.heartbeat import Heartbeat
 from sievemq._engine.options import EngineOptions
 from sievemq._engine.outbox import Completion, Outbox, when_settled
@@ -50,10 +51,8 @@ class ClientConnection:
         sessions: those that are open, by id.
         temporaries: temporary destinations by address: True for a topic.
         flow: what sends wait for.
-        reopened: during a repair: there is a new transport, and HELLO was sent.
         outages: how often it was lost.
         leaving: it is about to be closed; a loss is no longer repaired.
-        opened: settled with WELCOME.
         busy_poll: how the front waits for the present broker's answers.
     """
 
@@ -72,11 +71,11 @@ class ClientConnection:
         self._deadlines = Deadlines()
         self._on_lost: Callable[[JMSException], None] | None = None
         self._on_restored: Callable[[], None] | None = None
-        self.reopened = self.leaving = False
+        self.leaving = False
         self._until_lost: list[Completion[None]] = []  # to be settled when it is lost
         self.outages = 0
-        self.opened: Completion[None] = Completion()
         self._welcomed = False
+        self._hellos = 0
         self._used = options.client_id is not None
         self._shutdown_notice: str | None = None
         self._last_session = 0
@@ -131,13 +130,13 @@ class ClientConnection:
     @property
     def down(self) -> bool:
         """True while there is no usable transport."""
-        return self.outbox.failure is not None or (self.outbox.repairing and not self.reopened)
+        return self.outbox.failure is not None or self.outbox.repairing
 
     @property
     def reads(self) -> bool:
         """True while what the present transport brings is of use."""
         outbox = self.outbox
-        return outbox.failure is None and not outbox.closed and (self.reopened or not outbox.repairing)
+        return outbox.failure is None and not outbox.closed and not outbox.repairing
 
     @property
     def has_output(self) -> bool:
@@ -156,18 +155,26 @@ class ClientConnection:
 
     # -- the boundary to the transport -------------------------------------------------------------------------------
 
-    def open(self) -> Completion[None]:
-        """Send HELLO. The completion succeeds with WELCOME, or fails: JMSSecurityException for bad credentials
-        (FAC-02), InvalidClientIDException for an administered id that is in use (SUB-32)."""
-        self._send_hello(None, {})
-        return self.opened
+    def hello(self, peer: tuple[str, int] | None = None, closed: JMSException | None = None) -> Handshake:
+        """A HELLO for one transport: for a new connection, or to continue a lost one. There may be several at a time;
+        the first that succeeds is for :meth:`welcomed`.
 
-    def _send_hello(self, resume: str | None, more: dict[str, object]) -> None:
+        Args:
+            peer: host and port of the transport.
+            closed: what it means if the peer closes the transport without an answer.
+        """
         options = self.options
+        more: dict[str, object] = {"deliver_several": True}
         if options.reconnect:  # the broker may notice a loss at once, this end only after some silent heartbeats
-            more = {"keep": options.reconnect + 3 * options.heartbeat, **more}
-        more = {"deliver_several": True, **more}
-        self.outbox.wire.send(
+            more["keep"] = options.reconnect + 3 * options.heartbeat
+        resume = None
+        if self._welcomed:
+            # Of several the broker follows the last; one that it reads late must not end its successor.
+            self._hellos += 1
+            more["attempt"] = self._hellos
+            more |= self._recovery.options(self._last_session)
+            resume = self.terms.connection_id
+        hello = (
             Command.HELLO,
             PROTOCOL_VERSION,
             options.namespace,
@@ -179,6 +186,17 @@ class ClientConnection:
             resume,
             more,
         )
+        return Handshake(hello, peer, closed or JMSException(_CLOSED, "CONNECTION_LOST"))
+
+    def welcomed(self, handshake: Handshake) -> None:
+        """Continue with a transport on which the client was welcomed. Everything that waits is sent on it."""
+        assert handshake.welcome is not None
+        self._shutdown_notice = None
+        self.terms.connected_to(handshake.peer)
+        self.outbox.continue_with(handshake.wire)
+        self._on_welcome(handshake.welcome)
+        for command in handshake.rest:
+            HANDLERS[command[0]](self, command)
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the broker and carry out the commands in them. Errors of the peer are not raised: a broken
@@ -386,7 +404,7 @@ class ClientConnection:
 
     def lost(self, error: BaseException | None) -> None:
         """The transport is gone. If the connection may be repaired it freezes, and the front opens another transport
-        (:meth:`reopen`); otherwise everything that waits fails, in order, and everything is woken (D-32). Idempotent.
+        (:meth:`welcomed`); otherwise everything that waits fails, in order, and everything is woken (D-32). Idempotent.
 
         Args:
             error: why; None if the broker just ended the stream.
@@ -398,7 +416,7 @@ class ClientConnection:
             self.outbox.blame(self._loss(error))
             self._end()
             return
-        if self.repairing and not self.reopened:
+        if self.repairing:
             return  # that was known
         self._lose(self._loss(error), repairable=True)
 
@@ -413,19 +431,18 @@ class ClientConnection:
         elif self.outbox.failure is not None:
             self._fail(self.outbox.failure)
         else:
+            cause = InterruptedError(f"{type(error).__name__} broke into it")
             if self.repairing:  # it may have broken into the beginning or the end of the repair
                 self._recovery.freeze()
-            self.lost(InterruptedError(f"{type(error).__name__} broke into it"))
+                self.outbox.lose(self._loss(cause))
+            self.lost(cause)
 
     def _lose(self, error: JMSException, repairable: bool) -> None:
-        """The connection is lost, or an attempt to repair it has failed."""
-        if not repairable or self.leaving or not self.options.reconnect or not self._welcomed:
+        """The connection is lost."""
+        if not repairable or self.leaving or not self.options.reconnect:
             self._fail(error)
             return
-        self.reopened = False
         self.outbox.lose(error)
-        if self.repairing:
-            return
         self.outages += 1
         _log.warning("%s; trying to reconnect %s", error, for_how_long(self.options.reconnect))
         self._recovery.freeze()
@@ -434,14 +451,6 @@ class ClientConnection:
         self.flow.changed()
         if self._on_lost is not None:
             self._on_lost(error)
-
-    def reopen(self) -> None:
-        """There is a new transport: send HELLO on it for the lost connection. With WELCOME everything continues. If
-        the transport is lost before, :attr:`reopened` is False again."""
-        self.outbox.lose(None)
-        self._shutdown_notice = None
-        self.reopened = True
-        self._send_hello(self.terms.connection_id, self._recovery.options(self._last_session))
 
     def attempt_failed(self, error: JMSException) -> None:
         """No new transport could be opened this time."""
@@ -495,16 +504,13 @@ class ClientConnection:
 
     def _fail(self, error: JMSException, notify: bool = True) -> None:
         """Everything that waits fails: sends before requests, each kind in the order of its calls."""
-        opened = self.opened.done
         self.outbox.fail(error)
-        self.reopened = False
-        self.opened.fail(error)
         for session in tuple(self.sessions.values()):
             session.sends.give_up(error)
         self.outbox.end_requests(error)
         self._settle_until_lost()
         self.deliveries.end()
-        if opened and notify:
+        if self._welcomed and notify:
             self.outbox.report(error)
 
     def _loss(self, error: BaseException | None, code: str = "CONNECTION_LOST") -> JMSException:
@@ -518,14 +524,6 @@ class ClientConnection:
             reason = f"the broker has shut down: {self._shutdown_notice}"
         elif error is None:
             reason = "the broker closed the connection"
-            if not self._welcomed:
-                reason += " before it answered: it may have ended; or it takes TLS, and its URL begins with sievemqs://"
-        elif code == "FRAME_TOO_LARGE" and not self._welcomed and self.terms.peer is not None:
-            host, port = self.terms.peer  # its first bytes are no frame: HTTP, TLS, another broker
-            reason = (
-                f"what answers at {host}:{port} does not speak SieveMQ's protocol (its management port, or TLS, for "
-                f"which the URL begins with sievemqs://?): {error}"
-            )
         else:
             reason = f"the connection to the broker is lost: {error}"
         return JMSException(reason, code, error)
@@ -548,7 +546,7 @@ class ClientConnection:
         """
         done: Completion[Any] = Completion()
         self.leave()
-        if self.outbox.ended or not self.opened.done:
+        if self.outbox.ended or not self._welcomed:
             self._end()
             done.succeed(None)
             return done
@@ -571,7 +569,6 @@ class ClientConnection:
         """Closed on purpose: pending calls get no answer."""
         self.outbox.close()
         error = IllegalStateException("the connection is closed")
-        self.opened.fail(error)
         for session in tuple(self.sessions.values()):
             session.mark_closed()
             session.sends.give_up(error, self.outbox.cause)
@@ -583,15 +580,6 @@ class ClientConnection:
     # -- what the broker sends -----------------------------------------------------------------------------------------
 
     def _on_welcome(self, command: CommandTuple) -> None:
-        if not 1 <= command[1] <= PROTOCOL_VERSION:  # HELLO named the versions of this client
-            older = "client" if command[1] > PROTOCOL_VERSION else "broker"
-            text = (
-                f"the broker answered in protocol version {command[1]}; this client speaks {PROTOCOL_VERSION}: "
-                f"upgrade the {older}"
-            )
-            error = ProtocolError(text, ErrorCode.UNSUPPORTED_VERSION)
-            self._lose(self._loss(error, error.code.name), repairable=False)
-            return
         renewed = command[3] != self.terms.incarnation
         _, _, _, _, _, outgoing, _, features, *_ = command
         if self.terms.welcome(command):
@@ -607,14 +595,12 @@ class ClientConnection:
                 self._lose(self._loss(error, error.code.name), repairable=False)
         else:
             self._welcomed = True
-            self.opened.succeed(None)
 
     def _restore(self, renewed: bool) -> None:
         """The connection is repaired: send what waits, and let everything continue. The front is notified when
         everything that was open is open again: its callbacks may publish, and the subscribers are there."""
         answers = self._recovery.restore(self.terms.features.get("resumed"), renewed)
         self.outbox.resume()
-        self.reopened = False
         _log.info("the connection to the broker is restored as %s", self.terms.connection_id)
         for session in tuple(self.sessions.values()):
             session.set_flowing(self.deliveries.started)
@@ -698,9 +684,13 @@ class ClientConnection:
         self._shutdown_notice = harmless(command[2])
 
 
+_CLOSED: Final = (
+    "the broker closed the connection before it answered: it may have ended; or it takes TLS, and its URL begins with "
+    "sievemqs://"
+)
+
 HANDLERS: Final[Mapping[int, Callable[[ClientConnection, CommandTuple], None]]] = {
     Command.HEARTBEAT: lambda connection, command: None,
-    Command.WELCOME: ClientConnection._on_welcome,
     Command.OK: ClientConnection._on_ok,
     Command.ERROR: ClientConnection._on_error,
     Command.CONFIRM: ClientConnection._on_confirm,

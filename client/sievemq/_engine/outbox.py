@@ -430,6 +430,10 @@ class Outbox:
             self.cause = cause
         self.wire = WireConnection("client")
 
+    def continue_with(self, wire: WireConnection) -> None:
+        """There is another transport, on which the client was welcomed."""
+        self.wire = wire
+
     def blame(self, cause: JMSException) -> None:
         """An attempt to repair the connection has failed."""
         self.cause = cause

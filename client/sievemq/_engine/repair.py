@@ -44,14 +44,13 @@ class Repair:
         longest: milliseconds that a pause grows to.
     """
 
-    __slots__ = ("_attempts", "_ends", "_first", "_longest", "_passes", "_patience")
+    __slots__ = ("_attempts", "_ends", "_first", "_longest", "_patience")
 
     def __init__(self, patience: int, first: int, longest: int) -> None:
         self._patience = patience
         self._first = first
         self._longest = longest
         self._attempts = 0
-        self._passes = 0
         self._ends = 0
 
     def begin(self, now: int, opened: int | None = None) -> None:
@@ -62,7 +61,6 @@ class Repair:
             opened: when it had been opened; None if it is the first.
         """
         self._ends = now + self._patience
-        self._passes = 0
         # One that is lost again and again has pauses that keep growing: it is not to be opened as fast as it falls.
         if opened is None or now - opened > self._longest:
             self._attempts = 0
@@ -84,14 +82,12 @@ class Repair:
         grown = min(self._longest, self._first << min(self._attempts - 2, 30))
         return min(int(grown * (0.5 + chance / 2)), self.left(now))
 
-    def order(self, hosts: Sequence[H], last: int) -> list[tuple[int, H]]:
-        """The hosts as the next attempt tries them, each with its number.
+    @staticmethod
+    def order(hosts: Sequence[H], last: int) -> list[tuple[int, H]]:
+        """The hosts in the order in which they are tried, each with its number.
 
         Args:
             hosts: all.
-            last: number of the one that was connected last. It is the first to be tried; the next attempt begins with
-                the one behind it, and so on: one that takes connections and ends them must not keep the others out.
+            last: number of the one that was connected last; 0 at first. It is the first to be tried.
         """
-        start = last + self._passes
-        self._passes += 1
-        return [((start + n) % len(hosts), hosts[(start + n) % len(hosts)]) for n in range(len(hosts))]
+        return [((last + n) % len(hosts), hosts[(last + n) % len(hosts)]) for n in range(len(hosts))]

@@ -1,19 +1,17 @@
-"""Reaching a broker: the first host of the URL that answers, TLS, the handshake."""
+"""Reaching a broker: the first host of the URL that welcomes the client, TLS, the handshake."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
-import ssl
-from collections.abc import Sequence
 from functools import partial
 
-from sievemq._engine import ClientConnection, EngineOptions, Repair, for_how_long, is_passing
+from sievemq._engine import ClientConnection, EngineOptions, Handshake, Race, Repair, for_how_long
 from sievemq._front.metadata import version
-from sievemq.aio.transport import Reach, Transport, wall_clock
-from sievemq.exceptions import JMSException
-from sievemq.tls import of_tls, tls_of
+from sievemq.aio.repair import Candidate, attempt
+from sievemq.aio.transport import Transport, wall_clock
+from sievemq.tls import closed_early, failure_of, tls_of
 from sievemq.url import BrokerURL
 
 __all__ = ["connect"]
@@ -26,12 +24,13 @@ async def connect(url: BrokerURL, user: str | None, password: str | None) -> tup
     `reconnect` says. Cancelled, it leaves none behind.
 
     Args:
-        url: hosts, tried in order, and options.
+        url: hosts in order of preference, and options.
         user, password: credentials; those of the URL if both are None.
 
     Raises:
         JMSSecurityException: the credentials are refused (FAC-02).
         InvalidClientIDException: the administered client id is in use (SUB-32).
+        InvalidURLException: no host has a name that can be one.
         JMSException: no host could be reached.
     """
     options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()} asyncio"), url.options
@@ -39,76 +38,55 @@ async def connect(url: BrokerURL, user: str | None, password: str | None) -> tup
         loop = asyncio.get_running_loop()
     except RuntimeError:
         raise RuntimeError("sievemq.aio needs a running event loop of asyncio; trio has none") from None
-    reach = partial(_reach, url, tls_of(url))
+    engine = ClientConnection(options, wall_clock)
     repair = Repair(options.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
     repair.begin(int(loop.time() * 1000.0))
-    waits = False
+    reach, waits = partial(_reach, url), False
+
+    def greet(peer: tuple[str, int]) -> Handshake:
+        return engine.hello(peer, closed_early(url))
+
     while True:
         pause = repair.pause(int(loop.time() * 1000.0), random.random())  # noqa: S311  not for secrets
         await asyncio.sleep(pause / 1000.0)
-        try:
-            return await _open(url, options, reach, repair)
-        except JMSException as error:
-            if not is_passing(error) or not repair.left(int(loop.time() * 1000.0)):
-                raise
-            if not waits:
-                waits = True
-                _log.warning("%s; trying again %s", error, for_how_long(options.reconnect))
-
-
-async def _open(
-    url: BrokerURL, options: EngineOptions, reach: Reach, repair: Repair
-) -> tuple[ClientConnection, Transport]:
-    """One attempt."""
-    chosen = url.options
-    engine = ClientConnection(options, wall_clock)
+        now = int(loop.time() * 1000.0)
+        race = Race(repair.order(url.hosts, 0), now, now + chosen.connect_timeout, repair.left(now) or None)
+        found = await attempt(race, reach, greet)
+        if found is not None:
+            break
+        error = race.error()
+        if race.is_hopeless or not repair.left(int(loop.time() * 1000.0)):
+            raise error
+        if not waits:
+            waits = True
+            _log.warning("%s; trying again %s", error, for_how_long(options.reconnect))
     transport = Transport(
         engine,
-        asyncio.get_running_loop(),
+        loop,
         chosen.request_timeout,
         hosts=url.hosts,
         repair=repair,
         reach=reach,
+        greet=greet,
         connect_timeout=chosen.connect_timeout,
     )
-    await transport.connect(reach, repair)
-    try:
-        limit = chosen.connect_timeout
-        await transport.wait_at_most(engine.open(), limit, f"{url} accepts connections but says nothing")
-    except BaseException:
-        engine.leave()  # no caller waits any more: if WELCOME came in this very turn, the loss is not to be repaired
-        transport.abort()
-        raise
+    transport.take(found)
     transport.keep_alive()
     return engine, transport
 
 
-async def _reach(
-    url: BrokerURL,
-    context: ssl.SSLContext | None,
-    transport: Transport,
-    hosts: Sequence[tuple[int, tuple[str, int]]],
-    seconds: float,
-) -> int:
-    """Connect to the first host that answers; its number."""
-    failures: list[str] = []
-    last: OSError | None = None
-    for number, (host, port) in hosts:
+async def _reach(url: BrokerURL, candidate: Candidate) -> None:
+    """Connect to a host. The files of certificates are read each time: they may have been renewed.
+
+    Raises:
+        JMSException: it cannot be reached.
+    """
+    (host, port), context = candidate.address, None
+    try:
+        if url.secure:  # in a thread: the system's certificates take a while to read
+            context = await asyncio.to_thread(tls_of, url)
         name = (url.options.tls_server_name or host) if context is not None else None
-        try:
-            async with asyncio.timeout(seconds):
-                await transport.loop.create_connection(lambda: transport, host, port, ssl=context, server_hostname=name)
-        except OSError as error:  # an SSLError is one, a TimeoutError too
-            failures.append(f"{host}:{port}: {of_tls(error) if isinstance(error, ssl.SSLError) else _reason(error)}")
-            last = error
-        else:
-            return number
-    # A certificate that is not trusted now will not be trusted a moment later.
-    code = "TLS" if isinstance(last, ssl.SSLCertVerificationError) else "CONNECTION_FAILED"
-    raise JMSException(f"no broker could be reached: {'; '.join(failures)}", code, last)
-
-
-def _reason(error: OSError) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    return str(error.strerror or error)
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: candidate, host, port, ssl=context, server_hostname=name)
+    except (OSError, ValueError, TypeError) as error:
+        raise failure_of(error, host, context is not None) from error

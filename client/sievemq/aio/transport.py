@@ -18,21 +18,19 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from types import coroutine
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
-from sievemq._engine import ClientConnection, Completion, Repair, Sends
+from sievemq._engine import ClientConnection, Completion, Race, Repair, Sends
+from sievemq.aio.repair import Candidate, Greet, Reach, attempt
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq_core.wire.connection import BusyPoll
 
-__all__ = ["Reach", "Transport", "release", "turn", "wake", "wall_clock"]
+__all__ = ["Transport", "release", "turn", "wake", "wall_clock"]
 
 T = TypeVar("T")
-Reach: TypeAlias = Callable[["Transport", Sequence[tuple[int, tuple[str, int]]], float], Awaitable[int]]
-"""Connects a transport to the first host that answers: numbered hosts and seconds for each; its number."""
-
 #: Bytes of sends after which a producer lets the loop turn: so that they are written, answers are read, others run.
 _GATHER: Final = 64 * 1024
 #: Seconds that acknowledgements alone may wait for company.
@@ -131,7 +129,8 @@ class Transport(asyncio.Protocol):
         hosts: where a broker may be found again.
         repair: when to reconnect; None for never.
         reach: how to connect.
-        connect_timeout: milliseconds for reaching a host, and for being welcomed there.
+        greet: makes a HELLO for a host.
+        connect_timeout: milliseconds for one round over the hosts.
 
     Attributes:
         asked: the broker may answer something that was sent, and nothing has arrived since.
@@ -150,6 +149,7 @@ class Transport(asyncio.Protocol):
         "_connect_timeout",
         "_drained",
         "_flushing",
+        "_greet",
         "_hosts",
         "_limiting",
         "_limits",
@@ -183,6 +183,7 @@ class Transport(asyncio.Protocol):
         hosts: Sequence[tuple[str, int]] = (),
         repair: Repair | None = None,
         reach: Reach | None = None,
+        greet: Greet | None = None,
         connect_timeout: int = 10_000,
     ) -> None:
         self.at = 0
@@ -190,10 +191,10 @@ class Transport(asyncio.Protocol):
         self._waits_since = 0.0
         self._looks = self.asked = False
         self._hosts = hosts
-        self._repair, self._reach = repair, reach
-        self._connect_timeout = connect_timeout / 1000.0
+        self._repair, self._reach, self._greet = repair, reach, greet
+        self._connect_timeout = connect_timeout
         self._repairing: asyncio.Task[None] | None = None
-        self._lost: asyncio.Future[bool] | None = None  # while it is repaired: done when the attempt has ended
+        self._lost: asyncio.Future[bool] | None = None  # during a repair: done when the socket is closed
         self._outages = 0
         self._opened = int(loop.time() * 1000.0)
         self.engine = engine
@@ -236,9 +237,6 @@ class Transport(asyncio.Protocol):
         if engine.down:
             self.abort()
             return
-        if self._lost is not None and not engine.repairing:
-            wake(self._lost)
-            self.flush_soon()
         if not self._flushing:
             self._flushing = True
             self.loop.call_soon(self._flush)
@@ -459,17 +457,6 @@ class Transport(asyncio.Protocol):
                 completion.fail(JMSException(text, "TIMEOUT"))
             limits.popleft()
 
-    async def wait_at_most(self, completion: Completion[T], milliseconds: int, failure: str) -> T:
-        """As :meth:`wait`, with a limit and a text for when it is passed; 0 for none."""
-        if completion.done or not milliseconds:
-            return await self.wait(completion)
-        error = JMSException(f"{failure} ({milliseconds} ms)", "TIMEOUT")
-        timer = self.loop.call_later(milliseconds / 1000.0, completion.fail, error)
-        try:
-            return await self.wait(completion)
-        finally:
-            timer.cancel()
-
     async def wait_until(self, completion: Completion[T], until: float | None) -> None:
         """Write, and wait for a completion, at most until that time by the loop's clock; None for no limit."""
         expired: Completion[Any] = Completion()
@@ -554,10 +541,26 @@ class Transport(asyncio.Protocol):
 
     # -- heartbeats, the end ------------------------------------------------------------------------------------------
 
-    async def connect(self, reach: Reach, repair: Repair) -> None:
-        """Connect for the first time."""
-        self.at = await reach(self, repair.order(self._hosts, 0), self._connect_timeout)
-        self.engine.terms.connected_to(self._hosts[self.at])
+    def take(self, found: Candidate) -> None:
+        """Continue on the socket of a host that has welcomed the client."""
+        socket, handshake = found.transport, found.handshake
+        assert handshake is not None
+        self.at = found.number
+        self._opened = int(self.loop.time() * 1000.0)
+        try:
+            self.engine.welcomed(handshake)
+        except BaseException as error:  # of a signal handler
+            found.leave()
+            self.broken(error)
+            raise
+        if socket is None:  # it was closed since
+            self.engine.lost(handshake.error)
+            return
+        socket.set_protocol(self)
+        self.connection_made(socket)
+        if socket.is_closing():  # its end is reported here
+            self.engine.lost(None)
+        self.write()
 
     def keep_alive(self) -> None:
         """Keep the heartbeats from now on."""
@@ -640,41 +643,30 @@ class Transport(asyncio.Protocol):
                 self._repairing = loop.create_task(self._find_another(), name="sievemq-reconnect")
 
     async def _attempt(self) -> None:
-        engine, loop, repair, reach = self.engine, self.loop, self._repair, self._reach
+        engine, loop, repair, reach, greet = self.engine, self.loop, self._repair, self._reach, self._greet
         assert repair is not None
         assert reach is not None
+        assert greet is not None
+        while self._transport is not None:  # its end was not reported yet
+            self._lost = loop.create_future()
+            await self._lost
         if self._outages != engine.outages:
             self._outages = engine.outages
             repair.begin(int(loop.time() * 1000.0), self._opened)
         await asyncio.sleep(repair.pause(int(loop.time() * 1000.0), random.random()) / 1000.0)  # noqa: S311  no secret
-        left = repair.left(int(loop.time() * 1000.0)) / 1000.0
-        if left <= 0.0:
+        now = int(loop.time() * 1000.0)
+        left = repair.left(now)
+        if left <= 0:
             engine.give_up()
             return
-        self._lost = lost = loop.create_future()
-        try:
-            async with asyncio.timeout(left):
-                self.at = await reach(self, repair.order(self._hosts, self.at), min(left, self._connect_timeout))
-        except (JMSException, TimeoutError) as error:
-            failed = error if isinstance(error, JMSException) else JMSException("no broker could be reached in time")
-            engine.attempt_failed(failed)
-            return
-        if not engine.repairing:  # closed meanwhile
-            self.abort()
-            return
-        engine.terms.connected_to(self._hosts[self.at])
-        self._opened = int(loop.time() * 1000.0)
-        engine.reopen()
-        self.write()
-        timer = loop.call_later(self._connect_timeout, wake, lost, True)
-        silent = await lost
-        timer.cancel()
-        if silent:
-            engine.lost(TimeoutError("the broker accepts connections but says nothing"))
-            self.abort()
+        race = Race(repair.order(self._hosts, self.at), now, now + min(left, self._connect_timeout))
+        found = await attempt(race, reach, greet)
+        if found is None:
+            if race.refusal is not None:
+                engine.give_up(race.refusal)
+            else:
+                engine.attempt_failed(race.error())
         elif engine.repairing:
-            engine.lost(None)
-        self._lost = None
-        while self._transport is not None and engine.down:  # its end was not reported yet
-            self._lost = loop.create_future()
-            await self._lost
+            self.take(found)
+        else:  # closed meanwhile
+            found.leave()

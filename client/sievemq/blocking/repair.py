@@ -1,68 +1,166 @@
-"""Opening another socket while the I/O thread continues: an attempt may hang in a name server, a connect, TLS.
+"""Reaching a broker while another thread waits: an attempt may hang in a name server, a connect, TLS, a silent peer.
 
-Each attempt has a thread of its own, without a waiter: one that is abandoned closes what it has opened.
+Each host has a thread of its own, without a waiter: one that is abandoned closes what it has opened.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NamedTuple, TypeAlias
 
+from sievemq._engine import Handshake, Host, Race
 from sievemq.exceptions import JMSException
+from sievemq.tls import failure_of, refuses_certificate
 
-__all__ = ["Attempt", "Reach"]
+__all__ = ["Attempt", "Found", "Greet", "Reach"]
 
-Reach: TypeAlias = Callable[[Sequence[tuple[int, tuple[str, int]]], float], tuple[int, socket.socket]]
-"""Connects to the first host that answers: numbered hosts and seconds for each; its number and the socket."""
+Reach: TypeAlias = Callable[[tuple[str, int], float], socket.socket]
+"""Connects to a host within so many seconds, TLS included. Raises JMSException."""
+
+Greet: TypeAlias = Callable[[tuple[str, int]], Handshake]
+"""Makes a HELLO for a host."""
+
+_READ: Final = 128 * 1024
+#: Seconds for the last word to a host that has lost the race.
+_LEAVE: Final = 1.0
+
+
+class Found(NamedTuple):
+    """A host that has welcomed the client: its number, the socket, what was said there."""
+
+    number: int
+    sock: socket.socket
+    handshake: Handshake
 
 
 class Attempt:
-    """One attempt to reach a broker.
+    """One round over the hosts.
 
     Args:
-        reach: connects.
-        hosts: where to, each with its number.
-        seconds: that each may take.
-        done: called from the attempt's thread when it has ended, either way.
+        race: decides which host is tried when.
+        reach, greet: as :data:`Reach` and :data:`Greet`.
+        changed: called from a host's thread when :meth:`step` has something to do.
+
+    Attributes:
+        ready: :meth:`step` has something to do.
     """
 
-    __slots__ = ("_abandoned", "_lock", "_result", "ended", "error")
+    __slots__ = ("_abandoned", "_changed", "_ended", "_found", "_greet", "_lock", "_race", "_reach", "_socks", "ready")
 
-    def __init__(
-        self, reach: Reach, hosts: Sequence[tuple[int, tuple[str, int]]], seconds: float, done: Callable[[], None]
-    ) -> None:
+    def __init__(self, race: Race, reach: Reach, greet: Greet, changed: Callable[[], None]) -> None:
+        self._race = race
+        self._reach, self._greet = reach, greet
+        self._changed = changed
         self._lock = threading.Lock()
         self._abandoned = False
-        self._result: tuple[int, socket.socket] | None = None
-        self.ended = False
-        self.error: JMSException | None = None
+        self._socks: dict[int, socket.socket] = {}  # connected, and not welcomed yet
+        self._found: Found | None = None
+        self._ended: list[tuple[int, JMSException]] = []
+        self.ready = False
 
-        def run() -> None:
-            try:
-                result = reach(hosts, seconds)
-            except JMSException as error:
-                self.error = error
-            except Exception as error:
-                self.error = JMSException(f"no broker could be reached: {error}", "CONNECTION_FAILED", error)
-            else:
-                self._keep(result)
-            self.ended = True
-            done()
-
-        threading.Thread(target=run, name="sievemq-reconnect", daemon=True).start()
-
-    def _keep(self, result: tuple[int, socket.socket]) -> None:
+    def step(self) -> float | None:
+        """Begin with the hosts that are due. Returns seconds until it is to be called again; None if the round is over:
+        then :meth:`take` has the result."""
+        race = self._race
         with self._lock:
-            if not self._abandoned:
-                self._result = result
-                return
-        result[1].close()
+            self.ready = False
+            for number, error in self._ended:
+                race.failed(number, error)
+            self._ended.clear()
+            if self._found is not None:
+                return None
+            now = _milliseconds()
+            if race.is_over(now):
+                for number in self._socks:
+                    race.failed(number, JMSException("it accepts connections but says nothing", "TIMEOUT"))
+                return None
+        while (host := race.next(now)) is not None:
+            threading.Thread(target=self._run, args=(host,), name="sievemq-reconnect", daemon=True).start()
+        return race.wait(now) / 1000.0
 
-    def take(self) -> tuple[int, socket.socket] | None:
-        """Number of the host and the connected socket; None if there is none. What comes later is closed."""
+    def take(self) -> Found | None:
+        """The host that has welcomed the client, if one has. The others are left."""
         with self._lock:
             self._abandoned = True
-            result, self._result = self._result, None
-            return result
+            found, self._found = self._found, None
+            for sock in self._socks.values():  # their threads notice, and close them
+                with suppress(OSError):
+                    socket.socket.shutdown(sock, socket.SHUT_RD)  # of the socket below TLS
+        return found
+
+    # -- the thread of one host ---------------------------------------------------------------------------------------
+
+    def _run(self, host: Host) -> None:
+        number, address = host
+        sock: socket.socket | None = None
+        try:
+            sock = self._reach(address, self._left)
+            if self._enter(number, sock):
+                handshake = self._greet(address)
+                self._exchange(number, sock, handshake)
+                return
+            error = JMSException("another host was faster", "CONNECTION_FAILED")
+        except JMSException as raised:
+            error = raised
+        except Exception as raised:  # a defect
+            error = JMSException(f"no broker could be reached: {raised}", "CONNECTION_FAILED", raised)
+        if sock is not None:
+            sock.close()
+        self._end(number, error)
+
+    @property
+    def _left(self) -> float:
+        return max(0.001, (self._race.until - _milliseconds()) / 1000.0)
+
+    def _enter(self, number: int, sock: socket.socket) -> bool:
+        """The host is connected; False if that is of no use any more."""
+        with self._lock:
+            if not self._abandoned:
+                self._socks[number] = sock
+            return not self._abandoned
+
+    def _exchange(self, number: int, sock: socket.socket, handshake: Handshake) -> None:
+        """Send HELLO and wait for its answer."""
+        try:
+            sock.settimeout(self._left)
+            sock.sendall(handshake.data_to_send())
+            while not handshake.over and not self._abandoned:
+                sock.settimeout(self._left)
+                data = sock.recv(_READ)
+                if data:
+                    handshake.receive_data(data)
+                elif not self._abandoned:
+                    handshake.lost(None)
+        except OSError as error:
+            if not self._abandoned:
+                handshake.lost(failure_of(error, "", False) if refuses_certificate(error) else error)
+        with self._lock:
+            self._socks.pop(number, None)
+            won = handshake.welcome is not None and not self._abandoned and self._found is None
+            if won:
+                self._found = Found(number, sock, handshake)
+        if won:
+            self._notify()
+            return
+        with suppress(OSError):
+            sock.settimeout(_LEAVE)
+            sock.sendall(handshake.leave())
+        sock.close()
+        self._end(number, handshake.error or JMSException("another host was faster", "CONNECTION_FAILED"))
+
+    def _end(self, number: int, error: JMSException) -> None:
+        with self._lock:
+            self._ended.append((number, error))
+        self._notify()
+
+    def _notify(self) -> None:
+        self.ready = True
+        self._changed()
+
+
+def _milliseconds() -> int:
+    return int(time.monotonic() * 1000.0)

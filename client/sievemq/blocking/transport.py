@@ -35,8 +35,8 @@ from math import ceil
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
 
-from sievemq._engine import ClientConnection, Completion, Repair, Sends
-from sievemq.blocking.repair import Attempt, Reach
+from sievemq._engine import ClientConnection, Completion, Race, Repair, Sends
+from sievemq.blocking.repair import Attempt, Found, Greet, Reach
 from sievemq.exceptions import JMSException
 from sievemq_core.wire.connection import BusyPoll
 
@@ -406,7 +406,8 @@ class Transport:
         at: number of the host that `sock` is connected to.
         repair: when to reconnect.
         reach: how to connect.
-        connect_timeout: milliseconds for reaching a host, and for being welcomed there.
+        greet: makes a HELLO for a host; called with :attr:`lock` held.
+        connect_timeout: milliseconds for one round over the hosts.
 
     Attributes:
         lock: guards the engine, reading, and the order of writes.
@@ -422,8 +423,10 @@ class Transport:
         "_abandoned",
         "_at",
         "_backlog",
+        "_close_by",
         "_connect_timeout",
         "_engine",
+        "_greet",
         "_hosts",
         "_more",
         "_opened",
@@ -440,7 +443,6 @@ class Transport:
         "_wake_in",
         "_wake_out",
         "_watched",
-        "_welcome_by",
         "_wrote",
         "asked",
         "asleep",
@@ -460,16 +462,16 @@ class Transport:
         at: int = 0,
         repair: Repair | None = None,
         reach: Reach | None = None,
+        greet: Greet | None = None,
         connect_timeout: int = 10_000,
     ) -> None:
         self._engine = engine
         self._hosts, self._at = hosts, at
-        engine.terms.connected_to(hosts[at] if hosts else None)
-        self._repair, self._reach = repair, reach
-        self._connect_timeout = connect_timeout / 1000.0
+        self._repair, self._reach, self._greet = repair, reach, greet
+        self._connect_timeout = connect_timeout
         self._outages = 0  # those that the repair has counted
         self._opened = _milliseconds()
-        self._welcome_by = 0.0
+        self._close_by = 0.0  # by when it closes, once it was abandoned
         self._users: WeakSet[_User] = WeakSet()
         self._patience = request_timeout / 1000.0 if request_timeout else -1.0
         self._socket = sock
@@ -481,7 +483,7 @@ class Transport:
         self.asked = 0
         self._wrote = 0.0
         self._backlog: deque[memoryview] = deque()  # written by the engine, not yet taken by the socket
-        self._more = False  # TLS has decrypted more than was read; the selector does not see that
+        self._more = self._tls  # TLS has decrypted more than was read; the selector does not see that
         self._stopping = self._abandoned = False
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
@@ -775,7 +777,7 @@ class Transport:
             if self._abandoned and not engine.closing:
                 with self.lock:
                     engine.close()
-                    self._welcome_by = self.close_by()
+                    self._close_by = self.close_by()
                     self.write()
             self._receive()
             self._write_what_waited()
@@ -788,15 +790,12 @@ class Transport:
         with self.lock:
             beat = engine.tick(int(time.monotonic() * 1000.0))
             self.watch()
-            if engine.repairing and time.monotonic() > self._welcome_by:
-                engine.lost(TimeoutError("the broker accepts connections but says nothing"))
             if self._stopping or self._more or engine.down:
                 return 0.0
-            if self._abandoned and engine.closing and time.monotonic() > self._welcome_by:
-                engine.lost(TimeoutError("the broker has not answered within the option close_timeout"))
-                return 0.0
-            if engine.repairing or self._abandoned:
-                return max(0.0, self._welcome_by - time.monotonic())
+            if self._abandoned and engine.closing:
+                if time.monotonic() > self._close_by:
+                    engine.lost(TimeoutError("the broker has not answered within the option close_timeout"))
+                return max(0.0, self._close_by - time.monotonic())
             if engine.outbox.queue:
                 return _SEND_DELAY
             if engine.outbox.unsettled or quiet < _QUIET_ROUNDS:
@@ -904,9 +903,9 @@ class Transport:
 
     def _find_another(self) -> bool:
         """The socket is lost: connect another one and have the engine send HELLO on it. False if there is none."""
-        engine, repair, reach = self._engine, self._repair, self._reach
+        engine, repair, reach, greet = self._engine, self._repair, self._reach, self._greet
         self._drop_socket()
-        if repair is None or reach is None:
+        if repair is None or reach is None or greet is None:
             with self.lock:
                 engine.give_up()
             return False
@@ -914,24 +913,29 @@ class Transport:
             self._outages = engine.outages
             repair.begin(_milliseconds(), self._opened)
         while self._rest(repair.pause(_milliseconds(), random.random()) / 1000.0):  # noqa: S311  not for secrets
-            left = repair.left(_milliseconds()) / 1000.0
-            if left <= 0.0:
+            now = _milliseconds()
+            left = repair.left(now)
+            if left <= 0:
                 with self.lock:
                     engine.give_up()
                 return False
-            attempt = Attempt(reach, repair.order(self._hosts, self._at), min(left, self._connect_timeout), self.wake)
-            going_on = self._rest(left, lambda attempt=attempt: attempt.ended)  # type: ignore[misc]
+            race = Race(repair.order(self._hosts, self._at), now, now + min(left, self._connect_timeout))
+            attempt = Attempt(race, reach, lambda peer: self.call(lambda: greet(peer)), self.wake)
+            going_on = True
+            while going_on and (seconds := attempt.step()) is not None:
+                going_on = self._rest(seconds, lambda attempt=attempt: attempt.ready)  # type: ignore[misc]
             found = attempt.take()
-            if found is None:
-                with self.lock:
-                    engine.attempt_failed(attempt.error or JMSException("no broker could be reached in time"))
-                if not going_on:
+            if not going_on:
+                if found is not None:
+                    found.sock.close()
+                return False
+            if found is not None:
+                return self._take(found)
+            with self.lock:
+                if race.refusal is not None:
+                    engine.give_up(race.refusal)
                     return False
-                continue
-            self._at, sock = found
-            engine.terms.connected_to(self._hosts[self._at])
-            self._take_socket(sock)
-            return True
+                engine.attempt_failed(race.error())
         return False
 
     def _drop_socket(self) -> None:
@@ -943,18 +947,24 @@ class Transport:
             self._backlog.clear()
             self._more = False
 
-    def _take_socket(self, sock: socket.socket) -> None:
+    def _take(self, found: Found) -> bool:
+        """Continue on another socket. False if the connection was closed meanwhile."""
+        engine, sock = self._engine, found.sock
         sock.setblocking(False)
         with self.lock:
+            if not engine.repairing:
+                sock.close()
+                return False
+            self._at = found.number
             self._socket = sock
+            self._more = self._tls
             self._selector.register(sock, selectors.EVENT_READ)
             self._watched = selectors.EVENT_READ
-            self.watch()
             self._opened = _milliseconds()
-            self._welcome_by = time.monotonic() + self._connect_timeout
-            if self._engine.repairing:
-                self._engine.reopen()
-                self.write()
+            engine.welcomed(found.handshake)
+            self.watch()
+            self.write()
+        return True
 
     def _rest(self, seconds: float, over: Callable[[], bool] = lambda: False) -> bool:
         """Wait for a time, or until it is over; False if the transport is being closed meanwhile."""

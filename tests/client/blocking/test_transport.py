@@ -96,12 +96,12 @@ class Peer:
         self.wire = WireConnection("broker")
         self.engine = ClientConnection(EngineOptions(heartbeat=0), wall_clock)
         self.transport = Transport(self.engine, ours)
-        opened = self.engine.open()
+        handshake = self.engine.hello()
+        self.wire.receive_data(handshake.data_to_send())
+        self.wire.send(Command.WELCOME, 1, "test", "i", "c1", 0, {}, {})
+        handshake.receive_data(self.wire.data_to_send())
+        self.engine.welcomed(handshake)
         self.transport.start()
-        self.transport.flush()
-        self.read()
-        self.say(Command.WELCOME, 1, "test", "i", "c1", 0, {}, {})
-        self.transport.wait(opened)
 
     def say(self, *command: object) -> None:
         self.wire.send(*command)

@@ -6,7 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from sievemq import Queue
-from sievemq._engine import ClientConnection, Completion, EngineConsumer, EngineOptions, EngineProducer, EngineSession
+from sievemq._engine import (
+    ClientConnection,
+    Completion,
+    EngineConsumer,
+    EngineOptions,
+    EngineProducer,
+    EngineSession,
+    Handshake,
+)
 from sievemq.destinations import Destination
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.protocols.sieve import SieveConnection
@@ -44,7 +52,7 @@ class FakeBroker:
         self.wire = WireConnection("broker")
         self.reported: list[Exception] = []
         self.engine.listen(self.reported.append, None, None)
-        self.opened = self.engine.open()
+        self.handshake: Handshake | None = self.engine.hello()
         self._limits = limits
 
     def welcome(self, heartbeat: int = 0, **features: Any) -> tuple[Any, ...]:
@@ -55,11 +63,28 @@ class FakeBroker:
 
     def heard(self) -> list[tuple[Any, ...]]:
         """The commands that the engine has said since the last look."""
-        return self.wire.receive_data(self.engine.data_to_send())
+        speaker = self.handshake or self.engine
+        return self.wire.receive_data(speaker.data_to_send())
 
     def say(self, *command: Any) -> None:
         self.wire.send(*command)
-        self.engine.receive_data(self.wire.data_to_send())
+        self.feed(self.wire.data_to_send())
+
+    def feed(self, data: bytes) -> None:
+        """Bytes of the broker."""
+        handshake = self.handshake
+        if handshake is None:
+            self.engine.receive_data(data)
+            return
+        handshake.receive_data(data)
+        if handshake.welcome is not None:
+            self.handshake = None
+            self.engine.welcomed(handshake)
+
+    def reopen(self) -> None:
+        """Another transport, on which the lost connection is to be continued."""
+        self.wire = WireConnection("broker")
+        self.handshake = self.engine.hello()
 
     def grant(self, result: Any = None) -> tuple[Any, ...]:
         """Answer the last command heard, a request, with OK; returns it."""
@@ -128,38 +153,59 @@ class Memory:
         self.broker = SieveConnection(world.broker, world.services, address="memory")
         self.reported: list[Exception] = []
         self.engine.listen(self.reported.append, None, None)
+        self.handshake: Handshake | None = self.engine.hello()
         self.cut = False
 
     def exchange(self, now: int) -> bool:
         """Carry bytes both ways once; True if there were any."""
         if self.cut:
             return False
-        said = self.engine.data_to_send()
+        said = (self.handshake or self.engine).data_to_send()
         if said:
             self.broker.receive_data(said, now)
         heard = self.broker.data_to_send() if self.broker.has_data else b""
-        if heard:
+        if heard and self.handshake is None:
             self.engine.receive_data(heard)
+        elif heard:
+            self._answer(heard)
         if self.broker.closing and not self.broker.has_data:
             self.drop(now)
         return bool(said or heard)
+
+    def greet(self, now: int) -> None:
+        """Carry HELLO and WELCOME."""
+        assert self.handshake is not None
+        self.broker.receive_data(self.handshake.data_to_send(), now)
+        self._answer(self.broker.data_to_send())
+
+    def _answer(self, heard: bytes) -> None:
+        handshake = self.handshake
+        assert handshake is not None
+        handshake.receive_data(heard)
+        if handshake.welcome is not None:
+            self.handshake = None
+            self.engine.welcomed(handshake)
+        elif handshake.error is not None:
+            self.engine.give_up(handshake.error)
 
     def drop(self, now: int) -> None:
         """The transport breaks."""
         if not self.cut:
             self.cut = True
+            self.handshake = None
             self.broker.lost(now)
             self.engine.lost(ConnectionResetError("cut"))
 
     def leave_half_dead(self) -> None:
         """The client loses the transport; the broker does not know yet."""
         self.cut = True
+        self.handshake = None
         self.engine.lost(ConnectionResetError("cut"))
 
     def lose_answers(self, now: int) -> None:
         """What the client has said arrives, and what it would have been answered does not."""
         if not self.cut:
-            said = self.engine.data_to_send()
+            said = (self.handshake or self.engine).data_to_send()
             if said:
                 self.broker.receive_data(said, now)
             self.drop(now)
@@ -169,7 +215,7 @@ class Memory:
         broker = self.broker.peer
         self.broker = SieveConnection(broker.broker, broker.services, address="memory")
         self.cut = False
-        self.engine.reopen()
+        self.handshake = self.engine.hello()
 
 
 class World:
@@ -184,7 +230,8 @@ class World:
     def connect(self, start: bool = True, **options: Any) -> Memory:
         memory = Memory(self, EngineOptions(**{"heartbeat": 0, **options}))
         self.connections.append(memory)
-        self.result(memory.engine.open())
+        self.settle()
+        memory.engine.check_open()
         if start:
             memory.engine.start()
         return memory

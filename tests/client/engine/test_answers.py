@@ -10,7 +10,6 @@ from sievemq import JMSException, Queue
 from sievemq._engine import EngineBrowser, EngineOptions
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
-from sievemq_core.wire.connection import WireConnection
 
 from .harness import FakeBroker, envelope
 
@@ -60,8 +59,7 @@ def test_invalid_resumption_data_is_refused(memory: Any) -> None:
     broker.welcome()
     broker.session()
     broker.engine.lost(None)
-    broker.engine.reopen()
-    broker.wire = WireConnection("broker")
+    broker.reopen()
     broker.welcome(resumed=memory)
     assert broker.engine.failure is not None
     assert "not in form" in str(broker.engine.failure)

@@ -56,8 +56,7 @@ def test_a_delivery_lost_on_the_wire_is_not_counted(mode: int, half_dead: bool) 
     for _ in range(5):
         lose(world, memory, half_dead)
         memory.reopen()
-        memory.broker.receive_data(memory.engine.data_to_send(), world.clock.now)
-        memory.engine.receive_data(memory.broker.data_to_send())  # WELCOME
+        memory.greet(world.clock.now)
         memory.broker.receive_data(memory.engine.data_to_send(), world.clock.now)
     assert queue(world).in_flight == 1
     assert counts(world) == [(0, 0)]

@@ -7,7 +7,6 @@ import pytest
 from sievemq._engine import EngineOptions
 from sievemq.url import parse_url
 from sievemq_core.limits import BUSY_POLL_US
-from sievemq_core.wire.connection import WireConnection
 
 from .harness import FakeBroker
 
@@ -33,8 +32,7 @@ def test_another_broker_after_a_loss_is_learned_again() -> None:
     assert busy_poll.worth
     engine.lost(None)
     assert engine.repairing
-    engine.reopen()
-    broker.wire = WireConnection("broker")
+    broker.reopen()
     broker.welcome()
     assert engine.busy_poll is busy_poll  # the front's
     assert busy_poll.seconds == 300e-6

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sievemq import (
@@ -15,12 +17,13 @@ from sievemq import (
 )
 from sievemq._engine import ClientConnection, Completion, EngineOptions
 from sievemq.url import parse_url
+from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import pack_frames
 
-from .harness import Clock, FakeBroker
+from .harness import Clock, FakeBroker, World
 
 # -- Completion -------------------------------------------------------------------------------------------------------
 
@@ -65,10 +68,9 @@ def test_hello_carries_the_options_of_the_url() -> None:
 
 def test_welcome_opens_the_connection() -> None:
     broker = FakeBroker(window_messages=5, window_bytes=6, body_bytes=7)
-    assert not broker.opened.done
     broker.welcome(clock_offset=100, durable=True)
     engine = broker.engine
-    broker.opened.result()
+    assert broker.handshake is None
     assert (engine.terms.broker, engine.terms.connection_id, engine.terms.clock_offset) == ("SieveMQ/test", "c1", 100)
     assert (engine.terms.window_messages, engine.terms.window_bytes, engine.terms.max_body) == (5, 6, 7)
     assert engine.terms.features["durable"] is True
@@ -87,8 +89,9 @@ def test_fac_02_exc_06_a_refused_hello(code: int, kind: type[Exception]) -> None
     broker = FakeBroker()
     broker.heard()
     broker.say(Command.ERROR, 0, code, "no", {})
-    with pytest.raises(kind, match="no"):
-        broker.opened.result()
+    assert broker.handshake is not None
+    assert type(broker.handshake.error) is kind
+    assert "no" in str(broker.handshake.error)
     assert broker.reported == []  # EXL-03: the call that opens reports it
 
 
@@ -97,26 +100,72 @@ def test_a_broker_that_answers_in_an_unknown_version(version: int) -> None:
     broker = FakeBroker()
     broker.heard()
     broker.say(Command.WELCOME, version, "SieveMQ/test", "i", "c1", 0, {}, {})
-    with pytest.raises(JMSException, match=rf"protocol version {version}; .*: upgrade the (broker|client)$") as caught:
-        broker.opened.result()
-    assert caught.value.get_error_code() == "UNSUPPORTED_VERSION"
-    assert broker.engine.failure is not None
+    assert broker.handshake is not None
+    error = broker.handshake.error
+    assert error is not None
+    assert error.get_error_code() == "UNSUPPORTED_VERSION"
+    assert re.search(rf"protocol version {version}; .*: upgrade the (broker|client)$", str(error))
 
 
 def test_a_broker_of_a_later_release_may_say_more_in_welcome() -> None:
     broker = FakeBroker()
     broker.heard()
     welcome = pack((Command.WELCOME, 1, "SieveMQ/9", "i", "c1", 0, {"new": 1}, {"newer": True}, "more", 5))
-    broker.engine.receive_data(b"".join(pack_frames([welcome])))
-    broker.opened.result()
+    assert broker.handshake is not None
+    broker.handshake.receive_data(b"".join(pack_frames([welcome])))
+    broker.engine.welcomed(broker.handshake)
     assert broker.engine.terms.broker == "SieveMQ/9"
+
+
+def test_commands_behind_welcome_are_carried_out() -> None:
+    broker = FakeBroker()
+    broker.heard()
+    welcome = pack((Command.WELCOME, 1, "SieveMQ/9", "i", "c1", 0, {}, {"clock_offset": 5}))
+    clock, flow = pack((Command.CLOCK, 7)), pack((Command.FLOW, True, "full", 0, 0, None))
+    assert broker.handshake is not None
+    for frame in pack_frames([welcome, clock, flow], gather=1):
+        broker.handshake.receive_data(frame)
+    broker.engine.welcomed(broker.handshake)
+    assert broker.engine.terms.clock_offset == 7
+    assert broker.engine.flow.broker_blocked == "full"
 
 
 def test_a_stream_that_ends_before_welcome() -> None:
     broker = FakeBroker()
-    broker.engine.receive_eof()
-    with pytest.raises(JMSException):
-        broker.opened.result()
+    assert broker.handshake is not None
+    broker.handshake.lost(None)
+    broker.handshake.lost(OSError("told twice"))
+    assert "before it answered" in str(broker.handshake.error)
+    assert broker.handshake.leave() == b""
+
+
+def test_what_answers_in_another_protocol_is_named() -> None:
+    handshake = ClientConnection(EngineOptions(), Clock()).hello(("there", 80))
+    handshake.receive_data(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    assert "what answers at there:80 does not speak" in str(handshake.error)
+    handshake.receive_data(b"more")
+    assert handshake.over
+
+
+def test_a_host_that_lost_the_race_is_left_in_order() -> None:
+    """The broker keeps nothing: neither if it has welcomed the client, nor if it does so later."""
+    world = World()
+    memory = world.connect(reconnect=60_000)
+    assert len(world.services.connections) == 1
+    for welcomed_before in (True, False):
+        handshake = ClientConnection(EngineOptions(heartbeat=0, reconnect=60_000), world.clock).hello()
+        broker = SieveConnection(world.broker, world.services, address="memory")
+        said = handshake.data_to_send()
+        if welcomed_before:
+            broker.receive_data(said, world.clock.now)
+            assert len(world.services.connections) == 2
+            broker.receive_data(handshake.leave(), world.clock.now)
+        else:
+            broker.receive_data(said + handshake.leave(), world.clock.now)
+        broker.lost(world.clock.now)
+        assert len(world.services.connections) == 1
+        assert len(world.services.lost) == 0
+    assert memory.engine.usable
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
@@ -253,10 +302,10 @@ def test_clo_01_closing_again_and_before_the_handshake(broker: FakeBroker) -> No
     broker.engine.close()
     broker.engine.close().result()
     fresh = ClientConnection(EngineOptions(), Clock())
-    opened = fresh.open()
+    fresh.hello()
     fresh.close().result()
     with pytest.raises(IllegalStateException):
-        opened.result()
+        fresh.check_open()
 
 
 def test_d_32_a_loss_fails_everything_in_order(broker: FakeBroker) -> None:

@@ -32,12 +32,17 @@ class InterruptedMemory(Memory):
     def exchange(self, now: int) -> bool:
         if self.cut:
             return False
-        said = self.guard(self.engine.data_to_send)
+        said = self.handshake.data_to_send() if self.handshake else self.guard(self.engine.data_to_send)
         if said and not self.cut:
             self.broker.receive_data(said, now)
         heard = self.broker.data_to_send() if self.broker.has_data else b""
         if heard and not self.cut:
-            self.guard(lambda: self.engine.receive_data(heard))
+            handshake, self.handshake = self.handshake, None
+            if handshake is None:
+                self.guard(lambda: self.engine.receive_data(heard))
+            else:
+                handshake.receive_data(heard)
+                self.guard(lambda: self.engine.welcomed(handshake))
         return bool(said or heard)
 
 
@@ -83,6 +88,7 @@ class Application:
         memory = self.memory
         if not memory.cut:
             memory.cut = True
+            memory.handshake = None
             memory.broker.lost(self.world.services.now())
 
     def settle(self) -> None:

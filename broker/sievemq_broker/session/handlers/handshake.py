@@ -73,7 +73,13 @@ def _welcome(peer: Peer, identity: Identity, hello: CommandTuple, now: int) -> N
     with _fatal():
         if namespace:
             check_identifier("a namespace", namespace)
-        peer.enter(identity, namespace, harmless(agent[:200]), _number(options.get("keep")))
+        peer.enter(
+            identity,
+            namespace,
+            harmless(agent[:200]),
+            _number(options.get("keep")),
+            _number(options.get("attempt")),
+        )
         if resume is not None:
             peer.end_lost(resume, _report(options), now)
     _begin(peer, hello, now)

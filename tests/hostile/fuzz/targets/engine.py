@@ -69,16 +69,18 @@ def run(data: bytes) -> None:
 def _handshake(payloads: list[bytes]) -> None:
     broker = FakeBroker(EngineOptions(heartbeat=0))
     broker.heard()
+    handshake = broker.handshake
+    assert handshake is not None
     _say(broker, payloads)
-    broker.engine.receive_eof()
-    assert broker.opened.done
-    assert broker.opened.error is None or isinstance(broker.opened.error, JMSException)
+    handshake.lost(None)
+    assert handshake.over
+    assert handshake.error is None or isinstance(handshake.error, JMSException)
 
 
 def _say(broker: FakeBroker, payloads: list[bytes]) -> None:
     for payload in payloads:
         if payload:
-            broker.engine.receive_data(b"".join(pack_frames([payload])))
+            broker.feed(b"".join(pack_frames([payload])))
         broker.engine.data_to_send()
         broker.engine.tick(broker.clock.now)
 
@@ -95,7 +97,7 @@ def _open(payloads: list[bytes], *, repair: bool) -> None:
     if repair:
         producer.send(TextMessage("x"), Queue("q"))
         broker.engine.lost(None)
-        broker.engine.reopen()
+        broker.reopen()
     _say(broker, payloads)
     consumer.buffer.clear()
     broker.engine.receive_eof()

@@ -1,0 +1,114 @@
+"""Which host of a URL is tried when, and which error counts if none welcomes the client (D-44)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from sievemq._engine.repair import is_passing
+from sievemq.exceptions import InvalidURLException, JMSException
+
+__all__ = ["Host", "Race"]
+
+Host: TypeAlias = tuple[int, tuple[str, int]]
+"""Its number in the URL; host name and port."""
+
+#: Milliseconds that a host is ahead of the next one at most.
+_LONGEST_LEAD: Final = 2_000
+
+
+class Race:
+    """One round over the hosts. They are tried in their order, each with a lead over the next one: a fraction of the
+    time that is left. A host that fails is followed by the next at once. One that is overtaken may still welcome the
+    client first.
+
+    Times are milliseconds of any clock that never goes back.
+
+    Args:
+        hosts: in the order in which they are tried.
+        now: the present time.
+        until: when the round ends.
+        patience: how much time there is in all: leads are fractions of that, if it is less.
+
+    Attributes:
+        until: when the round ends.
+    """
+
+    __slots__ = ("_begun", "_errors", "_hosts", "_next_at", "_patience_ends", "until")
+
+    def __init__(self, hosts: Sequence[Host], now: int, until: int, patience: int | None = None) -> None:
+        self._hosts = hosts
+        self._begun = 0
+        self._errors: dict[int, JMSException] = {}
+        self._next_at = now
+        self.until = until
+        self._patience_ends = until if patience is None else min(until, now + patience)
+
+    def next(self, now: int) -> Host | None:
+        """The host to begin with now; None if none is due."""
+        if self._begun == len(self._hosts) or now >= self.until:
+            return None
+        if now < self._next_at and len(self._errors) < self._begun:
+            return None
+        left = max(0, self._patience_ends - now)
+        self._next_at = now + min(_LONGEST_LEAD, left // (2 * (len(self._hosts) - self._begun)))
+        self._begun += 1
+        return self._hosts[self._begun - 1]
+
+    def wait(self, now: int) -> int:
+        """Milliseconds after which :meth:`next` or :attr:`until` is due."""
+        due = self._next_at if self._begun < len(self._hosts) else self.until
+        return max(0, min(due, self.until) - now)
+
+    def failed(self, number: int, error: JMSException) -> None:
+        """This host does not welcome the client."""
+        self._errors[number] = error
+
+    def is_over(self, now: int) -> bool:
+        """True if no host is left that may welcome the client."""
+        return now >= self.until or len(self._errors) == len(self._hosts)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Each host has failed in a way that a further attempt will not change."""
+        return len(self._errors) == len(self._hosts) and not any(map(is_passing, self._errors.values()))
+
+    @property
+    def refusal(self) -> JMSException | None:
+        """What a broker has answered to credentials, client id or version, if each host has failed for good; the most
+        preferred host's."""
+        return self._answer() if self.is_hopeless else None
+
+    def _answer(self) -> JMSException | None:
+        for number, _ in self._hosts:
+            error = self._errors.get(number)
+            if error is not None and not is_passing(error) and not _is_unreachable(error):
+                return error
+        return None
+
+    def error(self) -> JMSException:
+        """Why no host has welcomed the client."""
+        answer = self._answer()
+        if answer is not None:
+            return answer
+        errors = [(host, self._errors.get(number)) for number, host in self._hosts]
+        if len(errors) == 1 and errors[0][1] is not None and not _is_unreachable(errors[0][1]):
+            return errors[0][1]
+        reasons = [f"{host}:{port}: {error or 'no answer in time'}" for (host, port), error in errors]
+        found = [error for _, error in errors if error is not None]
+        text = f"no broker could be reached: {'; '.join(reasons)}"
+        cause = found[-1].get_linked_exception() if found else None
+        if not self.is_hopeless:
+            codes = {None if error is None else error.get_error_code() for _, error in errors}
+            return JMSException(text, codes.pop() if codes == {"TIMEOUT"} else "CONNECTION_FAILED", cause)
+        if all(isinstance(error, InvalidURLException) for error in found):
+            return InvalidURLException(text)
+        return JMSException(text, "TLS", cause)
+
+
+#: Codes of errors without an answer of a broker.
+_UNREACHABLE: Final = frozenset({"CONNECTION_FAILED", "TIMEOUT", "TLS"})
+
+
+def _is_unreachable(error: JMSException) -> bool:
+    return isinstance(error, InvalidURLException) or error.get_error_code() in _UNREACHABLE
