@@ -104,7 +104,7 @@ PHRASES = [
             " connection is started, the session belongs to its delivery thread (THR-04).\n"
         ),
     ),
-    ("        Cancelled while it waits for the broker, its result is unknown.\n\n", ""),
+    ("If it is cancelled, its outcome", "If it is interrupted, its outcome"),
     (" Its ``delete()`` is to be awaited.", ""),
     (
         (

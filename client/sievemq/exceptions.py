@@ -218,7 +218,21 @@ class TransactionInProgressException(JMSException):
 
 
 class TransactionRolledBackException(JMSException):
-    """The commit ended as a rollback (EXC-13)."""
+    """The commit ended as a rollback (EXC-13). So did everything that the session had sent and received since.
+
+    A call of commit() that is cancelled, interrupted or timed out leaves its outcome open. If it was rolled back, the
+    next call on the session raises this exception.
+
+    Attributes:
+        commits: how many calls of commit() before this one, whose outcome was open, were rolled back: the last ones.
+            Earlier ones took effect. 0 if only the work of this call was rolled back.
+    """
+
+    commits = 0
+
+    def covers(self, commits: int) -> None:
+        """Set :attr:`commits` (D-41)."""
+        self.commits = max(0, commits)
 
 
 class InvalidURLException(JMSException, ValueError):  # noqa: N818

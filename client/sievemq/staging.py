@@ -40,12 +40,8 @@ def stage(session: Session, key: str, batch: int, lease: Milliseconds = LEASE) -
         TransactionRolledBackException: a send had failed; nothing is staged.
         ResourceAllocationException: no room.
     """
-    engine = session._engine
-    check_transacted(engine)
-    name: str = session._transport.ask(
-        lambda: engine.outbox.request(Command.STAGE, engine.id, key, batch, milliseconds("a lease", lease))
-    )
-    return name
+    check_transacted(session._engine)
+    return session._stage(key, batch, milliseconds("a lease", lease))
 
 
 def publish(connection: Connection, key: str, batch: int, names: Iterable[str]) -> int | None:

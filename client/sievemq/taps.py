@@ -148,7 +148,7 @@ def open_tap(
         if answer["made"]:  # otherwise it would keep messages without a reader
             engine.request(Command.DELETE_TAP, name, str(destination))
 
-    answer = connection._transport.ask(lambda: engine.request(Command.OPEN_TAP, *fields), undo)
+    answer = connection._transport.ask(lambda: engine.request(Command.OPEN_TAP, *fields, undo=undo))
     state = state_of(answer)
     return Tap(connection, name, str(destination), state.id), state
 

@@ -39,11 +39,14 @@ class Relay:
 
     Attributes:
         accepted: connections so far.
+        changed: notified when something is kept; see :meth:`keep`.
     """
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self._target = (host, port)
         self._lock = threading.Lock()
+        self.changed = threading.Condition(self._lock)
+        self._kept = [False, False]
         self._pairs: list[_Pair] = []
         self._limits: deque[tuple[int | None, int | None]] = deque()
         self._holding = False
@@ -144,6 +147,40 @@ class Relay:
         with self._lock:
             return not any(pair.open for pair in self._pairs)
 
+    def keep(self, direction: int) -> None:
+        """Keep what comes from the client (0) or from the broker (1), until :meth:`release`."""
+        with self._lock:
+            self._kept[direction] = True
+
+    def release(self) -> None:
+        """Forward what was kept, and what comes from now on."""
+        with self._lock:
+            self._kept = [False, False]
+            for pair in self._pairs:
+                for direction in (0, 1):
+                    if pair.open and pair.waiting[direction]:
+                        self._write(pair, direction, pair.ends(direction)[1])
+
+    def keeps(self, direction: int) -> bool:
+        """True if something from that side is kept. The lock of :attr:`changed` is held."""
+        return any(pair.open and pair.waiting[direction] for pair in self._pairs)
+
+    def until_kept_or(self, direction: int, over: threading.Event) -> None:
+        """As :meth:`until_kept`, or once that is set by :meth:`ring`."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: over.is_set() or self.keeps(direction), 100), "nothing came"
+
+    def ring(self, over: threading.Event) -> None:
+        """Set what :meth:`until_kept_or` waits for, too."""
+        with self.changed:
+            over.set()
+            self.changed.notify_all()
+
+    def until_kept(self, direction: int) -> None:
+        """Return once something from that side is kept: a request has left, or its answer is on its way."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.keeps(direction), 60), "nothing came"
+
     def passed(self, number: int = -1) -> tuple[int, int]:
         """Bytes of one connection, from the client and from the broker."""
         return tuple(self._pairs[number].passed)  # type: ignore[return-value]
@@ -228,6 +265,9 @@ class Relay:
 
     def _write(self, pair: _Pair, direction: int, sink: socket.socket) -> None:
         waiting = pair.waiting[direction]
+        if self._kept[direction]:
+            self.changed.notify_all()
+            return
         with contextlib.suppress(BlockingIOError):
             while waiting:
                 del waiting[: sink.send(waiting)]

@@ -52,6 +52,10 @@ class Subscriptions:
     def __iter__(self) -> Iterator[Subscription]:
         return chain(self.durable.values(), self.shared.values())
 
+    def has(self, client_id: str | None, name: str | None) -> bool:
+        """True if there is a durable subscription of this name."""
+        return name is not None and (client_id, name) in self.durable
+
     def subscribe(
         self,
         topic: Topic,

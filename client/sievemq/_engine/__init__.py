@@ -23,6 +23,11 @@ settles it: set a future or release a lock there, nothing more.
 ``session.acknowledge()``). ``commit``, ``rollback``,
 ``recover``, ``acknowledge``, ``close`` return completions.
 
+Before a request about what a session has sent and received (``commit``, ``rollback``, ``recover``, ``acknowledge``,
+``stage``), and before a receive: if ``session.outcomes.doubts`` has some, wait for ``session.resolve()``, then call
+``session.outcomes.tell()``. ``session.begin()`` comes first in a commit or rollback. A front that gives up waiting for
+a completion calls ``outbox.abandon()``; a local time-out settles no completion.
+
 **Receiving.** ``consumer = session.open_consumer(…)``, wait for ``consumer.opened``. To receive:
 
 1. if ``consumer.flowing``: ``message = consumer.take()``; not None: go to 3.
@@ -74,7 +79,7 @@ what it counts is dropped. So ``interrupted()`` finds what is left to do, and do
 Where things are:
 
 - a connection, its loss and repair: connection, recovery
-- a session: session, browser, taps, producer
+- a session: session, outcomes, browser, taps, producer
 - consumers: deliveries, consumer, credit
 - sends, their fate, what they wait for: sends
 - commands and answers: outbox, answers

@@ -370,7 +370,7 @@ class ClientConnection:
         """Make a temporary destination; the value is its address in text (TMP-01)."""
         self.check_open()
         self.terms.check_limit("temporaries", len(self.temporaries), "the connection")
-        completion = self.outbox.request(Command.CREATE_TEMPORARY, topic, None)
+        completion = self.outbox.request(Command.CREATE_TEMPORARY, topic, None, undo=self.delete_temporary)
 
         def keep(answer: Completion[Any]) -> None:
             if answer.error is None:
@@ -396,9 +396,15 @@ class ClientConnection:
         self.check_open()
         return self.outbox.request(Command.PING)
 
-    def request(self, number: int, *fields: object) -> Completion[Any]:
-        """Make a request of the connection itself: about taps, staged sends."""
-        return self.outbox.request(number, *fields)
+    def request(self, number: int, *fields: object, undo: Callable[[Any], object] | None = None) -> Completion[Any]:
+        """Make a request of the connection itself: about taps, staged sends.
+
+        Args:
+            number: of the command.
+            fields: behind its request number.
+            undo: takes back what it makes, given the answer, if no caller waits for that any more.
+        """
+        return self.outbox.request(number, *fields, undo=undo)
 
     # -- a lost connection --------------------------------------------------------------------------------------------
 

@@ -75,6 +75,7 @@ class EngineConsumer:
         "_acknowledge_hook",
         "_average_bytes",
         "_outbox",
+        "_paused",
         "_started",
         "acknowledges_itself",
         "address",
@@ -160,6 +161,7 @@ class EngineConsumer:
         # Written under the lock.
         self.window = PrefetchWindow(terms.options.prefetch)
         self._started = False  # the connection is started
+        self._paused = False  # its session waits for an answer before anything more is handed over
         self.granted = self.released = 0
         self.base = self.handed_then = self.arrived = 0
         self.failed_behind: int | None = None
@@ -223,16 +225,17 @@ class EngineConsumer:
 
     # -- the rest needs the engine lock --------------------------------------------------------------------------------
 
-    def open(self, started: bool) -> Completion[Any]:
+    def open(self, started: bool, undo: Callable[[Any], object]) -> Completion[Any]:
         """Send OPEN_CONSUMER; answered by :attr:`opened`. Deliveries must be routed here from now on.
 
         Args:
             started: the connection is started: messages may arrive immediately.
+            undo: closes it, if no caller waits for the answer any more.
         """
         self._started = started
         self.granted = credit = self.first_credit if started else 0
         self.mark = self.window.half if credit else 0
-        self.opened = self._outbox.request(Command.OPEN_CONSUMER, *self.fields(credit))
+        self.opened = self._outbox.request(Command.OPEN_CONSUMER, *self.fields(credit), undo=undo)
         return self.opened
 
     def has_opened(self, started: bool, shut: bool) -> None:
@@ -496,11 +499,23 @@ class EngineConsumer:
     def set_flowing(self, flowing: bool, top_up: bool = True) -> None:
         """Open or shut the gate; opening grants credit, unless that was done, and wakes waiting callers."""
         self._started = flowing
-        self.flowing = flowing and not self.shut and self.opened.done
+        self.flowing = flowing and not self.shut and not self._paused and self.opened.done
         if self.flowing:
             if top_up:
                 self.top_up()
             self.wake()
+
+    def pause(self) -> None:
+        """Hand nothing over until :meth:`go_on`."""
+        self._paused = True
+        self.flowing = False
+
+    def go_on(self) -> None:
+        """Open the gate again, as far as the connection flows, and wake the waiting caller in any case."""
+        self._paused = False
+        if not self._outbox.repairing:
+            self.set_flowing(self._started, top_up=self.taken >= self.mark)
+        self.wake()
 
     def wake(self) -> None:
         """Call the callback of the waiting caller, if there is one. It is removed after the call, so that an interrupt

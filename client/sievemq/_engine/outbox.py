@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 #: Requests of which it matters whether they were carried out.
 _DOUBTFUL: Final = frozenset({Command.COMMIT, Command.ACKNOWLEDGE_ALL, Command.STAGE})
+#: Requests whose effect ends with the connection.
+_OF_CONNECTION: Final = frozenset({Command.OPEN_SESSION, Command.OPEN_CONSUMER})
 _DELETING: Final = frozenset({Command.DELETE_TEMPORARY, Command.UNSUBSCRIBE})
 _ACKNOWLEDGE: Final = int(Command.ACKNOWLEDGE)  # up to Python 3.11 looking up a member is a call
 #: Consumers in one ACKNOWLEDGE_SEVERAL. Far below the limit of an array.
@@ -34,12 +36,16 @@ class Completion(Generic[T]):
     threads, under its engine lock): they must only wake a thread or hand the result on. An exception from outside, such
     as KeyboardInterrupt, may break into them: settling once more calls those that have not returned. So a callback may
     be called twice.
+
+    Args:
+        undo: takes back what the request has made, given the value; None if it makes nothing.
     """
 
-    __slots__ = ("_callbacks", "_value", "done", "error")
+    __slots__ = ("_callbacks", "_undo", "_value", "done", "error")
 
-    def __init__(self) -> None:
+    def __init__(self, undo: Callable[[T], object] | None = None) -> None:
         self.done = False
+        self._undo = undo
         self.error: Exception | None = None
         self._value: T | None = None
         self._callbacks: list[Callable[[Completion[T]], None]] | None = None
@@ -80,6 +86,16 @@ class Completion(Generic[T]):
             raise self.error
         return self._value  # type: ignore[return-value]
 
+    @property
+    def has_effect(self) -> bool:
+        """What the request makes is to be undone if its caller no longer waits."""
+        return self._undo is not None
+
+    def undo(self) -> None:
+        """Take back what the request has made. It has succeeded."""
+        if self._undo is not None:
+            self._undo(self.result())
+
     def notify(self) -> None:
         """Call the callbacks of a settled completion that have not returned yet."""
         callbacks = self._callbacks
@@ -118,45 +134,54 @@ class Requests:
     Attributes:
         pending: by number: the waiter for the answer, and the command.
         doubtful: those pending when a connection was lost of which it matters whether they were carried out.
-        next_number: gives the next request its number.
+        last: number of the last request.
+        abandoned: those whose callers no longer wait, and whose effect is undone when they are answered.
     """
 
-    __slots__ = ("_repeated", "_wants", "doubtful", "next_number", "pending")
+    __slots__ = ("_repeated", "_sent", "_wants", "abandoned", "doubtful", "last", "pending")
 
     def __init__(self) -> None:
         self.pending: dict[int, tuple[Completion[Any], CommandTuple]] = {}
         self.doubtful: list[int] = []
-        self.next_number: Callable[[], int] = itertools.count(1).__next__
+        self.last = 0
+        self.abandoned: list[Completion[Any]] = []
         self._repeated: set[int] = set()  # sent once more; the first may have arrived
         self._wants: set[int] = set()  # numbers of those for a message
+        self._sent = 0  # the last one that was sent before the connection was lost
 
-    def make(self, kind: int, fields: tuple[object, ...]) -> tuple[Completion[Any], bytes]:
-        """Create a request.
+    def make(self, completion: Completion[Any], kind: int, fields: tuple[object, ...]) -> bytes:
+        """Create a request; the command, packed.
 
         Args:
+            completion: what its answer settles.
+            kind: of the command.
+            fields: behind its request number.
+        """
+        self.last = number = self.last + 1
+        command = (kind, number, *fields)
+        packed: bytes = pack(command)  # may fail: then there is no request
+        self.pending[number] = completion, command
+        if kind == Command.WANT:
+            self._wants.add(number)
+        return packed
+
+    def expect(self, completion: Completion[Any], kind: int, *fields: object) -> int:
+        """The answer to a command that is sent at once settles this; its number."""
+        self.last = number = self.last + 1
+        self.pending[number] = completion, (kind, number, *fields)
+        return number
+
+    def repeat(self, number: int, kind: int, fields: tuple[object, ...]) -> tuple[Completion[Any], bytes]:
+        """Repeat a pending request that may have been sent before.
+
+        Args:
+            number: of the request.
             kind: of the command.
             fields: behind its request number.
 
         Returns:
             What its answer settles, and the command, packed.
         """
-        completion: Completion[Any] = Completion()
-        number = self.next_number()
-        command = (kind, number, *fields)
-        packed = pack(command)  # may fail: then there is no request
-        self.pending[number] = completion, command
-        if kind == Command.WANT:
-            self._wants.add(number)
-        return completion, packed
-
-    def expect(self, completion: Completion[Any], kind: int, *fields: object) -> int:
-        """The answer to a command that is sent at once settles this; its number."""
-        number = self.next_number()
-        self.pending[number] = completion, (kind, number, *fields)
-        return number
-
-    def repeat(self, number: int, kind: int, fields: tuple[object, ...]) -> tuple[Completion[Any], bytes]:
-        """Repeat a pending request that may have been sent before; arguments and value as :meth:`make`."""
         completion, _ = self.pending[number]
         command = (kind, number, *fields)
         self.pending[number] = completion, command
@@ -204,6 +229,7 @@ class Requests:
     def doubt(self) -> None:
         """The connection is lost: requests that were sent may have been carried out."""
         self.doubtful += [number for number, (_, command) in self.pending.items() if command[0] in _DOUBTFUL]
+        self._sent = self.last
 
     def take_doubtful(self) -> Iterator[tuple[int, tuple[Completion[Any], CommandTuple]]]:
         """Those of :attr:`doubtful` that still wait, each with its number; settle each before the next is taken."""
@@ -220,6 +246,13 @@ class Requests:
             completion, command = self.pending[number]
             if command[2] in consumers:
                 completion.fail(IllegalStateException("the consumer is closed"))
+                self._forget(number)
+
+    def drop_abandoned(self) -> None:
+        """The connection is lost: drop abandoned requests that were not sent, and those whose effect ends with it."""
+        for number, (completion, command) in tuple(self.pending.items()):
+            if completion in self.abandoned and (number > self._sent or command[0] in _OF_CONNECTION):
+                completion.fail(JMSException("its caller no longer waits for it", "TIMEOUT"))
                 self._forget(number)
 
     def end(self, error: Exception, goodbye: int = 0) -> None:
@@ -348,17 +381,63 @@ class Outbox:
         if self.failure is None and not self.closing and not self.repairing:
             self.queue.append(pack(command))
 
-    def request(self, number: int, *fields: object) -> Completion[Any]:
-        """Queue a command that is answered by OK or ERROR. Acknowledgements that wait go out before it."""
-        completion: Completion[Any]
+    def request(
+        self,
+        number: int,
+        *fields: object,
+        answer: Completion[Any] | None = None,
+        undo: Callable[[Any], object] | None = None,
+    ) -> Completion[Any]:
+        """Queue a command that is answered by OK or ERROR. Acknowledgements that wait go out before it.
+
+        Args:
+            number: of the command.
+            fields: behind its request number.
+            answer: what its answer settles; None for a new one.
+            undo: takes back what it makes, given the answer's value; see :meth:`abandon`.
+        """
+        completion: Completion[Any] = Completion(undo) if answer is None else answer
         if self.ended:
-            completion = Completion()
             completion.fail(self.failure or IllegalStateException("the connection is closed"))
             return completion
         self.pack_acknowledgements()
-        completion, packed = self.requests.make(number, fields)
+        packed = self.requests.make(completion, number, fields)
         if not self.repairing:  # else it is sent behind WELCOME
             self.queue.append(packed)
+        return completion
+
+    def abandon(self, completion: Completion[Any]) -> None:
+        """The caller of a request no longer waits: it was cancelled or interrupted, or its time is over, which is not
+        the broker's answer. What the request makes is undone when it is answered (D-42)."""
+        requests = self.requests
+        if not completion.has_effect or completion in requests.abandoned:
+            return
+        requests.abandoned.append(completion)
+        completion.add_callback(self._undo)
+        if self.repairing:
+            requests.drop_abandoned()
+
+    def abandon_since(self, number: int) -> None:
+        """An exception from outside broke into a call: its requests have no caller.
+
+        Args:
+            number: of the last request before the call.
+        """
+        for at, (completion, _) in tuple(self.requests.pending.items()):
+            if at > number:
+                self.abandon(completion)
+
+    def _undo(self, completion: Completion[Any]) -> None:
+        abandoned = self.requests.abandoned
+        if completion in abandoned:
+            abandoned.remove(completion)
+            if completion.error is None and not self.ended:
+                completion.undo()
+
+    def undone(self) -> Completion[None]:
+        """Settled once every abandoned request is answered, and undone: commands from then on find nothing of it."""
+        completion: Completion[None] = Completion()
+        when_settled(tuple(self.requests.abandoned), lambda: completion.succeed(None))
         return completion
 
     def pack_acknowledgements(self) -> None:
@@ -442,6 +521,7 @@ class Outbox:
         """The connection is repaired from here on: what was sent may have been carried out."""
         self.repairing = True
         self.requests.doubt()
+        self.requests.drop_abandoned()
 
     def send_first(self, kind: int, *fields: object, number: int | None = None) -> Completion[Any]:
         """Send a request before anything that waits in the queue, while the connection is restored.
@@ -452,7 +532,11 @@ class Outbox:
             number: of a request that waits already, and may have been sent before; None for a new one.
         """
         requests = self.requests
-        completion, packed = requests.make(kind, fields) if number is None else requests.repeat(number, kind, fields)
+        completion: Completion[Any] = Completion()
+        if number is None:
+            packed = requests.make(completion, kind, fields)
+        else:
+            completion, packed = requests.repeat(number, kind, fields)
         self.wire.send_packed(packed)
         return completion
 

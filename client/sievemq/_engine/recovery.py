@@ -25,7 +25,6 @@ __all__ = ["Recovery"]
 
 #: Requests after which the broker has taken back what it delivered, and all credit.
 _RECOVERING: Final = frozenset({Command.RECOVER, Command.ROLLBACK})
-_OF_SESSIONS: Final = frozenset({Command.COMMIT, Command.STAGE, Command.RECOVER, Command.ROLLBACK})
 #: A session in WELCOME: its last send that arrived, its last request that was carried out.
 Progress: TypeAlias = Mapping[int, tuple[int, int]]
 
@@ -67,13 +66,9 @@ class Recovery:
         outbox = self._outbox
         outbox.hold()
         self._deliveries.routes.clear()
-        pending = outbox.requests.pending.values()
-        said = {(command[0], command[2]) for _, command in pending if command[0] in _OF_SESSIONS}
         handed: list[int] = []
         for session in tuple(self._sessions.values()):
-            committing = (Command.COMMIT, session.id) in said or (Command.STAGE, session.id) in said
-            recovering = (Command.RECOVER, session.id) in said or (Command.ROLLBACK, session.id) in said
-            for pair in session.freeze(committing, recovering):
+            for pair in session.freeze():
                 handed += pair
         self._handed = handed[: 2 * _MAX_HANDED]
 
@@ -142,14 +137,21 @@ class Recovery:
         for number, (_, command) in pending.items():
             if command[0] in _RECOVERING:  # sends that came before are forgotten already
                 outbox.send_first(command[0], *command[2:], number=number)
+        later: list[bytes] = []  # sends behind a COMMIT or STAGE that waits
         for session, count in arrived.items():
-            for packed in islice(_snapshot(session.sends.unconfirmed), count, None):
-                outbox.wire.send_packed(packed)
+            sends, covered = session.sends, session.covered
+            for sequence, packed in enumerate(_snapshot(sends.unconfirmed)[count:], sends.confirmed + count + 1):
+                if covered is None or sequence <= covered:
+                    outbox.wire.send_packed(packed)
+                else:
+                    later.append(packed)
                 outbox.hurry()  # something may have waited for its confirm
         answers += [self._open_consumer(consumer, opening) for consumer in tuple(self._deliveries.consumers.values())]
         for number, (_, command) in pending.items():
             if command[0] not in _OPENING and command[0] not in _RECOVERING:
                 outbox.send_first(command[0], *command[2:], number=number)
+        for packed in later:
+            outbox.wire.send_packed(packed)
         return answers
 
     def _settle_doubtful(self, known: Progress, forgotten: bool) -> None:

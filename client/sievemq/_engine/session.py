@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from sievemq._engine.consumer import EngineConsumer
 from sievemq._engine.deliveries import Deliveries
-from sievemq._engine.outbox import Completion, Outbox
+from sievemq._engine.outbox import Completion, Outbox, when_settled
+from sievemq._engine.outcomes import Outcome, Outcomes
 from sievemq._engine.sends import Sends
 from sievemq._engine.terms import Terms
 from sievemq.destinations import Destination
@@ -52,6 +53,7 @@ class EngineSession:
     Attributes:
         opened: settled when the broker has opened or refused it.
         acknowledge_hook: what ``message.acknowledge()`` of a message received here calls; set by the front.
+        outcomes: of its requests that the application does not know yet.
         sends: what it sent and is not settled.
         recoveries: how often :meth:`recover` was called; what is received after one is another message (LIS-07).
     """
@@ -61,6 +63,7 @@ class EngineSession:
         "_consumed",
         "_deliveries",
         "_forget",
+        "_pausing",
         "_returned",
         "acknowledge_hook",
         "acknowledges_itself",
@@ -70,6 +73,7 @@ class EngineSession:
         "mode",
         "opened",
         "outbox",
+        "outcomes",
         "recoveries",
         "sends",
         "shut",
@@ -105,10 +109,13 @@ class EngineSession:
         # True if messages that the application has, or sends of its transaction, were lost with a connection (ACK-18).
         self._returned = False
         self._began = 0  # sequence of the last send before the present transaction
+        self.outcomes = Outcomes()
+        # Requests without an answer; until the last one has its answer nothing is handed to the application.
+        self._pausing: list[Outcome] = []
 
     def open(self) -> Completion[Any]:
         """Send OPEN_SESSION; answered by :attr:`opened`."""
-        self.opened = self.outbox.request(Command.OPEN_SESSION, self.id, self.mode, 0)
+        self.opened = self.outbox.request(Command.OPEN_SESSION, self.id, self.mode, 0, undo=lambda _: self.close())
 
         def opened(answer: Completion[Any]) -> None:
             if answer.error is not None:
@@ -200,9 +207,16 @@ class EngineSession:
                 consumer.mark_closed()
             else:
                 self.consumers[consumer.id] = consumer
+                if self._pausing:
+                    consumer.pause()
                 consumer.has_opened(deliveries.started, self.shut)
 
-        consumer.open(deliveries.started).add_callback(opened)
+        def undo(made: object) -> None:
+            self.close_consumer(consumer)
+            if durable and made is True:  # it would collect messages for nobody
+                self.outbox.request(Command.UNSUBSCRIBE, name)
+
+        consumer.open(deliveries.started, undo).add_callback(opened)
         return consumer
 
     def close_consumer(self, consumer: EngineConsumer) -> Completion[Any]:
@@ -247,6 +261,11 @@ class EngineSession:
         for consumer in tuple(self.consumers.values()):
             if consumer.closed:
                 self._forget_consumer(consumer)
+        requested = [completion for completion, _ in self.outbox.requests.pending.values()]
+        for outcome in (*self._pausing, *self.outcomes.doubts):
+            if not outcome.done and outcome not in requested:
+                text = "a call was interrupted before its request was sent, and the connection was lost with it"
+                outcome.fail(TransactionRolledBackException(text) if self.transacted else JMSException(text))
 
     def _all_done(self) -> None:
         self._consumed.clear()
@@ -271,8 +290,11 @@ class EngineSession:
 
     # -- acknowledgement, recovery, transactions ---------------------------------------------------------------------
 
-    def acknowledge(self) -> Completion[Any]:
+    def acknowledge(self, waits: bool = True) -> Completion[Any]:
         """Acknowledge everything the session was handed (MSG-01, ACK-05, CTX-15).
+
+        Args:
+            waits: the caller waits for the answer; if not, it calls :meth:`Outcomes.add` when it begins to.
 
         Returns:
             The broker's answer; settled at once where acknowledge() has no effect (ACK-07).
@@ -298,9 +320,10 @@ class EngineSession:
         pairs = self.handed()
         if not pairs:
             return _nothing_to_do()
-        completion = self.outbox.request(Command.ACKNOWLEDGE_ALL, self.id, pairs)
+        outcome = self.outcomes.expect(listed=waits)
+        self.outbox.request(Command.ACKNOWLEDGE_ALL, self.id, pairs, answer=outcome)
         self._all_done()
-        return completion
+        return outcome
 
     def recover(self) -> Completion[Any]:
         """Redeliver everything handed and not acknowledged, marked (ACK-08).
@@ -316,6 +339,19 @@ class EngineSession:
             return _nothing_to_do()  # ACK-10: everything is acknowledged; buffered messages just follow
         return self._take_back(Command.RECOVER)
 
+    def begin(self, verb: str) -> None:
+        """A call of commit() or rollback() begins. It covers what was sent and received before, even if it is broken
+        off before its request is made: then a commit() is decided with the next one, and nothing that a rollback() was
+        to cover can be committed any more.
+
+        Args:
+            verb: ``commit`` or ``rollback``.
+        """
+        if verb == "commit":
+            self.outcomes.begin_commit()
+        else:
+            self._returned = True
+
     def commit(self) -> Completion[Any]:
         """Publish what the session sent, acknowledge what it was handed, all or nothing (TXN-10).
 
@@ -327,10 +363,30 @@ class EngineSession:
         self._check_transacted("commit")
         if self._is_broken:
             return self._commit_broken()
+        outcome = self.outcomes.expect(commits=True)
+        outcome.add_callback(self._committed)
+        self._pause(outcome)
+        self.outbox.request(Command.COMMIT, self.id, self.handed(), answer=outcome)
+        self._cover()
+        return outcome
+
+    def stage(self, key: str, batch: int, lease: int) -> Completion[Any]:
+        """Move what the session sent since its last commit to a stage; the value is its name.
+
+        Args:
+            key, batch: of the publisher.
+            lease: ms for which it is kept unpublished.
+
+        Raises:
+            IllegalStateException: the session is not transacted, or closed.
+        """
+        self._check_transacted("stage")
+        if self._is_broken:
+            return self._commit_broken()
+        outcome = self.outcomes.expect()
+        self.outbox.request(Command.STAGE, self.id, key, batch, lease, answer=outcome)
         self._began = self.sends.sequence
-        completion = self.outbox.request(Command.COMMIT, self.id, self.handed())
-        completion.add_callback(self._committed)
-        return completion
+        return outcome
 
     def rollback(self) -> Completion[Any]:
         """Drop the session's sends; redeliver its messages, marked (TXN-04).
@@ -341,59 +397,92 @@ class EngineSession:
         self._check_transacted("rollback")
         return self._take_back(Command.ROLLBACK)
 
+    def resolve(self) -> Completion[None]:
+        """Before a request about what the session has sent and received, if :attr:`Outcomes.doubts` has some: wait for
+        this, then call :meth:`Outcomes.tell`.
+
+        Returns:
+            Settled when every request in doubt has its answer. If one of them has failed, the transaction is rolled
+            back by then: what was sent and received since went with it.
+        """
+        resolved: Completion[None] = Completion()
+
+        def known() -> None:
+            if resolved.done:
+                return
+            if self.transacted and self.outcomes.failed is not None:
+                self._take_back(Command.ROLLBACK, listed=False).add_callback(lambda _: resolved.succeed(None))
+            else:
+                resolved.succeed(None)
+
+        when_settled(tuple(self.outcomes.doubts), known)
+        return resolved
+
     def _commit_broken(self) -> Completion[Any]:
         """A part of the transaction was lost with a connection: roll back the rest, too (TXN-09)."""
-        completion: Completion[Any] = Completion()
-
-        def ended(answer: Completion[Any]) -> None:
-            completion.fail(
-                answer.error
-                or TransactionRolledBackException(
-                    "the connection was lost in the middle of the transaction: it was rolled back",
-                    "TRANSACTION_ROLLED_BACK",
-                    self.outbox.cause,
-                )
-            )
-
-        self._take_back(Command.ROLLBACK).add_callback(ended)
-        return completion
+        text = (
+            "the connection was lost in the middle of the transaction, or its rollback() was cancelled, interrupted or "
+            "timed out: it was rolled back"
+        )
+        error = TransactionRolledBackException(text, "TRANSACTION_ROLLED_BACK", self.outbox.cause)
+        return self._take_back(Command.ROLLBACK, instead=error)
 
     def _check_transacted(self, verb: str) -> None:
         self.check_open()
         if not self.transacted:
             raise IllegalStateException(f"{verb}() is for transacted sessions")
 
-    def _committed(self, completion: Completion[Any]) -> None:
+    def _cover(self) -> None:
+        """A request covers what was sent and handed over until now; what follows belongs to the next one."""
+        self._began = self.sends.sequence
         self._all_done()
-        if isinstance(completion.error, TransactionRolledBackException):
+
+    def _committed(self, answer: Completion[Any]) -> None:
+        assert isinstance(answer, Outcome)
+        self.outcomes.answered(answer)
+        if isinstance(answer.error, TransactionRolledBackException):
             # Buffered messages were sent before the broker took them back.
             self._reset_credit()
-            self._resume()
 
-    def _take_back(self, verb: int) -> Completion[Any]:
+    def _take_back(self, verb: int, listed: bool = True, instead: Exception | None = None) -> Completion[Any]:
         # The request packs waiting acknowledgements; they must not cover its own messages: `done` moves after it.
-        completion = self.outbox.request(verb, self.id, self.handed())
-        if self.transacted and self.outbox.repairing:
-            self.sends.drop()  # the request precedes later sends
-        self._began = self.sends.sequence
+        outcome = self.outcomes.expect(listed=listed, instead=instead)
+        self._pause(outcome)
+        self.outbox.request(verb, self.id, self.handed(), answer=outcome)
+        if self.transacted:
+            self.outcomes.roll_back()
+            if self.outbox.repairing:
+                self.sends.drop()  # the request precedes later sends
         for consumer in self.consumers.values():
             consumer.fail()
-        self._all_done()
+        self._cover()
         for consumer in self.consumers.values():
             self._deliveries.ignore(consumer)  # until the answer: sent before the broker took them back
         self._reset_credit()
-        completion.add_callback(lambda _: self._resume())
-        return completion
+        return outcome
 
     def _reset_credit(self) -> None:
         for consumer in self.consumers.values():
             consumer.reset_credit()
 
-    def _resume(self) -> None:
+    def _pause(self, outcome: Outcome) -> None:
+        """Hand nothing to the application until the answer: if it is a rollback, what was handed over later would be
+        redelivered unmarked."""
+        outcome.add_callback(self._resume)
+        self._pausing.append(outcome)
+        for consumer in self.consumers.values():
+            consumer.pause()
+
+    def _resume(self, answer: Completion[Any]) -> None:
+        """A request has its answer: go on with the last one."""
+        self._pausing = [outcome for outcome in self._pausing if outcome is not answer]
+        if self._pausing:
+            return
         for consumer in tuple(self.consumers.values()):
             consumer.taken_back()
-            self._deliveries.stop_ignoring(consumer)
-            consumer.set_flowing(self._deliveries.started)
+            if not self.outbox.repairing:  # else when the consumer is opened again
+                self._deliveries.stop_ignoring(consumer)
+            consumer.go_on()
 
     # -- a lost connection -------------------------------------------------------------------------------------------
 
@@ -401,12 +490,9 @@ class EngineSession:
     def _is_broken(self) -> bool:
         return self._returned or any(consumer.holds_returned for consumer in self.consumers.values())
 
-    def freeze(self, committing: bool, recovering: bool) -> list[tuple[int, int]]:
-        """The connection is lost: messages of the session go back, and its transaction is rolled back (TXN-05).
-
-        Args:
-            committing: the fate of its transaction depends on a commit that is on its way.
-            recovering: it has requested that all is taken back, and emptied its buffers.
+    def freeze(self) -> list[tuple[int, int]]:
+        """The connection is lost: messages of the session go back, and its transaction is rolled back (TXN-05). What a
+        request covers that is on its way is decided by that.
 
         Returns:
             Pairs of consumer and last tag that may have been seen.
@@ -414,10 +500,10 @@ class EngineSession:
         handed: list[tuple[int, int]] = []
         for consumer in self.consumers.values():
             seen = consumer.freeze()
-            if recovering:  # no thread can be taking a message now
+            if self._pausing:  # no thread can be taking a message now
                 seen = consumer.handed
             handed.append((consumer.id, seen))
-        if not committing and not self.acknowledges_itself:
+        if not self.acknowledges_itself:
             self._returned = (
                 self._returned
                 or bool(self._consumed)
@@ -427,6 +513,12 @@ class EngineSession:
         self._consumed.clear()
         self.sends.freeze()
         return handed
+
+    @property
+    def covered(self) -> int | None:
+        """The last send that a COMMIT or STAGE covers which waits for its answer; None if there is none."""
+        waits = self.transacted and not self.outcomes.known
+        return self._began if waits else None
 
     def recreate(self, confirmed: int, number: int | None) -> Completion[Any]:
         """Open it again on a connection that is being restored.
@@ -499,6 +591,8 @@ class EngineSession:
         def closed(answer: Completion[Any]) -> None:
             if answer.error is None:
                 self.sends.give_up()
+            if (failed := self.outcomes.failed) is not None:  # no call is left that could raise it
+                self.outbox.report(failed)
             self._forget(self)
 
         completion.add_callback(closed)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Final
 
 from sievemq._engine import Completion
-from sievemq.aio.transport import Transport
 
 __all__ = ["NOTHING", "Acknowledgement", "nothing"]
 
@@ -15,19 +14,18 @@ class Acknowledgement:
     """An acknowledgement that the broker answers.
 
     Args:
-        transport: of the connection.
+        wait: waits for the answer.
         completion: the answer.
     """
 
-    __slots__ = ("_completion", "_transport")
+    __slots__ = ("_completion", "_wait")
 
-    def __init__(self, transport: Transport, completion: Completion[Any]) -> None:
-        self._transport = transport
+    def __init__(self, wait: Callable[[], Coroutine[Any, Any, None]], completion: Completion[Any]) -> None:
+        self._wait = wait
         self._completion = completion
 
     def __await__(self) -> Generator[Any, Any, None]:
-        completion = self._completion
-        return self._transport.ask(lambda: completion).__await__()
+        return self._wait().__await__()
 
     def __repr__(self) -> str:
         return f"<acknowledgement, {'answered' if self._completion.done else 'on its way'}>"

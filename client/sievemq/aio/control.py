@@ -40,11 +40,12 @@ class Control:
         calls: calls the callbacks of asynchronous sends.
     """
 
-    __slots__ = ("__weakref__", "_owner", "calls", "delivery", "engine", "receiving", "transport")
+    __slots__ = ("__weakref__", "_doubts", "_owner", "calls", "delivery", "engine", "receiving", "transport")
 
     def __init__(self, engine: EngineSession, transport: Transport, owner: object) -> None:
         self._owner = owner
         self.engine = engine
+        self._doubts = engine.outcomes.doubts
         self.transport = transport
         self.receiving: EngineConsumer | None = None
         self.delivery = Delivery(engine, transport, self.recover)
@@ -55,7 +56,14 @@ class Control:
     async def receive(self, consumer: EngineConsumer, timeout: int | None) -> Message | None:
         """Receive a message that is in the buffer, or wait as :meth:`receive_by`."""
         taken = consumer.taken
-        if consumer.buffer and consumer.flowing and self.receiving is None and self.delivery.idle and ~taken & _TURN:
+        if (
+            consumer.buffer
+            and consumer.flowing
+            and self.receiving is None
+            and self.delivery.idle
+            and ~taken & _TURN
+            and not self._doubts
+        ):
             try:
                 message = consumer.take(True)
                 if message is not None:
@@ -98,6 +106,8 @@ class Control:
                     return None  # CLO-06
                 if outbox.failure is not None:
                     outbox.check_open()
+                if self._doubts and self.engine.outcomes.known:
+                    await self.settle_doubts()
                 message = take() if consumer.buffer and consumer.flowing else None
                 if message is not None:
                     self._after_take(consumer)
@@ -134,6 +144,7 @@ class Control:
             await self._left(consumer)
         self._enter(consumer)
         try:
+            await self.settle_doubts()
             if consumer.buffer and not ~consumer.taken & _TURN:
                 await turn()
             message = take() if consumer.flowing else None
@@ -258,6 +269,26 @@ class Control:
 
         await asyncio.shield(self.transport.loop.create_task(wait()))
 
+    def check_alone(self) -> None:
+        """Raise for a use of the session while another task receives in it."""
+        if self.receiving is not None and not self.delivery.mine:
+            self._refuse()
+
+    async def settle_doubts(self, verb: str = "") -> None:
+        """Before a request about what the session has sent and received: wait for the outcome of calls that were
+        broken off.
+
+        Args:
+            verb: of the call that needs it.
+
+        Raises:
+            JMSException: one of them has failed; what the session has sent and received since is rolled back, if it is
+                transacted. Or the broker has not answered within the option `request_timeout`.
+        """
+        if self._doubts:
+            await self.transport.ask(self.engine.resolve)
+            self.engine.outcomes.tell(verb)
+
     async def paused(self) -> None:
         """Return once no listener is running (CON-16). Delivery has stopped."""
         await self.delivery.left(None, self.transport.close_by())
@@ -269,12 +300,20 @@ class Control:
     def acknowledge(self) -> Awaitable[None]:
         """What message.acknowledge() does (MSG-01): at once; the broker's answer can be awaited."""
         self.transport.check_loop()
+        outcomes = self.engine.outcomes
         with settling("acknowledge", self.engine.terms):
-            completion = self.engine.acknowledge()
-        if completion.done:
+            if self._doubts and not self.engine.transacted and outcomes.known:
+                outcomes.tell()
+            outcome = self.engine.acknowledge(waits=False)
+        if outcome.done:
             return NOTHING
         self.transport.flush_soon()
-        return Acknowledgement(self.transport, completion)
+
+        async def wait() -> None:
+            outcomes.add(outcome)
+            await self.settle_doubts()
+
+        return Acknowledgement(wait, outcome)
 
     # -- sending ------------------------------------------------------------------------------------------------------
 

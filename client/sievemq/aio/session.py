@@ -11,6 +11,7 @@ from sievemq._engine import (
     DUPS_OK_ACKNOWLEDGE,
     SESSION_TRANSACTED,
     ClientConnection,
+    Completion,
     EngineBrowser,
     EngineProducer,
     EngineSession,
@@ -132,18 +133,20 @@ class Session(Closing):
     async def commit(self) -> None:
         """Publish all sends and acknowledge all messages received since the last commit or rollback (TXN-10).
 
-        Cancelled while it waits for the broker, its result is unknown.
+        If it is cancelled, its outcome is open: the next call on the session raises if it was rolled back (D-41).
 
         Raises:
             IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
             TransactionRolledBackException: it ended as a rollback (TXN-09), such as one that has waited for room as
-                long as it may (``send_timeout``).
+                long as it may (``send_timeout``). Or so did one before it, whose outcome was open.
+            JMSException: the outcome of one before it is not known within the option `request_timeout`.
         """
         with settling("commit", self._engine.terms):
             await self._end_transaction("commit", self._commit)
 
     async def _commit(self) -> None:
         transport, engine = self._transport, self._engine
+        await self._control.settle_doubts("commit")
         completion = transport.call(engine.commit)
         timeout = engine.terms.options.send_timeout
         if timeout:
@@ -155,9 +158,15 @@ class Session(Closing):
 
         Raises:
             IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
+            TransactionRolledBackException: a commit() whose outcome was open was rolled back, too (D-41).
         """
         with settling("rollback", self._engine.terms):
-            await self._end_transaction("rollback", lambda: self._transport.ask(self._engine.rollback))
+            await self._end_transaction("rollback", self._rollback)
+
+    async def _rollback(self) -> None:
+        await self._control.settle_doubts()
+        await self._transport.ask(self._engine.rollback)
+        self._engine.outcomes.tell()
 
     async def recover(self) -> None:
         """Redeliver the messages that were received and not acknowledged, with JMSRedelivered set (ACK-08).
@@ -167,10 +176,21 @@ class Session(Closing):
         """
         with settling("recover", self._engine.terms):
             self._engine.check_open()
-            await self._control.exclusively(self._control.recover)
+            await self._control.exclusively(self._recover)
+
+    async def _recover(self) -> None:
+        await self._control.settle_doubts()
+        await self._control.recover()
+
+    async def _stage(self, key: str, batch: int, lease: int) -> str:
+        self._engine.check_open()
+        await self._control.settle_doubts()
+        name: str = await self._transport.ask(lambda: self._engine.stage(key, batch, lease))
+        return name
 
     async def _acknowledge(self) -> None:
         with settling("acknowledge", self._engine.terms):
+            await self._control.settle_doubts()
             await self._transport.ask(self._engine.acknowledge)
 
     async def _end_transaction(self, verb: str, act: Callable[[], Awaitable[Any]]) -> None:
@@ -179,6 +199,8 @@ class Session(Closing):
             raise IllegalStateException(f"{verb}() is not allowed in a completion callback of the session (CPL-11)")
         if not self._engine.transacted:
             raise IllegalStateException(f"{verb}() is for transacted sessions")
+        self._control.check_alone()
+        self._transport.call(lambda: self._engine.begin(verb))
         await self._control.settle_sends()
         await self._control.exclusively(act)
 
@@ -213,7 +235,7 @@ class Session(Closing):
     async def _create_temporary(self, topic: bool) -> tuple[str, Callable[[], Awaitable[None]]]:
         self._engine.check_open()
         engine, transport = self._connection._engine, self._transport
-        address: str = await transport.ask(lambda: engine.create_temporary(topic), undo=engine.delete_temporary)
+        address: str = await transport.ask(lambda: engine.create_temporary(topic))
 
         async def delete() -> None:
             await transport.ask(lambda: engine.delete_temporary(address))
@@ -230,8 +252,7 @@ class Session(Closing):
         self._engine.check_open()
         if not isinstance(name, str) or not name:
             raise InvalidDestinationException(f"a subscription's name is needed, not {name!r}")
-        if self._transport.undoing:
-            await self._transport.undone()  # a consumer of it whose caller no longer waits
+        await self._transport.undone()  # a consumer of it whose caller no longer waits
         await self._transport.ask(lambda: self._engine.unsubscribe(name))
 
     # -- producers, consumers, browsers -------------------------------------------------------------------------------
@@ -356,10 +377,12 @@ class Session(Closing):
         shared: bool = False,
     ) -> C:
         warn_of_wildcards(destination)
-        if name is not None and self._transport.undoing:
-            await self._transport.undone()  # a consumer of the same subscription would refuse this one (SUB-11, SUB-14)
-        engine = self._transport.call(
-            lambda: self._engine.open_consumer(
+        # One whose caller no longer waits may hold messages, or a subscription of the same name (SUB-11, SUB-14).
+        await self._transport.undone()
+        made: list[C] = []
+
+        def open_consumer() -> Completion[Any]:
+            engine = self._engine.open_consumer(
                 destination,
                 str(destination),
                 selector,
@@ -368,9 +391,11 @@ class Session(Closing):
                 durable=durable,
                 shared=shared,
             )
-        )
-        await self._transport.ask(lambda: engine.opened, undo=lambda _: self._engine.close_consumer(engine))
-        return kind(self._control, engine)
+            made.append(kind(self._control, engine))
+            return engine.opened
+
+        await self._transport.ask(open_consumer)
+        return made[0]
 
     @opening
     async def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:

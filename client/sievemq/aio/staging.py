@@ -39,12 +39,8 @@ async def stage(session: Session, key: str, batch: int, lease: Milliseconds = LE
         TransactionRolledBackException: a send had failed; nothing is staged.
         ResourceAllocationException: no room.
     """
-    engine = session._engine
-    check_transacted(engine)
-    name: str = await session._transport.ask(
-        lambda: engine.outbox.request(Command.STAGE, engine.id, key, batch, milliseconds("a lease", lease))
-    )
-    return name
+    check_transacted(session._engine)
+    return await session._stage(key, batch, milliseconds("a lease", lease))
 
 
 async def publish(connection: Connection, key: str, batch: int, names: Iterable[str]) -> int | None:

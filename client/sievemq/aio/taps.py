@@ -147,7 +147,7 @@ async def open_tap(
         if answer["made"]:  # otherwise it would keep messages without a reader
             engine.request(Command.DELETE_TAP, name, str(destination))
 
-    answer = await connection._transport.ask(lambda: engine.request(Command.OPEN_TAP, *fields), undo)
+    answer = await connection._transport.ask(lambda: engine.request(Command.OPEN_TAP, *fields, undo=undo))
     state = state_of(answer)
     return Tap(connection, name, str(destination), state.id), state
 

@@ -19,9 +19,8 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from functools import partial
 from types import coroutine
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from sievemq._engine import ClientConnection, Completion, Race, Repair, Sends
 from sievemq.aio.repair import Candidate, Greet, Reach, attempt
@@ -104,18 +103,11 @@ class LoopGuard:
         """Nothing is held."""
 
 
-class _Limit:
-    """The deadline of a request, while its completion exists."""
+class _Limit(NamedTuple):
+    """When a caller has waited long enough, and what it waits for."""
 
-    __slots__ = ("completion", "end")
-
-    def __init__(self, end: float, completion: Completion[Any]) -> None:
-        self.end = end
-        self.completion: Completion[Any] | None = completion
-
-    def lift(self) -> None:
-        """It may take as long as it takes."""
-        self.completion = None
+    end: float
+    future: asyncio.Future[bool]
 
 
 class Transport(asyncio.Protocol):
@@ -138,7 +130,6 @@ class Transport(asyncio.Protocol):
         paused: the peer does not read as fast as we write.
         ended: done once the loop's transport is closed, for good.
         lock: raises on other loops.
-        undoing: what cancelled waits had asked for, and what is to be taken back when it is answered.
         at: number of the host that it is connected to.
     """
 
@@ -171,7 +162,6 @@ class Transport(asyncio.Protocol):
         "lock",
         "loop",
         "paused",
-        "undoing",
     )
 
     def __init__(
@@ -204,7 +194,6 @@ class Transport(asyncio.Protocol):
         self._flushing = False  # a write is scheduled
         self.paused = False
         self.ended: asyncio.Future[bool] = loop.create_future()
-        self.undoing: list[Completion[Any]] = []
         self._patience = patience
         self._limits: deque[_Limit] = deque()
         self._limiting: asyncio.TimerHandle | None = None
@@ -362,13 +351,16 @@ class Transport(asyncio.Protocol):
 
     def call(self, work: Callable[[], T]) -> T:
         """Call the engine; a request that it makes is not awaited."""
-        with self.lock:
-            try:
-                return work()
-            except BaseException as error:
-                if not isinstance(error, Exception):  # KeyboardInterrupt, for example
-                    self.broken(error)
-                raise
+        self.lock.check()
+        outbox = self.engine.outbox
+        last = outbox.requests.last
+        try:
+            return work()
+        except BaseException as error:
+            if not isinstance(error, Exception):  # KeyboardInterrupt, for example
+                outbox.abandon_since(last)
+                self.broken(error)
+            raise
 
     def broken(self, error: BaseException, sends: Sends | None = None) -> None:
         """An exception of a signal handler broke into the engine: the connection is lost (decision 0029).
@@ -396,21 +388,19 @@ class Transport(asyncio.Protocol):
             await future
         return completion.result()
 
-    async def ask(self, request: Callable[[], Completion[T]], undo: Callable[[T], object] | None = None) -> T:
-        """Send a request and wait for its answer.
+    async def ask(self, request: Callable[[], Completion[T]]) -> T:
+        """Send a request and wait for its answer. If the wait is cancelled or its time is over, what the request makes
+        is undone when it is answered (:meth:`Outbox.abandon`).
 
         Args:
             request: makes it.
-            undo: what takes back its effect; called if the wait is cancelled and the request succeeds after all, so
-                that nothing unknown is left behind.
 
         Raises:
             IllegalStateException: another loop than the connection's.
             JMSException: no answer within the option `request_timeout`; what the broker answered; the connection is
                 lost.
         """
-        self.check_loop()
-        completion = request()
+        completion = self.call(request)
         if completion.done:
             return completion.result()
         # wait(), written out: every consumer that is opened and closed comes here.
@@ -419,42 +409,44 @@ class Transport(asyncio.Protocol):
         if self.asleep:
             self.flush_soon()
         self.look()
-        limit = self._limit(completion) if self._patience else None
+        if self._patience:
+            self._limit(future)
         try:
-            await future
-        except asyncio.CancelledError:
-            if limit is not None:
-                limit.lift()  # it may have to be undone
-            if undo is not None:
-                self.undoing.append(completion)
-                completion.add_callback(partial(self._undo, undo))
+            expired = await future
+        except BaseException:
+            self._abandon(completion)
             raise
+        if expired and not completion.done:
+            self._abandon(completion)
+            text = f"the broker has not answered within the option request_timeout ({self._patience} ms)"
+            raise JMSException(text, "TIMEOUT")
         return completion.result()
 
-    def _limit(self, completion: Completion[Any]) -> _Limit:
-        """Let a request fail if it has no answer when its time is over. All have the same time, so they are in order,
-        and one timer does for all."""
+    def _abandon(self, completion: Completion[Any]) -> None:
+        """The caller of a request no longer waits."""
+        self.engine.outbox.abandon(completion)
+        self.flush_soon()
+
+    def _limit(self, future: asyncio.Future[bool]) -> None:
+        """Let a wait end when its time is over. All have the same time, so they are in order, and one timer does for
+        all."""
         limits = self._limits
-        while limits and ((first := limits[0].completion) is None or first.done):
+        while limits and limits[0].future.done():
             limits.popleft()
-        limit = _Limit(self.loop.time() + self._patience / 1000.0, completion)
+        limit = _Limit(self.loop.time() + self._patience / 1000.0, future)
         limits.append(limit)
         if self._limiting is None:
             self._limiting = self.loop.call_at(limit.end, self._end_limits)
-        return limit
 
     def _end_limits(self) -> None:
         self._limiting = None
         limits, now = self._limits, self.loop.time()
         while limits:
             limit = limits[0]
-            completion = limit.completion
-            if completion is not None and not completion.done:
-                if limit.end > now:
-                    self._limiting = self.loop.call_at(limit.end, self._end_limits)
-                    return
-                text = f"the broker has not answered within the option request_timeout ({self._patience} ms)"
-                completion.fail(JMSException(text, "TIMEOUT"))
+            if limit.end > now and not limit.future.done():
+                self._limiting = self.loop.call_at(limit.end, self._end_limits)
+                return
+            wake(limit.future, True)
             limits.popleft()
 
     async def wait_until(self, completion: Completion[T], until: float | None) -> None:
@@ -498,16 +490,13 @@ class Transport(asyncio.Protocol):
         return completion.done
 
     async def undone(self) -> None:
-        """Wait until the requests of cancelled waits are undone; no longer than the request timeout."""
-        end = self.loop.time() + self._patience / 1000.0 if self._patience else None
-        while self.undoing and (end is None or self.loop.time() < end):
-            await self.wait_until(self.undoing[-1], end)
+        """Wait until abandoned requests are undone.
 
-    def _undo(self, undo: Callable[[T], object], completion: Completion[T]) -> None:
-        self.undoing.remove(completion)
-        if completion.error is None and self.engine.failure is None and not self.engine.closing:
-            undo(completion.result())
-            self.flush_soon()
+        Raises:
+            JMSException: they are not within the option `request_timeout`.
+        """
+        if self.engine.outbox.requests.abandoned:
+            await self.ask(self.engine.outbox.undone)
 
     @property
     def is_full(self) -> bool:

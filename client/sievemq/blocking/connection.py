@@ -8,7 +8,13 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, TypeVar, overload
 
-from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, Blocked, ClientConnection
+from sievemq._engine import (
+    AUTO_ACKNOWLEDGE,
+    SESSION_TRANSACTED,
+    Blocked,
+    ClientConnection,
+    Completion,
+)
 from sievemq._front import ConnectionMetaData, is_unclosed, unclosed, weakly
 from sievemq.blocking.closing import Closing
 from sievemq.blocking.listeners import ExceptionListener
@@ -90,12 +96,17 @@ class Connection(Closing):
         return self._open_session(Session, mode, is_action)
 
     def _open_session(self, kind: type[S], mode: object, is_action: bool = True) -> S:
-        engine = self._transport.call(lambda: self._engine.open_session(mode, is_action))
-        self._transport.ask(lambda: engine.opened, undo=lambda _: engine.close())
-        session = kind(self, engine)
+        made: list[S] = []
+
+        def open_session() -> Completion[Any]:
+            engine = self._engine.open_session(mode, is_action)
+            made.append(kind(self, engine))
+            return engine.opened
+
+        self._transport.ask(open_session)
         with self._transport.lock:
-            self._sessions.add(session)
-        return session
+            self._sessions.add(made[0])
+        return made[0]
 
     def _forget(self, session: Session) -> None:
         with self._transport.lock:

@@ -54,6 +54,7 @@ class Control:
 
     __slots__ = (
         "__weakref__",
+        "_doubts",
         "_owner",
         "_receiver",
         "_turn",
@@ -71,6 +72,7 @@ class Control:
     def __init__(self, engine: EngineSession, transport: Transport, owner: object) -> None:
         self._owner = owner
         self.engine = engine
+        self._doubts = engine.outcomes.doubts
         self.transport = transport
         self.guard = allocate_lock()
         self.receiving: EngineConsumer | None = None
@@ -98,7 +100,7 @@ class Control:
 
     def receive(self, consumer: EngineConsumer, timeout: int | None) -> Message | None:
         """Receive a message that is in the buffer, or wait as :meth:`receive_by`."""
-        if consumer.buffer and self.delivery.idle:
+        if consumer.buffer and self.delivery.idle and not self._doubts:
             taken = consumer.taken
             try:
                 with self.guard:  # take() needs no other lock
@@ -133,6 +135,8 @@ class Control:
                 self._check_receivable(consumer)
                 self._turn, self._receiver, self.receiving = turn, get_ident(), consumer
             while True:
+                if self._doubts and not consumer.shut and self.engine.outcomes.known:
+                    self.settle_doubts()
                 with guard:
                     with transport.lock:
                         if consumer.shut:
@@ -180,6 +184,7 @@ class Control:
         try:
             with self.guard:
                 self._check_receivable(consumer)
+                self.settle_doubts()
                 message, completion = transport.call(lambda: self._take_or_request(consumer, take))
                 if message is None:
                     if completion is None:  # MCO-06: stopped
@@ -327,6 +332,26 @@ class Control:
         outbox = self.engine.outbox
         return outbox.repairing or not outbox.usable
 
+    def check_alone(self) -> None:
+        """Raise for a use of the session while another thread receives in it."""
+        if self.receiving is not None and not self.delivery.mine:
+            self._refuse()
+
+    def settle_doubts(self, verb: str = "") -> None:
+        """Before a request about what the session has sent and received: wait for the outcome of calls that were
+        broken off.
+
+        Args:
+            verb: of the call that needs it.
+
+        Raises:
+            JMSException: one of them has failed; what the session has sent and received since is rolled back, if it is
+                transacted. Or the broker has not answered within the option `request_timeout`.
+        """
+        if self._doubts:
+            self.transport.ask(self.engine.resolve)
+            self.engine.outcomes.tell(verb)
+
     def paused(self, until: float | None = None) -> None:
         """Return once nothing is between taking a message and being done with it (CON-16). Messages flow no more; a
         receive that waits stays, and so does a call that waits for the broker: it takes nothing.
@@ -350,6 +375,8 @@ class Control:
     def acknowledge(self) -> None:
         """Implements message.acknowledge() (MSG-01)."""
         with settling("acknowledge", self.engine.terms):
+            if not self.engine.transacted:
+                self.settle_doubts()
             self.transport.ask(self.engine.acknowledge)
 
     # -- sending ------------------------------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ from _thread import LockType, allocate_lock, get_ident
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import chain
 from math import ceil
 from typing import Any, Final, Protocol, TypeVar
@@ -411,7 +410,6 @@ class Transport:
 
     Attributes:
         lock: guards the engine, reading, and the order of writes.
-        undoing: requests of interrupted waits, to be undone when they are answered.
         lead: a waiting thread that reads in place of the I/O thread.
         asleep: True while the I/O thread sleeps, and must be woken to write.
         asked: the number of writes that the broker may answer.
@@ -449,7 +447,6 @@ class Transport:
         "has_callbacks",
         "lead",
         "lock",
-        "undoing",
     )
 
     def __init__(
@@ -478,7 +475,6 @@ class Transport:
         self._tls = isinstance(sock, ssl.SSLSocket)
         sock.setblocking(False)
         self.lock: LockType | _LockAtExit = allocate_lock()
-        self.undoing: list[Completion[Any]] = []
         self.asleep = self.has_callbacks = False
         self.asked = 0
         self._wrote = 0.0
@@ -559,28 +555,26 @@ class Transport:
         if self.asleep:
             self.wake()
 
-    def ask(self, request: Callable[[], Completion[T]], undo: Callable[[T], object] | None = None) -> T:
-        """Send a request and wait for its answer.
+    def ask(self, request: Callable[[], Completion[T]]) -> T:
+        """Send a request and wait for its answer. If a signal handler interrupts the wait or its time is over, what the
+        request makes is undone when it is answered (:meth:`Outbox.abandon`).
 
         Args:
             request: makes it.
-            undo: what takes back its effect; called if a signal handler interrupts the wait and the request succeeds
-                after all.
 
         Raises:
             JMSException: no answer within the option `request_timeout`; what the broker answered; the connection is
                 lost.
         """
-        completion = self.call(request)
+        made: list[Completion[T]] = []  # at once, under the lock: an interrupt behind it does not lose it
         try:
-            return self._wait(
-                completion, self._patience, "the broker has not answered within the option request_timeout"
-            )
-        except BaseException as error:
-            if undo is not None and not isinstance(error, Exception):
+            self.call(lambda: made.append(request()))
+            return self._wait(made[0], self._patience, "the broker has not answered within the option request_timeout")
+        except BaseException:
+            if made:
                 with self.lock:
-                    self.undoing.append(completion)
-                    completion.add_callback(partial(self._undo, undo))
+                    self._engine.outbox.abandon(made[0])
+                    self.write_urgent()
             raise
 
     def close_by(self, share: float = 1.0) -> float:
@@ -616,27 +610,26 @@ class Transport:
             completion.result()
         return completion.done
 
-    def _undo(self, undo: Callable[[T], object], completion: Completion[T]) -> None:
-        """The lock is held."""
-        self.undoing.remove(completion)
-        if completion.error is None and self._engine.failure is None and not self._engine.closing:
-            undo(completion.result())
-            self.wake()
-
     def undone(self) -> None:
-        """Wait until the requests of interrupted waits are undone; no longer than the request timeout."""
-        for completion in tuple(self.undoing):
-            with suppress(JMSException):
-                self._wait(completion, self._patience, "")
+        """Wait until abandoned requests are undone.
+
+        Raises:
+            JMSException: they are not within the option `request_timeout`.
+        """
+        if self._engine.outbox.requests.abandoned:
+            self.ask(self._engine.outbox.undone)
 
     def call(self, work: Callable[[], T]) -> T:
         """Call the engine under the lock; a request that it makes is not waited for."""
+        outbox = self._engine.outbox
         with self.lock:
+            last = outbox.requests.last
             try:
                 return work()
             except Exception:
                 raise
             except BaseException as error:  # KeyboardInterrupt, for example
+                outbox.abandon_since(last)
                 self._broken(error)
                 raise
 

@@ -192,7 +192,8 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             Command.OPEN_CONSUMER,
             "OPEN_CONSUMER",
             "client",
-            "opens a consumer; the selector is verified first and nothing is left behind if it is refused",
+            "opens a consumer; the selector is verified first and nothing is left behind if it is refused. The answer "
+            "is true if it made a durable subscription, false if that was there, else nil",
             (
                 _REQUEST,
                 _SESSION,

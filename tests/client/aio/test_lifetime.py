@@ -213,13 +213,13 @@ async def test_each_of_many_requests_has_its_own_time() -> None:
     async with scripted() as broker:
         connection = await ConnectionFactory(broker.url, request_timeout=1_500).create_connection()
         session = await connection.create_session()
-        broker.silent.add(Command.OPEN_CONSUMER)
-        asked = [asyncio.create_task(session.create_consumer(Queue(f"q{number}"))) for number in range(3)]
+        broker.silent.add(Command.DECLARE)
+        asked = [asyncio.create_task(session.create_producer(Queue(f"q{number}"))) for number in range(3)]
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
             assert isinstance(outcome, JMSException)
             assert outcome.get_error_code() == "TIMEOUT"
         broker.silent.clear()
-        await session.create_consumer(Queue("q"))  # the time of those before does not end it
+        await session.create_producer(Queue("q"))  # the time of those before does not end it
         await connection.close()
 
 

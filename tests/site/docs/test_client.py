@@ -25,11 +25,13 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 def test_all_programs_are_run() -> None:
-    assert len(PROGRAMS) == 4
+    assert len(PROGRAMS) == 5
     assert TEXT.count("```python") == len(PROGRAMS)
 
 
-@pytest.mark.parametrize(("program", "printed"), PROGRAMS, ids=["asyncio", "workers", "requests", "prefetch"])
+@pytest.mark.parametrize(
+    ("program", "printed"), PROGRAMS, ids=["asyncio", "workers", "requests", "prefetch", "broken off"]
+)
 def test_programs_print_the_shown_output(broker: EmbeddedBroker, program: str, printed: str) -> None:
     assert output_of(program, broker.url) == printed
 

@@ -47,6 +47,7 @@ def on_open_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
         check_identifier("a subscription's name", subscription)
     elif durable or shared:
         raise RequestError("a durable or shared consumer needs a subscription name", ErrorCode.ILLEGAL_STATE)
+    known = durable and peer.namespace.subscriptions.has(peer.client_id, subscription)
     consumer = peer.namespace.open_consumer(
         peer.out,
         consumer_id,
@@ -64,7 +65,7 @@ def on_open_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
     if tag:
         consumer.go_on_behind(tag)
     peer.add_consumer(session, consumer)
-    peer.answer(request)
+    peer.answer(request, not known if durable else None)
     if compiled is not None:
         peer.services.advise(peer, destination, compiled)
     # After the answer, so that no client gets a delivery for a consumer that it does not know.

@@ -1,0 +1,125 @@
+"""What a request makes is undone if its caller no longer waits for the answer (D-42)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sievemq import JMSException, Queue, Topic
+from sievemq._engine import ClientConnection, Completion
+from sievemq_core.errors import ErrorCode
+from sievemq_core.wire.commands import Command
+
+from .harness import FakeBroker, World
+
+REQUESTS: list[Any] = [
+    pytest.param(lambda engine: engine.open_session(1).opened, Command.CLOSE_SESSION, None, id="session"),
+    pytest.param(
+        lambda engine: engine.create_temporary(False), Command.DELETE_TEMPORARY, "temporary-queue:c1.1", id="temporary"
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "undone", "answer"), REQUESTS)
+@pytest.mark.parametrize("late", [True, False])
+def test_what_arrives_late_is_undone(
+    broker: FakeBroker, make: Callable[[ClientConnection], Completion[Any]], undone: int, answer: object, late: bool
+) -> None:
+    completion = make(broker.engine)
+    (request,) = broker.heard()
+    if late:
+        broker.engine.outbox.abandon(completion)
+    waiting = broker.engine.outbox.undone()
+    broker.say(Command.OK, request[1], answer)
+    if not late:  # it was cancelled in the moment in which the answer came
+        broker.engine.outbox.abandon(completion)
+    assert waiting.done
+    assert [command[0] for command in broker.heard()] == [undone]
+
+
+def test_a_late_consumer_gives_back_what_it_got(broker: FakeBroker) -> None:
+    session = broker.session()
+    consumer = session.open_consumer(Queue("q"), "queue:q")
+    (opening,) = broker.heard()
+    broker.engine.outbox.abandon(consumer.opened)
+    broker.deliver(consumer, 1)
+    broker.say(Command.OK, opening[1], None)
+    assert [command[:1] + command[2:] for command in broker.heard()] == [(Command.CLOSE_CONSUMER, consumer.id, 0)]
+    assert session.consumers == {}
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_sub_11_a_late_durable_subscription_is_deleted_if_the_request_made_it(made: bool) -> None:
+    world = World()
+    memory = world.connect(client_id="me")
+    session = world.session(memory)
+    if not made:
+        world.result(session.close_consumer(world.consumer(session, Topic("t"), subscription="s", durable=True)))
+    consumer = session.open_consumer(Topic("t"), "topic:t", subscription="s", durable=True)
+    memory.engine.outbox.abandon(consumer.opened)
+    world.settle()
+    names = [subscription.name for subscription in world.broker.namespace("default").subscriptions]
+    assert names == ([] if made else ["s"])
+
+
+def test_a_refusal_is_not_undone(broker: FakeBroker) -> None:
+    session = broker.session()
+    consumer = session.open_consumer(Queue("q"), "queue:q")
+    broker.engine.outbox.abandon(consumer.opened)
+    broker.refuse(ErrorCode.SECURITY)
+    assert broker.heard() == []
+
+
+@pytest.mark.parametrize("when", ["before the loss", "during the repair", "never sent"])
+def test_a_consumer_and_a_session_that_nobody_waits_for_are_not_opened_again(when: str) -> None:
+    world = World()
+    memory = world.connect(reconnect=5_000)
+    engine = memory.engine
+    session = world.session(memory)
+    if when == "never sent":
+        memory.drop(world.clock.now)
+    consumer, other = session.open_consumer(Queue("q"), "queue:q"), engine.open_session(1)
+    if when == "before the loss":
+        for completion in (consumer.opened, other.opened):
+            engine.outbox.abandon(completion)
+    memory.drop(world.clock.now)
+    for completion in (consumer.opened, other.opened):
+        engine.outbox.abandon(completion)
+    assert engine.outbox.undone().done
+    assert isinstance(consumer.opened.error, JMSException)
+    memory.reopen()
+    world.settle()
+    assert engine.failure is None
+    assert list(engine.sessions.values()) == [session]
+    assert engine.deliveries.consumers == {}
+
+
+def test_a_temporary_destination_that_nobody_waits_for_is_deleted_after_the_repair() -> None:
+    world = World()
+    memory = world.connect(reconnect=5_000)
+    memory.engine.outbox.abandon(memory.engine.create_temporary(False))
+    memory.drop(world.clock.now)
+    memory.reopen()
+    world.settle()
+    assert memory.engine.temporaries == {}
+    assert world.broker.namespace("default").temporaries.count(memory.broker.peer.id) <= 1  # the lost one knew another
+
+
+def test_an_interrupted_call_abandons_its_requests(broker: FakeBroker) -> None:
+    before = broker.engine.outbox.requests.last
+    broker.engine.open_session(1)
+    broker.engine.outbox.abandon_since(before)
+    broker.engine.outbox.abandon_since(0)
+    broker.grant()
+    assert [command[0] for command in broker.heard()] == [Command.CLOSE_SESSION]
+
+
+def test_the_end_of_the_connection_undoes_the_rest(broker: FakeBroker) -> None:
+    completion = broker.engine.create_temporary(False)
+    broker.engine.outbox.abandon(completion)
+    broker.engine.close()
+    request = broker.heard()[0]
+    broker.say(Command.OK, request[1], "temporary-queue:c1.1")
+    assert broker.heard() == []
