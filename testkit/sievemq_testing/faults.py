@@ -22,6 +22,7 @@ from sievemq_broker.server.server import Server
 from sievemq_broker.session.peer import Peer
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.message.destination import misspelt_kind
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_testing.journal import Recorder
 from sievemq_testing.running import Running
@@ -79,6 +80,9 @@ class Rule:
                 f"a fault that never happens: times is at least 1, skip at least 0, probability above 0 and at most 1; "
                 f"not {times}, {skip} and {probability}"
             )
+        misspelt = None if destination is None else misspelt_kind(destination)
+        if misspelt is not None:
+            raise ValueError(f"a fault that never happens: {misspelt}")
         self.kind = kind
         self.left = times
         self.used = 0

@@ -26,7 +26,7 @@ from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
 from sievemq_core.errors import SieveError
 from sievemq_core.message.dead_letters import ORIGIN, REASON, REASONS
-from sievemq_core.message.destination import Address, Kind, parse_address
+from sievemq_core.message.destination import Address, Kind, misspelt_kind, parse_address
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, SelectorError, compile_selector
 from sievemq_testing.excerpt import show_message
@@ -697,6 +697,9 @@ def _held(queues: list[Queue]) -> list[str]:
 def address_of(destination: str | Destination, topic: bool) -> Address:
     """A destination as a test names it: ``orders``, or with its kind, ``queue:orders``, or as what clients use."""
     name = str(destination)
+    misspelt = misspelt_kind(name)
+    if misspelt is not None:
+        raise ValueError(misspelt)
     address = parse_address(name)
     if topic and address.kind is Kind.QUEUE and not name.startswith("queue:"):
         return Address(Kind.TOPIC, name)

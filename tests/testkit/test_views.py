@@ -487,6 +487,11 @@ def test_names_with_the_wrong_kind_are_refused(namespace: TestNamespace) -> None
         namespace.queue("topic:prices")
     with pytest.raises(ValueError, match=r"\.queue\(\)"):
         namespace.topic("queue:orders")
+    with pytest.raises(ValueError, match=r"did you mean queue:orders\? A queue of that name is queue:qeue:orders"):
+        namespace.queue("qeue:orders")
+    with pytest.raises(ValueError, match=r"a fault that never happens: 'qeue' in 'qeue:\*' is no kind"):
+        namespace.faults.refuse("send", destination="qeue:*")
+    assert namespace.queue("queue:qeue:orders").name == "queue:qeue:orders"
     assert namespace.topic("topic:prices").name == namespace.topic("prices").name
     assert namespace.queue("queue:orders").name == namespace.queue("orders").name
     assert "orders" in repr(namespace.queue("orders"))

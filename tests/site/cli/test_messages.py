@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sievemq import ConnectionFactory, Session
+from sievemq import ConnectionFactory, JMSException, Message, Session
 from sievemq_broker import EmbeddedBroker
 
 from .conftest import Sievemq
@@ -172,6 +172,34 @@ def test_a_pattern_is_warned_of_in_one_line(broker: EmbeddedBroker, sievemq: Sie
     warning, nothing = done.err.splitlines()
     assert warning.startswith("sievemq: topic:prices.* is a name and no pattern: consumers have no wildcards. ")
     assert nothing == "sievemq: nothing received from topic:prices.* within 10ms"
+
+
+@pytest.mark.parametrize("command", ["receive", "browse"])
+def test_a_doubtful_selector_is_warned_of_in_one_line(broker: EmbeddedBroker, sievemq: Sievemq, command: str) -> None:
+    sievemq("send", "orders", "x", "-p", "region=EU")
+    done = sievemq(command, "orders", "-s", "region = EU", *(["-w", "0"] if command == "receive" else []))
+    assert done.err.splitlines()[0] == (
+        "sievemq: EU is a property; write text in quotes: 'EU' (in the selector 'region = EU')"
+    )
+
+
+def test_what_is_printed_and_cannot_be_acknowledged_is_reported(
+    broker: EmbeddedBroker, sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `reconnect` in the URL the command goes on; any other error ends it."""
+    sievemq("send", "orders", "x", "--count", "2")
+    code = "CONNECTION_LOST"
+
+    def fail(message: Message) -> None:
+        raise JMSException("nothing was acknowledged", code)
+
+    monkeypatch.setattr(Message, "acknowledge", fail)
+    done = sievemq("receive", "orders", "-n", "2", "-w", "0")
+    assert (done.code, done.lines) == (0, ["x", "x"])
+    assert done.err.count("is printed, and will be redelivered: nothing was acknowledged") == 2
+    code = "CLOSED"
+    done = sievemq("receive", "orders", "-n", "2", "-w", "0")
+    assert (done.code, done.lines) == (1, ["x"])
 
 
 @pytest.mark.parametrize(
