@@ -400,6 +400,7 @@ class Peer:
     __slots__ = (
         "_handed_elsewhere",
         "_handlers",
+        "_host",
         "_late",
         "_late_bytes",
         "_lazy",
@@ -468,6 +469,7 @@ class Peer:
         #: Identity and namespace; set by the handshake.
         self.id = ""
         self.agent = ""
+        self._host = ""
         self.identity = Identity()
         self.client_id: str | None = None
         #: Milliseconds for which it is remembered after a loss of the connection; 0 if it is not.
@@ -693,6 +695,11 @@ class Peer:
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 
+    def came_to(self, host: str) -> None:
+        """The client has named the host that it wants. If it asks for no namespace, and there is one of this name, it
+        means that one: unless the user has no right there, and so must not learn of it."""
+        self._host = host
+
     def enter(self, identity: Identity, namespace: str, agent: str, keep: int, attempt: int = 0) -> None:
         """The handshake has found identity and namespace.
 
@@ -707,6 +714,8 @@ class Peer:
             AuthenticationError: the user has no right there.
             SieveError: there is no such namespace, and none can be made.
         """
+        if not namespace and self._host in self.broker.namespaces and identity.rights.enters(self._host):
+            namespace = self._host
         if not identity.rights.enters(namespace):
             raise AuthenticationError(
                 f"user {identity.user!r} has no right in namespace {namespace or 'default'!r}; "

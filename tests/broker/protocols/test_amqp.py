@@ -138,6 +138,21 @@ def test_the_namespace_comes_from_host_or_user(
     assert client.broker.peer.namespace.name == namespace
 
 
+def test_the_host_does_not_tell_which_namespaces_there_are(world: World) -> None:
+    """Without a right there, a namespace is treated as one that does not exist."""
+    world.broker.namespace("team-a")
+    world.services.users = {"mallory": "m"}
+    world.services.rights = {"mallory": Rights([Grant(frozenset({Verb.SEND}), "*", "default")])}
+    for host in ("team-a", "team-b"):
+        client = Amqp(world, user="mallory", password="m", host=host)
+        client.one(Begin)
+        assert client.broker.peer.namespace.name == "default"
+    errors = [Amqp(world, user="mallory", password="m", host=host).error() for host in ("/team-a", "/team-b")]
+    assert errors[0].condition == errors[1].condition
+    assert str(errors[0].description).replace("team-a", "team-b") == errors[1].description
+    assert "team-b" not in world.broker.namespaces
+
+
 def test_a_container_that_is_to_be_alone_is_a_client_id(world: World) -> None:
     sole = ["sole-connection-for-container"]
     Amqp(world, container="me", desired_capabilities=sole).one(Begin)

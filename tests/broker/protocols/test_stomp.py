@@ -14,6 +14,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.session import SessionSettings
+from sievemq_broker.session.rights import Grant, Rights, Verb
 from sievemq_core.message.body import decode_map, encode_map, encode_stream
 from sievemq_core.message.envelope import BODY, BODY_KIND, DELIVERY_MODE, DELIVERY_TIME, EXPIRATION, PRIORITY, BodyKind
 from sievemq_core.message.values import Float, Long
@@ -81,6 +82,19 @@ def test_the_namespace_comes_from_the_login_or_an_existing_host(world: World) ->
     other.say("SEND", b"3", destination="/queue/a")
     assert queue(world, "a", "tests").depth == 2
     assert queue(world, "a").depth == 1
+
+
+def test_the_host_does_not_tell_which_namespaces_there_are(world: World) -> None:
+    """Without a right there, a namespace is treated as one that does not exist."""
+    world.broker.namespace("team-a")
+    world.services.rights = {"mallory": Rights([Grant(frozenset({Verb.SEND}), "*", "default")])}
+    for host in ("team-a", "team-b"):
+        client = Stomp(world, login="mallory", host=host)
+        client.say("SEND", b"1", destination="/queue/a")
+    assert queue(world, "a").depth == 2
+    errors = [Stomp(world, login="mallory", host=host).error().headers["message"] for host in ("/team-a", "/team-b")]
+    assert errors[0].replace("team-a", "team-b") == errors[1]
+    assert "team-b" not in world.broker.namespaces
 
 
 # -- sends and subscriptions ------------------------------------------------------------------------------------------

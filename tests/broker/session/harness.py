@@ -10,6 +10,7 @@ from sievemq_broker.domain import Queue
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.session import AuthenticationError, Identity, Peer, Services, SessionSettings
+from sievemq_broker.session.rights import ALL_RIGHTS, Rights
 from sievemq_broker.session.table import TABLE
 from sievemq_core.message.envelope import BodyKind, Envelope, pack_properties
 from sievemq_core.wire.commands import Command
@@ -50,6 +51,8 @@ class MemoryServices(Services):
         super().__init__(settings)
         self.real = START
         self.users: dict[str, str] | None = None
+        #: Of users that may not do everything.
+        self.rights: dict[str, Rights] = {}
         self.woken: list[SieveConnection] = []
         self.reports: list[tuple[str, BaseException]] = []
         self._ids = 0
@@ -61,7 +64,7 @@ class MemoryServices(Services):
     def authenticate(self, peer: Peer, user: str | None, password: str | None, later: object) -> Identity:
         if self.users is not None and (user is None or self.users.get(user) != password):
             raise AuthenticationError(f"user {user!r} or the password is wrong")
-        return Identity(user)
+        return Identity(user, self.rights.get(user or "", ALL_RIGHTS))
 
     def now(self) -> int:
         return self.real + self.clock_offset

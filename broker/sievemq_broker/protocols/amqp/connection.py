@@ -563,8 +563,9 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         settings = self._services.settings
         user, namespace = _user_and_namespace(self._user)
         host = theirs.hostname or ""
-        if not namespace and (host.startswith("/") or host in self.peer.broker.namespaces):
+        if not namespace and host.startswith("/"):
             namespace = host.removeprefix("/")
+        self.peer.came_to(host)
         # Qpid JMS makes up an id for a connection that was given none; it begins so, and names no client.
         sole = _SOLE in (theirs.desired_capabilities or ()) and not theirs.container_id.startswith("ID:")
 

@@ -211,8 +211,9 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
         if user is not None and "@" in user:
             user, _, namespace = user.rpartition("@")
         host = headers.get("host", "")
-        if not namespace and (host.startswith("/") or host in self.peer.broker.namespaces):
+        if not namespace and host.startswith("/"):
             namespace = host.removeprefix("/")
+        self.peer.came_to(host)
         self._types = headers.get("sievemq-types")
         if self._types not in (None, TEXT, INFER):
             raise ProtocolError(
