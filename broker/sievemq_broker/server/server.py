@@ -106,6 +106,7 @@ class Server:
         self._acceptors: list[asyncio.AbstractServer] = []
         self.ended = Ended()
         self._hurry = asyncio.Event()
+        self._looks: list[Callable[[], bool]] = []
         self._announced = 0
         #: Awaited when the clients are gone and before the sockets close, in this order.
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
@@ -164,6 +165,7 @@ class Server:
         if settings.data_dir is not None:
             self._commits = self._open_store(settings.data_dir, incarnation)
         if self.opened is not None:
+            self.user_store.keep_key(str(self.opened.store.directory))
             incarnation = self.opened.store.incarnation
             run = f"-{self.opened.store.epoch}"  # no id is assigned twice, although the broker's name stays
         self.timers = Timers(loop, self.clock, self.broker, self.links, self._look)
@@ -211,6 +213,11 @@ class Server:
         self.services.lost.expire(self.broker, self.clock.now() - self.services.clock_offset)
         if self._commits is not None:
             self._commits.sweep()
+        self._looks = [look for look in self._looks if look()]
+
+    def at_each_tick(self, look: Callable[[], bool]) -> None:
+        """Call this at each tick, until it returns False."""
+        self._looks.append(look)
 
     def _open_store(self, directory: str, incarnation: str) -> Commits:
         """Open the store and restore the broker from it."""

@@ -13,7 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sievemq_broker.session.rights import ALL_RIGHTS, Identity, Rights
-from sievemq_broker.users.passwords import ScramKeys, check_hash, is_hash, is_scram, scram_keys, verify
+from sievemq_broker.users.passwords import (
+    LEAST_ROUNDS,
+    SALT_BYTES,
+    SCRAM,
+    ScramKeys,
+    check_hash,
+    is_hash,
+    is_scram,
+    scram_keys,
+    verify,
+)
 
 __all__ = ["User", "Users"]
 
@@ -45,12 +55,21 @@ class Users:
         users: by name.
         required: True requires a user even if there is none; None: if there are any.
         before: the users until now. What is remembered of those that did not change stays remembered.
+        key: the salts of unknown names are made with it, and those of passwords in clear. To be the same after a
+            restart, as salts that are stored with a user's keys are; a random one if not given.
 
     Raises:
         ValueError: a hash that cannot be used; the text names the user.
     """
 
-    def __init__(self, users: Mapping[str, User], *, required: bool | None = None, before: Users | None = None) -> None:
+    def __init__(
+        self,
+        users: Mapping[str, User],
+        *,
+        required: bool | None = None,
+        before: Users | None = None,
+        key: bytes | None = None,
+    ) -> None:
         self._users = dict(users)
         #: True if a name and a password are required.
         self.required = bool(self._users) if required is None else required
@@ -69,7 +88,15 @@ class Users:
         #: The hash against which a wrong name is checked, so that it takes as long as a wrong password; None if no user
         #: has a hash.
         self._decoy = hashes[0] if hashes else None
-        self._keys: dict[str, ScramKeys] = {}
+        self._salts: bytes = key or (before._salts if before is not None else self._key)
+        #: Length of the salt and rounds of each user with keys: what clients see of any name is one of these.
+        self._forms = sorted(
+            {
+                (len(keys.salt), keys.rounds)
+                for keys in [scram_keys(user.secret) for user in self._users.values() if is_scram(user.secret)]
+            }
+        ) or [(SALT_BYTES, LEAST_ROUNDS)]
+        self._keys: dict[str, ScramKeys | None] | None = None
 
     def __len__(self) -> int:
         return len(self._users)
@@ -77,6 +104,11 @@ class Users:
     def find(self, name: str) -> User | None:
         """The user of this name."""
         return self._users.get(name)
+
+    def knows(self, user: User) -> bool:
+        """True if this user is still one, with the same secret; its rights may be others."""
+        found = self._users.get(user.name)
+        return found is not None and found.secret == user.secret
 
     def names(self) -> frozenset[str]:
         """All names."""
@@ -115,18 +147,37 @@ class Users:
         """True if every user can sign in by SCRAM, so that it can be offered before the user is known."""
         return self.required and all(is_scram(user.secret) or not is_hash(user.secret) for user in self._users.values())
 
+    def use_key(self, key: bytes) -> None:
+        """Make the salts of unknown names, and those of passwords in clear, with this key from now on."""
+        self._salts = key
+        self._keys = None
+
     def scram_keys(self, name: str) -> ScramKeys:
-        """The keys that check a SCRAM sign-in of this user; for an unknown name, keys that no password matches.
+        """The keys that check a SCRAM sign-in of this user; for an unknown name, keys that no password matches. Neither
+        the salt nor the rounds, nor the time that it takes to find them, show whether there is such a user.
 
         Raises:
             ValueError: the password, which is stored clear, has characters that SCRAM does not allow.
         """
-        keys = self._keys.get(name)
+        if self._keys is None:  # of all users, so that none takes longer than another later on
+            self._keys = {each: self._keys_of(user) for each, user in self._users.items()}
+        salt, rounds = self._form(name)
+        own = self.digest(name, "")
+        keys = self._keys.get(name, ScramKeys(salt, own, own, rounds))
         if keys is None:
-            # The same each time, so that it does not show whether the user exists.
-            user, own = self._users.get(name), self.digest(name, "")
-            if user is None:
-                like = next((scram_keys(each.secret) for each in self._users.values() if is_scram(each.secret)), None)
-                return ScramKeys(own[:16], own, own, 4_096 if like is None else like.rounds)
-            keys = self._keys[name] = scram_keys(user.secret, own[:16])
+            raise ValueError(f"the password of user {name!r} cannot be used with {SCRAM}")
         return keys
+
+    def _keys_of(self, user: User) -> ScramKeys | None:
+        if is_hash(user.secret) and not is_scram(user.secret):
+            return None  # SCRAM is not offered
+        try:
+            return scram_keys(user.secret, *self._form(user.name))
+        except ValueError:
+            return None
+
+    def _form(self, name: str) -> tuple[bytes, int]:
+        """The salt and the rounds of a name without keys."""
+        made = hmac.digest(self._salts, name.encode("utf-8", "surrogatepass"), "sha512")
+        size, rounds = self._forms[made[-1] % len(self._forms)]
+        return made[:size], rounds

@@ -10,6 +10,8 @@
       { may = ["view"], destination = "*", namespace = "*" },
     ]
 
+A users file that ``sievemq user`` has written also begins with a random ``sign_in_key``: see `account.py`.
+
 A users file may also hold a line ``name:secret`` per user, as an environment variable does: the usual form of a secret
 that is mounted into a container. ``sievemq user`` writes tables.
 """
@@ -27,11 +29,15 @@ from sievemq_broker.session.rights import ALL_RIGHTS, Grant, Rights, Verb
 from sievemq_broker.users.account import User
 from sievemq_broker.users.passwords import check_hash, is_hash
 
-__all__ = ["MAX_NAME_CHARS", "check_name", "parse_users", "read_users", "write_users"]
+__all__ = ["MAX_NAME_CHARS", "check_name", "parse_users", "read_file", "read_users", "write_users"]
 
 MAX_NAME_CHARS = 100
 
 _BETWEEN = re.compile(r"\n|,(?![tp]=\d)")  # the commas inside of a hash are none between users
+
+#: Begins a users file: a secret that stays when users change.
+_KEY = "sign_in_key"
+_KEY_CHARS = 32
 
 _HEAD = """\
 # Users of a SieveMQ broker. `sievemq user` writes this file; a running broker reads it again when it changes.
@@ -60,6 +66,16 @@ def read_users(path: Path) -> dict[str, User]:
     Raises:
         ValueError: it cannot be read, or what is wrong with which user.
     """
+    return read_file(path)[0]
+
+
+def read_file(path: Path) -> tuple[dict[str, User], bytes | None]:
+    """Users from a users file, and its sign-in key if it has one.
+
+    Raises:
+        ValueError: it cannot be read, or what is wrong with which user.
+    """
+    key = None
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -69,15 +85,19 @@ def read_users(path: Path) -> dict[str, User]:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"the users file {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     lines = [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
-    if not lines or lines[0].startswith("["):
+    if not lines or lines[0].startswith(("[", f"{_KEY} ", f"{_KEY}=")):
         import tomllib  # few brokers have such a file
 
         try:
             content = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"the users file {path} is not TOML: {error}") from None
-        if unknown := set(content) - {"users"}:
-            raise ValueError(f"the users file {path} holds [users] and nothing else, not {min(unknown)!r}")
+        if unknown := set(content) - {"users", _KEY}:
+            raise ValueError(f"the users file {path} holds {_KEY}, [users] and nothing else, not {min(unknown)!r}")
+        if _KEY in content:
+            key = str(content[_KEY]).encode("utf-8", "surrogatepass")
+            if len(key) < _KEY_CHARS:
+                raise ValueError(f"{_KEY} in the users file {path} has less than {_KEY_CHARS} characters")
         found = content.get("users", {})
         if not isinstance(found, Mapping):
             raise ValueError(f"`users` in the users file {path} must be a table")
@@ -87,11 +107,12 @@ def read_users(path: Path) -> dict[str, User]:
     for name, user in users.items():
         if is_hash(user.secret):
             check_hash(name, user.secret)
-    return users
+    return users, key
 
 
 def write_users(path: Path, users: Mapping[str, User]) -> None:
-    """Write a users file in one step: a reader sees the old one or the new one. Only its owner may read it.
+    """Write a users file in one step: a reader sees the old one or the new one. Only its owner may read it. The sign-in
+    key stays.
 
     Args:
         path: the file; if it is a symbolic link, what that leads to is replaced.
@@ -101,7 +122,12 @@ def write_users(path: Path, users: Mapping[str, User]) -> None:
         OSError: it cannot be written; the old one is unchanged.
     """
     path = path.resolve()
-    parts = [_HEAD]
+    try:
+        key = read_file(path)[1]
+    except ValueError:  # there is none yet
+        key = None
+    text = secrets.token_urlsafe(32) if key is None else key.decode("utf-8", "surrogatepass")
+    parts = [_HEAD, f"{_KEY} = {_quote(text)}\n"]
     for name in sorted(users):
         user = users[name]
         parts.append(f"\n[users.{_quote(name)}]\npassword = {_quote(user.secret)}\n")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
 __all__ = [
-    "MAX_PASSWORD_CHARS", "SCRAM", "ScramKeys", "check_hash", "hash_password", "is_hash", "is_scram", "scram_keys",
-    "verify",
+    "LEAST_ROUNDS", "MAX_PASSWORD_CHARS", "SALT_BYTES", "SCRAM", "ScramKeys", "check_hash", "hash_password", "is_hash",
+    "is_scram", "scram_keys", "verify",
 ]  # fmt: skip
 
 #: A password is text for people; more would only be work for the broker.
@@ -34,7 +34,9 @@ _SCRAM_FORM = re.compile(
     r"SCRAM-SHA-256\$(\d{1,7}):([A-Za-z0-9+/]{16,86}={0,2})\$([A-Za-z0-9+/]{43}=):([A-Za-z0-9+/]{43}=)"
 )
 #: Rounds of PBKDF2: with fewer, keys that leak are guessed sooner; the client works through them at each sign-in.
-_SCRAM_ROUNDS, _LEAST_SCRAM_ROUNDS, _MAX_SCRAM_ROUNDS = 100_000, 4_096, 1_000_000
+_SCRAM_ROUNDS, LEAST_ROUNDS, _MAX_SCRAM_ROUNDS = 100_000, 4_096, 1_000_000
+#: Bytes of a salt that is made here.
+SALT_BYTES = 32
 _MAX_MEMORY_KIB, _MAX_ROUNDS, _MAX_LANES = 256 * 1024, 16, 16  # what a hash in a file may ask of the broker
 
 
@@ -81,10 +83,10 @@ def check_hash(name: str, secret: str) -> None:
         )
     if is_scram(secret):
         keys = _SCRAM_FORM.fullmatch(secret)
-        if keys is None or not _LEAST_SCRAM_ROUNDS <= int(keys[1]) <= _MAX_SCRAM_ROUNDS:
+        if keys is None or not LEAST_ROUNDS <= int(keys[1]) <= _MAX_SCRAM_ROUNDS:
             raise ValueError(
                 f"the password of user {name!r} begins like keys of SCRAM, but is not valid: they have "
-                f"{_LEAST_SCRAM_ROUNDS:,} to {_MAX_SCRAM_ROUNDS:,} rounds; `sievemq user hash --scram` makes them"
+                f"{LEAST_ROUNDS:,} to {_MAX_SCRAM_ROUNDS:,} rounds; `sievemq user hash --scram` makes them"
             )
         return
     match = _FORM.fullmatch(secret)
@@ -119,18 +121,19 @@ def hash_password(password: str, *, scram: bool = False) -> str:
     return _hasher().hash(_encode(password))
 
 
-def scram_keys(secret: str, own_salt: bytes = b"") -> ScramKeys:
+def scram_keys(secret: str, own_salt: bytes = b"", own_rounds: int = LEAST_ROUNDS) -> ScramKeys:
     """The keys in a secret, or of a password in clear.
 
     Args:
         secret: keys that :func:`check_hash` let pass, or a password.
         own_salt: for a password.
+        own_rounds: for a password.
 
     Raises:
         ValueError: the password has characters that SCRAM does not allow.
     """
     if not is_scram(secret):
-        return _keys_of(secret, own_salt, _LEAST_SCRAM_ROUNDS)
+        return _keys_of(secret, own_salt, own_rounds)
     rounds, salt, stored, server = _SCRAM_FORM.fullmatch(secret).groups()  # type: ignore[union-attr]  # it was checked
     return ScramKeys(b64decode(salt), b64decode(stored), b64decode(server), int(rounds))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,8 @@ from sievemq_broker.protocols.amqp.performatives import (
     SaslOutcome,
     SaslResponse,
 )
+from sievemq_broker.users.account import User, Users
+from sievemq_broker.users.file import write_users
 from sievemq_broker.users.passwords import check_hash, hash_password, verify
 
 from ..protocols.amqp import AmqpSocket
@@ -74,16 +77,51 @@ def test_a_wrong_name_and_a_wrong_password_end_alike(user: str, password: str) -
             client.ended()
 
 
-def test_an_unknown_user_has_the_same_salt_each_time() -> None:
-    with EmbeddedBroker(users={"ann": KEYS}) as broker:
-        answers = []
-        for _ in range(2):
-            with AmqpSocket(broker.port, connect=False) as client:
-                client.feed(SASL_HEADER)
-                client.say(SaslInit(mechanism="SCRAM-SHA-256", initial_response=b"n,,n=eve,r=abc"), kind=SASL)
-                answers.append(client.one(SaslChallenge).challenge.split(b",")[1:])
-        assert answers[0] == answers[1]
-        assert answers[0][1] == b"i=100000"  # as those of users
+def salt_and_rounds(broker: EmbeddedBroker, user: str) -> tuple[bytes, int]:
+    """What a client is told that claims to be this user."""
+    with AmqpSocket(broker.port, connect=False) as client:
+        client.feed(SASL_HEADER)
+        client.say(SaslInit(mechanism="SCRAM-SHA-256", initial_response=f"n,,n={user},r=abc".encode()), kind=SASL)
+        _, salt, rounds = client.one(SaslChallenge).challenge.split(b",")
+        return base64.b64decode(salt.removeprefix(b"s=")), int(rounds.removeprefix(b"i="))
+
+
+@pytest.mark.parametrize("where", ["users file", "data directory"])
+def test_an_unknown_user_looks_like_a_known_one_also_after_a_restart_and_when_users_change(
+    where: str, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {}
+    file = tmp_path / "users.toml"
+    if where == "users file":
+        write_users(file, {"ann": User("ann", KEYS)})
+        settings["users_file"] = str(file)
+    else:
+        settings |= {"users": {"ann": KEYS}, "data_dir": str(tmp_path / "data")}
+    found = []
+    for life in range(2):
+        with EmbeddedBroker(settings=settings) as broker:
+            found += [[salt_and_rounds(broker, name) for name in ("ann", "eve", "eva")] for _ in range(2)]
+        if where == "users file" and not life:
+            write_users(file, {"ann": User("ann", KEYS), "ben": User("ben", KEYS)})
+    assert found[1:] == found[:1] * 3
+    assert {(len(salt), rounds) for salt, rounds in found[0]} == {(32, 100_000)}
+    assert len({salt for salt, _ in found[0]}) == 3
+
+
+def test_clear_passwords_beside_keys_have_salts_and_rounds_like_them() -> None:
+    with EmbeddedBroker(users={"ann": KEYS, "ben": "rosebud"}) as broker:
+        found = [salt_and_rounds(broker, name) for name in ("ann", "ben", "eve")]
+        assert {(len(salt), rounds) for salt, rounds in found} == {(32, 100_000)}
+        with scram(broker.port, "ben", "rosebud")[0] as client:
+            assert client.one(SaslOutcome).code == 0
+
+
+def test_salts_of_other_makers_are_imitated_too() -> None:
+    """PostgreSQL's have 16 bytes. Nothing tells which of the kinds that are there an unknown name gets."""
+    other = f"SCRAM-SHA-256$4096:{base64.b64encode(bytes(16)).decode()}${KEYS.rpartition('$')[2]}"
+    users = Users({"ann": User("ann", KEYS), "ben": User("ben", other)})
+    forms = {(len(keys.salt), keys.rounds) for keys in (users.scram_keys(f"eve{number}") for number in range(100))}
+    assert forms == {(32, 100_000), (16, 4_096)}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.credentials import user_store
 from sievemq_broker.session.rights import ALL_RIGHTS, Grant, Rights, Verb
 from sievemq_broker.users.account import User
-from sievemq_broker.users.file import MAX_NAME_CHARS, parse_users, read_users, write_users
+from sievemq_broker.users.file import MAX_NAME_CHARS, parse_users, read_file, read_users, write_users
 from sievemq_broker.users.passwords import hash_password
 from sievemq_core.message.destination import misspelt_kind
 
@@ -48,6 +48,18 @@ def test_a_written_file_reads_back(
     users = {name: User(name, secret, rights) for name, (secret, rights) in wanted.items()}
     write_users(file, users)
     assert read_users(file) == users
+
+
+def test_the_sign_in_key_stays_when_users_change(tmp_path: Path) -> None:
+    file = tmp_path / "users.toml"
+    write_users(file, {"anna": User("anna", HASH)})
+    key = read_file(file)[1]
+    assert key is not None
+    assert len(key) >= 32
+    write_users(file, {})
+    assert read_file(file) == ({}, key)
+    file.write_text("anna:secret\n")
+    assert read_file(file)[1] is None
 
 
 def test_the_file_is_private_and_replaced_atomically(tmp_path: Path) -> None:
@@ -110,7 +122,8 @@ def test_rights() -> None:
     ("text", "why"),
     [
         ("[users\n", "is not TOML"),
-        ("[other]\n", r"holds \[users\] and nothing else, not 'other'"),
+        ("[other]\n", r"holds sign_in_key, \[users\] and nothing else, not 'other'"),
+        ('sign_in_key = "short"\n', "sign_in_key in the users file .* has less than 32 characters"),
         ("[[users]]\n", "`users` in the users file .* must be a table"),
         ("[users]\nanna = 7\n", "user 'anna' has no password"),
         ("[users.anna]\n", "user 'anna' has no password"),

@@ -7,6 +7,8 @@ strangers in."""
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +16,16 @@ from typing import TYPE_CHECKING
 from sievemq_broker import logs
 from sievemq_broker.server.credentials.exposed import warn_if_exposed
 from sievemq_broker.users.account import Users
-from sievemq_broker.users.file import read_users
+from sievemq_broker.users.file import read_file
 
 if TYPE_CHECKING:
     from sievemq_broker.config import Settings
 
-__all__ = ["UserStore"]
+__all__ = ["SIGN_IN_KEY", "UserStore"]
+
+#: Name of the key's file in a data directory, and its bytes.
+SIGN_IN_KEY = "sign-in-key"
+_KEY_BYTES = 32
 
 #: Seconds between two checks of the file's time.
 LOOK_SECONDS = 1.0
@@ -42,9 +48,20 @@ class UserStore:
         self._stamp = self._look()
         self._timer: asyncio.TimerHandle | None = None
         self._change: Callable[[Users], None] | None = None
-        found = settings.users if self._path is None else read_users(self._path)
+        self._key: bytes | None = None
+        found = settings.users
+        if self._path is not None:
+            found, self._key = read_file(self._path)
         #: The present users.
-        self.users = Users(found, required=settings.secured)
+        self.users = Users(found, required=settings.secured, key=self._key)
+
+    def keep_key(self, directory: str) -> None:
+        """Use the sign-in key of a data directory, where the users file has none, so that what an unknown name gets is
+        the same after a restart. It is made if it does not exist."""
+        if self._key is None and self.users.scram:
+            key = _key_in(Path(directory) / SIGN_IN_KEY)
+            if key is not None:
+                self.users.use_key(key)
 
     def watch(self, loop: asyncio.AbstractEventLoop, change: Callable[[Users], None]) -> None:
         """Watch the file from now on.
@@ -68,8 +85,8 @@ class UserStore:
             return
         self._stamp = self._look()
         try:
-            found = read_users(self._path)
-            users = Users(found, required=True, before=self.users)
+            found, self._key = read_file(self._path)
+            users = Users(found, required=True, before=self.users, key=self._key)
         except ValueError as error:
             log.warning("users.not_read", reason=str(error), note="the users are unchanged")
             return
@@ -90,3 +107,17 @@ class UserStore:
         except OSError:
             stat = None
         return (stat.st_mtime_ns, stat.st_size, stat.st_ino) if stat is not None else (0, 0, 0)
+
+
+def _key_in(path: Path) -> bytes | None:
+    """The key in a file; made if there is none. None if that is impossible, as on a full disk."""
+    try:
+        if not path.exists():
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(secrets.token_bytes(_KEY_BYTES))
+        key = path.read_bytes()
+    except OSError as error:
+        log.warning("sign_in_key.not_kept", path=str(path), reason=error.strerror or str(error))
+        return None
+    return key if len(key) == _KEY_BYTES else None
