@@ -245,6 +245,7 @@ class Access:
                 raise ApiError(403, "CROSS_SITE", "a page of another site must not ask with a password")
             identity = await self._basic(scope, authorization)
             user = authenticator.users.find(identity.user or "")
+            scope["state"]["signed_in"] = lambda: user is not None and authenticator.users.knows(user)
             return identity, lambda: authenticator.users.find(identity.user or "") == user
         session = self._session(scope) if same else None
         if session is None:
@@ -257,6 +258,7 @@ class Access:
             text = "the header X-CSRF-Token must carry what GET /session answers as `csrf`"
             raise ApiError(403, "CSRF", text)
         scope["state"]["session"] = session
+        scope["state"]["signed_in"] = lambda: self._sessions.alive(session, authenticator.users)
         user = session.user
         return (
             user.identity,

@@ -102,8 +102,7 @@ class Sessions:
 
     def alive(self, session: Session, users: Users) -> bool:
         """True while it has not ended; looking does not count as use."""
-        user = users.find(session.user.name)
-        return user is not None and user.secret == session.user.secret and self._lasts(session, self._clock())
+        return users.knows(session.user) and self._lasts(session, self._clock())
 
     def expires_in(self, session: Session) -> float:
         """Seconds until it ends, if it is not used."""

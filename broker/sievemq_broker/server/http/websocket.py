@@ -33,6 +33,7 @@ from sievemq_broker.server.http.access import caller
 from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
 from sievemq_broker.server.net.link import HIGH_WATER, Link
 from sievemq_broker.server.server import Phase
+from sievemq_core.errors import ErrorCode
 
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
@@ -84,11 +85,14 @@ async def open_websocket(request: Request, server: Server) -> Response | None:
         raise bad_request(f"none of the sub-protocols is spoken here; {', '.join(SUBPROTOCOLS)} are")
     hand_over: Callable[[], tuple[asyncio.Transport, bytes]] = request.state.hand_over
     transport, data = hand_over()
-    websocket = WebSocket(transport, frames, server.new_link("stomp"))
+    signed_in: Callable[[], bool] | None = getattr(request.state, "signed_in", None)
+    websocket = WebSocket(transport, frames, server.new_link("stomp"), server.clock.now, signed_in)
     websocket.begin(frames.send(AcceptConnection(subprotocol=subprotocol)))
     identity = caller(request)
     if identity.user is not None:  # CONNECT need not name it again
         websocket.link.connection.peer.entitle(identity)
+    if signed_in is not None:
+        server.at_each_tick(websocket.look)
     if data:
         websocket.data_received(data)
     return None
@@ -101,13 +105,24 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         transport: of the socket.
         frames: WebSocket's, past the handshake.
         link: takes the bytes of messages and writes those of STOMP frames.
+        now: the broker's time, ms since 1970.
+        signed_in: False once the sign-in that the handshake came with has ended; None if it came without one.
     """
 
-    def __init__(self, transport: asyncio.Transport, frames: WSConnection, link: Link) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        frames: WSConnection,
+        link: Link,
+        now: Callable[[], int],
+        signed_in: Callable[[], bool] | None = None,
+    ) -> None:
         super().__init__()
         self._transport = transport
         self._frames = frames
         self.link = link
+        self._now = now
+        self._signed_in = signed_in
         self._loop = asyncio.get_running_loop()
         #: Bytes that were read and are not decoded yet.
         self._input = b""
@@ -129,6 +144,18 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self.link.connection_made(self)
         self._read(not self._paused)
 
+    def look(self) -> bool:
+        """End the connection if its sign-in has ended. False once it has ended."""
+        return not self._closed and self._may_go_on()
+
+    def _may_go_on(self) -> bool:
+        if self._signed_in is None or self._signed_in():
+            return True
+        text = "the session in which this connection was opened has ended; sign in again"
+        self.link.connection.close(ErrorCode.AUTHENTICATION, text, self._now())
+        self.link.flush()
+        return False
+
     # -- what the socket's transport calls ----------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
@@ -148,7 +175,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
             over = self._decode(piece, content)
             if self._loop.time() > end:
                 break
-        if content:
+        if content and self._may_go_on():
             self.link.data_received(b"".join(content))
         if over:
             self._end()

@@ -21,6 +21,7 @@ from websockets.typing import Origin, Subprotocol
 from sievemq import ConnectionFactory, Queue
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.net.link import READ_PAUSE
+from sievemq_broker.users.account import Users
 from sievemq_testing import Faults, TestBroker
 
 SOON = 20
@@ -201,6 +202,74 @@ def test_a_signed_in_user_need_not_be_named_again() -> None:
         with stomp(broker, **same):
             [peer] = broker.call(lambda _: list(broker.server.services.connections.values()))
             assert peer.identity.user == "ann"
+
+
+class Browser:
+    """Signed in with a cookie."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._port = int(broker.http_url.rpartition(":")[2])
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        answer, _ = self.ask("POST", "/session", "user=ann&password=secret&next=/", form)
+        cookie = str(answer.getheader("Set-Cookie")).partition(";")[0]
+        self.headers = {"Cookie": cookie}
+        self.options = {"origin": Origin(broker.http_url), "additional_headers": self.headers}
+
+    def ask(
+        self, method: str, path: str, body: str | None, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=SOON)
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        return answer, content
+
+    def sign_out(self) -> None:
+        csrf = json.loads(self.ask("GET", "/session", None, self.headers)[1])["csrf"]
+        assert self.ask("DELETE", "/session", None, {**self.headers, "X-CSRF-Token": csrf})[0].status == 204
+
+
+@pytest.mark.parametrize("sends", [True, False])
+def test_a_connection_ends_when_the_cookie_it_came_with_signs_out(sends: bool) -> None:
+    """A frame behind the sign-out is not carried out; an idle connection ends at the next tick."""
+    with EmbeddedBroker(http=True, users={"ann": "secret"}) as broker:
+        browser = Browser(broker)
+        with stomp(broker, **browser.options) as client, stomp(broker, **Browser(broker).options) as other:
+            browser.sign_out()
+            if sends:
+                client.send("SEND\ndestination:/queue/a\nreceipt:r\n\nx\0")
+            assert "sign in again" in text(client)
+            assert closed(client) == 1000
+            assert broker.call(lambda b: "queue:a" not in b.namespace("").destinations)
+            other.send("SEND\ndestination:/queue/b\nreceipt:r\n\nx\0")
+            assert text(other).startswith("RECEIPT")
+
+
+def test_a_connection_before_connect_ends_with_its_cookie_as_well() -> None:
+    with EmbeddedBroker(http=True, users={"ann": "secret"}) as broker:
+        browser = Browser(broker)
+        with begin(broker, **browser.options) as client:
+            browser.sign_out()
+            client.send(CONNECT)
+            assert "sign in again" in text(client)
+            assert closed(client) == 1000
+
+
+def test_a_connection_ends_when_its_session_expires_or_its_user_goes() -> None:
+    with (
+        EmbeddedBroker(http=True, users={"ann": "secret"}) as broker,
+        stomp(broker, **Browser(broker).options) as client,
+    ):
+        broker._submit(lambda server: server.use_users(Users({}, required=True))).result()
+        assert text(client).startswith("ERROR")
+        closed(client)
+    with (
+        EmbeddedBroker(http=True, users={"ann": "secret"}, settings={"session_seconds": 1}) as broker,
+        stomp(broker, **Browser(broker).options) as client,
+    ):
+        assert "sign in again" in text(client)
+        closed(client)
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
