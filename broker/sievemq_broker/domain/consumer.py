@@ -77,6 +77,9 @@ class Source(Protocol):
     ) -> None:
         """Take messages back: some that no application has seen, and some that one may have seen."""
 
+    def hold_back(self, entries: list[Entry], now: int) -> None:
+        """Take messages back that no application has seen, and deliver them, to any consumer, after a moment."""
+
     def taken_back(self, consumer: Consumer, tags: Sequence[int] | None, now: int) -> None:
         """The consumer has returned these messages, or everything."""
 
@@ -139,6 +142,7 @@ class Consumer:
     """
 
     __slots__ = (
+        "_given_back",
         "_holes",
         "acknowledged",
         "base",
@@ -167,6 +171,7 @@ class Consumer:
         self.base = 0
         self.window: deque[Entry | None] = deque()
         self._holes = 0
+        self._given_back: set[int] = set()  # sequences of messages that it has given back unasked
         self.handed = 0
         self.waiting = False
         self.open = True
@@ -338,12 +343,19 @@ class Consumer:
         self.source.settle(self, entries, now, credit > 0)
         return settled
 
-    def release(self, tags: Sequence[int], now: int) -> None:
+    def release(self, tags: Sequence[int], now: int, unasked: bool = False) -> None:
         """:meth:`releasing`, at once."""
-        finish(self.releasing(tags, now, Meter(sys.maxsize)), now)
+        finish(self.releasing(tags, now, Meter(sys.maxsize), unasked), now)
 
-    def releasing(self, tags: Sequence[int], now: int, meter: Meter) -> Steps[int]:
+    def releasing(self, tags: Sequence[int], now: int, meter: Meter, unasked: bool = False) -> Steps[int]:
         """Return messages that the application has not seen to their old places, unmarked. Credit does not change.
+
+        Args:
+            tags: of the messages.
+            now: ms epoch.
+            meter: says when a slice is full.
+            unasked: no recall asked for them. The first time that may be for any reason. A message that comes back a
+                second time would be delivered here, and come back, for ever: it waits a moment first.
 
         Raises:
             RequestError: ILLEGAL_STATE, nothing with such a tag was delivered.
@@ -354,7 +366,14 @@ class Consumer:
 
         def give(count: int, now: int) -> None:
             nonlocal at
-            self.source.take_back(self._take(tags[at : at + count]), now, [], 0)
+            entries = self._take(tags[at : at + count])
+            if unasked:
+                again = [entry for entry in entries if entry.sequence in self._given_back]
+                entries = [entry for entry in entries if entry.sequence not in self._given_back]
+                self._note_given_back(entries)
+                if again:
+                    self.source.hold_back(again, now)
+            self.source.take_back(entries, now, [], 0)
             at += count
 
         now = yield from self._in_slices(lambda: len(tags) - at, give, None, now, meter)
@@ -530,6 +549,11 @@ class Consumer:
     def _attempts(self, outcome: Outcome) -> int:
         """For how many of its messages, the oldest first, this outcome is an attempt."""
         return 0 if self.stated and outcome is Outcome.LEFT else COUNTED[outcome].attempts
+
+    def _note_given_back(self, entries: list[Entry]) -> None:
+        if len(self._given_back) > MAX_CREDIT:
+            self._given_back.clear()
+        self._given_back.update([entry.sequence for entry in entries])
 
     def _check(self, tags: Sequence[int]) -> None:
         """Raise unless messages with these tags were delivered."""

@@ -35,7 +35,7 @@ from sievemq_core.errors import ErrorCode
 from sievemq_core.message.dead_letters import EXPIRED, FAILED, REJECTED
 from sievemq_core.message.envelope import DELIVERY_TIME, Envelope
 
-__all__ = ["Copier", "Host", "Queue"]
+__all__ = ["HELD_BACK_MS", "Copier", "Host", "Queue"]
 
 #: Waiting messages that are offered to a consumer's port together: the port may take only some of them.
 ROW: Final = 512
@@ -47,6 +47,10 @@ ROW_SHARE: Final = 8
 
 #: The cost of an observer, in units of the cost of placing a message.
 OBSERVER: Final = 2
+
+
+#: How long a message waits that a consumer has given back more than once, unasked.
+HELD_BACK_MS: Final = 1_000
 
 
 class Host(Protocol):
@@ -670,8 +674,8 @@ class Queue(Source):
             if awaiting:
                 self._return([entry] if self._fail(entry, now) else [], now)
                 return
-            if entry.count:
-                entry.come_back()  # end of a redelivery delay: to the front (ORD-07)
+            if entry.count or entry.due > entry.envelope.delivery_time:
+                entry.come_back()  # end of a redelivery delay: to the front (ORD-07); or it was held back
             else:
                 # It arrives now, behind earlier arrivals (ORD-05).
                 self._uncounted += 1
@@ -772,14 +776,28 @@ class Queue(Source):
         back = [(key_of(entry), entry) for entry in entries]
         back.sort()
         for _, entry in back:
-            if self.deleted:
-                for observer in self.observers:
-                    observer.removed(self, entry, "deleted")
-                entry.end()
-            elif 0 < entry.envelope.expiration <= now:
-                self.expire(entry, now)
-            else:
+            if not self._is_over(entry, now):
                 self._arrive_among_many(entry)
+
+    def hold_back(self, entries: list[Entry], now: int) -> None:
+        """Take messages back that no application has seen, and deliver them, to any consumer, after a moment."""
+        for entry in entries:
+            for observer in self.observers:
+                observer.released(self, entry)
+            if not self._is_over(entry, now):
+                self._schedule(entry, now + HELD_BACK_MS, span=True)
+
+    def _is_over(self, entry: Entry, now: int) -> bool:
+        """True if a message that comes back ends by that: its queue is deleted, or it has expired."""
+        if self.deleted:
+            for observer in self.observers:
+                observer.removed(self, entry, "deleted")
+            entry.end()
+            return True
+        if 0 < entry.envelope.expiration <= now:
+            self.expire(entry, now)
+            return True
+        return False
 
     def _mark(self, entry: Entry, now: int, attempted: bool, reject: bool, until: int) -> bool:
         """Count a delivery of a message that comes back, and an attempt if it was one. False if the message does not

@@ -130,6 +130,11 @@ class ForeignOutbox(ABC):
     # -- what the connection uses -----------------------------------------------------------------------------------
 
     @property
+    def follows_clock(self) -> bool:
+        """There is no frame for that."""
+        return False
+
+    @property
     def waiting(self) -> bool:
         """True while the client's next frame cannot be carried out: an answer is due, or a send waits for room."""
         return bool(self._requests) or bool(self._stopped)
@@ -353,7 +358,7 @@ class ForeignOutbox(ABC):
             self._stopped.discard(session)
             self.touch()
 
-    def clock(self, offset: int) -> None:
+    def clock(self, offset: int, frozen_at: int | None) -> None:
         """The clock was moved. The client is not informed: the times of its messages are the broker's. The connection
         reads the new offset when it next writes."""
         self.touch()

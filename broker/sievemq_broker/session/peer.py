@@ -88,6 +88,10 @@ class ClientPort(DeliveryPort, Protocol):
         """The client's protocol, as in the setting `protocols`."""
 
     @property
+    def follows_clock(self) -> bool:
+        """True if the client is told of the broker's time, and of moves of its clock."""
+
+    @property
     def open(self) -> bool:
         """True between the handshake and the end: all commands may be sent."""
 
@@ -140,8 +144,8 @@ class ClientPort(DeliveryPort, Protocol):
     def consumer_gone(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         """The broker has closed a consumer."""
 
-    def clock(self, offset: int) -> None:
-        """The clock was moved (test clocks only)."""
+    def clock(self, offset: int, frozen_at: int | None) -> None:
+        """The clock was moved, frozen or resumed (test clocks only)."""
 
     def shutdown(self, grace: int, text: str) -> None:
         """The broker stops in `grace` milliseconds."""
@@ -267,9 +271,9 @@ class Services(ABC):
         """
 
     @property
-    def clock_frozen(self) -> bool:
-        """True while time stands still (test clocks only): no deadline is reached."""
-        return False
+    def frozen_at(self) -> int | None:
+        """The time at which time stands still (test clocks only): no deadline is reached. None while it runs."""
+        return None
 
     def move_clock(self, offset: int, now: int) -> None:
         """Inform every client that the clock now shows `now` and runs `offset` milliseconds ahead (test clocks
@@ -422,6 +426,7 @@ class Peer:
         "client_id",
         "clock_lag",
         "clock_seen",
+        "clock_stands",
         "closing",
         "consumers",
         "gone",
@@ -502,6 +507,8 @@ class Peer:
         self.highest_session = self.highest_consumer = 0
         #: Offset of the clock that the client's times include, and by how much that is behind the broker's.
         self.clock_seen = self.clock_lag = 0
+        #: The client knows that the clock is frozen, and when: its times stand still as well.
+        self.clock_stands = False
         #: True once the transport must be closed after writing.
         self.closing = False
         #: True once no more commands are carried out.
@@ -647,11 +654,12 @@ class Peer:
         """The clock's offset changed: inform the client. Its times are shifted here until it knows the new offset."""
         offset = self.services.clock_offset
         self.clock_lag = offset - self.clock_seen
-        self.out.clock(offset)
+        self.out.clock(offset, self.services.frozen_at)
 
     def clock_drifted(self, milliseconds: int) -> None:
         """The broker's clock stands still while the client's runs on: shift the client's times by so much more."""
-        self.clock_lag += milliseconds
+        if not self.clock_stands:
+            self.clock_lag += milliseconds
 
     def flow_changed(self) -> None:
         """The broker has reached a limit, or is below it again."""
@@ -832,7 +840,7 @@ class Peer:
 
     def welcomed(self) -> None:
         """The handshake is complete."""
-        self.clock_seen = self.services.clock_offset
+        self.see_clock(self.services.clock_offset, self.out.follows_clock)
         if self.services.blocked is not None:
             self.flow_changed()
 
@@ -855,10 +863,16 @@ class Peer:
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    def see_clock(self, offset: int) -> None:
-        """The client's times include this offset from now on (test clocks only)."""
+    def see_clock(self, offset: int, follows: bool = False) -> None:
+        """The client's times include this offset from now on (test clocks only).
+
+        Args:
+            offset: in ms.
+            follows: the client was told as well whether the clock stands still.
+        """
         self.clock_seen = offset
-        self.clock_lag = self.services.clock_offset - offset
+        self.clock_stands = follows and self.services.frozen_at is not None
+        self.clock_lag = 0 if self.clock_stands else self.services.clock_offset - offset
 
     def sent_after_move(self, timestamp: int) -> bool:
         """True if a client sent a message after the clock had moved, without knowing that: its times must be shifted. A
@@ -875,7 +889,7 @@ class Peer:
         Args:
             timestamp: as for :meth:`sent_after_move`; 0 if the message has none.
         """
-        if timestamp and self.services.clock_frozen:
+        if timestamp and self.services.frozen_at is not None:
             return self.services.now() - timestamp
         return self.clock_lag
 

@@ -107,7 +107,7 @@ from sievemq._engine.session import (
     SESSION_TRANSACTED,
     EngineSession,
 )
-from sievemq._engine.terms import Terms
+from sievemq._engine.terms import Terms, TimeLimit
 
 __all__ = [
     "ABSENT",
@@ -134,6 +134,7 @@ __all__ = [
     "SendConfirm",
     "Sends",
     "Terms",
+    "TimeLimit",
     "call",
     "for_how_long",
 ]

@@ -82,6 +82,7 @@ class ClientConnection:
         self._next_session = itertools.count(1).__next__
         self._heartbeat = Heartbeat(0, 0)
         self.busy_poll = BusyPoll(0)
+        self._asked = 0  # when the broker was last asked for its time
 
     def listen(
         self,
@@ -186,7 +187,7 @@ class ClientConnection:
             resume,
             more,
         )
-        return Handshake(hello, peer, closed or JMSException(_CLOSED, "CONNECTION_LOST"))
+        return Handshake(hello, peer, closed or JMSException(_CLOSED, "CONNECTION_LOST"), self.terms.clock())
 
     def welcomed(self, handshake: Handshake) -> None:
         """Continue with a transport on which the client was welcomed. Everything that waits is sent on it."""
@@ -194,6 +195,7 @@ class ClientConnection:
         self._shutdown_notice = None
         self.terms.connected_to(handshake.peer)
         self.outbox.continue_with(handshake.wire)
+        self._asked = handshake.asked
         self._on_welcome(handshake.welcome)
         for command in handshake.rest:
             HANDLERS[command[0]](self, command)
@@ -254,7 +256,7 @@ class ClientConnection:
         outbox = self.outbox
         if not outbox.usable or outbox.wire.state is not State.OPEN:
             return None
-        wait = self._heartbeat.tick(outbox.wire, now, outbox.has_output)
+        wait = self._heartbeat.tick(outbox.wire, now, outbox.has_output, self._ask_for_time)
         if wait == 0:
             self.lost(TimeoutError(f"the broker was silent for {2 * self._heartbeat.incoming} ms"))
             return None
@@ -265,6 +267,15 @@ class ClientConnection:
             if next_due is not None and (wait is None or next_due - now < wait):
                 return max(1, next_due - now)
         return wait
+
+    def _ask_for_time(self) -> None:
+        self._asked = asked = self.terms.clock()
+
+        def answered(answer: Completion[Any]) -> None:
+            if answer.error is None and self._asked == asked:
+                self.terms.see_time(answer.result(), asked)
+
+        self.outbox.request(Command.PING).add_callback(answered)
 
     def expect(
         self, sends: Sends, completion: Completion[Any] | None, now: int, timeout: int, sequence: int = 0
@@ -588,7 +599,7 @@ class ClientConnection:
     def _on_welcome(self, command: CommandTuple) -> None:
         renewed = command[3] != self.terms.incarnation
         _, _, _, _, _, outgoing, _, features, *_ = command
-        if self.terms.welcome(command):
+        if self.terms.welcome(command, self._asked):
             self.deliveries.wake()
         self.outbox.welcome(features)
         self.busy_poll.begin(self.options.busy_poll)
@@ -682,7 +693,7 @@ class ClientConnection:
     def _on_clock(self, command: CommandTuple) -> None:
         offset = command[1]
         if type(offset) is int:
-            if self.terms.move_clock(offset):
+            if self.terms.move_clock(offset, command[2]):
                 self.deliveries.wake()
             self.outbox.append((Command.CLOCK_SEEN, offset))
 

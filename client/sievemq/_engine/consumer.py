@@ -220,7 +220,7 @@ class EngineConsumer:
     def _give_back(self, tags: tuple[int, ...]) -> None:
         # Counted as taken, not as released: `released` belongs to the other side.
         self.taken += len(tags)
-        packed = pack((Command.RELEASE, self.id, tags))
+        packed = pack((Command.RELEASE, self.id, tags, True))
         self._outbox.put(packed, len(packed))
 
     # -- the rest needs the engine lock --------------------------------------------------------------------------------

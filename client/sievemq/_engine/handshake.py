@@ -23,6 +23,7 @@ class Handshake:
         hello: the command.
         peer: host and port, for people; None if unknown.
         closed: why a peer may close the transport without an answer, for people.
+        asked: the time at which the client asks for the broker's, by its own clock.
 
     Attributes:
         wire: the protocol of this transport.
@@ -32,13 +33,14 @@ class Handshake:
         resumes: it takes the place of a lost connection.
     """
 
-    __slots__ = ("_closed", "error", "peer", "rest", "resumes", "welcome", "wire")
+    __slots__ = ("_closed", "asked", "error", "peer", "rest", "resumes", "welcome", "wire")
 
-    def __init__(self, hello: CommandTuple, peer: tuple[str, int] | None, closed: JMSException) -> None:
+    def __init__(self, hello: CommandTuple, peer: tuple[str, int] | None, closed: JMSException, asked: int) -> None:
         self.wire = WireConnection("client")
         self.wire.send(*hello)
         self.peer = peer
         self._closed = closed
+        self.asked = asked
         self.resumes = hello[8] is not None
         self.welcome: CommandTuple | None = None
         self.rest: list[CommandTuple] = []

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sievemq_core.wire.connection import WireConnection
 
 __all__ = ["Heartbeat"]
+
+#: Intervals after which the broker is asked for its time again: a minute by default.
+_TIME_AFTER = 4
 
 
 class Heartbeat:
@@ -15,22 +20,23 @@ class Heartbeat:
         outgoing: milliseconds after which the broker wants to.
     """
 
-    __slots__ = ("_beat", "_check", "_misses", "incoming", "outgoing")
+    __slots__ = ("_beat", "_check", "_checks", "_misses", "incoming", "outgoing")
 
     def __init__(self, incoming: int, outgoing: int) -> None:
         self.incoming = incoming
         self.outgoing = outgoing
         self._beat: int | None = None
         self._check: int | None = None
-        self._misses = 0
+        self._checks = self._misses = 0
 
-    def tick(self, wire: WireConnection, now: int, speaking: bool) -> int | None:
+    def tick(self, wire: WireConnection, now: int, speaking: bool, ask_for_time: Callable[[], None]) -> int | None:
         """Send a heartbeat after half an interval without output; check whether something arrived.
 
         Args:
             wire: the open connection.
             now: milliseconds.
             speaking: there is output in any case.
+            ask_for_time: called every few intervals.
 
         Returns:
             Milliseconds until it should be called again, None if never; 0 if two intervals were silent.
@@ -50,5 +56,8 @@ class Heartbeat:
                 self._check = now + self.incoming
                 if self._misses >= 2:
                     return 0
+                self._checks += 1
+                if self._checks % _TIME_AFTER == 0:
+                    ask_for_time()
             waits.append(self._check - now)
         return min(waits, default=None)

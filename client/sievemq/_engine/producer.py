@@ -205,7 +205,7 @@ class EngineProducer:
         outbox, terms = session.outbox, session.terms
         if self.closed or session.closed or outbox.closing or outbox.failure is not None:
             self.check_open()
-        now = terms.clock() + terms.clock_offset
+        now = terms.read() + terms.ahead
         if now != self._decided_at or not (delivery_mode is priority is time_to_live is None):
             self._decide(now, delivery_mode, priority, time_to_live)
         decided, mode = self._decided, self._decided_mode

@@ -12,7 +12,7 @@ from sievemq.exceptions import MessageFormatException, ResourceAllocationExcepti
 from sievemq_core.limits import MAX_BODY_BYTES
 from sievemq_core.wire.codec import CommandTuple
 
-__all__ = ["Terms"]
+__all__ = ["Terms", "TimeLimit"]
 
 #: Unconfirmed sends of a session where the broker's WELCOME carries nothing.
 _WINDOW_MESSAGES: Final = 1_000
@@ -33,13 +33,19 @@ class Terms:
         id_prefix: message ids begin with it.
         window_messages, window_bytes: how much of a session's sends may be unconfirmed.
         max_body: bytes that a body may have.
-        clock_offset: milliseconds to add to the clock: the broker's clock was moved (test clocks only).
+        skew: milliseconds by which the clock of the broker's machine is ahead of the clock here, as far as the broker's
+            answers show.
+        clock_offset: milliseconds to add to that: the broker's clock was moved (test clocks only).
+        read, ahead: the broker's time is ``read() + ahead``: the clock here, or, while the broker's stands still (test
+            clocks only), that time.
         skipped: seconds that the broker's clock was moved forward by, in all: they count as time that a receive has
             waited. Moving it back gives nothing more time.
+        jumps: those that a WELCOME told of: when the clock was moved, on the clock here, and by how many seconds.
         next_message: gives the next message its number.
     """
 
     __slots__ = (
+        "ahead",
         "broker",
         "client_id",
         "clock",
@@ -48,11 +54,14 @@ class Terms:
         "features",
         "id_prefix",
         "incarnation",
+        "jumps",
         "limits",
         "max_body",
         "next_message",
         "options",
         "peer",
+        "read",
+        "skew",
         "skipped",
         "window_bytes",
         "window_messages",
@@ -69,12 +78,22 @@ class Terms:
         self.id_prefix = "ID:"
         self.window_messages, self.window_bytes = _WINDOW_MESSAGES, _WINDOW_BYTES
         self.max_body = MAX_BODY_BYTES
-        self.clock_offset = 0
+        self.skew = self.clock_offset = self.ahead = 0
+        self.read = clock
         self.skipped = 0.0
+        self.jumps: list[tuple[int, float]] = []
         self.next_message: Callable[[], int] = itertools.count(1).__next__
 
-    def welcome(self, command: CommandTuple) -> bool:
-        """Take over what WELCOME carries; True if the broker's clock was moved forward meanwhile."""
+    def welcome(self, command: CommandTuple, asked: int) -> bool:
+        """Take over what WELCOME carries.
+
+        Args:
+            command: the WELCOME.
+            asked: when HELLO was sent, by :attr:`clock`.
+
+        Returns:
+            True if the broker's clock was moved forward meanwhile.
+        """
         _, _, self.broker, self.incarnation, self.connection_id, _, limits, features, *_ = command
         self.id_prefix = f"ID:{self.connection_id}:"
         self.features = features
@@ -82,8 +101,12 @@ class Terms:
         self.window_messages = _positive(limits.get("window_messages"), _WINDOW_MESSAGES)
         self.window_bytes = _positive(limits.get("window_bytes"), _WINDOW_BYTES)
         self.max_body = min(_positive(limits.get("body_bytes"), MAX_BODY_BYTES), MAX_BODY_BYTES)
-        offset = features.get("clock_offset")
-        return self.move_clock(offset if type(offset) is int else 0)
+        self.see_time(features.get("time"), asked)
+        offset, moved_at, before = features.get("clock_offset"), features.get("moved_at"), self.skipped
+        forward = self.move_clock(offset if type(offset) is int else 0, features.get("frozen_at"))
+        if forward and type(moved_at) is int:
+            self.jumps.append((moved_at - self.skew, self.skipped - before))
+        return forward
 
     def connected_to(self, peer: tuple[str, int] | None) -> None:
         """Note host and port of the present transport."""
@@ -95,9 +118,46 @@ class Terms:
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    def move_clock(self, offset: int) -> bool:
-        """Follow the broker's clock, which differs by so many ms; True if it was moved forward."""
+    def now(self) -> int:
+        """The broker's time: milliseconds since 1970-01-01 UTC."""
+        return self.read() + self.ahead
+
+    def see_time(self, time: object, asked: int) -> None:
+        """The broker has told its time.
+
+        The clock here is believed as long as the answer allows it: the broker read its own after the question was sent,
+        and before the answer arrived. Otherwise the time of the broker counts from the arrival of the answer: it is
+        then a little behind, so that nothing is taken for expired before the broker does so.
+
+        Args:
+            time: milliseconds since 1970 by the clock of the broker's machine; not an int where a broker tells none.
+            asked: when the question was sent, by :attr:`clock`.
+        """
+        if type(time) is not int:
+            return
+        lowest, highest = time - self.clock(), time - asked
+        if lowest <= 0 <= highest:
+            self.skew = 0
+        elif not lowest <= self.skew <= highest:
+            self.skew = lowest
+        if self.read is self.clock:
+            self.ahead = self.skew + self.clock_offset
+
+    def move_clock(self, offset: int, frozen_at: object) -> bool:
+        """Follow the broker's clock.
+
+        Args:
+            offset: by how many ms a test has moved it.
+            frozen_at: the time at which it stands still; no int if it runs.
+
+        Returns:
+            True if it was moved forward.
+        """
         forward, self.clock_offset = offset - self.clock_offset, offset
+        if type(frozen_at) is int:
+            self.read, self.ahead = itertools.repeat(frozen_at).__next__, 0
+        else:
+            self.read, self.ahead = self.clock, self.skew + offset
         self.skipped += max(0, forward) / 1000.0
         return forward > 0
 
@@ -108,7 +168,7 @@ class Terms:
             MessageFormatException: it is no time.
         """
         try:
-            return bool(expiration <= self.clock() + self.clock_offset)
+            return bool(expiration <= self.now())
         except TypeError as error:
             raise MessageFormatException("the broker delivered a message whose expiration is no number") from error
 
@@ -139,6 +199,42 @@ class Terms:
             InvalidSelectorException: with the place of the mistake.
         """
         return verified(selector, self.options.dialect or self.features.get("dialect") or "jakarta")
+
+
+class TimeLimit:
+    """The time limit of a call that waits for a message: real time, and the time that a test skips meanwhile.
+
+    Args:
+        terms: of the connection.
+        now: seconds, of any clock that never goes back.
+        timeout: milliseconds; 0 or None for no limit.
+    """
+
+    __slots__ = ("_began", "_end", "_jumps", "_terms")
+
+    def __init__(self, terms: Terms, now: float, timeout: int | None) -> None:
+        self._terms = terms
+        self._end = now + terms.skipped + timeout / 1000.0 if timeout else None
+        self._began, self._jumps = terms.clock(), len(terms.jumps)
+
+    def left(self, now: float) -> float | None:
+        """Seconds that are left, None for no limit.
+
+        A step of the clock counts for calls that had begun. While a connection is lost a client cannot see whether a
+        call began before a step or after it; the WELCOME tells when the step was.
+        """
+        if self._end is None:
+            return None
+        left = self._end - now - self._terms.skipped
+        for moved_at, seconds in self._terms.jumps[self._jumps :]:
+            if moved_at <= self._began:
+                left += seconds
+        return left
+
+    @property
+    def must_look(self) -> bool:
+        """A step counted that the connection was told of by WELCOME: what became due by it may still be on its way."""
+        return len(self._terms.jumps) > self._jumps
 
 
 def _positive(value: object, default: int) -> int:

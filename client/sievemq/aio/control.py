@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from sievemq._engine import PATIENCE, Callbacks, Completion, EngineConsumer, EngineProducer, EngineSession
+from sievemq._engine import PATIENCE, Callbacks, Completion, EngineConsumer, EngineProducer, EngineSession, TimeLimit
 from sievemq._front import sending, settling
 from sievemq.aio.acknowledging import NOTHING, Acknowledgement
 from sievemq.aio.callbacks import CompletionCalls
@@ -92,8 +92,8 @@ class Control:
             await self._left(consumer)
         self._enter(consumer)
         timer: asyncio.TimerHandle | None = None
-        outbox, terms = self.engine.outbox, self.engine.terms
-        end = loop.time() + terms.skipped + timeout / 1000.0 if timeout else None
+        outbox = self.engine.outbox
+        limit = TimeLimit(self.engine.terms, loop.time(), timeout)
         # With a short time to wait there is none to lose before WANT (PATIENCE).
         patient = not timeout or timeout >= _SHORT
         expired = False
@@ -112,8 +112,9 @@ class Control:
                 if message is not None:
                     self._after_take(consumer)
                     return message
-                if expired or (future is not None and end is not None and end <= loop.time() + terms.skipped):
-                    return None
+                left = limit.left(loop.time())
+                if expired or (future is not None and left is not None and left <= 0.0):
+                    break
                 patient = patient and consumer.flowing and not consumer.expect() and not consumer.lone
                 if not patient:
                     consumer.want()
@@ -126,8 +127,8 @@ class Control:
                 consumer.waits(partial(wake, future))
                 if patient:
                     timer = loop.call_later(PATIENCE, wake, future)
-                elif end is not None:
-                    timer = loop.call_at(end - terms.skipped, wake, future, True)
+                elif left is not None:
+                    timer = loop.call_later(left, wake, future, True)
                 expired = await future
                 patient = False
                 if timer is not None:
@@ -137,6 +138,7 @@ class Control:
             consumer.waits(None)
             if timer is not None:
                 timer.cancel()
+        return await self.receive_no_wait(consumer, take) if limit.must_look and not consumer.shut else None
 
     async def receive_no_wait(self, consumer: EngineConsumer, take: Callable[[], Message | None]) -> Message | None:
         """Receive a message that is available now, in the buffer or at the broker."""

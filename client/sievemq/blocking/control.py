@@ -8,7 +8,7 @@ from _thread import allocate_lock, get_ident
 from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar
 
-from sievemq._engine import PATIENCE, Callbacks, Completion, EngineConsumer, EngineProducer, EngineSession
+from sievemq._engine import PATIENCE, Callbacks, Completion, EngineConsumer, EngineProducer, EngineSession, TimeLimit
 from sievemq._front import sending, settling
 from sievemq.blocking.callbacks import CompletionCalls
 from sievemq.blocking.delivery import Delivery
@@ -125,8 +125,8 @@ class Control:
         """
         self._check_receivable(consumer)
         transport, guard, woken = self.transport, self.guard, self._woken
-        outbox, terms = self.engine.outbox, self.engine.terms
-        end = time.monotonic() + terms.skipped + timeout / 1000.0 if timeout else None
+        outbox = self.engine.outbox
+        limit = TimeLimit(self.engine.terms, time.monotonic(), timeout)
         # With a short time to wait there is none to lose before WANT (PATIENCE).
         patient = not timeout or timeout >= _SHORT
         turn, taking, taken = object(), False, consumer.taken
@@ -146,9 +146,9 @@ class Control:
                         if message is None:
                             if outbox.failure is not None:
                                 outbox.check_open()
-                            left = -1.0 if end is None else end - time.monotonic() - terms.skipped
-                            if end is not None and left <= 0.0:
-                                return None
+                            left = limit.left(time.monotonic())
+                            if left is not None and left <= 0.0:
+                                break
                             patient = patient and consumer.flowing and not consumer.expect() and not consumer.lone
                             if not patient:
                                 consumer.want()
@@ -161,7 +161,7 @@ class Control:
                         return message
                 taking = False
                 # A limit far beyond what the platform can wait for is as good as none.
-                seconds = PATIENCE if patient else min(left, 1e6)
+                seconds = PATIENCE if patient else -1.0 if left is None else min(left, 1e6)
                 transport.lead.wait(woken, seconds)
                 patient = False
                 with transport.lock:
@@ -176,6 +176,7 @@ class Control:
                     with transport.lock:
                         self._stop_waiting(consumer)
                 self._turn = self.receiving = None
+        return self.receive_no_wait(consumer, take) if limit.must_look and not consumer.shut else None
 
     def receive_no_wait(self, consumer: EngineConsumer, take: Callable[[], Message | None]) -> Message | None:
         """Receive a message that is available now, in the buffer or at the broker."""

@@ -167,7 +167,12 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             (_REQUEST, _HANDED),
         ),
         CommandSpec(
-            Command.PING, "PING", "client", "answered once everything before it has been carried out", (_REQUEST,)
+            Command.PING,
+            "PING",
+            "client",
+            "answered once everything before it has been carried out, by the broker's time: milliseconds since 1970 "
+            "without the clock_offset of WELCOME and CLOCK",
+            (_REQUEST,),
         ),
         CommandSpec(
             Command.OPEN_SESSION,
@@ -331,7 +336,16 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             "RELEASE",
             "client",
             "returns buffered messages that no application has seen; they go back unmarked, to their old place",
-            (_CONSUMER, _f("tags", "ids", "their tags; empty answers a RECALL that found nothing")),
+            (
+                _CONSUMER,
+                _f("tags", "ids", "their tags; empty answers a RECALL that found nothing"),
+                _optional(
+                    "unasked",
+                    "bool",
+                    False,
+                    "no RECALL asked for them: the client takes them for expired, and the broker decides",
+                ),
+            ),
         ),
         CommandSpec(
             Command.RECOVER,
@@ -522,7 +536,11 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                     "sessions, temporaries, staged_bytes; of a session consumers; of a namespace subscriptions; of the "
                     "broker connections",
                 ),
-                _f("features", "map", "durable, dialect, clock_offset, resumed, acknowledge_several"),
+                _f(
+                    "features",
+                    "map",
+                    "durable, dialect, time, clock_offset, frozen_at, moved_at, resumed, acknowledge_several",
+                ),
             ),
         ),
         CommandSpec(
@@ -613,7 +631,10 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             "CLOCK",
             "broker",
             "the broker's clock was moved: add this offset to times (test clocks only); answer with CLOCK_SEEN",
-            (_f("offset", "any", "milliseconds, may be negative"),),
+            (
+                _f("offset", "any", "milliseconds, may be negative"),
+                _optional("frozen_at", "any", None, "the time at which it stands still; nil if it runs"),
+            ),
         ),
         CommandSpec(
             Command.SHUTDOWN,

@@ -10,6 +10,8 @@ from sievemq_broker.domain import Consumer, DestinationPolicy, Queue
 from sievemq_broker.domain.consumer import Held
 from sievemq_broker.domain.deadlines import BATCH, SWEPT, Deadlines
 from sievemq_broker.domain.entry import GONE, READY, Entry
+from sievemq_broker.domain.queue import HELD_BACK_MS
+from sievemq_core.limits import MAX_CREDIT
 from sievemq_core.message.envelope import TIMESTAMP, Envelope
 
 from .support import NOW, World, message
@@ -289,3 +291,78 @@ def test_only_handed_messages_are_delayed() -> None:
     world.send("queue:q", "a", "b")
     consumer.recover(1, world.now)
     assert world.browse("queue:q") == ["b"]
+
+
+# -- messages that a client gives back unasked ------------------------------------------------------------------------
+
+
+def test_exp_05_what_comes_back_as_expired_is_expired_by_the_brokers_clock(world: World) -> None:
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", message("a", expires=NOW + 10))
+    world.advance(10)
+    consumer.release([1], world.now, unasked=True)
+    assert (queue_of(world).expired, queue_of(world).depth, world.got(consumer)) == (1, 0, ["a"])
+
+
+def test_a_message_that_a_consumer_gives_back_twice_waits_a_moment(world: World) -> None:
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", message("a", expires=NOW + 5_000), "b")
+    consumer.release([1], world.now, unasked=True)
+    assert world.got(consumer) == ["a", "b", "a"]
+    consumer.release([3], world.now, unasked=True)
+    assert len(queue_of(world).scheduled) == 1
+    for round_ in range(3):
+        other = world.consumer("queue:q")
+        world.advance(HELD_BACK_MS - 1)
+        assert world.got(other) == []
+        other.close(0, world.now)
+        world.advance(1)
+        assert world.counts(consumer)[-1] == ("a", 1)  # unmarked: it was only buffered
+        consumer.release([4 + round_], world.now, unasked=True)
+    world.advance(5_000)
+    assert (queue_of(world).expired, queue_of(world).depth, len(queue_of(world).scheduled)) == (1, 0, 0)
+
+
+def test_a_message_that_was_held_back_returns_to_its_old_place(world: World) -> None:
+    consumer = world.consumer("queue:q", credit=2)
+    world.send("queue:q", *"ab")
+    consumer.release([1], world.now, unasked=True)
+    consumer.grant(1, world.now)
+    consumer.release([3], world.now, unasked=True)
+    world.send("queue:q", *"cd")
+    world.advance(HELD_BACK_MS)
+    assert world.browse("queue:q") == ["a", "c", "d"]
+
+
+def test_other_consumers_get_what_one_has_given_back_at_once(world: World) -> None:
+    one, other = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=0)
+    world.send("queue:q", "a")
+    other.grant(1, world.now)
+    one.release([1], world.now, unasked=True)
+    assert world.got(other) == ["a"]
+
+
+def test_recalled_messages_are_not_held_back(world: World) -> None:
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", "a")
+    for tag in range(1, 5):
+        consumer.release([tag], world.now)
+        assert world.got(consumer) == ["a"] * (tag + 1)
+
+
+def test_a_queue_that_was_deleted_takes_nothing_back(world: World) -> None:
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", "a")
+    queue = queue_of(world)
+    consumer.release([1], world.now, unasked=True)
+    world.namespace.delete("queue:q")
+    consumer.release([2], world.now, unasked=True)
+    assert (queue.depth, len(queue.scheduled)) == (0, 0)
+
+
+def test_a_consumer_remembers_a_bounded_number_of_such_messages(world: World) -> None:
+    consumer = world.consumer("queue:q")
+    consumer._given_back.update(range(1_000_000, 1_000_001 + MAX_CREDIT))
+    world.send("queue:q", "a")
+    consumer.release([1], world.now, unasked=True)
+    assert len(consumer._given_back) == 1

@@ -9,7 +9,7 @@ from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 
-from .harness import Client, World
+from .harness import START, Client, World
 
 
 def test_welcome_carries_limits_and_identity() -> None:
@@ -27,7 +27,8 @@ def test_welcome_carries_limits_and_identity() -> None:
     }  # fmt: skip
     assert (limits["body_bytes"], limits["window_messages"]) == (1000, 5)
     assert features == {
-        "durable": True, "dialect": "jakarta", "clock_offset": 0, "resumed": False, "acknowledge_several": True,
+        "durable": True, "dialect": "jakarta", "time": START, "clock_offset": 0,
+        "frozen_at": None, "moved_at": 0, "resumed": False, "acknowledge_several": True,
     }  # fmt: skip
     assert world.services.connections == {"c1": client.broker.peer}
 
@@ -119,7 +120,7 @@ def test_con_11_a_client_id_is_free_again_when_its_connection_ends(world: World)
     second.hello(client_id="me")
     assert second.fatal is not None
     assert second.fatal[2] == ErrorCode.INVALID_CLIENT_ID
-    assert first.ask(Command.PING) is None  # the first is not harmed
+    assert first.ask(Command.PING)  # the first is not harmed
     first.drop()
     third = world.client(client_id="me")
     third.ask(Command.GOODBYE, ())
@@ -168,4 +169,4 @@ def test_no_client_takes_over_a_connection_of_another_user_or_namespace(world: W
         client = Client(world)
         client.hello(resume=ann.broker.peer.id, **more)
         assert client.take(Command.WELCOME)[0][7]["resumed"] is False
-    assert ann.ask(Command.PING) is None
+    assert ann.ask(Command.PING)

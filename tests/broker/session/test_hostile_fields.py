@@ -69,7 +69,7 @@ def check_the_end(client: Client, text: str) -> None:
     assert client.fatal == (Command.ERROR, 0, int(ErrorCode.MALFORMED_FRAME), text, {})
     assert not client.transport_open
     assert client.world.services.reports == []
-    assert client.world.client().ask(Command.PING) is None
+    assert client.world.client().ask(Command.PING)
 
 
 @pytest.mark.parametrize(("spec", "at", "value"), [*wrong()])
@@ -119,10 +119,10 @@ def test_a_number_that_is_too_large_is_no_fault_of_the_broker(spec: CommandSpec,
             world.later(1)
             assert world.services.reports == []
             if client.fatal is None:
-                assert client.answer_to(901) == (Command.OK, 901, None)
+                assert client.answer_to(901)[:2] == (Command.OK, 901)
             else:
                 assert client.fatal[2] != ErrorCode.INTERNAL
-            assert world.client().ask(Command.PING) is None
+            assert world.client().ask(Command.PING)
 
 
 @pytest.mark.parametrize("value", LARGE)

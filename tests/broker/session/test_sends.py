@@ -105,7 +105,7 @@ def test_confirms_precede_the_answer_to_ping_and_close(world: World, client: Cli
     client.queue(Command.CLOSE_SESSION, 8, session, ())
     world.settle()
     assert client.heard[-4:] == [
-        (Command.CONFIRM, session, 1), (Command.OK, 7, None), (Command.CONFIRM, session, 2), (Command.OK, 8, None),
+        (Command.CONFIRM, session, 1), (Command.OK, 7, START), (Command.CONFIRM, session, 2), (Command.OK, 8, None),
     ]  # fmt: skip
 
 
@@ -319,7 +319,7 @@ def test_times_of_a_client_that_has_not_seen_the_clock_move_are_shifted(world: W
     client.queue_send(session, envelope("a", timestamp=START + 1, expiration=START + 1001))
     client.queue_send(session, envelope("b", timestamp=0, delivery_time=START + 500))
     world.settle()
-    assert client.take(Command.CLOCK) == [(Command.CLOCK, 60_000)]
+    assert client.take(Command.CLOCK) == [(Command.CLOCK, 60_000, None)]
     assert consumer.deliveries[0].fields[1:6] == (START + 60_001, 4, 2, START + 61_001, 0)
     world.later(500)
     assert consumer.deliveries[1].fields[1:6] == (0, 4, 2, 0, START + 60_500)

@@ -345,11 +345,11 @@ def test_d_23_a_recall_returns_unseen_messages(broker: FakeBroker) -> None:
     assert take(consumer) == "1"
     broker.heard()
     broker.say(Command.RECALL, consumer.id, (1, 2, 4))
-    assert broker.heard() == [(Command.RELEASE, consumer.id, (2, 4))]
+    assert broker.heard() == [(Command.RELEASE, consumer.id, (2, 4), False)]
     assert [take(consumer), take(consumer), take(consumer)] == ["3", "5", None]
     broker.heard()
     broker.say(Command.RECALL, consumer.id, (3,))
-    assert broker.heard() == [(Command.RELEASE, consumer.id, ())]
+    assert broker.heard() == [(Command.RELEASE, consumer.id, (), False)]
     assert consumer.window.size == FIRST_WINDOW // 2
 
 
@@ -358,7 +358,7 @@ def test_returned_memory_is_granted_again_on_request() -> None:
     consumer = broker.consumer(broker.session())
     broker.deliver(consumer, 1, 2, 3, 4)
     broker.say(Command.RECALL, consumer.id, (1, 2, 3, 4))
-    assert broker.heard() == [(Command.RELEASE, consumer.id, (1, 2, 3, 4))]  # an idle consumer asks for nothing
+    assert broker.heard() == [(Command.RELEASE, consumer.id, (1, 2, 3, 4), False)]  # an idle consumer asks for nothing
     consumer.want()
     assert broker.heard() == [(Command.CREDIT, consumer.id, 4, False), (Command.WANT, 0, consumer.id)]
 
@@ -378,9 +378,9 @@ def test_exp_03_messages_that_expire_in_the_buffer_are_returned(broker: FakeBrok
     assert take(consumer) is None
     said = broker.heard()
     assert [command for command in said if command[0] == Command.RELEASE] == [
-        (Command.RELEASE, consumer.id, (1,)),
-        (Command.RELEASE, consumer.id, (3,)),
-        (Command.RELEASE, consumer.id, (4,)),
+        (Command.RELEASE, consumer.id, (1,), True),
+        (Command.RELEASE, consumer.id, (3,), True),
+        (Command.RELEASE, consumer.id, (4,), True),
     ]
     # A cumulative acknowledgement of 2 must find 1 given back already.
     assert [command[0] for command in said].index(Command.RELEASE) == 0

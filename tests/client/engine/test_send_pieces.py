@@ -147,7 +147,7 @@ def test_d_27_arguments_and_setters_apply_in_the_same_millisecond() -> None:
     assert sent() == (0, 7, 1, NOW + 3, NOW + 8)
     producer.set_disable_timestamp(False)
     assert sent() == (NOW, 7, 1, NOW + 3, NOW + 8)
-    broker.engine.terms.clock_offset = 100
+    broker.engine.terms.move_clock(100, None)
     assert sent() == (NOW + 100, 7, 1, NOW + 103, NOW + 108)
 
 

@@ -63,7 +63,7 @@ def test_an_unseen_part_is_recalled(broker: FakeBroker, consumer: EngineConsumer
     several(broker, consumer, 1, 2, 3, 4, 5)
     assert take(consumer) == "1"
     broker.say(Command.RECALL, consumer.id, (1, 3, 4))
-    assert (Command.RELEASE, consumer.id, (3, 4)) in broker.heard()
+    assert (Command.RELEASE, consumer.id, (3, 4), False) in broker.heard()
     assert [take(consumer), take(consumer), take(consumer)] == ["2", "5", None]
 
 

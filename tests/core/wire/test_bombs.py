@@ -175,10 +175,10 @@ def test_sender_keeps_to_both_limits() -> None:
 def test_values_of_a_large_frame() -> None:
     tags = tuple(range(2**40, 2**40 + MAX_ARRAY))  # 147 KiB
     assert end("broker", State.OPEN).receive_data(frame(pack((Command.RELEASE, 1, tags)))) == [
-        (Command.RELEASE, 1, tags)
+        (Command.RELEASE, 1, tags, False)
     ]
-    assert len(end("broker", State.OPEN).receive_data(frame(pack((Command.RELEASE, 1, tags, tags))))) == 1
-    error = refused(end("broker", State.OPEN), frame(pack((Command.RELEASE, 1, tags, tags, tags))))
+    assert len(end("broker", State.OPEN).receive_data(frame(pack((Command.RELEASE, 1, tags, False, tags))))) == 1
+    error = refused(end("broker", State.OPEN), frame(pack((Command.RELEASE, 1, tags, False, tags, tags))))
     assert error.text.endswith(f"bytes has more than {MAX_CLIENT_VALUES} values")
 
 

@@ -133,7 +133,7 @@ def test_a_turn_in_the_middle_of_a_frame() -> None:
         wire.receive_data(frame(HELLO, (Command.PING, 1)))
     client = WireConnection("client")
     client.send(*HELLO)
-    clock = (Command.CLOCK, -5)
+    clock = (Command.CLOCK, -5, None)
     assert client.receive_data(frame(WELCOME, clock)) == [WELCOME, clock]
     broker = at(State.OPEN, "broker")
     with pytest.raises(ProtocolError, match="PING from the client is not legal while closing"):
@@ -150,7 +150,7 @@ def test_a_conversation_in_pieces_of_any_size(size: int) -> None:
     for start in range(0, len(data), size):
         got += wire.receive_data(data[start : start + size])
     wire.send(*WELCOME)
-    more = [(Command.PING, 1), (Command.SEND, 1, 1, "queue:q", ENVELOPE), (Command.RELEASE, 1, (1, 2)), GOODBYE]
+    more = [(Command.PING, 1), (Command.SEND, 1, 1, "queue:q", ENVELOPE), (Command.RELEASE, 1, (1, 2), False), GOODBYE]
     data = frame(*more[:2]) + frame(more[2]) + frame(more[3])
     for start in range(0, len(data), size):
         got += wire.receive_data(data[start : start + size])

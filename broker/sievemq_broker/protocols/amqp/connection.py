@@ -1016,7 +1016,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         transactions = [*self._transactions.values(), *self._committing]
         kept = max([tag for each in transactions for tag in each.tags(link)], default=0)
         if kept and withheld:  # what a transaction has settled stays with it
-            self._do(now, 0, Command.RELEASE, link.id, withheld)
+            self._do(now, 0, Command.RELEASE, link.id, withheld, False)
         self.outbox.consumers.pop(link.id, None)
         if link.durable and theirs.closed:
 
@@ -1367,10 +1367,10 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         for number, (left, withheld) in self.outbox.take_returned().items():
             if left:
                 self._do(now, 0, *_settlement(number, left, Outcome.LEFT))
-            self._do(now, 0, Command.RELEASE, number, withheld)
+            self._do(now, 0, Command.RELEASE, number, withheld, False)
 
     def _give_back(self, consumer: int, now: int) -> None:
-        self._do(now, 0, Command.RELEASE, consumer, ())
+        self._do(now, 0, Command.RELEASE, consumer, (), False)
 
 
 class _Line(Line):
@@ -1456,7 +1456,7 @@ def _check_continuation(link: Producer, first: Transfer, transfer: Transfer) -> 
 def _settlement(consumer: int, tags: list[int], outcome: Outcome | None) -> tuple[Any, ...]:
     """The command that settles deliveries; without an outcome they go back as they were."""
     if outcome is None:
-        return Command.RELEASE, consumer, tags
+        return Command.RELEASE, consumer, tags, True
     return Command.SETTLE, consumer, tags, int(outcome), 0
 
 

@@ -112,6 +112,11 @@ class Outbox(ClientPort):
         return "sieve"
 
     @property
+    def follows_clock(self) -> bool:
+        """WELCOME, CLOCK and the answers to PING tell the client."""
+        return True
+
+    @property
     def open(self) -> bool:
         """True between the handshake and the end: all commands may be sent."""
         return self._wire.state is State.OPEN
@@ -197,9 +202,9 @@ class Outbox(ClientPort):
         """CONSUMER_CLOSED."""
         self._send(Command.CONSUMER_CLOSED, consumer_id, int(code), text)
 
-    def clock(self, offset: int) -> None:
+    def clock(self, offset: int, frozen_at: int | None) -> None:
         """CLOCK."""
-        self._send(Command.CLOCK, offset)
+        self._send(Command.CLOCK, offset, frozen_at)
 
     def shutdown(self, grace: int, text: str) -> None:
         """SHUTDOWN, to a client that has been welcomed."""

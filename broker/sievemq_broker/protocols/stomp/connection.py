@@ -472,7 +472,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
         self._acknowledge_written(now)
 
     def _give_back(self, consumer: int, now: int) -> None:
-        self._do(now, 0, Command.RELEASE, consumer, ())
+        self._do(now, 0, Command.RELEASE, consumer, (), False)
 
     def _acknowledge_written(self, now: int) -> None:
         """Acknowledge the messages sent to subscriptions with ``ack: auto``, since their client does not. They are in

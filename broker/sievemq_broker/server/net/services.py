@@ -107,8 +107,8 @@ class ServerServices(Services):
         return self._clock.now()
 
     @property
-    def clock_frozen(self) -> bool:
-        return self._clock.frozen_at is not None
+    def frozen_at(self) -> int | None:
+        return self._clock.frozen_at
 
     def report(self, peer: Peer, doing: str, error: BaseException) -> None:
         """Log a fault of the broker."""

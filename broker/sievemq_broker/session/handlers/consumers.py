@@ -118,7 +118,7 @@ def on_want(peer: Peer, command: CommandTuple, now: int) -> None:
             f"consumer {consumer_id} has {_MAX_WANTS} WANTs that are not answered yet", ErrorCode.RESOURCE_ALLOCATION
         )
     # It may be patient if there is no answer to wait for, unless time stands still, since patience is a length of time.
-    patient = not request and not peer.services.clock_frozen
+    patient = not request and peer.services.frozen_at is None
     settled = consumer.want(now, patient, brief=request != 0)
     if request:
         if settled:
@@ -129,13 +129,13 @@ def on_want(peer: Peer, command: CommandTuple, now: int) -> None:
 
 def on_release(peer: Peer, command: CommandTuple, now: int) -> None:
     """Return buffered messages to their old places, unmarked; also the answer to a RECALL."""
-    _, consumer_id, tags = command
+    _, consumer_id, tags, unasked = command
     consumer = peer.consumers.get(consumer_id)
     if consumer is None:
         peer.check_once_open(consumer_id)
     else:
         released = partial(_released, peer, peer.owners[consumer_id])
-        peer.give_back(consumer.releasing(tags, now, Meter()), command, released, now)
+        peer.give_back(consumer.releasing(tags, now, Meter(), unasked), command, released, now)
 
 
 def _released(peer: Peer, session: Session, now: int) -> None:

@@ -121,7 +121,10 @@ def _begin(peer: Peer, hello: CommandTuple, now: int) -> None:
     features = {
         "durable": settings.durable,
         "dialect": settings.dialect,
+        "time": now - services.clock_offset,
         "clock_offset": services.clock_offset,
+        "frozen_at": services.frozen_at,
+        "moved_at": services.moved_at,
         "resumed": False if memory is None else memory.as_feature(),
         "acknowledge_several": True,
     }
@@ -167,9 +170,9 @@ def on_goodbye(peer: Peer, command: CommandTuple, now: int) -> None:
 
 
 def on_ping(peer: Peer, command: CommandTuple, now: int) -> None:
-    """Answered after everything before it."""
+    """Answered after everything before it, by the time of the machine."""
     peer.flush_confirms()
-    peer.answer(command[1])
+    peer.answer(command[1], now - peer.services.clock_offset)
 
 
 def on_clock_seen(peer: Peer, command: CommandTuple, now: int) -> None:
@@ -177,7 +180,7 @@ def on_clock_seen(peer: Peer, command: CommandTuple, now: int) -> None:
     offset = command[1]
     if type(offset) is not int:
         raise ProtocolError(f"CLOCK_SEEN.offset must be an integer, not {shown(offset)}")
-    peer.see_clock(offset)
+    peer.see_clock(offset, True)
 
 
 def _number(value: object) -> int:
