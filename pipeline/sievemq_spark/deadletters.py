@@ -52,7 +52,7 @@ class DeadLetters:
         messages: how many.
         normal: messages they are compared with.
         reasons: (reason, origin) -> messages.
-        attempts: deliveries that were tried -> messages.
+        attempts: failed attempts -> messages.
         times: by minute, hour or day of the last failure, ``2026-11-21T05`` (UTC), as suits their span; of the send for
             messages that expired.
         time_to_fail: ms from the send to the first failure, at 50, 90, 99 and 100 percent; empty if none failed.

@@ -26,7 +26,7 @@ class Fate:
         outcome, reason: the outcome of them; the reason is None where there is only one.
         messages: how many; one of a topic counts once for each subscription.
         share: of all outcomes.
-        attempts: deliveries of each on average.
+        attempts: of each on average.
         took: ms from the send to the outcome, at 50, 90, 99 and 100 percent; empty if no producer set a timestamp.
     """
 

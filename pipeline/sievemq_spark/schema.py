@@ -30,7 +30,7 @@ Outcomes have rows of their own: where the message was, some of its headers, and
     subscription        STRING    of a topic, if it has a name
     outcome             STRING    acknowledged, expired, dead-lettered, dropped, removed
     reason              STRING    why, where there is more than one
-    attempts            INT       deliveries that were made
+    attempts            INT       attempts, the acknowledged one included
     selector            STRING    of the consumer that acknowledged it
     time                BIGINT    when that was: ms since 1970-01-01 UTC
 

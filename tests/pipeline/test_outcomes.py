@@ -19,7 +19,7 @@ from sievemq_spark.schema import OUTCOME_COLUMNS, ddl
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
-#: Name of a message -> what became of it, why, how often it was delivered, by which selector.
+#: Name of a message -> what became of it, why, how often it was tried, by which selector.
 FATES = {
     "chosen": ("acknowledged", None, 1, "name = 'chosen'"),
     "taken": ("acknowledged", None, 1, "name <> 'stays'"),

@@ -106,6 +106,9 @@ class Source(Protocol):
     def fail_returned(self, held: list[Held], now: int) -> None:
         """Count an attempt for messages that came back and, as their client states, had failed."""
 
+    def awaits(self, entry: Entry) -> bool:
+        """True if a message waits for its client, since the loss would be its last attempt."""
+
     def end_wait(self, held: list[Held], now: int) -> list[Held]:
         """Let messages return that waited for their client, which is back. Returns these."""
 

@@ -119,7 +119,7 @@ def _marked(entry: Entry, place: Place, reason: str, now: int) -> Envelope:
         if place.client_id is not None:
             notes[CLIENT_ID] = place.client_id
     notes[ATTEMPTS] = entry.attempts
-    if entry.count:
+    if entry.attempts:
         notes[FIRST_FAILURE] = Long(entry.failed)
         notes[LAST_FAILURE] = Long(now)
     try:

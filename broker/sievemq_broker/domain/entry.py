@@ -43,8 +43,8 @@ class Entry:
     due: int
     envelope: Envelope
     stored: int
-    #: The time of the first delivery that counts, and the attempts in the lowest bits; only there if count > 0. One
-    #: number, since there may be millions of entries.
+    #: The time of the first attempt, and the attempts in the lowest bits; only there if count > 0. One number, since
+    #: there may be millions of entries.
     _failures: int
 
     def __init__(self, sequence: int, envelope: Envelope, state: int = READY) -> None:
@@ -61,8 +61,8 @@ class Entry:
 
     @property
     def failed(self) -> int:
-        """ms epoch of the first delivery that counts; 0 if there was none."""
-        return self._failures >> _ATTEMPT_BITS if self.count else 0
+        """ms epoch of the first attempt; 0 if there was none."""
+        return self._failures >> _ATTEMPT_BITS if self.attempts else 0
 
     def keep(self, stored: int) -> None:
         """The journal has stored it under this number, or removed it (0)."""
@@ -73,7 +73,7 @@ class Entry:
 
         Args:
             stored, count, attempts: its attributes.
-            failed: ms epoch of its first delivery that counts, if there was one.
+            failed: ms epoch of its first attempt, if there was one.
         """
         self.stored, self.count = stored, count
         if count:
@@ -106,16 +106,19 @@ class Entry:
         """It waits again, in its old place."""
         self.state = STRAY
 
-    def mark(self, now: int) -> None:
+    def mark(self) -> None:
         """Count a delivery: the message comes back, and an application may have seen it."""
         self.state = STRAY
         self.count += 1
         if self.count == 1:
-            self._failures = now << _ATTEMPT_BITS
+            self._failures = 0
 
-    def fail(self) -> None:
+    def fail(self, now: int) -> None:
         """Count an attempt: it was the message in work."""
-        if self.attempts < _ATTEMPTS:
+        attempts = self.attempts
+        if not attempts:
+            self._failures = now << _ATTEMPT_BITS | 1
+        elif attempts < _ATTEMPTS:
             self._failures += 1
 
     def unmark(self, attempted: bool) -> None:

@@ -102,7 +102,7 @@ class Batch:
         held: numbers of messages that were delivered for the first time.
         states: the latest states of other messages, by number.
         gone: numbers of messages that are gone; a number may be there twice.
-        failures: time of the first delivery that counts (ms epoch), by number.
+        failures: time of the first attempt (ms epoch), by number.
         definitions: by kind and key; None for a deleted one.
         size: bytes of the new messages and definitions.
         before: earlier batches of the same write.
@@ -173,7 +173,7 @@ class SavedEntry(NamedTuple):
         owner: number of its queue.
         packed: its envelope.
         state: count of deliveries, HELD_FLAG; count of attempts.
-        failed: ms epoch of its first delivery that counts, 0 if unknown.
+        failed: ms epoch of its first attempt, 0 if there was none, or if it is unknown.
         time: ms epoch at which it was kept.
     """
 
@@ -268,7 +268,8 @@ class Ledger:
         if entry.stored:
             batch = self.journal.batch
             batch.states[entry.stored] = state_of(entry.count, entry.attempts)
-            batch.failures[entry.stored] = entry.failed
+            if failed := entry.failed:
+                batch.failures[entry.stored] = failed
 
     def acknowledged(self, queue: Observed, entry: Entry, by: object = None) -> None:
         """A message was removed."""

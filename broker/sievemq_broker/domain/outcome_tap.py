@@ -133,21 +133,22 @@ class _Watch:
     def acknowledged(self, queue: Observed, entry: Entry, consumer: Taker | None) -> None:
         """Consumed."""
         selector = None if consumer is None else consumer.selector
-        attempts = entry.count + (consumer is not None)  # the last delivery was counted when it came back
+        # The last one is counted already if the message had come back, as a rule.
+        attempts = max(1, entry.attempts) if consumer is None else entry.attempts + 1
         self._tap.note(queue, entry.envelope, outcomes.ACKNOWLEDGED, None, selector, attempts)
 
     def expired(self, queue: Observed, entry: Entry) -> None:
         """Gone, unless it becomes a dead letter."""
-        self._tap.note(queue, entry.envelope, outcomes.EXPIRED, None, None, entry.count)
+        self._tap.note(queue, entry.envelope, outcomes.EXPIRED, None, None, entry.attempts)
 
     def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
         """The final outcome, also of an expired message."""
-        self._tap.note(queue, entry.envelope, outcomes.DEAD_LETTERED, reason, None, entry.count)
+        self._tap.note(queue, entry.envelope, outcomes.DEAD_LETTERED, reason, None, entry.attempts)
 
     def removed(self, queue: Observed, entry: Entry, reason: str) -> None:
         """By an administrator, or a limit."""
         outcome = outcomes.DROPPED if reason == OLDEST else outcomes.REMOVED
-        self._tap.note(queue, entry.envelope, outcome, reason, None, entry.count)
+        self._tap.note(queue, entry.envelope, outcome, reason, None, entry.attempts)
 
     def refused(self, queue: Observed, envelope: Envelope) -> None:
         """The message never entered the queue."""

@@ -802,7 +802,7 @@ class Queue(Source):
     def _mark(self, entry: Entry, now: int, attempted: bool, reject: bool, until: int) -> bool:
         """Count a delivery of a message that comes back, and an attempt if it was one. False if the message does not
         return to the queue now."""
-        entry.mark(now)
+        entry.mark()
         self.redelivered += 1
         if self.deleted:
             return True
@@ -824,7 +824,7 @@ class Queue(Source):
 
     def _fail(self, entry: Entry, now: int, reject: bool = False) -> bool:
         """Count an attempt of a message that has come back. False if the message does not return to the queue now."""
-        entry.fail()
+        entry.fail(now)
         for observer in self.observers:
             observer.returned(self, entry)
         policy = self.policy
@@ -878,10 +878,14 @@ class Queue(Source):
             if entry.count != count or entry.state == GONE or (attempted and entry not in self._awaiting):
                 continue
             if not self.take_out(entry):
-                entry.fail()
+                entry.fail(now)
             elif self._fail(entry, now):
                 back.append(entry)
         self._return(back, now)
+
+    def awaits(self, entry: Entry) -> bool:
+        """True if a message waits for its client, since the loss would be its last attempt."""
+        return entry in self._awaiting
 
     def end_wait(self, held: list[Held], now: int) -> list[Held]:
         """Let messages return that waited for their client, which is back: the loss was not an attempt.

@@ -155,7 +155,6 @@ def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> N
             count = min(count + min(1, deliveries), MAX_COUNT)
             attempts += min(1, failures)
             journal.batch.states[number] = state_of(count, attempts)
-            journal.batch.failures[number] = failed
         entry = Entry(0, envelope)
         entry.resume(number, count, attempts, failed)
         queue.restore(entry, now)

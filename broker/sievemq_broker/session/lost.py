@@ -180,12 +180,15 @@ class Memory:
             for each in source.end_wait(held, now):
                 if seen is not None:
                     survived[consumer_id] = Survived(source, each._replace(attempted=False), seen)
-        self.forget_returned()
+        self.returned = {}
         return survived
 
     def forget_returned(self) -> None:
-        """Messages that were delivered to it keep their marks."""
-        self.returned = {}
+        """Messages that were delivered to it keep their marks, but for those that wait for it: one of each consumer at
+        the most."""
+        for consumer_id, each in tuple(self.returned.items()):
+            held = [one for one in each.held if one.attempted and each.source.awaits(one.entry)]
+            self.returned[consumer_id] = each._replace(held=held)
 
     # -- for how long ---------------------------------------------------------------------------------------------
 

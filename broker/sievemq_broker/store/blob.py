@@ -104,7 +104,7 @@ class State:
         kept: entries that the batch's row still has, gone ones included.
         size: bytes of that row.
         states: by place, without the attempts.
-        failures: ms epoch of the first delivery that counts, by place.
+        failures: ms epoch of the first attempt, by place.
         attempts: those of messages that have any, by place.
     """
 

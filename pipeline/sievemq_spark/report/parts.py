@@ -157,7 +157,7 @@ def _(result: Profile) -> list[Part]:
 
 @parts_of.register
 def _(result: Outcomes) -> list[Part]:
-    columns = ("outcome", "messages", "share", "deliveries each", *(f"{share} % within" for share in SHARES))
+    columns = ("outcome", "messages", "share", "attempts each", *(f"{share} % within" for share in SHARES))
     rows = [
         (
             fate.outcome + (f" ({fate.reason})" if fate.reason else ""),
@@ -190,7 +190,7 @@ def _(result: DeadLetters) -> list[Part]:
     ]
     if result.attempts:
         tried = [(str(attempts), f"{rows:,}") for attempts, rows in result.attempts.items()]
-        parts.append(Table("deliveries that were tried", ("deliveries", "messages"), tried))
+        parts.append(Table("attempts", ("attempts", "messages"), tried))
     if result.time_to_fail:
         took = [(f"{share} %", f"{ms:,}") for share, ms in result.time_to_fail.items()]
         parts.append(Table("from the send to the first failure", ("of the messages within", "milliseconds"), took))

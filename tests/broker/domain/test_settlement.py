@@ -7,7 +7,7 @@ import pytest
 from sievemq_broker.domain import Consumer, DestinationPolicy
 from sievemq_broker.domain.settlement import COUNTED, Outcome
 from sievemq_broker.domain.steps import Meter, finish
-from sievemq_core.message.dead_letters import ATTEMPTS, REASON
+from sievemq_core.message.dead_letters import ATTEMPTS, FIRST_FAILURE, LAST_FAILURE, REASON
 from sievemq_core.message.envelope import MESSAGE_ID
 
 from .support import World
@@ -77,6 +77,22 @@ def test_a_message_that_only_waited_in_a_buffer_has_all_its_attempts_left() -> N
     consumer.recover(1, world.now)
     [_, dead] = world.namespace.queue("queue:DLQ.q").main.waits(-1, 9)
     assert (dead.envelope.properties[REASON], dead.envelope.properties[ATTEMPTS]) == ("attempts", 3)
+
+
+def test_the_first_failure_is_the_first_attempt() -> None:
+    world = World(("queue:q", DestinationPolicy(max_attempts=2)))
+    world.send("queue:q", "a", "b")
+    for _ in range(2):
+        world.consumer("queue:q").abandon(world.now)
+        world.advance(1_000)
+    first = world.now
+    for _ in range(2):
+        consumer = world.consumer("queue:q")
+        consumer.recover(1, world.now)
+        consumer.close(0, world.now)
+        world.advance(1_000)
+    [_, dead] = world.namespace.queue("queue:DLQ.q").main.waits(-1, 9)
+    assert (dead.envelope.properties[FIRST_FAILURE], dead.envelope.properties[LAST_FAILURE]) == (first, first + 1_000)
 
 
 def test_a_rejected_message_has_had_the_attempt_that_rejected_it() -> None:

@@ -11,6 +11,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import finish
+from sievemq_broker.session import lost
 from sievemq_core.message.dead_letters import ATTEMPTS
 
 from .harness import CLIENT, TRANSACTED, Client, Consumer, World, envelope
@@ -213,6 +214,19 @@ def test_a_dead_letter_does_not_wait(world: World) -> None:
         consumer.credit()
     client.drop()
     assert (queue_of(world, DEAD).depth, len(queue_of(world, DEAD).scheduled)) == (1, 0)
+
+
+def test_it_waits_although_the_marks_of_too_many_others_are_remembered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lost, "MAX_RETURNED", 2)
+    client, consumer = working(world, "a", "b", "c", mode=1)
+    client.drop()
+    other = world.client()
+    assert other.browse() == [(2, "b"), (2, "c")]
+    back(world, client, handed=(consumer.id, 1), done=(consumer.id, 1))
+    world.later(KEEP)
+    assert (queue_of(world).acknowledged, dead(world)) == (1, [])
 
 
 def test_a_client_that_is_not_remembered_leaves_nothing_waiting(world: World) -> None:

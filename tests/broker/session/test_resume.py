@@ -531,7 +531,20 @@ def test_marks_are_taken_back_for_a_bounded_number_of_messages(world: World, mon
 
 
 @pytest.mark.parametrize(
-    "said", [{"handed": 5}, {"handed": (1,)}, {"handed": ("a", "b")}, {"done": (1, 2, 3)}, {"ids": (1,)}, {"ids": "ab"}]
+    "said",
+    [
+        {"handed": 5},
+        {"handed": (1,)},
+        {"handed": ("a", "b")},
+        {"done": (1, 2, 3)},
+        {"ids": (1,)},
+        {"ids": "ab"},
+        {"failed": 5},
+        {"failed": (1, 0)},
+        {"failed": (1, 0, "a")},
+        {"failed": (1, 9, 5)},
+        {"failed": (-1, -1, 2**60)},
+    ],
 )
 def test_nonsense_in_the_options_does_no_harm(world: World, client: Client, said: dict[str, Any]) -> None:
     consumer = client.consumer(client.session())

@@ -195,7 +195,7 @@ def test_closing_a_connection_returns_its_messages(api: Api, context: JMSContext
         assert api("DELETE", path).status == 404
         assert sorted(api.ids(Q)) == ["1", "2"]
         (first, _) = api.get(f"{at(Q)}/messages")["messages"]
-        assert (first["redelivered"], first["delivery_count"]) == (True, 1)
+        assert (first["redelivered"], first["delivery_count"], first["attempts"]) == (True, 1, 1)
     finally:
         try:
             other.close()

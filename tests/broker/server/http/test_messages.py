@@ -85,7 +85,7 @@ def test_headers_and_typed_properties(api: Api, context: JMSContext) -> None:
     assert (row["priority"], row["delivery_mode"], row["body_type"], row["body_size"]) == (7, "PERSISTENT", "TEXT", 4)
     assert row["message_id"] == message.get_jms_message_id()
     assert row["expiration"] == message.get_jms_expiration()
-    assert (row["redelivered"], row["delivery_count"], row["state"]) == (False, 0, "ready")
+    assert (row["redelivered"], row["delivery_count"], row["attempts"], row["state"]) == (False, 0, 0, "ready")
 
 
 def body_of(api: Api, context: JMSContext, message: Message, **query: object) -> Any:

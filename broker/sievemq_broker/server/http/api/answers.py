@@ -111,13 +111,20 @@ class Message(Answer, kw_only=True):
     delivery_mode: str
     expiration: int
     delivery_time: int
-    due: Annotated[int, Meta(description="Delivery time of a scheduled message, or its next attempt; 0 for others.")]
+    due: Annotated[
+        int,
+        Meta(
+            description="Delivery time of a scheduled message, its next attempt, or the end of its wait for a lost "
+            "client; 0 for others."
+        ),
+    ]
     correlation_id: str | None
     correlation_id_bytes: Annotated[str | None, Meta(description="Base64, if the id is bytes.")]
     reply_to: str | None
     type: str | None
     redelivered: bool
     delivery_count: int
+    attempts: Annotated[int, Meta(description="Failed attempts, of which max_attempts are allowed.")]
     size: Annotated[int, Meta(description="Size of the packed message in bytes.")]
     body_type: Literal["NONE", "TEXT", "BYTES", "MAP", "STREAM", "OBJECT", "UNKNOWN"]
     body_size: int

@@ -53,6 +53,7 @@ class Seen:
     sequence: int
     state: int
     count: int
+    attempts: int
     due: int
     envelope: Envelope
 
@@ -60,7 +61,7 @@ class Seen:
     def of(cls, entry: Entry) -> Self:
         """Its present state."""
         due = entry.due if entry.state == DELAYED else 0
-        return cls(entry.sequence, entry.state, entry.count, due, entry.envelope)
+        return cls(entry.sequence, entry.state, entry.count, entry.attempts, due, entry.envelope)
 
 
 async def show_messages(entries: Iterable[Entry]) -> list[answers.Message]:
@@ -108,6 +109,7 @@ def _headers(seen: Seen) -> dict[str, Any]:
         "type": fields[TYPE],
         "redelivered": seen.count > 0,
         "delivery_count": seen.count + (seen.state == HELD),
+        "attempts": seen.attempts,
         "size": len(envelope.packed),
         "body_type": _kind(fields[BODY_KIND]),
         "body_size": len(fields[BODY] or b""),

@@ -88,6 +88,7 @@ function headers(whole) {
     ["JMSExpiration", whole.expiration ? moment(whole.expiration) : "never"],
     ["JMSDeliveryTime", whole.delivery_time ? moment(whole.delivery_time) : "at once"],
     ["Deliveries so far", whole.delivery_count ? count(whole.delivery_count, "time") : "none"],
+    ["Failed attempts", whole.attempts ? number(whole.attempts) : "none"],
     ["State", whole.state.replace("_", " ")],
     ["Size", bytes(whole.size)],
   ];
