@@ -103,7 +103,12 @@ def send(
                     for _ in range(min(count - done, _BATCH)):
                         producer.send(message)
                         sent.append(message.get_jms_message_id())
-                    session.commit()
+                    try:
+                        session.commit()
+                    except KeyboardInterrupt:
+                        last = counted(len(sent), "message", form=",")
+                        complain(f"sievemq: interrupted: the last {last} may be sent or not")
+                        raise
                     done += len(sent)
                     if listed and unprinted is None:
                         try:

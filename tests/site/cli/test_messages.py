@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sievemq import ConnectionFactory, JMSException, Message, Session
+from sievemq.blocking import Session as OpenSession
 from sievemq_broker import EmbeddedBroker
 
 from .conftest import Sievemq
@@ -172,6 +173,23 @@ def test_a_pattern_is_warned_of_in_one_line(broker: EmbeddedBroker, sievemq: Sie
     warning, nothing = done.err.splitlines()
     assert warning.startswith("sievemq: topic:prices.* is a name and no pattern: consumers have no wildcards. ")
     assert nothing == "sievemq: nothing received from topic:prices.* within 10ms"
+
+
+def test_an_interrupted_commit_is_in_doubt(
+    broker: EmbeddedBroker, sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, calls = OpenSession.commit, []
+
+    def interrupted(session: OpenSession) -> None:
+        commit(session)
+        calls.append(session)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(OpenSession, "commit", interrupted)
+    done = sievemq("send", "orders", "x", "--count", "1500")
+    assert (done.code, broker.call(lambda domain: domain.namespace("default").queue("orders").depth)) == (130, 1_500)
+    assert done.err == "sievemq: interrupted: the last 500 messages may be sent or not\n"
 
 
 @pytest.mark.parametrize("command", ["receive", "browse"])
