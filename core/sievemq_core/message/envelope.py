@@ -236,7 +236,7 @@ def has_scalars_behind(fields: EnvelopeFields) -> bool:
 
 
 #: Halves of surrogate pairs: Java's and Python's text may have one alone, UTF-8 has none.
-_HALVES: Final = re.compile("[\ud800-\udfff]")
+_HALVES: Final = re.compile(r"[\ud800-\udfff]")
 
 
 def well_formed(text: str) -> str:
