@@ -148,7 +148,7 @@ def test_a_full_namespace_refuses_sends_and_another_accepts_them() -> None:
         ("max_byte = 1", "no rule 'max_byte'.*did you mean max_bytes"),
         ('at_limit = "drop-oldest"', "at_limit must be block or fail"),
         ("max_bytes = -1", "must not be negative"),
-        ("max_bytes = true", "must not be True"),
+        ("max_bytes = true", "must be a whole number, not True"),
     ],
 )
 def test_rules_that_cannot_be(tmp_path: Path, line: str, text: str) -> None:
