@@ -8,7 +8,7 @@ import logging
 from typing import Final
 
 from sievemq._engine import Completion, Sends, call
-from sievemq.aio.transport import Transport, release, turn
+from sievemq.aio.transport import Transport, own_task, release, turn
 from sievemq.aio.waiting import ends_its_task
 
 __all__ = ["CompletionCalls"]
@@ -39,7 +39,7 @@ class CompletionCalls:
     def _start(self) -> None:
         """Call soon: not before the send that is running now has returned (CPL-05)."""
         if self._calls and (self._task is None or self._task.done()):  # done: cancelled before it began
-            self._task = self._transport.loop.create_task(self._run(), name="sievemq-completions")
+            self._task = own_task(self._transport.loop, self._run(), "sievemq-completions")
 
     @property
     def mine(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sievemq._engine import Completion, EngineConsumer, EngineSession
 from sievemq._front import awaiting_listener, log_raised
-from sievemq.aio.transport import Transport, release, turn
+from sievemq.aio.transport import Transport, own_task, release, turn
 from sievemq.aio.waiting import ends_its_task
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
@@ -107,7 +107,7 @@ class Delivery:
             self._wakers[consumer] = partial(self._put, consumer)
             self._put(consumer)
         if self._task is None:
-            self._task = self._transport.loop.create_task(self._run(), name="sievemq-session")
+            self._task = own_task(self._transport.loop, self._run(), "sievemq-session")
 
     # -- for callers that wait for a listener --------------------------------------------------------------------------
 

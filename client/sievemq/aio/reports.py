@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from sievemq._front import ExceptionReports
-from sievemq.aio.transport import Transport
+from sievemq.aio.transport import Transport, own_task
 from sievemq.aio.waiting import ends_its_task
 
 __all__ = ["Reports"]
@@ -36,7 +36,7 @@ class Reports(ExceptionReports):
     def _soon(self, call: Callable[[], Any]) -> None:
         self._waiting.append(call)
         if self._task is None and not self._loop.is_closed():
-            self._task = self._loop.create_task(self._run(), name="sievemq-exceptions")
+            self._task = own_task(self._loop, self._run(), "sievemq-exceptions")
 
     async def _run(self) -> None:
         try:

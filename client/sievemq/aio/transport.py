@@ -18,7 +18,8 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextvars import Context
 from types import coroutine
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -27,7 +28,7 @@ from sievemq.aio.repair import Candidate, Greet, Reach, attempt
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq_core.wire.connection import BusyPoll
 
-__all__ = ["Transport", "release", "turn", "wake", "wall_clock"]
+__all__ = ["Transport", "own_task", "release", "turn", "wake", "wall_clock"]
 
 T = TypeVar("T")
 #: Bytes of sends after which a producer lets the loop turn: so that they are written, answers are read, others run.
@@ -53,6 +54,12 @@ def wall_clock(_time: Callable[[], int] = time.time_ns) -> int:
 def turn() -> Generator[None, None, None]:
     """Yield to the loop once: ready callbacks run, sockets are read and written."""
     yield
+
+
+def own_task(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    """Start a task of the client's own. Its context is empty: what it calls later, for any message, is not part of the
+    request or span in which the application happened to cause its start."""
+    return loop.create_task(work, name=name, context=Context())
 
 
 def wake(future: asyncio.Future[bool], expired: bool = False) -> None:
@@ -252,7 +259,7 @@ class Transport(asyncio.Protocol):
             release(self._drained)
             wake(self.ended)
         elif self._repairing is None:
-            self._repairing = self.loop.create_task(self._find_another(), name="sievemq-reconnect")
+            self._repairing = own_task(self.loop, self._find_another(), "sievemq-reconnect")
 
     def pause_writing(self) -> None:
         """The loop's transport holds enough."""
@@ -629,7 +636,7 @@ class Transport(asyncio.Protocol):
                 self.flush_soon()
                 self.keep_alive()
             elif engine.repairing:  # lost again in the moment in which it was restored
-                self._repairing = loop.create_task(self._find_another(), name="sievemq-reconnect")
+                self._repairing = own_task(loop, self._find_another(), "sievemq-reconnect")
 
     async def _attempt(self) -> None:
         engine, loop, repair, reach, greet = self.engine, self.loop, self._repair, self._reach, self._greet

@@ -11,6 +11,10 @@ from opentelemetry.propagators.textmap import Getter, Setter
 
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
+from sievemq_core.errors import FormatError
+from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES
+from sievemq_core.message.envelope import pack_properties
+from sievemq_core.message.values import PropertyValue
 
 __all__ = ["carried", "creation_context"]
 
@@ -39,7 +43,8 @@ def carried(message: Message) -> Iterator[None]:
     """While this lasts, the message carries the current context; afterwards it is again as the application made it.
 
     A context that the application has put there itself stays. A message whose properties are read-only was received
-    and is sent on: it keeps the context of its first send.
+    and is sent on: it keeps the context of its first send. One that has as many properties as a message may have, or as
+    large ones, is sent without.
     """
     held = message._properties
     before = None if held is None else frozenset(held)
@@ -47,12 +52,30 @@ def carried(message: Message) -> Iterator[None]:
         propagate.inject(message, setter=_properties)
     except JMSException:  # read-only
         pass
+    if held is not None and before is not None and not _fit(held):
+        _remove(held, before)
     try:
         yield
     finally:
         if before is not None and held is not None:
-            for name in held.keys() - before:
-                held.pop(name, None)  # another thread that sends the same message may have done it
+            _remove(held, before)
+
+
+def _remove(held: dict[str, PropertyValue], before: frozenset[str]) -> None:
+    for name in held.keys() - before:
+        held.pop(name, None)  # another thread that sends the same message may have done it
+
+
+def _fit(properties: dict[str, PropertyValue]) -> bool:
+    """A message may have these properties."""
+    text = sum(len(name) + (len(value) if isinstance(value, str) else 0) for name, value in properties.items())
+    if len(properties) <= MAX_PROPERTIES and 4 * text + 16 * len(properties) <= MAX_PROPERTIES_BYTES:
+        return True  # however its text is encoded
+    try:
+        pack_properties(properties)
+    except FormatError:
+        return False
+    return True
 
 
 def creation_context(message: Message) -> Context:

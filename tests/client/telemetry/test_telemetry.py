@@ -27,6 +27,9 @@ from sievemq.telemetry import creation_context, instrument, process, uninstrumen
 from sievemq.telemetry.context import carried
 from sievemq.telemetry.instrumentor import SieveMQInstrumentor
 from sievemq_broker import EmbeddedBroker
+from sievemq_core.limits import MAX_PROPERTIES_BYTES
+from sievemq_core.message.envelope import pack_properties
+from sievemq_core.message.values import PropertyValue
 
 
 @pytest.fixture
@@ -224,6 +227,63 @@ async def test_listeners(url: str, continue_trace: bool) -> None:
         uninstrument()
         recorded.tracers.shutdown()
         recorded.meters.shutdown()
+
+
+async def test_what_was_begun_inside_a_span_is_not_part_of_it_for_ever(url: str, recorded: Recorded) -> None:
+    """A listener, a completion listener and an exception listener, all of asyncio."""
+    tracer = recorded.tracers.get_tracer("test")
+    called: dict[str, object] = {}
+    ready = {name: asyncio.Event() for name in ("message", "completion", "exception")}
+
+    def note(name: str) -> None:
+        called[name] = trace.get_current_span().get_span_context().trace_id
+        ready[name].set()
+
+    class Completed(sievemq.aio.CompletionListener):
+        def on_completion(self, message: sievemq.Message) -> None:
+            note("completion")
+
+        def on_exception(self, message: sievemq.Message, exception: Exception) -> None: ...
+
+    with tracer.start_as_current_span("startup") as startup:
+        context = await sievemq.aio.ConnectionFactory(url).create_context()
+        context.set_exception_listener(lambda _: note("exception"))
+        (await context.create_consumer(Queue("a"))).set_message_listener(lambda _: note("message"))
+        await context.create_producer().set_async(Completed()).send(Queue("b"), "x")
+        context._connection._engine.outbox.report(sievemq.JMSException("x"))
+    async with context:
+        await context.create_producer().send(Queue("a"), "x")
+        for event in ready.values():
+            await event.wait()
+    (processed,) = [span for span in recorded._spans.get_finished_spans() if span.name == "process queue:a"]
+    assert processed.parent is None
+    assert startup.get_span_context().trace_id not in called.values()
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{f"p{number}": number for number in range(1_000)}, {f"p{number}": "x" * 32_000 for number in range(8)}],
+)
+def test_a_message_without_room_for_its_context_is_sent_without(
+    url: str, recorded: Recorded, properties: dict[str, PropertyValue]
+) -> None:
+    if len(properties) < 1_000:
+        properties["rest"] = "x" * (MAX_PROPERTIES_BYTES - len(pack_properties(properties)[0] or b"") - 10)
+    message = TextMessage("x", properties=properties)
+    with (
+        ConnectionFactory(url).create_context() as context,
+        recorded.tracers.get_tracer("test").start_as_current_span("s"),
+    ):
+        context.create_producer().send(Queue("q"), message)
+        received = context.create_consumer(Queue("q")).receive(60_000)
+        assert received is not None
+        assert not received.property_exists("traceparent")
+        small = TextMessage("x", properties={f"p{number}": number for number in range(998)})
+        context.create_producer().send(Queue("q"), small)
+        received = context.create_consumer(Queue("q")).receive(60_000)
+        assert received is not None
+        assert received.property_exists("traceparent")
+    assert set(message.get_property_names()) == properties.keys()
 
 
 def test_a_listener_that_raises(url: str, recorded: Recorded, caplog: pytest.LogCaptureFixture) -> None:
