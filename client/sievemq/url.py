@@ -259,6 +259,10 @@ def _bad_value(name: str, value: object, wanted: str) -> InvalidURLException:
     return InvalidURLException(f"the option {name} must be {wanted}, not {value!r:.60}")
 
 
+#: What ends a host, or has a meaning in one.
+_ESCAPED: Final = str.maketrans({character: quote(character, safe="") for character in "%,@?#[]"})
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class BrokerURL:
     """The address and the options of a broker; :func:`parse_url` creates one. Its text never shows the password.
@@ -293,7 +297,10 @@ class BrokerURL:
         text = "sievemqs://" if self.secure else "sievemq://"
         if self.user is not None:
             text += _quote(self.user) + (":***" if self.password is not None else "") + "@"
-        text += ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+        text += ",".join(
+            f"[{host.translate(_ESCAPED)}]:{port}" if ":" in host else f"{host.translate(_ESCAPED)}:{port}"
+            for host, port in self.hosts
+        )
         if self.namespace:
             text += "/" + _quote(self.namespace)
         chosen = [

@@ -174,6 +174,12 @@ def test_the_text_of_a_url_reads_back(user, namespace, application, prefetch, se
     assert parse_url(str(url)) == url
 
 
+@pytest.mark.parametrize("host", ["fe80::1%eth0", "a,b", "a%2Cb", "a@b", "a?b", "a#b", "a[b]", "bücher.example", "::1"])
+def test_the_text_of_any_host_reads_back(host):
+    url = BrokerURL(((host, 5), ("other", 6)), user="me")
+    assert parse_url(str(url)) == url
+
+
 @given(st.text(max_size=40))
 def test_no_text_raises_anything_else(text):
     for candidate in (text, f"sievemq://{text}", f"sievemq://a?{text}", f"sievemq://a?prefetch={text}"):
