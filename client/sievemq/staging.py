@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sievemq._engine.taps import LEASE, check_transacted
+from sievemq._engine.taps import LEASE, check_transacted, name_of, names_of, number_of
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.session import Session
 from sievemq_core.durations import Milliseconds, milliseconds
@@ -36,29 +36,33 @@ def stage(session: Session, key: str, batch: int, lease: Milliseconds = LEASE) -
         Its name, for :func:`publish`.
 
     Raises:
+        ValueError: a key, batch or lease that cannot be.
         IllegalStateException: the session is not transacted.
         TransactionRolledBackException: a send had failed; nothing is staged.
         ResourceAllocationException: no room.
     """
     check_transacted(session._engine)
-    return session._stage(key, batch, milliseconds("a lease", lease))
+    lasting = number_of("a lease", milliseconds("a lease", lease))
+    return session._stage(name_of("a publisher's key", key), number_of("a batch", batch), lasting)
 
 
 def publish(connection: Connection, key: str, batch: int, names: Iterable[str]) -> int | None:
-    """Send the stages with these names, in their order, all or nothing; drop the batch's other stages.
+    """Send the stages with these names, in their order, all or nothing; drop the batch's other stages. A name that is
+    given twice counts once.
 
     Returns:
         How many messages were sent; None if this batch or a later one of the key was published before.
 
     Raises:
+        ValueError: a key, batch or name that cannot be.
         JMSException: one of the names is not there: its lease has ended, or the broker was restarted (error code
             NOT_FOUND). Nothing was sent.
         ResourceAllocationException: a destination has no room. Nothing was sent.
     """
     engine = connection._engine
     engine.check_open()
-    stages = tuple(names)
-    answer: int | None = connection._transport.ask(lambda: engine.request(Command.PUBLISH, key, batch, stages))
+    fields = name_of("a publisher's key", key), number_of("a batch", batch), names_of(names)
+    answer: int | None = connection._transport.ask(lambda: engine.request(Command.PUBLISH, *fields))
     return answer
 
 
@@ -70,5 +74,6 @@ def discard(connection: Connection, key: str, batch: int) -> int:
     """
     engine = connection._engine
     engine.check_open()
-    answer: int = connection._transport.ask(lambda: engine.request(Command.DISCARD, key, batch))
+    fields = name_of("a publisher's key", key), number_of("a batch", batch)
+    answer: int = connection._transport.ask(lambda: engine.request(Command.DISCARD, *fields))
     return answer

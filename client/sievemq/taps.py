@@ -17,7 +17,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from sievemq._engine.taps import NOTHING, PAGE, TapPage, TapState, fields_of, page_of, state_of
+from sievemq._engine.taps import (
+    NOTHING,
+    PAGE,
+    TapPage,
+    TapState,
+    fields_of,
+    name_of,
+    number_of,
+    page_of,
+    state_of,
+)
 from sievemq.blocking.connection import Connection
 from sievemq.destinations import Destination
 from sievemq_core.durations import Milliseconds, milliseconds
@@ -56,17 +66,21 @@ class Tap:
             size: bytes that are wanted at most, 160 for each message included; 0 for all.
 
         Raises:
+            ValueError: a number is negative, or too large.
             JMSException: there is no such tap (error code NOT_FOUND); the connection is lost.
         """
-        return state_of(self._ask(Command.LOOK_TAP, after, messages, size))
+        wanted = number_of("after", after), number_of("messages", messages), number_of("size", size)
+        return state_of(self._ask(Command.LOOK_TAP, *wanted))
 
     def fetch(self, after: int, upto: int, limit: int = PAGE) -> TapPage:
         """Messages behind `after` up to `upto`, at most `limit` and at most what fits an answer.
 
         Raises:
+            ValueError: a number is negative, or too large.
             JMSException: there is no such tap, or it is another one (NOT_FOUND); the connection is lost.
         """
-        return page_of(self._ask(Command.FETCH_TAP, self.id, after, upto, limit))
+        wanted = number_of("after", after), number_of("upto", upto), number_of("limit", limit, 1)
+        return page_of(self._ask(Command.FETCH_TAP, self.id, *wanted))
 
     def pages(self, after: int, upto: int, limit: int = PAGE) -> Iterator[TapPage]:
         """All messages behind `after` up to `upto`, page by page. Those that are lost are not there: compare `first`.
@@ -87,7 +101,7 @@ class Tap:
         Raises:
             JMSException: as :meth:`fetch`.
         """
-        return state_of(self._ask(Command.ACKNOWLEDGE_TAP, self.id, upto))
+        return state_of(self._ask(Command.ACKNOWLEDGE_TAP, self.id, number_of("upto", upto)))
 
     def _ask(self, command: int, *fields: object) -> Any:
         return _ask(self._connection, command, self.name, self.destination, *fields)
@@ -127,6 +141,7 @@ def open_tap(
         The tap and how it stands.
 
     Raises:
+        ValueError: a name, mode or number that cannot be.
         InvalidSelectorException: the selector, with the place of the mistake.
         JMSException: it exists with another mode or selector; another reader has it (error code ILLEGAL_STATE); there
             is no such destination (error code NOT_FOUND); no right; a limit.
@@ -159,13 +174,13 @@ def find_tap(connection: Connection, name: str, destination: Destination) -> tup
     Raises:
         JMSException: there is none (error code NOT_FOUND).
     """
-    state = state_of(_ask(connection, Command.LOOK_TAP, name, str(destination), *NOTHING))
+    state = state_of(_ask(connection, Command.LOOK_TAP, name_of("a tap's name", name), str(destination), *NOTHING))
     return Tap(connection, name, str(destination), state.id), state
 
 
 def delete_tap(connection: Connection, name: str, destination: Destination) -> bool:
     """End a tap; unacknowledged messages of a drain return as redelivered. False if there was none."""
-    return bool(_ask(connection, Command.DELETE_TAP, name, str(destination)))
+    return bool(_ask(connection, Command.DELETE_TAP, name_of("a tap's name", name), str(destination)))
 
 
 def _ask(connection: Connection, command: int, *fields: object) -> Any:

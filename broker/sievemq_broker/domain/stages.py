@@ -149,11 +149,7 @@ class Stages:
         Raises:
             RequestError: ILLEGAL_STATE for a key or lease that cannot be; RESOURCE_ALLOCATION, no room.
         """
-        if not key or len(key) > MAX_IDENTIFIER_CHARS or not key.isprintable():
-            raise RequestError(
-                f"a publisher's key has 1 to {MAX_IDENTIFIER_CHARS} printable characters, unlike {key[:40]!r}",
-                ErrorCode.ILLEGAL_STATE,
-            )
+        _check_key(key)
         if not _SHORTEST_LEASE <= lease <= _LONGEST_LEASE:
             raise RequestError(
                 f"the lease of staged messages is {_SHORTEST_LEASE} to {_LONGEST_LEASE} ms, not {lease}",
@@ -205,9 +201,11 @@ class Stages:
             until then.
 
         Raises:
-            RequestError: NOT_FOUND, one of the stages is not there (any more); otherwise as :meth:`Namespace.commit`
+            RequestError: ILLEGAL_STATE for a key that cannot be; NOT_FOUND, one of the stages is not there (any more);
+                otherwise as :meth:`Namespace.commit`
                 and `allow`. Nothing was sent, nothing is forgotten.
         """
+        _check_key(key)
         if batch <= self.published.get((owner, key), -1):
             self._keys.add(owner, key)
             self.discard(key, batch, owner=owner)
@@ -220,9 +218,8 @@ class Stages:
                 allow(address)
         count = len(sends)
         self._namespace.publish(sends, now, connection, weighed)
-        if count:  # publishing nothing a second time does no harm
-            self._define((owner, key), batch)  # in one journal batch with the messages: both are stored, or none
-            self.remember(owner, key, batch)
+        self._define((owner, key), batch)  # in one journal batch with the messages: both are stored, or none
+        self.remember(owner, key, batch)
         self.discard(key, batch, owner=owner)
         return count
 
@@ -238,7 +235,7 @@ class Stages:
 
     def _chosen(self, key: str, batch: int, ids: Sequence[str], owner: str | None) -> list[_Stage]:
         chosen = []
-        for stage_id in ids:
+        for stage_id in dict.fromkeys(ids):  # what is named twice is sent once
             stage = self._stages.get(stage_id)
             if stage is None or (stage.key, stage.batch, stage.owner) != (key, batch, owner):
                 raise RequestError(
@@ -298,6 +295,14 @@ class Stages:
         del self._stages[stage.id]
         self.bytes -= stage.bytes
         stage.end()
+
+
+def _check_key(key: str) -> None:
+    if not key or len(key) > MAX_IDENTIFIER_CHARS or not key.isprintable():
+        raise RequestError(
+            f"a publisher's key has 1 to {MAX_IDENTIFIER_CHARS} printable characters, unlike {key[:40]!r}",
+            ErrorCode.ILLEGAL_STATE,
+        )
 
 
 def _sends_of(stages: list[_Stage]) -> list[tuple[str, Envelope]]:

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sievemq._engine.connection import ClientConnection
 from sievemq._engine.session import EngineSession
 from sievemq.exceptions import IllegalStateException
+from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 
-__all__ = ["LEASE", "NOTHING", "PAGE", "TapPage", "TapState", "check_transacted", "fields_of", "page_of", "state_of"]
+__all__ = [
+    "LEASE",
+    "NOTHING",
+    "PAGE",
+    "TapPage",
+    "TapState",
+    "check_transacted",
+    "fields_of",
+    "name_of",
+    "names_of",
+    "number_of",
+    "page_of",
+    "state_of",
+]
 
 #: Messages of one page; the broker gives no more than this at once.
 PAGE: Final = 2_000
 
 #: Milliseconds that staged messages wait for their publisher by default.
 LEASE: Final = 600_000
+
+#: The largest number of a command.
+_LARGEST: Final = 2**63 - 1
 
 #: The position that LOOK_TAP sends to query the state of a tap: a reader beyond the end takes nothing.
 NOTHING: Final = (2**62, 1, 0)
@@ -97,10 +114,61 @@ def fields_of(
         options: None where the broker chooses.
 
     Raises:
+        ValueError: a name, mode or option that cannot be.
         InvalidSelectorException: the selector, with the place of the mistake.
     """
+    if mode not in ("copy", "outcomes", "drain"):
+        raise ValueError(f"the mode of a tap is 'copy', 'outcomes' or 'drain', not {mode!r:.60}")
+    if options["start"] not in ("earliest", "latest"):
+        raise ValueError(f"a tap starts at 'earliest' or 'latest', not {options['start']!r:.60}")
     given = {key: value for key, value in options.items() if value is not None}
-    return name, destination, mode, engine.terms.check_selector(selector), engine.options.dialect, given
+    for key in ("retain_messages", "retain_bytes", "retain_age", "lease"):
+        if key in given:
+            number_of(key, given[key])
+    if "reader" in given:
+        name_of("a reader's name", given["reader"])
+    return (
+        name_of("a tap's name", name),
+        destination,
+        mode,
+        engine.terms.check_selector(selector),
+        engine.options.dialect,
+        given,
+    )
+
+
+def number_of(what: str, value: object, least: int = 0) -> int:
+    """A number of a command.
+
+    Raises:
+        ValueError: it is no int, below `least`, or above 2**63 - 1.
+    """
+    if type(value) is not int or not least <= value <= _LARGEST:
+        raise ValueError(f"{what} is an int of {least} or more, up to 2**63 - 1, not {value!r:.60}")
+    return value
+
+
+def name_of(what: str, value: object) -> str:
+    """The name of a tap, a reader or a publisher.
+
+    Raises:
+        ValueError: it is no text of 1 to 255 printable characters.
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_IDENTIFIER_CHARS or not value.isprintable():
+        raise ValueError(f"{what} has 1 to {MAX_IDENTIFIER_CHARS} printable characters, unlike {value!r:.60}")
+    return value
+
+
+def names_of(names: Iterable[str]) -> tuple[str, ...]:
+    """The names of stages.
+
+    Raises:
+        ValueError: it is no list of texts.
+    """
+    found = () if isinstance(names, str) else tuple(names)
+    if isinstance(names, str) or not all(isinstance(name, str) for name in found):
+        raise ValueError(f"stages are named by a list of the texts that stage() returned, not by {names!r:.60}")
+    return found
 
 
 def check_transacted(session: EngineSession) -> None:

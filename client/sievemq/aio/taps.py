@@ -16,7 +16,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Literal
 
-from sievemq._engine.taps import NOTHING, PAGE, TapPage, TapState, fields_of, page_of, state_of
+from sievemq._engine.taps import (
+    NOTHING,
+    PAGE,
+    TapPage,
+    TapState,
+    fields_of,
+    name_of,
+    number_of,
+    page_of,
+    state_of,
+)
 from sievemq.aio.connection import Connection
 from sievemq.destinations import Destination
 from sievemq_core.durations import Milliseconds, milliseconds
@@ -55,17 +65,21 @@ class Tap:
             size: bytes that are wanted at most, 160 for each message included; 0 for all.
 
         Raises:
+            ValueError: a number is negative, or too large.
             JMSException: there is no such tap (error code NOT_FOUND); the connection is lost.
         """
-        return state_of(await self._ask(Command.LOOK_TAP, after, messages, size))
+        wanted = number_of("after", after), number_of("messages", messages), number_of("size", size)
+        return state_of(await self._ask(Command.LOOK_TAP, *wanted))
 
     async def fetch(self, after: int, upto: int, limit: int = PAGE) -> TapPage:
         """Messages behind `after` up to `upto`, at most `limit` and at most what fits an answer.
 
         Raises:
+            ValueError: a number is negative, or too large.
             JMSException: there is no such tap, or it is another one (NOT_FOUND); the connection is lost.
         """
-        return page_of(await self._ask(Command.FETCH_TAP, self.id, after, upto, limit))
+        wanted = number_of("after", after), number_of("upto", upto), number_of("limit", limit, 1)
+        return page_of(await self._ask(Command.FETCH_TAP, self.id, *wanted))
 
     async def pages(self, after: int, upto: int, limit: int = PAGE) -> AsyncIterator[TapPage]:
         """All messages behind `after` up to `upto`, page by page. Those that are lost are not there: compare `first`.
@@ -86,7 +100,7 @@ class Tap:
         Raises:
             JMSException: as :meth:`fetch`.
         """
-        return state_of(await self._ask(Command.ACKNOWLEDGE_TAP, self.id, upto))
+        return state_of(await self._ask(Command.ACKNOWLEDGE_TAP, self.id, number_of("upto", upto)))
 
     async def _ask(self, command: int, *fields: object) -> Any:
         return await _ask(self._connection, command, self.name, self.destination, *fields)
@@ -126,6 +140,7 @@ async def open_tap(
         The tap and how it stands.
 
     Raises:
+        ValueError: a name, mode or number that cannot be.
         InvalidSelectorException: the selector, with the place of the mistake.
         JMSException: it exists with another mode or selector; another reader has it (error code ILLEGAL_STATE); there
             is no such destination (error code NOT_FOUND); no right; a limit.
@@ -158,13 +173,15 @@ async def find_tap(connection: Connection, name: str, destination: Destination) 
     Raises:
         JMSException: there is none (error code NOT_FOUND).
     """
-    state = state_of(await _ask(connection, Command.LOOK_TAP, name, str(destination), *NOTHING))
+    state = state_of(
+        await _ask(connection, Command.LOOK_TAP, name_of("a tap's name", name), str(destination), *NOTHING)
+    )
     return Tap(connection, name, str(destination), state.id), state
 
 
 async def delete_tap(connection: Connection, name: str, destination: Destination) -> bool:
     """End a tap; unacknowledged messages of a drain return as redelivered. False if there was none."""
-    return bool(await _ask(connection, Command.DELETE_TAP, name, str(destination)))
+    return bool(await _ask(connection, Command.DELETE_TAP, name_of("a tap's name", name), str(destination)))
 
 
 async def _ask(connection: Connection, command: int, *fields: object) -> Any:

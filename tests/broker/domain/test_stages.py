@@ -66,8 +66,25 @@ def test_batches_of_failed_attempts_are_dropped(world: Staging) -> None:
     assert len(world.namespace.stages) == 0
 
 
-def test_an_empty_batch_needs_no_memory(world: Staging) -> None:
-    assert world.publish() == world.publish() == 0
+def test_an_empty_batch_is_published_once(world: Staging) -> None:
+    assert world.publish() == 0
+    assert world.publish() is None
+    world.stage("a", batch=1)
+    assert world.publish("a", batch=1) == 0
+    assert world.publish("a", batch=1) is None
+
+
+def test_a_stage_that_is_named_twice_is_sent_once(world: Staging) -> None:
+    world.stage("a", "1", "2")
+    world.stage("b", "3")
+    assert world.publish("a", "b", "a") == 3
+    assert world.browse("queue:q") == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "a\0b"])
+def test_a_key_that_cannot_be_is_refused_and_not_remembered(world: Staging, key: str) -> None:
+    with pytest.raises(RequestError, match="a publisher's key"):
+        world.publish(key=key)
     assert not world.namespace.stages.published
 
 
