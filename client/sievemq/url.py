@@ -193,7 +193,8 @@ class ClientOptions:
     send_timeout: int = _option(
         0,
         _time(1, _DAY_MS, "no limit"),
-        "longest time that a send or a commit waits for room at an operator's limit; then the client cancels it",
+        "longest time that a send or a commit waits for room at an operator's limit, or for the repair of a lost "
+        "connection; then the client cancels it",
     )
     close_timeout: int = _option(
         5_000,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,7 @@ from sievemq import (
 
 from .both import Api, Completions, text
 from .bridge import engine_of
+from .relay import Relay
 
 RULES = {"full": {"max_messages": 2, "at_limit": "block"}}
 
@@ -293,3 +297,88 @@ async def test_the_brokers_own_limit_blocks_everybody(api: Api) -> None:
     assert connection.blocked == ()
     consumer = await session.create_consumer(api.queue())
     assert await api.texts(consumer, 1) == ["goes"]
+
+
+# -- a lost connection ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def outage(api: Api) -> Iterator[Relay]:
+    """A network that a test cuts."""
+    with Relay(api.broker.port) as relay:
+        yield relay
+
+
+async def lose(api: Api, relay: Relay, connection: Any) -> None:
+    relay.refuse()
+    relay.cut()
+    await api._until(lambda: connection._engine.repairing)
+
+
+async def test_a_send_waits_for_the_repair_of_its_connection_no_longer_than_send_timeout(api: Api) -> None:
+    with outage(api) as relay:
+        options = {"reconnect": "forever", "send_timeout": 100, "reconnect_max_delay": 20}
+        connection = await api.factory(relay.url(api.url), **options).create_connection()
+        session = await connection.create_session()
+        producer = await session.create_producer(api.queue())
+        await lose(api, relay, connection)
+        completions = api.completions()
+        await producer.send(TextMessage("asynchronous"), completion_listener=completions)
+        with pytest.raises(
+            ResourceAllocationException, match=r"the connection is lost .*100 ms.*it was not sent$"
+        ) as caught:
+            await producer.send(TextMessage("late"))
+        assert caught.value.get_error_code() == "SEND_TIMEOUT"
+        await api._until(lambda: bool(failed(completions)))
+        relay.accept()
+        producer.set_send_timeout(0)
+        await producer.send(TextMessage("next"))
+        assert await api.left() == ["next"]
+        await connection.close()
+
+
+async def test_a_send_behind_many_others_waits_no_longer_than_send_timeout_in_an_outage(api: Api) -> None:
+    with outage(api) as relay:
+        options = {"reconnect": "forever", "send_timeout": 100, "reconnect_max_delay": 20}
+        connection = await api.factory(relay.url(api.url), **options).create_connection()
+        session = await connection.create_session()
+        producer = await session.create_producer(api.queue())
+        await lose(api, relay, connection)
+
+        async def flood() -> None:
+            for _ in range(100_000):
+                await producer.send(TextMessage("x" * 10_000), delivery_mode=DeliveryMode.NON_PERSISTENT)
+
+        with pytest.raises(ResourceAllocationException, match="behind others: it was not sent"):
+            await flood()
+        await connection.close()
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_commit_waits_for_the_repair_of_its_connection_no_longer_than_send_timeout(
+    api: Api, before: bool
+) -> None:
+    """Begun before the loss or after it: the next call of the session tells its outcome."""
+    with outage(api) as relay:
+        options = {"reconnect": "forever", "send_timeout": 300, "reconnect_max_delay": 20}
+        connection = await api.factory(relay.url(api.url), **options).create_connection()
+        session = await connection.create_session(api.SESSION_TRANSACTED)
+        producer = await session.create_producer(api.queue())
+        await producer.send(TextMessage("one"))
+        if before:
+            relay.stand()
+            committing = api.task(session.commit())
+            await api._until(lambda: session._engine.awaits_answer)
+            await lose(api, relay, connection)
+        else:
+            await lose(api, relay, connection)
+            committing = api.task(session.commit())
+        with pytest.raises(JMSException, match="send_timeout"):
+            await committing
+        relay.accept()
+        with pytest.raises(TransactionRolledBackException):
+            await session.commit()
+        await producer.send(TextMessage("two"))
+        await session.commit()
+        assert await api.left() == ["two"]
+        await connection.close()

@@ -245,7 +245,7 @@ class ClientConnection:
 
     def tick(self, now: int) -> int | None:
         """Keep the heartbeats (HELLO, WELCOME): send a heartbeat after half an interval without output; lose the
-        connection when nothing arrived for two.
+        connection when nothing arrived for two. End the calls whose timeout is over, also while it is repaired.
 
         Args:
             now: milliseconds of any clock that never goes back.
@@ -253,13 +253,16 @@ class ClientConnection:
         Returns:
             Milliseconds until it should be called again; None if never.
         """
-        outbox = self.outbox
-        if not outbox.usable or outbox.wire.state is not State.OPEN:
+        outbox, wait = self.outbox, None
+        if not outbox.usable:
             return None
-        wait = self._heartbeat.tick(outbox.wire, now, outbox.has_output, self._ask_for_time)
-        if wait == 0:
-            self.lost(TimeoutError(f"the broker was silent for {2 * self._heartbeat.incoming} ms"))
-            return None
+        if not outbox.repairing:
+            if outbox.wire.state is not State.OPEN:
+                return None
+            wait = self._heartbeat.tick(outbox.wire, now, outbox.has_output, self._ask_for_time)
+            if wait == 0:
+                self.lost(TimeoutError(f"the broker was silent for {2 * self._heartbeat.incoming} ms"))
+                wait = None
         deadlines = self._deadlines
         if deadlines.next is not None:
             now += int(self.terms.skipped * 1000.0)
@@ -290,6 +293,18 @@ class ClientConnection:
             sequence: of the send; 0 for a commit, and for a window to open.
         """
         self._deadlines.expect(sends, completion, now + int(self.terms.skipped * 1000.0), timeout, sequence)
+
+    def expect_commit(self, sends: Sends, answer: Completion[Any], now: int, timeout: int) -> Completion[None]:
+        """Set a timeout for a commit; arguments as of :meth:`expect`.
+
+        Returns:
+            What the caller waits for before the answer: succeeds with that, whatever it is; fails if the time is over
+            while the connection is lost. The outcome stays in doubt then.
+        """
+        wait: Completion[None] = Completion()
+        answer.add_callback(lambda _: wait.succeed(None))
+        self.expect(sends, wait, now, timeout)
+        return wait
 
     # -- the connection's own verbs ----------------------------------------------------------------------------------
 

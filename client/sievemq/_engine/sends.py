@@ -152,6 +152,8 @@ class Sends:
         "_barriers",
         "_given_up",
         "_outbox",
+        "_overdue",
+        "_sent",
         "_session",
         "_terms",
         "_transacted",
@@ -199,6 +201,8 @@ class Sends:
         self.last_blocked: Blocked | None = None
         self.withdrawn: dict[int, Exception] = {}
         self._given_up = False
+        self._sent = 0  # sequence of the last that may have reached the broker, as of the last loss
+        self._overdue: list[Completion[Any]] = []  # commits that were withdrawn, and that their callers wait for
 
     # -- the window --------------------------------------------------------------------------------------------------
 
@@ -337,6 +341,8 @@ class Sends:
             return
         count = min(sequence - self.confirmed, len(self.unconfirmed))
         self.confirmed = sequence  # first: those still there are settled then (recount)
+        if self.withdrawn:
+            self.withdrawn = {number: error for number, error in self.withdrawn.items() if number > sequence}
         self.confirmed_bytes += sum(map(len, map(_take_first, repeat(self.unconfirmed, count))))
         self.sequence_limit = sequence + self._terms.window_messages
         self.byte_limit = self.confirmed_bytes + self._terms.window_bytes
@@ -406,6 +412,12 @@ class Sends:
         if self.hold is not None:
             self.hold = None
             self.open_window()
+        self._sent = self.sequence
+        for sequence, error in tuple(self.withdrawn.items()):  # no caller waits for a repair longer than it may
+            self._settle_withdrawn(sequence, _in_doubt(error))
+        overdue, self._overdue = self._overdue, []
+        for commit in overdue:
+            commit.fail(_commit_in_doubt())
         if self._transacted:
             self.drop()
 
@@ -493,8 +505,8 @@ class Sends:
         self.open_window()
 
     def withdraw(self, sequence: int, error: Exception) -> None:
-        """Take a send back that waits for room. Its caller gets `error`, unless the broker has taken it: it
-        confirms the send before it answers then.
+        """Take a send back that waits for room, or for a repair. Its caller gets `error`, unless the broker has taken
+        it: it confirms the send before it answers then. There is no answer to wait for while the connection is lost.
 
         Args:
             sequence: of the send.
@@ -509,37 +521,73 @@ class Sends:
         self.unconfirmed[index] = instead
         self.withdrawn[sequence] = error
 
+        if self._outbox.repairing:
+            self._settle_withdrawn(sequence, _in_doubt(error) if sequence <= self._sent else error)
+            return
+
         def settle(answer: Completion[object]) -> None:
-            if answer.error is not None:
-                return
-            if sequence <= self.confirmed:
-                self.withdrawn.pop(sequence, None)
-            elif (place := _place(self.waiting, sequence)) is not None:
-                self.waiting[place][1].fail(error)
-                del self.waiting[place]
-            elif (place := _place(self.asynchronous, sequence)) is not None:
-                self.calls.append((self.asynchronous[place], error))
-                del self.asynchronous[place]
-                self.notify()
+            if answer.error is None:
+                self._settle_withdrawn(sequence, error)
 
         self._outbox.request(Command.WITHDRAW, self._session, sequence).add_callback(settle)
 
+    def _settle_withdrawn(self, sequence: int, error: Exception) -> None:
+        """A send was withdrawn: its caller learns it, unless the broker had taken it."""
+        if sequence <= self.confirmed:
+            self.withdrawn.pop(sequence, None)
+        elif (place := _place(self.waiting, sequence)) is not None:
+            self.waiting[place][1].fail(error)
+            del self.waiting[place]
+        elif (place := _place(self.asynchronous, sequence)) is not None:
+            self.calls.append((self.asynchronous[place], error))
+            del self.asynchronous[place]
+            self.notify()
+
     def overdue(self, completion: Completion[Any] | None, timeout: int, sequence: int) -> None:
         """Something has waited for too long: arguments as of :meth:`Deadlines.expect`."""
-        why = "the broker has not confirmed what was sent" if self.last_blocked is None else self.last_blocked.reason
         if completion is None or sequence:
-            text = f"{why}; this message waited {timeout} ms (send_timeout) and was withdrawn: it was not sent"
+            text = f"{self._why}; this message waited {timeout} ms (send_timeout) and was withdrawn: it was not sent"
             self.withdraw(sequence, ResourceAllocationException(text, "SEND_TIMEOUT"))
         elif completion in self.window_waiters:
             self.window_waiters.remove(completion)
-            text = f"{why}; this message waited {timeout} ms (send_timeout) behind others: it was not sent"
-            completion.fail(ResourceAllocationException(text, "SEND_TIMEOUT"))
+            completion.fail(self.left_behind(timeout))
+        elif self._outbox.repairing:
+            completion.fail(_commit_in_doubt())
         else:
+            self._overdue.append(completion)
             self._withdraw_commit()
+
+    def left_behind(self, timeout: int) -> ResourceAllocationException:
+        """The error of a message for which there was no room behind others for so many ms."""
+        text = f"{self._why}; this message waited {timeout} ms (send_timeout) behind others: it was not sent"
+        return ResourceAllocationException(text, "SEND_TIMEOUT")
+
+    @property
+    def _why(self) -> str:
+        """Why sends wait, for people."""
+        if self._outbox.repairing:
+            return f"the connection is lost ({self._outbox.cause})"
+        if self.last_blocked is not None:
+            return self.last_blocked.reason
+        return "the broker has not confirmed what was sent"
 
     def _withdraw_commit(self) -> None:
         """If the commit that is under way waits for room, it becomes a rollback, which is its answer."""
         self._outbox.request(Command.WITHDRAW, self._session, 0)
+
+
+def _in_doubt(error: Exception) -> Exception:
+    """The error of a withdrawn send that the broker may have had before the connection was lost."""
+    text = f"{str(error).removesuffix(': it was not sent')}; but the broker may have taken it before the loss"
+    return ResourceAllocationException(text, "SEND_TIMEOUT")
+
+
+def _commit_in_doubt() -> Exception:
+    return JMSException(
+        "the connection is lost, and the commit has waited for the option send_timeout: the next call of the session "
+        "waits for its outcome, and raises if it was rolled back",
+        "TIMEOUT",
+    )
 
 
 def _sequence_of(packed: bytes) -> int:

@@ -102,8 +102,8 @@ class ProducerDefaults:
         self._open.set_send_timeout(send_timeout)
 
     def get_send_timeout(self) -> int:
-        """For how long a send may wait for room, in milliseconds; the option ``send_timeout`` by default. An
-        extension."""
+        """For how long a send may wait for room or for a repair, in milliseconds; the option ``send_timeout`` by
+        default. An extension."""
         return self._open.send_timeout
 
     def get_destination(self) -> Destination | None:
@@ -203,8 +203,8 @@ class ProducerState(Unpicklable):
         return self._apply(self._engine.set_send_timeout, send_timeout)
 
     def get_send_timeout(self) -> int:
-        """For how long a send may wait for room, in milliseconds; the option ``send_timeout`` by default. An
-        extension."""
+        """For how long a send may wait for room or for a repair, in milliseconds; the option ``send_timeout`` by
+        default. An extension."""
         return self._engine.send_timeout
 
     def _apply(self, setter: Callable[..., None], *values: Any) -> Self:

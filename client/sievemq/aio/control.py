@@ -362,8 +362,9 @@ class Control:
     async def make_room(self, engine: EngineProducer) -> None:
         """Before a send: let the loop turn if much is to be written, wait if the socket or the broker is slow. Once the
         message is handed over nothing may be awaited (CPL-05)."""
-        sends, transport = engine.sends, self.transport
+        sends, transport, timeout = engine.sends, self.transport, engine.send_timeout
         transport.check_loop()
+        until = transport.loop.time() + timeout / 1000.0 if timeout else None
         while not transport.admits(sends):
             engine.check_open()
             if sends.window_is_full:
@@ -372,7 +373,8 @@ class Control:
                     transport.expect(sends, opened, engine.send_timeout)
                 await transport.wait(opened)
             elif transport.paused or transport.engine.repairing:
-                await transport.drained()
+                if not await transport.drained(until):
+                    raise sends.left_behind(timeout)
             else:
                 transport.flush_soon()
                 await turn()
@@ -385,8 +387,12 @@ class Control:
             await self.calls.wait(self.transport.close_by())
 
     async def settle_sends(self) -> None:
-        """Wait for the sends made so far and for the callbacks of the asynchronous ones (CPL-09, CPL-10)."""
-        await self.transport.ask(self.engine.sends.settled)
+        """Wait for the callbacks of the asynchronous sends made so far (CPL-09, CPL-10).
+
+        The others need no wait: what comes next on the connection comes behind them.
+        """
+        if self.engine.sends.calls_back:
+            self.transport.flush_soon()
         await self.calls.wait()
 
     async def leave(self, until: float) -> None:

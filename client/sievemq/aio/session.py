@@ -150,7 +150,7 @@ class Session(Closing):
         completion = transport.call(engine.commit)
         timeout = engine.terms.options.send_timeout
         if timeout:
-            transport.expect(engine.sends, completion, timeout)
+            await transport.wait(transport.expect_commit(engine.sends, completion, timeout))
         await transport.wait(completion)  # at a limit where senders wait
 
     async def rollback(self) -> None:

@@ -249,6 +249,8 @@ class Transport(asyncio.Protocol):
         self._transport = None
         if self._beat is not None:
             self._beat.cancel()
+            if engine.repairing:
+                self._beat_again()
         self.paused = False
         if self._limiting is not None and not engine.usable:  # everything has failed
             self._limiting.cancel()
@@ -510,10 +512,14 @@ class Transport(asyncio.Protocol):
         """A caller waits until the peer reads."""
         return bool(self._drained)
 
-    async def drained(self) -> None:
-        """Wait until the peer has read enough for more to be written."""
+    async def drained(self, until: float | None = None) -> bool:
+        """Wait until the peer has read enough for more to be written; False if it has not until then, by the loop's
+        clock."""
         while self.paused or self.engine.repairing:
-            await self.park(self._drained)
+            if until is not None and self.loop.time() >= until:
+                return False
+            await self.park(self._drained, until)
+        return True
 
     async def park(self, waiters: list[asyncio.Future[bool]], until: float | None = None) -> None:
         """Wait in a list until :func:`release` empties it, or until that time by the loop's clock."""
@@ -534,6 +540,12 @@ class Transport(asyncio.Protocol):
         engine.expect(sends, completion, int(self.loop.time() * 1000.0), timeout, sequence)
         if engine.next_deadline != before:  # it is the first
             self._beat_again()
+
+    def expect_commit(self, sends: Sends, answer: Completion[Any], timeout: int) -> Completion[None]:
+        """A commit may take only so long: arguments and value as of :meth:`ClientConnection.expect_commit`."""
+        wait = self.engine.expect_commit(sends, answer, int(self.loop.time() * 1000.0), timeout)
+        self._beat_again()
+        return wait
 
     # -- heartbeats, the end ------------------------------------------------------------------------------------------
 
@@ -559,12 +571,13 @@ class Transport(asyncio.Protocol):
         self.write()
 
     def keep_alive(self) -> None:
-        """Keep the heartbeats from now on."""
+        """Keep the heartbeats from now on, and the timeouts of calls, also while there is no connection."""
+        if self._beat is not None:
+            self._beat.cancel()
         wait = self.engine.tick(int(self.loop.time() * 1000.0))
         if self.engine.down:
             self.abort()
-            return
-        if self.engine.has_output:
+        elif self.engine.has_output:
             self.write()
         self._beat = None if wait is None else self.loop.call_later(wait / 1000.0, self.keep_alive)
 

@@ -125,6 +125,7 @@ class Attempt:
 
     def _exchange(self, number: int, sock: socket.socket, handshake: Handshake) -> None:
         """Send HELLO and wait for its answer."""
+        error: JMSException | None = None
         try:
             sock.settimeout(self._left)
             sock.sendall(handshake.data_to_send())
@@ -135,9 +136,11 @@ class Attempt:
                     handshake.receive_data(data)
                 elif not self._abandoned:
                     handshake.lost(None)
-        except OSError as error:
+        except TimeoutError:
+            error = JMSException("it accepts connections but says nothing", "TIMEOUT")
+        except OSError as raised:
             if not self._abandoned:
-                handshake.lost(failure_of(error, "", False) if refuses_certificate(error) else error)
+                handshake.lost(failure_of(raised, "", False) if refuses_certificate(raised) else raised)
         with self._lock:
             self._socks.pop(number, None)
             won = handshake.welcome is not None and not self._abandoned and self._found is None
@@ -150,7 +153,8 @@ class Attempt:
             sock.settimeout(_LEAVE)
             sock.sendall(handshake.leave())
         sock.close()
-        self._end(number, handshake.error or JMSException("another host was faster", "CONNECTION_FAILED"))
+        error = error or handshake.error
+        self._end(number, error or JMSException("another host was faster", "CONNECTION_FAILED"))
 
     def _end(self, number: int, error: JMSException) -> None:
         with self._lock:

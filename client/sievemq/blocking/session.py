@@ -142,7 +142,7 @@ class Session(Closing):
         completion = transport.call(engine.commit)
         timeout = engine.terms.options.send_timeout
         if timeout:
-            transport.expect(engine.sends, completion, timeout)
+            transport.wait(transport.expect_commit(engine.sends, completion, timeout))
         transport.wait(completion)  # at a limit where senders wait
 
     def rollback(self) -> None:

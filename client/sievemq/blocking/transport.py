@@ -552,8 +552,15 @@ class Transport:
         """Something may wait for room so long and no longer: arguments as of :meth:`ClientConnection.expect`."""
         with self.lock:
             self._engine.expect(sends, completion, _milliseconds(), timeout, sequence)
-        if self.asleep:
+        if self.asleep or self._engine.repairing:
             self.wake()
+
+    def expect_commit(self, sends: Sends, answer: Completion[Any], timeout: int) -> Completion[None]:
+        """A commit may take only so long: arguments and value as of :meth:`ClientConnection.expect_commit`."""
+        with self.lock:
+            wait = self._engine.expect_commit(sends, answer, _milliseconds(), timeout)
+        self.wake()
+        return wait
 
     def ask(self, request: Callable[[], Completion[T]]) -> T:
         """Send a request and wait for its answer. If a signal handler interrupts the wait or its time is over, what the
@@ -968,6 +975,10 @@ class Transport:
             left = until - time.monotonic()
             if left <= 0.0:
                 break
+            with self.lock:  # calls whose timeout is over end in an outage, too
+                beat = self._engine.tick(_milliseconds())
+            if beat is not None:
+                left = min(left, beat / 1000.0)
             if self._selector.select(min(left, _LONGEST)):
                 self._drain_wakes()
         return not self._over and self._engine.repairing
