@@ -101,6 +101,51 @@ def test_the_worker_finishes_its_message_on_sigterm(broker: EmbeddedBroker) -> N
         worker.communicate()
 
 
+WORKER, SERVICE = "A worker that ends on SIGTERM", "A service that reconnects for ever"
+
+
+@pytest.mark.parametrize("recipe", [WORKER, SERVICE])
+def test_one_signal_ends_a_service_that_never_reached_its_broker(broker: EmbeddedBroker, recipe: str) -> None:
+    with Relay(broker.port) as relay:
+        relay.refuse()
+        service = started(RECIPES[recipe], relay.url(broker.url))
+        try:
+            assert service.stderr is not None
+            assert "trying again for ever" in service.stderr.readline()
+            service.send_signal(signal.SIGTERM)
+            printed, _ = service.communicate(timeout=20)
+            assert (service.returncode, printed) == (0, "")
+        finally:
+            service.kill()
+            service.communicate()
+
+
+@pytest.mark.parametrize("recipe", [WORKER, SERVICE])
+def test_one_signal_ends_a_service_whose_broker_is_away(broker: EmbeddedBroker, recipe: str) -> None:
+    with Relay(broker.port) as relay, ConnectionFactory(broker.url).create_context() as context:
+        service = started(RECIPES[recipe], relay.url(broker.url))
+        try:
+            assert service.stdout is not None
+            assert service.stderr is not None
+            context.create_producer().send(Queue("orders"), "one").send(Queue("invoices"), "one")
+            while service.stdout.readline() != "handled one\n":
+                pass
+            relay.refuse()
+            relay.cut()
+            assert "trying to reconnect for ever" in service.stderr.readline()
+            service.send_signal(signal.SIGTERM)
+            printed, _ = service.communicate(timeout=20)
+            assert service.returncode == 0
+            assert printed in ("stopped\n", "lost\n")
+        finally:
+            service.kill()
+            service.communicate()
+        for queue in ("orders", "invoices"):
+            consumer = context.create_consumer(Queue(queue))
+            while consumer.receive_no_wait() is not None:
+                pass
+
+
 async def posted(app: Any, state: dict[str, Any], body: bytes) -> int:
     """The status of a POST of an order."""
     statuses: list[int] = []
@@ -142,3 +187,19 @@ async def test_the_web_application_answers_again_when_its_broker_is_back(broker:
     with ConnectionFactory(broker.url + "/web").create_context() as context:
         bodies = [message.get_body(str) for message in context.create_browser(Queue("orders"))]
     assert {"one", "three"} <= set(bodies)
+
+
+async def test_the_web_application_starts_answers_and_ends_without_its_broker(broker: EmbeddedBroker) -> None:
+    with Relay(broker.port) as relay:
+        relay.refuse()
+        url = relay.url(broker.url) + "/web"
+        names: dict[str, Any] = {}
+        exec(RECIPES["A web application"].replace("sievemq://localhost", url).replace("(5)", "(0.3)"), names)
+        app = names["app"]
+        for comes_back in (False, True):
+            async with asyncio.timeout(60), app.router.lifespan_context(app) as state:
+                assert await posted(app, state, b"early") == 503
+                if comes_back:
+                    relay.accept()
+                    while await posted(app, state, b"late") != 202:
+                        pass
