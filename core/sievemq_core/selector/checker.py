@@ -134,14 +134,17 @@ class _Checker:
             self._fail(
                 f"{left.value} is never comparable with {right.value}",
                 node,
-                hint="only values of one kind can be compared",
+                hint=_hyphen(node.left) or _hyphen(node.right) or "only values of one kind can be compared",
             )
 
     def _subject(self, node: Node, operation: str) -> None:
         """IN, LIKE and IS NULL are about one header field or property (§3.8.1.3)."""
         if not isinstance(node, Identifier):
             self._fail(
-                f"{operation} is about a header field or property, not {_described(node)}", node, expected="a name"
+                f"{operation} is about a header field or property, not {_described(node)}",
+                node,
+                expected="a name",
+                hint=_hyphen(node),
             )
         self._name(node)
 
@@ -278,6 +281,21 @@ def _is_numeric(node: Node) -> bool:
     return isinstance(node, Literal) and isinstance(node.value, str) and _NUMERIC.fullmatch(node.value) is not None
 
 
+def _hyphen(node: Node) -> str | None:
+    """The hint for a difference where no number can stand: ``trace-id`` is two names with a minus in between."""
+    if not (isinstance(node, Arithmetic) and node.op == "-" and isinstance(node.right, Identifier | Literal)):
+        return None
+    first = node.left
+    while isinstance(first, Arithmetic) and first.op == "-":
+        first = first.left
+    if not isinstance(first, Identifier):
+        return None
+    return (
+        f"a name has no '-' in it, so this is {first.name[:60]} minus something; a property with '-' in its name "
+        "cannot be selected: let its sender set another one"
+    )
+
+
 def _unordered(node: Compare, side: Node) -> str:
     """The hint for an ordering comparison of a string or boolean."""
     other = node.right if side is node.left else node.left
@@ -287,7 +305,7 @@ def _unordered(node: Compare, side: Node) -> str:
         return "JMSTimestamp is a number, the milliseconds since 1970"
     if isinstance(side, Literal) and isinstance(side.value, str) and _DATE.match(side.value):
         return "there are no dates; send a number, such as milliseconds since 1970"
-    return "strings and booleans can be compared with = and <> only"
+    return _hyphen(other) or "strings and booleans can be compared with = and <> only"
 
 
 def names_of(node: Node) -> frozenset[str]:

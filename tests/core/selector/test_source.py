@@ -45,6 +45,10 @@ WHOLE = {
         "(strings have no order; they can be compared with = and <>, IN and LIKE)"
     ),
     "TRUE = 0": "a boolean is never comparable with a number (only values of one kind can be compared)",
+    "trace-id = 'x'": (
+        "a number is never comparable with a string (a name has no '-' in it, so this is trace minus something; a "
+        "property with '-' in its name cannot be selected: let its sender set another one)"
+    ),
     "JMSRedelivered = TRUE": (
         "the header field JMSRedelivered cannot be used in a selector (usable are "
         "JMSCorrelationID, JMSDeliveryMode, JMSMessageID, JMSPriority, JMSTimestamp, JMSType)"
@@ -56,6 +60,24 @@ WHOLE = {
 @pytest.mark.parametrize("selector", WHOLE)
 def test_first_lines_in_full(selector: str) -> None:
     assert str(error_of(selector)).split("\n")[0] == WHOLE[selector]
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "x-trace-id = 'a'", "'a' <> trace-id", "trace-id = TRUE", "order-2 = 'a'", "trace-id > 'a'",
+        "trace-id IN ('a')",
+        "trace-id LIKE 'a%'", "trace-id IS NULL", "a = 1 AND NOT trace-id = 'a'",
+    ],
+)  # fmt: skip
+def test_a_name_with_a_hyphen_is_known_by_what_it_is_compared_with(selector: str) -> None:
+    assert "a name has no '-' in it" in (error_of(selector).hint or "")
+    assert "a name has no '-' in it" in (error_of(selector, "amqp").hint or "")
+
+
+@pytest.mark.parametrize("selector", ["1 - a = 'x'", "a + b = 'x'", "a - (b * 2) = 'x'", "a * b IS NULL"])
+def test_other_arithmetic_is_no_name_with_a_hyphen(selector: str) -> None:
+    assert "'-'" not in (error_of(selector).hint or "")
 
 
 def test_a_long_selector_is_shown_in_part() -> None:
