@@ -75,6 +75,23 @@ def test_each_version_has_its_escapes(version: str, line: bytes, headers: dict[s
     assert parsed(b"SEND\n" + line + b"\n\n\0", version)[0].headers == headers
 
 
+@pytest.mark.parametrize(
+    "data", [b"SEND\nlo\0gin:x\n\n\0", b"SEND\na:b\0\n\n", b"SE\0ND\r\n\r\n\0", b"SEND\0\nx:y\n\n\0"]
+)
+def test_a_nul_octet_among_the_headers_is_refused_however_they_are_cut(data: bytes) -> None:
+    for pieces in ([data], [data[at : at + 1] for at in range(len(data))]):
+        parser = FrameParser(1000)
+        with pytest.raises(ProtocolError, match="NUL octet stands among the headers"):
+            for piece in pieces:
+                parser.receive(piece)
+                parser.next()
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_a_nul_in_a_header_of_another_client_does_not_end_the_frame(version: str) -> None:
+    assert encode("MESSAGE", [("a\0", "b\0:\n")], b"x", version).count(b"\0") == 1
+
+
 def test_connect_is_not_escaped() -> None:
     assert parsed(b"CONNECT\npasscode:a\\nb:c\n\n\0")[0].headers == {"passcode": "a\\nb:c"}
     assert encode("CONNECTED", [("session", "a:b")]) == b"CONNECTED\nsession:a:b\n\n\0\n"

@@ -36,7 +36,9 @@ _BEAT: Final = ord("\n")
 _BEATS: Final = re.compile(rb"[\r\n]++")
 _LENGTH: Final = b"content-length:"
 
-_ESCAPES: Final = {"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"}
+#: A NUL octet would end the frame, and has no escape sequence.
+_ESCAPES: Final = {"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c", "\0": "\ufffd"}
+_BLANKS: Final = str.maketrans({"\r": " ", "\n": " ", "\0": "\ufffd"})
 _PLAIN: Final = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
 
 
@@ -145,9 +147,9 @@ class FrameParser:
         earlier = received.find(b"\n\r\n", position, len(received) if at < 0 else at)
         if earlier >= 0:
             at, size = earlier, 3
+        if received.find(b"\0", position, len(received) if at < 0 else at) >= 0:
+            raise _malformed("a NUL octet stands among the headers; an empty line ends them")
         if at < 0:
-            if received.find(b"\0", position) >= 0:
-                raise _malformed("a NUL octet stands among the headers; an empty line ends them")
             self._scanned = len(received)
             if len(received) <= self._header_bytes:
                 return False
@@ -210,7 +212,7 @@ def header_lines(command: str, headers: Iterable[tuple[str, str]], version: str)
         version: protocol version, which decides how they are escaped.
     """
     if version == "1.0":
-        return [f"{name}:{value}".replace("\r", " ").replace("\n", " ") for name, value in headers]
+        return [f"{name}:{value}".translate(_BLANKS) for name, value in headers]
     if command in _UNESCAPED:
         return [f"{name}:{value}" for name, value in headers]
     return [f"{_escape(name, version)}:{_escape(value, version)}" for name, value in headers]
@@ -263,7 +265,7 @@ def split(data: bytes) -> list[bytes]:
 def _escape(text: str, version: str) -> str:
     if text.isalnum():  # most of them
         return text
-    if "\\" in text or "\n" in text or ":" in text or "\r" in text:
+    if "\\" in text or "\n" in text or ":" in text or "\r" in text or "\0" in text:
         if version == "1.1":
             text = text.replace("\r", "")  # it has no sequence for it
         return "".join([_ESCAPES.get(c, c) for c in text])
