@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sievemq_broker.domain.broker import Broker
@@ -21,10 +21,12 @@ from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.session.peer import Peer, PortOwner, Services, Table, Watcher
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.compiled import mypyc_attr
-from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
+from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.message.envelope import BODY, BODY_KIND, BodyKind, EnvelopeFields
 
-__all__ = ["CONVERTED_VALUES", "Converted", "ForeignConnection", "ForeignOutbox", "Line", "Parser"]
+__all__ = [
+    "CONVERTED_VALUES", "Converted", "ForeignConnection", "ForeignOutbox", "Line", "Parser", "refuse_schedule",
+]  # fmt: skip
 
 
 #: The most values of a message that is converted from one protocol to another: less than 10 ms, in one turn of the
@@ -40,6 +42,25 @@ _EACH: Final = 20
 
 #: Bodies of these kinds are passed on as they are.
 _PLAIN: Final = frozenset({BodyKind.TEXT, BodyKind.BYTES, BodyKind.OBJECT})
+
+
+def refuse_schedule(named: Set[Any], unsupported: frozenset[str], instead: str) -> None:
+    """Refuse a message that asks for another schedule than a delay, as ActiveMQ has them.
+
+    Args:
+        named: names of the message's headers, annotations or properties.
+        unsupported: those that ask for a schedule.
+        instead: how this protocol delays a message.
+
+    Raises:
+        RequestError: MESSAGE_FORMAT, there is such a name.
+    """
+    if not unsupported.isdisjoint(named):
+        raise RequestError(
+            f"{min(unsupported & named)} is not supported: a message is delivered once, and {instead} delays it. Send "
+            "each repetition as a message of its own",
+            ErrorCode.MESSAGE_FORMAT,
+        )
 
 
 class Converted:

@@ -267,6 +267,22 @@ def test_a_malformed_message_raises_with_the_reason(payload: bytes, says: str) -
         fields_of(payload)
 
 
+@pytest.mark.parametrize(
+    ("sections", "name"),
+    [
+        ({"annotations": {"x-opt-delivery-cron": "0 * * * *"}}, "x-opt-delivery-cron"),
+        ({"annotations": {"x-opt-delivery-delay": UInt(5), "x-opt-delivery-period": UInt(5)}}, "x-opt-delivery-period"),
+        ({"annotations": {"x-opt-delivery-repeat": UInt(5)}}, "x-opt-delivery-repeat"),
+        ({"properties": {"AMQ_SCHEDULED_DELAY": 5}}, "AMQ_SCHEDULED_DELAY"),
+        ({"properties": {"a": 1, "AMQ_SCHEDULED_CRON": "0 * * * *"}}, "AMQ_SCHEDULED_CRON"),
+    ],
+)
+def test_a_schedule_of_activemq_is_refused(sections: dict[str, Any], name: str) -> None:
+    with pytest.raises(SieveError, match=f"{name} is not supported.*x-opt-delivery-delay") as refused:
+        fields_of(message(**sections))
+    assert refused.value.code is ErrorCode.MESSAGE_FORMAT
+
+
 def test_a_property_that_is_too_long_is_refused() -> None:
     with pytest.raises(SieveError) as refused:
         fields_of(message(properties={"p": "x" * 1_000_000}))

@@ -269,6 +269,9 @@ def test_typed_headers(world: World, name: str, text: str, value: object) -> Non
         ({"priority": "10"}, "0 to 9"), ({"priority": "x"}, "priority"), ({"expires": "-1"}, "expires"),
         ({"persistent": "yes"}, "true or false"), ({"n;type=int": "x"}, "no int"), ({"n;type=uuid": "x"}, "no type"),
         ({"amq_msg_type": "map"}, "text or bytes"), ({"transformation": "jms-map-json"}, "JSON object"),
+        ({"AMQ_SCHEDULED_CRON": "0 * * * *"}, "AMQ_SCHEDULED_CRON is not supported: a message is delivered once"),
+        ({"AMQ_SCHEDULED_DELAY": "1", "AMQ_SCHEDULED_PERIOD": "1"}, "PERIOD is not supported"),
+        ({"AMQ_SCHEDULED_DELAY": "1", "AMQ_SCHEDULED_REPEAT": "3"}, "AMQ_SCHEDULED_DELAY delays it"),
         ({"transaction": "t"}, "no transaction"), ({"destination": ""}, "empty"), ({"n;type=byte": "200"}, "no byte"),
     ],
 )  # fmt: skip

@@ -33,7 +33,7 @@ from sievemq_broker.protocols.amqp.types import (
     encode,
     malformed,
 )
-from sievemq_broker.protocols.foreign import CONVERTED_VALUES
+from sievemq_broker.protocols.foreign import CONVERTED_VALUES, refuse_schedule
 from sievemq_core.errors import AddressError, ErrorCode, FormatError, ProtocolError, RequestError, SieveError, shown
 from sievemq_core.message.body import decode_map, decode_stream, encode_map, encode_stream, encode_text
 from sievemq_core.message.destination import Address, Kind, parse_address
@@ -92,6 +92,11 @@ _NONE, _MAP, _BYTES = int(BodyKind.NONE), int(BodyKind.MAP), int(BodyKind.BYTES)
 _STREAM, _TEXT = int(BodyKind.STREAM), int(BodyKind.TEXT)
 _EMPTY: Final = {2: _MAP, 3: _BYTES, 4: _STREAM, 5: _TEXT}
 
+#: Annotations and properties of ActiveMQ for messages that are delivered several times, or later.
+_SCHEDULES: Final = frozenset({
+    "x-opt-delivery-cron", "x-opt-delivery-period", "x-opt-delivery-repeat",
+    "AMQ_SCHEDULED_CRON", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT",
+})  # fmt: skip
 #: The property for the content-type, as the SDK's Json sets it.
 _CONTENT_TYPE: Final = "content_type"
 _OCTETS: Final = frozenset({"application/octet-stream", "application/x-java-serialized-object"})
@@ -331,6 +336,9 @@ def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[Envel
     message = _Sections(payload)
     header, properties, annotations = message.header, message.properties, message.annotations
     values = _application_properties(message.application)
+    for named in (values, annotations):
+        if named:
+            refuse_schedule(named.keys(), _SCHEDULES, "x-opt-delivery-delay, the delivery delay of JMS,")
     if properties.group_id is not None:
         values[_GROUP_ID] = properties.group_id
         if properties.group_sequence is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
-from sievemq_broker.protocols.foreign import CONVERTED_VALUES
+from sievemq_broker.protocols.foreign import CONVERTED_VALUES, refuse_schedule
 from sievemq_core.errors import AddressError, ErrorCode, FormatError, RequestError, SieveError, shown
 from sievemq_core.message.body import decode_map, decode_stream, encode_map
 from sievemq_core.message.conversion import text_of
@@ -69,6 +69,9 @@ _OWN: Final = frozenset({
     "reply-to", "correlation-id", "type", "destination-type", "subscription-type", "amq-msg-type",
     "AMQ_SCHEDULED_DELAY", "_AMQ_SCHED_DELIVERY", "message-id", "timestamp", "redelivered", "subscription", "ack",
 })  # fmt: skip
+
+#: Headers of ActiveMQ for messages that are delivered several times.
+_SCHEDULES: Final = frozenset({"AMQ_SCHEDULED_CRON", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT"})
 
 _BOOLEANS: Final[dict[str, bool]] = {"true": True, "false": False}
 
@@ -142,6 +145,7 @@ def envelope_of(
     priority = _number(headers, "priority", 4)
     if priority > 9:
         raise _bad("priority", headers["priority"], "0 to 9")
+    refuse_schedule(headers.keys(), _SCHEDULES, "AMQ_SCHEDULED_DELAY")
     delay = _number(headers, "AMQ_SCHEDULED_DELAY", 0)
     at = _number(headers, "_AMQ_SCHED_DELIVERY", 0)
     persistent = headers.get("persistent", "false").lower()
