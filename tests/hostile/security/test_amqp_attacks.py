@@ -178,7 +178,7 @@ def _list_of_nulls(count: int) -> bytes:
             frame_of(None)[:-8] + b"\0\x04\0\0\x02\0\0\0" + _list_of_nulls(3_000).ljust(262_136, b"\0"),
             "amqp:decode-error",
         ),
-        (frame_of(Transfer(handle=0, delivery_id=0), 0, b"\0" * 5_000), "amqp:decode-error"),
+        (frame_of(Transfer(handle=0, delivery_id=0, delivery_tag=b"t"), 0, b"\0" * 5_000), "amqp:decode-error"),
     ],
 )
 def test_oversized_or_malformed_frames_close_the_connection(data: bytes, condition: str) -> None:
