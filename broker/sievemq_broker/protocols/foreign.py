@@ -120,7 +120,7 @@ class ForeignOutbox(ABC):
 
     __slots__ = (
         "_awake", "_converted", "_failure", "_high", "_over", "_owner", "_parts", "_requests", "_settings", "_size",
-        "_starved", "_stopped", "_wake", "_work", "asked_back", "congested", "open", "session", "writable",
+        "_starved", "_stopped", "_wake", "_work", "asked_back", "congested", "open", "resumed", "session", "writable",
     )  # fmt: skip
 
     def __init__(self, settings: SessionSettings, wake: Callable[[], None], converted: Converted) -> None:
@@ -146,6 +146,8 @@ class ForeignOutbox(ABC):
         self._requests: dict[int, tuple[Callable[[Any], None], Callable[[SieveError], None]]] = {}
         #: Sessions whose send or COMMIT waits for room.
         self._stopped: set[int] = set()
+        #: Those whose wait is over, where only a part of the connection has waited.
+        self.resumed: list[int] = []
         self._failure: SieveError | None = None
 
     # -- what the connection uses -----------------------------------------------------------------------------------
@@ -624,9 +626,8 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
     def _ready(self) -> bool:
         """Frames, or what follows an answer, can be carried out."""
         outbox, peer = self.outbox, self.peer
-        return (bool(self._todo) or bool(self._later) or (self._more and not self._laden)) and not (
-            outbox.waiting or outbox.crowded or peer.behind or peer.closing
-        )
+        due = bool(self._todo) or bool(self._later) or bool(outbox.resumed) or (self._more and not self._laden)
+        return due and not (outbox.waiting or outbox.crowded or peer.behind or peer.closing)
 
     @property
     def _duties_due(self) -> bool:

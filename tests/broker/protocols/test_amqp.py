@@ -1496,6 +1496,20 @@ def test_sessions_are_bounded() -> None:
     assert client.error().condition == "amqp:connection:framing-error"
 
 
+@pytest.mark.parametrize("rule", [1_000, 3_600_000])
+def test_a_rule_for_the_time_to_live_overrides_both_of_the_sender(rule: int) -> None:
+    policy = DestinationPolicy(time_to_live=rule)
+    world = World(broker=Broker(DomainSettings(default_policy=policy)))
+    client = Amqp(world)
+    client.sender()
+    given = Properties(absolute_expiry_time=world.now + 60_000, message_id="ID:1")
+    client.send(message("a", header=Header(ttl=600_000), standard=given), 0)
+    client.receiver()
+    delivery = client.receive()
+    assert delivery.header.ttl == rule
+    assert delivery.standard == given.having(absolute_expiry_time=world.now + rule)
+
+
 def test_an_expiring_message_says_how_long_it_lives(world: World) -> None:
     client = Amqp(world)
     client.sender()

@@ -269,7 +269,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self.peer.carry_out(batch, size, now)
             if self.outbox.has_passed or self.peer.behind:
                 self._todo.appendleft(partial(self._stall, batch))
-            self._look_after_links()
+            if self.outbox.dropped or self.outbox.resumed:
+                self._look_after_links()
 
     def _behind_batch(self, act: Callable[[int], None], now: int) -> None:
         """Do something once the batch is carried out, before the next frame."""
@@ -351,7 +352,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         )
 
     def _go_on(self, now: int) -> None:
-        self._look_after_links()
+        if self.outbox.dropped or self.outbox.resumed:
+            self._look_after_links()
         super()._go_on(now)
 
     def _look_after_links(self) -> None:
@@ -378,13 +380,6 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 self._later.append(partial(self._repeat_later, link.session, frame))
         self._count_held(sender.bytes - before)
         self._later.append(partial(self._go_on_sending, link))
-
-    @property
-    def _ready(self) -> bool:
-        outbox, peer = self.outbox, self.peer
-        return super()._ready or (
-            outbox.has_resumed and not (outbox.waiting or outbox.crowded or peer.behind or peer.closing)
-        )
 
     def _go_on_sending(self, link: Producer, now: int) -> None:
         """Repeat what was passed over of a link whose send no longer waits; then carry out the frames behind it."""

@@ -51,16 +51,15 @@ class Outbox(ForeignOutbox):
         "_awaited",
         "_behind",
         "_commits",
-        "_dropped",
         "_frame",
         "_now",
         "_oversized",
         "_owing",
         "_passed",
-        "_resumed",
         "_returned",
         "_written",
         "consumers",
+        "dropped",
         "stage",
         "unfinished",
     )
@@ -96,9 +95,7 @@ class Outbox(ForeignOutbox):
         #: Broker's sessions with a send that waits for room since the batch began: the first send that was passed over.
         self._passed: dict[int, int] = {}
         #: Links by which the client sends that were detached because of what it sent.
-        self._dropped: list[Producer] = []
-        #: Those whose wait is over.
-        self._resumed: list[int] = []
+        self.dropped: list[Producer] = []
         #: Called with the answer to a COMMIT, and with its refusal.
         self._commits: dict[int, tuple[Callable[[Any], None], Callable[[SieveError], None]]] = {}
 
@@ -149,7 +146,7 @@ class Outbox(ForeignOutbox):
         if link.session.detach(link):
             if isinstance(link, Producer):
                 self.unfinished.end(link)
-                self._dropped.append(link)
+                self.dropped.append(link)
             self.frame(Detach(handle=link.handle, closed=True, error=error), link.session.channel)
 
     def reject(self, link: Producer, delivery: int | None, error: SieveError, transaction: bytes | None = None) -> None:
@@ -199,19 +196,14 @@ class Outbox(ForeignOutbox):
         return bool(self._passed)
 
     def take_dropped(self) -> list[Producer]:
-        """Links by which the client sends that were detached because of what it sent; returned once."""
-        dropped, self._dropped = self._dropped, []
+        """:attr:`dropped`, once."""
+        dropped, self.dropped = self.dropped, []
         return dropped
 
     def take_resumed(self) -> list[int]:
         """Broker's sessions whose send no longer waits for room; returned once."""
-        resumed, self._resumed = self._resumed, []
+        resumed, self.resumed = self.resumed, []
         return resumed
-
-    @property
-    def has_resumed(self) -> bool:
-        """True if :meth:`take_resumed` has something."""
-        return bool(self._resumed)
 
     def expect_commit(self, request: int, then: Callable[[Any], None], refused: Callable[[SieveError], None]) -> None:
         """As :meth:`expect`, of a COMMIT: frames are carried out meanwhile, since it may wait for room."""
@@ -383,7 +375,7 @@ class Outbox(ForeignOutbox):
         if blocked and sequence:
             self._passed.setdefault(session, sequence + 1)
         elif not blocked and session in self._stopped:
-            self._resumed.append(session)
+            self.resumed.append(session)
         super().flow(blocked, text, session, sequence, destination)
 
     def consumer_gone(self, consumer_id: int, code: ErrorCode, text: str) -> None:
