@@ -35,7 +35,7 @@ def expire(
     spark: SparkSession, path: str, before: date, *, destination: str | None = None, dry_run: bool = False
 ) -> Expired:
     """Remove the days before a date. Days without a date stay: messages whose
-    producer disables timestamps, or sets one outside of the years 1970 to 9999.
+    producer disables timestamps, or sets one outside of the years 1000 to 9999.
 
     Args:
         spark: the session.

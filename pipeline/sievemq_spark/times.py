@@ -25,7 +25,8 @@ _FORMS: Final[dict[Unit, tuple[int, str]]] = {
     "hour": (13, "%Y-%m-%dT%H"),
     "day": (10, "%Y-%m-%d"),
 }
-#: The end of the year 9999, the last that a date has a name for, in ms since 1970-01-01 UTC.
+#: The years 1000 to 9999, which a date of four digits can name, in ms since 1970-01-01 UTC.
+_FIRST: Final = -30_610_224_000_000
 _LAST: Final = 253_402_300_799_999
 
 UNDATED: Final = date(1970, 1, 1)
@@ -38,7 +39,7 @@ _MOST: Final = 5_000
 def day_of(milliseconds: Column) -> Column:
     """``2026-11-21``, of milliseconds since 1970-01-01 UTC: no timestamp, which the session would show in its zone.
 
-    A time outside of the years 1970 to 9999 is a mistake, such as one in microseconds; it counts as 0 here, the time of
+    A time outside of the years 1000 to 9999 is a mistake, such as one in microseconds; it counts as 0 here, the time of
     messages without a timestamp, whose day is UNDATED."""
     from pyspark.sql import functions as f
 
@@ -48,7 +49,7 @@ def day_of(milliseconds: Column) -> Column:
 def _dated(milliseconds: Column) -> Column:
     from pyspark.sql import functions as f
 
-    return f.when(milliseconds.between(0, _LAST), milliseconds).otherwise(f.lit(0))
+    return f.when(milliseconds.between(_FIRST, _LAST), milliseconds).when(milliseconds.isNotNull(), f.lit(0))
 
 
 def time_of(milliseconds: Column, unit: Unit) -> Column:
