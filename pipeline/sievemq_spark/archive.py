@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from sievemq_spark.errors import NoArchiveError, NoDestinationError
-from sievemq_spark.files import Files, finish
+from sievemq_spark.files import Files, finish, literal
 from sievemq_spark.misfits import require_columns, require_files
 from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, PARTITIONS, ddl
 from sievemq_spark.times import day_of
@@ -283,7 +283,7 @@ def _read(spark: SparkSession, path: str, columns: Mapping[str, str]) -> DataFra
 
 def _raw(spark: SparkSession, path: str, columns: Mapping[str, str]) -> DataFrame:
     # With a schema Spark takes no folder's name for a number or a date.
-    return spark.read.schema(f"{ddl(columns=columns)}, `date` string").parquet(path)
+    return spark.read.schema(f"{ddl(columns=columns)}, `date` string").parquet(literal(path))
 
 
 def _require_files(spark: SparkSession, path: str, columns: Mapping[str, str]) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from sievemq_spark.archive import outcomes_of, require_archive
 from sievemq_spark.errors import PipelineError
-from sievemq_spark.files import WORK, Files, Replacement, decide, finish
+from sievemq_spark.files import WORK, Files, Replacement, decide, finish, literal
 from sievemq_spark.misfits import require_files
 from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, PARTITIONS
 
@@ -103,11 +103,11 @@ def _rewrite(
     spark: SparkSession, place: Files, names: list[str], size: int, staged: str, columns: Mapping[str, str]
 ) -> int:
     fields = ", ".join(f"`{name}` {kind}" for name, kind in columns.items() if name not in PARTITIONS)
-    frame = spark.read.schema(fields).parquet(*(place.at(name) for name in names))
+    frame = spark.read.schema(fields).parquet(*(literal(place.at(name)) for name in names))
     pieces = max(1, -(-size // TARGET_BYTES))
     spread = frame.repartitionByRange(pieces, "timestamp", "seq") if pieces > 1 else frame.coalesce(1)
     spread.sortWithinPartitions("timestamp", "seq").write.option("compression", "zstd").parquet(place.at(staged))
-    before, after = frame.count(), spark.read.schema(fields).parquet(place.at(staged)).count()
+    before, after = frame.count(), spark.read.schema(fields).parquet(literal(place.at(staged))).count()
     if before != after:
         raise PipelineError(f"{before} messages became {after} while they were rewritten; nothing was changed")
     return after

@@ -16,7 +16,7 @@ from sievemq_spark.failures import explain_failure
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["WORK", "Files", "Replacement", "check_writable", "decide", "finish"]
+__all__ = ["WORK", "Files", "Replacement", "check_writable", "decide", "finish", "literal"]
 
 _SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]+:")
 
@@ -37,6 +37,14 @@ def check_writable(path: str) -> None:
         raise PipelineError(f"{path} cannot be written: {there} is no folder")
     if not os.access(there, os.W_OK | os.X_OK):
         raise PipelineError(f"{path} cannot be written: no permission to write in {there}")
+
+
+def literal(path: str) -> str:
+    """A path for ``spark.read``, which takes the characters of patterns in it as they are."""
+    return _PATTERN.sub(r"\\\g<0>", path)
+
+
+_PATTERN: Final = re.compile(r"[\[\]{}*?\\]")
 
 
 class Files:

@@ -51,8 +51,8 @@ def template(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def crowded(template: str, tmp_path: Path) -> str:
-    """An archive with a day in five files, another in one."""
-    return str(shutil.copytree(template, tmp_path / "an archive"))
+    """An archive with a day in five files, another in one. Its name is no pattern, although Spark takes patterns."""
+    return str(shutil.copytree(template, tmp_path / "an [archive] {of,1} *? %41 #x"))
 
 
 def contents(spark: Any, path: str) -> list[int]:
