@@ -4,14 +4,17 @@
 
 The key is the destination; with several brokers those from the second on are ``queue:orders#2``: hosts may move, and
 the tap's id, which is never reused, shows whether it is still the same one. ``lost`` is there once messages were
-lost that the query went on without (``failOnDataLoss=false``): how many, added up.
+lost that the query went on without (``failOnDataLoss=false``): how many, added up. ``after`` is there in the first
+offset that names a source whose tap was read before: the sequence behind which the query begins.
+
+The places of sources that a run does not read stay in its offsets, so that a later run goes on with them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 __all__ = ["JSON", "Place", "lag", "places", "shown"]
@@ -27,22 +30,37 @@ class Place:
         tap: id of the tap; empty before it is known.
         seq: everything up to this sequence lies before.
         lost: messages that were lost on the way here.
+        after: where the query began, if it is not the tap's beginning and no earlier offset says so.
     """
 
     tap: str = ""
     seq: int = 0
     lost: int = 0
+    after: int = 0
+
+    def upto(self, seq: int, before: Place | None) -> Place:
+        """The place after more was read.
+
+        Args:
+            seq: how far.
+            before: the place in the offset before; None if that does not name the source.
+        """
+        known = before is not None and before.tap == self.tap and seq > before.seq
+        return replace(self, seq=seq, after=0 if known else self.after)
 
 
 def places(offset: JSON) -> dict[str, Place]:
     """The places that an offset names."""
-    return {key: Place(each["tap"], each["seq"], each.get("lost", 0)) for key, each in offset.items()}
+    return {
+        key: Place(each["tap"], each["seq"], each.get("lost", 0), each.get("after", 0)) for key, each in offset.items()
+    }
 
 
 def shown(found: dict[str, Place]) -> JSON:
     """The place as an offset. Spark compares offsets as text, so equal places must have equal text."""
     return {
-        key: {"tap": place.tap, "seq": place.seq} | ({"lost": place.lost} if place.lost else {})
+        key: {"tap": place.tap, "seq": place.seq}
+        | {name: value for name, value in (("lost", place.lost), ("after", place.after)) if value}
         for key, place in sorted(found.items())
     }
 

@@ -32,7 +32,17 @@ from sievemq_spark.errors import DataLossError, NoDestinationError
 from sievemq_spark.links import Link
 from sievemq_spark.offsets import JSON, Place, places, shown
 from sievemq_spark.options import ReadOptions
-from sievemq_spark.tap_reader import Source, TapRange, lost_text, pieces, read_range, sources, taken
+from sievemq_spark.tap_reader import (
+    Source,
+    TapRange,
+    lost_text,
+    other_text,
+    pieces,
+    read_range,
+    sources,
+    taken,
+    unless_it_fails,
+)
 
 __all__ = ["TapStreamReader"]
 
@@ -69,9 +79,10 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             JMSException: a broker cannot be reached, or refuses credentials, destination or selector.
         """
         begin = {}
-        for source in self._sources:
-            tap, state = source.claim(self._link(source), self._options, self._name)
-            begin[source.key] = Place(tap.id, source.begin(self._options, state))
+        with unless_it_fails(self._options, self._sources):
+            for source in self._sources:
+                tap, state = source.claim(self._link(source), self._options, self._name)
+                begin[source.key] = Place(tap.id, source.begin(self._options, state))
         return shown(begin)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -95,25 +106,39 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLossError: messages were removed before they were read, or a tap is another one.
             JMSException: a broker cannot be reached.
         """
-        begin, end = places(start), {}
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
+        begin = places(start)
+        found = {source.key: self._resume(source, begin.get(source.key)) for source in self._sources}
+        upto = self._divided(found, limit.max_rows if isinstance(limit, ReadMaxRows) else 0)
+        # What this run does not read stays as it is: a later one may.
+        return shown(begin | {key: place.upto(upto[key], begin.get(key)) for key, (place, _) in found.items()})
+
+    def _divided(self, found: dict[str, tuple[Place, int]], most: int) -> dict[str, int]:
+        """The sequence up to which each source is read: together `most` messages, or all if that is 0.
+
+        Each gets a share in proportion to what waits there, so that the times of their messages advance together; what
+        others leave goes to the largest."""
+        waiting = {}
         for source in self._sources:
-            end[source.key] = self._resume(source, begin.get(source.key))
-        left = most
-        for number, source in enumerate(self._sources):  # to each its share
-            place = end[source.key]
-            share = left // (len(self._sources) - number)
-            upto = place.seq if most and not share else self._reach(source, place, share)
-            left -= upto - place.seq if most else 0
-            end[source.key] = replace(place, seq=upto)
-        for source in self._sources if left else ():  # what is left of that, to those that have more
-            place = end[source.key]
-            upto = self._reach(source, place, left)
-            left -= upto - place.seq
-            end[source.key] = replace(place, seq=upto)
+            place, last = found[source.key]
+            target = self._target(source, place.tap)
+            waiting[source.key] = max(0, (last if target is None else min(last, target)) - place.seq)
+        ordered = sorted(self._sources, key=lambda source: -waiting[source.key])
+        upto: dict[str, int] = {}
+        left, total, some = most, sum(waiting.values()), sum(map(bool, waiting.values()))
+        for source in ordered:
+            place, wait = found[source.key][0], waiting[source.key]
+            some -= bool(wait)
+            share = max(1, min(left * wait // (total or 1), left - some))
+            upto[source.key] = place.seq if most and not left else self._reach(source, place, share if most else 0)
+            left -= upto[source.key] - place.seq if most else 0
+            total -= wait
+        for source in ordered if left else ():
+            place = replace(found[source.key][0], seq=upto[source.key])
+            upto[source.key] = self._reach(source, place, left)
+            left -= upto[source.key] - place.seq
             if not left:
                 break
-        return shown(end)
+        return upto
 
     def reportLatestOffset(self) -> JSON | None:  # noqa: N802
         """The latest message of the taps, for the lag in the query's progress."""
@@ -126,9 +151,13 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found[source.key] = Place(tap.id, state.last)
         return shown(found)
 
-    def _resume(self, source: Source, begin: Place | None) -> Place:
-        """The place behind which one source is read on; what lies before it is acknowledged."""
+    def _resume(self, source: Source, begin: Place | None) -> tuple[Place, int]:
+        """The place behind which one source is read on, and its last message; what lies before the place is
+        acknowledged."""
         known = begin is not None and bool(begin.tap)
+        if known and self._options.fail_on_data_loss and source.is_missing(self._link(source)):
+            assert begin is not None
+            self._lost(other_text(source, None, begin.tap))  # before another one is made, which nobody would read
         tap, state = source.claim(self._link(source), self._options, self._name, known=known)
         place = self._resumed(source, begin, state)
         state = self._acknowledge(source, Place(tap.id, place.seq), state)
@@ -137,8 +166,8 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._options.mode != "drain":  # messages that a drain lost are on their queues, and will be read again
                 self._lost(lost_text(source, place.seq, state.lost))
                 missing = state.lost - place.seq
-            return Place(tap.id, state.lost, place.lost + missing)
-        return place
+            return Place(tap.id, state.lost, place.lost + missing, place.after), state.last
+        return place, state.last
 
     def _reach(self, source: Source, place: Place, messages: int) -> int:
         """The sequence up to which one source may be read behind a place: `messages` at most, or all if that is 0."""
@@ -163,13 +192,11 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _resumed(self, source: Source, begin: Place | None, state: TapState) -> Place:
         """The place to continue in a tap, whether or not it is the one that the query knows."""
         if begin is None or not begin.tap:
-            return Place(state.id, max(state.acknowledged, state.first - 1))
+            first = max(state.acknowledged, state.first - 1)
+            return Place(state.id, first, after=first)
         if begin.tap == state.id:
             return begin
-        self._lost(
-            f"{source} is {state.id} and not {begin.tap}, with which this query began: its broker was restarted "
-            "without its data, the tap was deleted, or its lease ended. What arrived in between may be missing"
-        )
+        self._lost(other_text(source, state.id, begin.tap))
         return Place(state.id, 0, begin.lost)
 
     def _target(self, source: Source, tap: str) -> int | None:
@@ -235,8 +262,9 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             place = places(end).get(source.key)
             if place is None:
                 continue
-            before = begin.get(source.key, Place())
-            after = before.seq if before.tap == place.tap else 0
+            before = begin.get(source.key)
+            after = place.after if before is None else before.seq if before.tap == place.tap else 0
+            before = before or Place()
             # what was lost on the way to this offset is known to be
             after = min(place.seq, max(after, after + place.lost - before.lost))
             if after < place.seq and self._there(source, place):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -15,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from sievemq import Connection, JMSException
 from sievemq.destinations import parse_destination
-from sievemq.taps import Tap, TapState, find_tap, open_tap
+from sievemq.taps import Tap, TapState, delete_tap, find_tap, open_tap
 from sievemq.url import parse_url
 from sievemq_spark.errors import DataLossError, NoDestinationError, PipelineError
 from sievemq_spark.links import HINT, PATIENCE, Link, is_missing
@@ -26,7 +27,18 @@ from sievemq_spark.tap_rows import outcome_batches, record_batches
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Source", "TapRange", "TapReader", "pieces", "read_range", "sources", "taken"]
+__all__ = [
+    "Source",
+    "TapRange",
+    "TapReader",
+    "lost_text",
+    "other_text",
+    "pieces",
+    "read_range",
+    "sources",
+    "taken",
+    "unless_it_fails",
+]
 
 #: Mode of a read -> mode of its taps.
 _MODES: Final[dict[str, Literal["copy", "outcomes", "drain"]]] = {
@@ -59,6 +71,10 @@ class Source:
         """Broker, namespace and destination as rows show them."""
         url = parse_url(self.url)
         return broker_name(url), url.namespace, self.destination
+
+    def delete(self) -> Callable[[Connection], bool]:
+        """Returns a function that deletes the tap."""
+        return lambda connection: delete_tap(connection, self.name, parse_destination(self.destination))
 
     def __str__(self) -> str:
         return f"the tap {self.name!r} on {self.destination} at {broker_name(parse_url(self.url))}"
@@ -132,6 +148,16 @@ class Source:
             _missing(options, f"{self} begins at {first + 1}; what startingOffsets names, {start}, is gone")
         return max(first, start - 1)
 
+    def is_missing(self, link: Link) -> bool:
+        """True if there is no such tap, or not even its destination."""
+        try:
+            link.ask(self.find())
+        except JMSException as error:
+            if error.get_error_code() != "NOT_FOUND":
+                raise
+            return True
+        return False
+
     def find(self) -> Callable[[Connection], tuple[Tap, TapState]]:
         """Returns a function that opens the tap."""
         return lambda connection: find_tap(connection, self.name, parse_destination(self.destination))
@@ -145,6 +171,28 @@ def sources(options: ReadOptions) -> tuple[Source, ...]:
         for number, url in enumerate(options.urls, start=1)
         for each in options.destinations
     )
+
+
+@contextmanager
+def unless_it_fails(options: ReadOptions, read: Sequence[Source]) -> Iterator[None]:
+    """Delete the taps that a block makes if it fails: they would collect messages that nobody reads.
+
+    Args:
+        options: of the read.
+        read: what the block makes taps for.
+    """
+    new: list[Source] = []
+    for source in read:
+        with suppress(JMSException):  # the block raises it
+            if source.is_missing(source.link(options)):
+                new.append(source)
+    try:
+        yield
+    except Exception:
+        for source in new:
+            with suppress(JMSException):
+                source.link(options).ask(source.delete())
+        raise
 
 
 class TapRange(InputPartition):
@@ -213,6 +261,15 @@ def lost_text(source: Source, after: int, upto: int) -> str:
     )
 
 
+def other_text(source: Source, found: str | None, wanted: str) -> str:
+    """The tap of an offset is not there: there is none, or another one."""
+    there = "gone" if found is None else f"{found} and not {wanted}, with which this query began"
+    return (
+        f"{source} is {there}: its broker was restarted without its data, the tap was deleted, its lease ended, or the "
+        "option url names brokers in another order. What arrived in between may be missing"
+    )
+
+
 def _missing(options: ReadOptions, text: str, cause: BaseException | None = None) -> None:
     if options.fail_on_data_loss:
         raise DataLossError(f"{text}. The option failOnDataLoss=false continues without them") from cause
@@ -268,7 +325,8 @@ class TapReader(DataSourceReader):
         options = self._options
         ranges = options.tap_ranges
         if ranges is None:
-            held = {key: place for source in sources(options) for key, place in taken(options, source).items()}
+            with unless_it_fails(options, sources(options)):
+                held = {key: place for source in sources(options) for key, place in taken(options, source).items()}
             ranges = {key: [place.tap, place.seq, upto] for key, (place, upto) in held.items()}
         known: Mapping[str, Source] = {source.key: source for source in sources(options)}
         return [
