@@ -13,19 +13,17 @@ from __future__ import annotations
 import base64
 import json
 import math
-import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-import msgpack
 import pyarrow as pa
 
 from sievemq.object_codec import encode_object
-from sievemq_core.errors import FormatError
 from sievemq_core.message.body import decode_map, decode_stream, encode_map, encode_stream
 from sievemq_core.message.envelope import well_formed
 from sievemq_core.message.values import BodyValue, hold, letter_of
 from sievemq_spark.errors import PipelineError
+from sievemq_spark.objects import decode_plain
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -125,7 +123,7 @@ def _streams(bodies: pa.Array) -> pa.Array:
 
 
 def _texts(kinds: pa.Array, bodies: pa.Array) -> pa.Array:
-    read: dict[str, Callable[[bytes], Any]] = {"MAP": decode_map, "STREAM": decode_stream, "OBJECT": _decode_plain}
+    read: dict[str, Callable[[bytes], Any]] = {"MAP": decode_map, "STREAM": decode_stream, "OBJECT": decode_plain}
     rows = zip(kinds.to_pylist(), bodies.to_pylist(), strict=True)
     found = [None if body is None or kind not in read else _text(read[kind](body)) for kind, body in rows]
     return pa.array(found, pa.string())
@@ -218,28 +216,6 @@ def _untyped(item: dict[str, Any] | None) -> BodyValue:
     if value is None and letter not in "sx":
         raise PipelineError(f"an entry with t = {letter!r} has no value in its field {_FIELD_OF[letter]}")
     return _held(letter, value)
-
-
-def _decode_plain(body: bytes) -> Any:
-    """An object without its classes."""
-
-    def extension(code: int, payload: bytes) -> Any:
-        value = _decode_plain(payload)
-        match code:
-            case 4:
-                return int(value)
-            case 10:
-                return str(uuid.UUID(bytes=value))
-            case 11 | 12:  # [name, content] of a registered type, [letter, value] of a wrapper
-                return value[1]
-            case _:
-                return value
-
-    try:
-        found = msgpack.unpackb(body, unicode_errors="surrogatepass", strict_map_key=False, ext_hook=extension)
-    except (ValueError, TypeError, LookupError, RecursionError, msgpack.UnpackException) as error:
-        raise FormatError(f"the body of an ObjectMessage cannot be decoded: {error or type(error).__name__}") from error
-    return found
 
 
 def _clean(value: Any) -> Any:

@@ -21,11 +21,11 @@ from sievemq.messages.properties import check_property_name
 from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
 from sievemq_core.message.envelope import BodyKind, EnvelopeFields
 from sievemq_core.message.headers import ON_RECEIVE
-from sievemq_core.message.values import INT_MAX, INT_MIN, PropertyValue
+from sievemq_core.message.values import INT_MAX, INT_MIN, PropertyValue, letter_of
 from sievemq_spark.columns import TYPES
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.options import WriteOptions
-from sievemq_spark.schema import envelope_of, typed, untyped
+from sievemq_spark.schema import body_of, envelope_of, kind_of, typed, untyped
 
 __all__ = ["check_name", "message_row", "outgoing"]
 
@@ -39,6 +39,12 @@ _pack: Final = msgpack.Packer(use_bin_type=True).pack
 
 class _UnusualError(Exception):
     """A batch has something that is taken row by row."""
+
+
+#: Whatever it was: the slow way finds the row, and says what is wrong with it.
+_UNUSUAL: Final = (
+    _UnusualError, PipelineError, ValueError, TypeError, LookupError, OverflowError, pa.ArrowException, JMSException
+)  # fmt: skip
 
 
 def outgoing(
@@ -58,7 +64,7 @@ def outgoing(
     for batch in batches:
         try:
             found: Iterable[Outgoing] = _by_column(batch, options, columns)
-        except (_UnusualError, ValueError, TypeError, LookupError, OverflowError, pa.ArrowException, JMSException):
+        except _UNUSUAL:
             found = _by_row(batch.to_pylist(), options, columns, first)
         yield from found
         first += batch.num_rows
@@ -95,7 +101,15 @@ def message_row(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str,
     for name in properties:
         if name not in row:
             check_name(name)
+    for column, name in _GROUP.items():
+        value = row.get(column)
+        if value is not None and (name not in properties or untyped(properties[name]) != value):
+            properties[name] = typed(value)
     return {**row, "properties": properties}
+
+
+#: Columns of a message that are properties of it. The map of a message that was read has them as well.
+_GROUP: Final = {"group_id": "JMSXGroupID", "group_seq": "JMSXGroupSeq"}
 
 
 def check_name(name: str) -> None:
@@ -163,13 +177,17 @@ def _bodies(there: Mapping[str, pa.Array], kinds: list[str | None], count: int) 
     nothing: list[bytes | None] = [None] * count
     texts = there["body_text"].cast(pa.binary()).to_pylist() if "body_text" in there else nothing
     data = there["body_bytes"].to_pylist() if "body_bytes" in there else nothing
-    found, bodies = [], []
-    for kind, text, body in zip(kinds, texts, data, strict=True):
-        named = kind or ("TEXT" if text is not None else "BYTES" if body is not None else "NONE")
-        if named == "TEXT" and text is None and body is not None:
-            raise _UnusualError  # text that UTF-8 cannot hold
-        found.append(_KINDS[named])
-        bodies.append(text if named == "TEXT" else body)
+    found: list[int] = []
+    bodies: list[bytes | None] = []
+    for named, text, body in zip(kinds, texts, data, strict=True):
+        kind = kind_of(named, text, body)
+        found.append(_KINDS[kind])
+        if kind == "TEXT" and body is None:  # Spark's text is UTF-8
+            bodies.append(text)
+        elif kind == "BYTES" and text is None:
+            bodies.append(body)
+        else:
+            bodies.append(body_of(kind, text, body))
     return found, bodies
 
 
@@ -179,6 +197,7 @@ def _properties(
     """The fields `properties` and `property_types` of the envelopes."""
     names, found, said, typed_by_letter, offsets = _map_of(there, count)
     own = [(name, TYPES[kind], there[name].to_pylist()) for name, kind in columns.items() if name in there]
+    group = [(name, there[column].to_pylist()) for column, name in _GROUP.items() if column in there]
     if not {name for name, _, _ in own}.isdisjoint(names):
         raise _UnusualError
     packed: list[bytes | None] = []
@@ -194,6 +213,14 @@ def _properties(
                 properties[name] = value
                 types += letter
                 wrapped = wrapped or letter in "bhf" or (letter == "l" and INT_MIN <= value <= INT_MAX)
+        for name, values in group:
+            value = values[row]
+            if value is None:
+                continue
+            if properties.setdefault(name, value) != value:
+                raise _UnusualError
+            if len(properties) > len(types):
+                types += letter_of(value)
         if not properties:
             packed.append(None)
             letters.append(None)

@@ -48,7 +48,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from sievemq_core.errors import FormatError
-from sievemq_core.message.body import decode_text, encode_text
+from sievemq_core.message.body import decode_map, decode_stream, decode_text, encode_text
 from sievemq_core.message.envelope import (
     BodyKind,
     EnvelopeFields,
@@ -57,6 +57,7 @@ from sievemq_core.message.envelope import (
 )
 from sievemq_core.message.values import TYPE_NAMES, Byte, Float, PropertyValue, Short, letter_of, to_long
 from sievemq_spark.errors import PipelineError
+from sievemq_spark.objects import decode_plain
 
 __all__ = [
     "COLUMNS",
@@ -67,8 +68,10 @@ __all__ = [
     "PROPERTY_TYPE",
     "WIDENS",
     "Typed",
+    "body_of",
     "ddl",
     "envelope_of",
+    "kind_of",
     "properties_of",
     "typed",
     "untyped",
@@ -218,6 +221,50 @@ KINDS: Final = {int(kind): kind.name for kind in BodyKind}
 _BODY_KINDS: Final = {kind.name: int(kind) for kind in BodyKind}
 
 
+def body_of(kind: str, text: bytes | None, data: bytes | None) -> bytes | None:
+    """The body of a message, of the columns body_text (as UTF-8) and body_bytes, which its receiver can decode.
+
+    Raises:
+        PipelineError: it cannot, or a column would be left out.
+    """
+    if kind == "TEXT":
+        if text is not None and data is not None:
+            raise PipelineError("it has a body_text and body_bytes, and a message has one body: clear one of them")
+        body = data if text is None else text
+    elif text is not None:
+        fix = "leave body_kind out, or name it TEXT" if kind in ("NONE", "BYTES") else "map_body and the like make one"
+        where = "has no body" if kind == "NONE" else "has its body in body_bytes"
+        raise PipelineError(f"a message of the kind {kind} {where}, and this row has a body_text: {fix}")
+    elif kind == "NONE" and data is not None:
+        raise PipelineError("a message of the kind NONE has no body, and this row has body_bytes: name the kind BYTES")
+    else:
+        body = data
+    if body is not None and kind in _DECODE:
+        try:
+            _DECODE[kind](body)
+        except FormatError as error:
+            raise PipelineError(f"{error} (column {'body_bytes' if text is None else 'body_text'})") from error
+    return body
+
+
+_DECODE: Final[dict[str, Callable[[bytes], object]]] = {
+    "TEXT": decode_text, "MAP": decode_map, "STREAM": decode_stream, "OBJECT": decode_plain,
+}  # fmt: skip
+
+
+def kind_of(kind: str | None, text: object, data: object) -> str:
+    """The kind of body that a row names or, without a name, has."""
+    return kind or ("TEXT" if text is not None else "BYTES" if data is not None else "NONE")
+
+
+def _body_of(row: Mapping[str, Any]) -> tuple[int, bytes | None]:
+    text, data = row.get("body_text"), row.get("body_bytes")
+    kind = kind_of(row.get("body_kind"), text, data)
+    if kind not in _BODY_KINDS:
+        raise PipelineError(f"there is no body kind {kind!r} (column body_kind); there are {', '.join(_BODY_KINDS)}")
+    return _BODY_KINDS[kind], body_of(kind, None if text is None else encode_text(text), data)
+
+
 def envelope_of(row: Mapping[str, Any]) -> EnvelopeFields:
     """A row as the envelope of a message; columns that are missing or NULL count as a new message's.
 
@@ -225,22 +272,10 @@ def envelope_of(row: Mapping[str, Any]) -> EnvelopeFields:
         row: values by column.
 
     Raises:
-        PipelineError: a body kind that there is not, or a property that does not fit its type.
+        PipelineError: a body that nobody can read, a body kind that there is not, or a property that does not fit its
+            type.
     """
-    body: bytes | None = row.get("body_bytes")
-    text: str | None = row.get("body_text")
-    kind = row.get("body_kind")
-    if kind is None:
-        kind = "TEXT" if text is not None else "BYTES" if body is not None else "NONE"
-    if kind not in _BODY_KINDS:
-        raise PipelineError(f"there is no body kind {kind!r} (column body_kind); there are {', '.join(_BODY_KINDS)}")
-    if kind == "TEXT":
-        body = encode_text(text) if text is not None else body
-        if body is not None:
-            try:
-                decode_text(body)
-            except FormatError as error:
-                raise PipelineError(str(error)) from error
+    kind, body = _body_of(row)
     try:
         packed, letters = pack_properties(properties_of(row.get("properties")))
     except FormatError as error:
@@ -263,6 +298,6 @@ def envelope_of(row: Mapping[str, Any]) -> EnvelopeFields:
         row.get("type"),
         packed,
         letters,
-        _BODY_KINDS[kind],
+        kind,
         body,
     )

@@ -12,6 +12,7 @@ runs again sends only what it had not.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 import uuid
@@ -26,13 +27,13 @@ from pyspark.sql.types import StructType
 
 from sievemq import Connection, Destination, JMSException, MessageProducer, Session
 from sievemq.messages import received
-from sievemq.staging import discard, publish, stage
-from sievemq_core.message.envelope import BODY, PROPERTIES, EnvelopeFields
+from sievemq.staging import LEASE, discard, publish, stage
+from sievemq_core.message.envelope import BODY, DELIVERY_TIME, PROPERTIES, EnvelopeFields
 from sievemq_spark.columns import TYPES
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.links import Link, connect
 from sievemq_spark.misfits import misspelled
-from sievemq_spark.options import WriteOptions
+from sievemq_spark.options import WriteOptions, destination_of
 from sievemq_spark.outgoing import check_name, outgoing
 from sievemq_spark.schema import COLUMNS
 
@@ -56,6 +57,8 @@ _ALSO: Final = {
     "delivery_mode": {"tinyint", "smallint", "bigint"},
     "timestamp": {"int"},
     "expiration": {"int"},
+    "delivery_time": {"int"},
+    "group_seq": {"tinyint", "smallint", "int"},
 }
 
 
@@ -86,9 +89,8 @@ def check_schema(columns: Mapping[str, str], options: WriteOptions) -> dict[str,
                 f"ignores: name it {meant!r}; a property of that name can be put into the map 'properties'"
             )
         elif kind not in TYPES:
-            raise PipelineError(
-                f"the column {name!r} is {kind}, which no property can be ({', '.join(TYPES)}): cast it or drop it"
-            )
+            fix = "cast it, drop it, or name it body_bytes" if kind == "binary" else "cast it or drop it"
+            raise PipelineError(f"the column {name!r} is {kind}, which no property can be ({', '.join(TYPES)}): {fix}")
         else:
             check_name(name)
             properties[name] = kind
@@ -154,6 +156,7 @@ class _Task:
 
     def __init__(self, options: WriteOptions, key: str, batch: int, connection: Connection, session: Session) -> None:
         self._options = options
+        self._lease = LEASE if options.stage_lease is None else options.stage_lease
         self._key = key
         self._batch = batch
         self._connection = connection
@@ -187,14 +190,14 @@ class _Task:
 
     def _end_piece(self, piecewise: bool) -> None:
         if not piecewise:
-            self.stages.append(stage(self._session, self._key, self._batch, self._options.stage_lease))
+            self.stages.append(stage(self._session, self._key, self._batch, self._lease))
             return
         # The same rows in the same order come with each attempt, so piece n is piece n.
         context = TaskContext.get()
         key = f"{self._key}/{context.partitionId() if context is not None else 0}"
         batch = self._batch * _PIECES + self._pieces
         self._pieces += 1
-        name = stage(self._session, key, batch, self._options.stage_lease)
+        name = stage(self._session, key, batch, self._lease)
         self.sent += publish(self._connection, key, batch, [name]) or 0
 
 
@@ -214,7 +217,13 @@ def publish_all(messages: list[WriterCommitMessage | None], options: WriteOption
     try:
         return _link(options).ask(lambda connection: publish(connection, key, batch, names))
     except JMSException as error:
-        raise PipelineError(f"the messages of this batch could not be published, none of them was: {error}") from error
+        hint = ""
+        if error.get_error_code() == "RESOURCE_ALLOCATION":
+            count = sum(each.messages for each in done)
+            hint = f". All {count} become visible together; the option transactionSize sends them in parts"
+        raise PipelineError(
+            f"the messages of this batch could not be published, none of them was: {error}{hint}"
+        ) from error
 
 
 def discard_all(options: WriteOptions, key: str, batch: int) -> None:
@@ -240,7 +249,7 @@ class MessageWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
         self._columns = check_schema({field.name: field.dataType.simpleString() for field in schema.fields}, options)
-        self._key = f"write {options.write_id or uuid.uuid4()}"
+        self._key = _key_of(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of a partition."""
@@ -249,7 +258,11 @@ class MessageWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Every task has staged its rows."""
         if publish_all(messages, self._options, self._key, 0) is None:
-            log.warning("nothing was sent: writeId %r was written before", self._options.write_id)
+            log.warning(
+                "nothing was sent: writeId %r was written to %s before, whatever its rows were",
+                self._options.write_id,
+                self._options.destination or "the destinations of its rows",
+            )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task has failed."""
@@ -283,8 +296,20 @@ class MessageWriter(DataSourceArrowWriter):
         return sent or 0
 
 
+def _key_of(options: WriteOptions) -> str:
+    """The key under which a batch is published: one writeId to two destinations are two writes."""
+    if not options.write_id:
+        return f"write {uuid.uuid4()}"
+    if not options.destination:
+        return f"write {options.write_id}"
+    where = hashlib.sha256(str(destination_of(options.destination)).encode()).hexdigest()[:16]  # keys are short
+    return f"write {options.write_id} to {where}"
+
+
 def _send(fields: EnvelopeFields, destination: Destination, producer: MessageProducer) -> int:
     """Send a message; about how many bytes it has."""
+    due = fields[DELIVERY_TIME]
+    producer.set_delivery_delay(max(0, due - time.time_ns() // 1_000_000) if due else 0)
     producer.send(
         destination,
         received(fields, destination, 0, None),

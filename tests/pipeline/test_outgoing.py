@@ -12,13 +12,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sievemq_core.message.envelope import BodyKind, pack_properties
+from sievemq_core.message.envelope import BodyKind, pack_properties, unpack_properties
 from sievemq_spark import outgoing
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.options import WriteOptions
 
 from .rows import batch_of
-from .test_schema import TEXT, VALUES, fields_of
+from .test_schema import TEXT, VALUES, data_of, fields_of
 
 pytestmark = pytest.mark.spark  # which is when Arrow is there
 
@@ -47,7 +47,7 @@ def test_batches_are_sent_as_their_rows(messages: list[tuple[Any, ...]]) -> None
     fields = []
     for properties, correlation, kind, body, priority, _ in messages:
         packed, letters = pack_properties(properties)
-        data = None if body is None or kind is BodyKind.NONE else body.encode()
+        data = data_of(kind, body)
         fields.append(
             fields_of(
                 _2=priority, _6=correlation, _7="queue:r", _8="t", _9=packed, _10=letters, _11=int(kind), _12=data
@@ -107,6 +107,22 @@ def test_what_is_unusual_is_sent_all_the_same() -> None:
     assert [fields[9:11] for fields, _ in outgoing.outgoing([nothing], TO, {})] == [(None, None), (packed, letters)]
     own = one(properties=None, p=2)
     assert [fields[9] for fields, _ in outgoing.outgoing([own], TO, {"p": "bigint"})] == [b"\x81\xa1p\x02"]
+
+
+def test_the_group_of_a_row() -> None:
+    """Columns and properties name the same one in a message that was read; where they differ the column counts."""
+    inside = {"t": "s", "s": "inside"}
+    maps = pa.array([*[[("JMSXGroupID", inside)]] * 3, []], pa.map_(pa.string(), ITEM))
+    columns = {"properties": maps, "group_id": pa.array([None, "inside", "column", "column"]),
+               "group_seq": pa.array([None, None, 2**40, 7])}  # fmt: skip
+    batch = pa.RecordBatch.from_pydict(columns)
+    whole = [unpack_properties(fields) for fields, _ in outgoing.outgoing([batch], TO, {})]
+    assert whole == [
+        {"JMSXGroupID": "inside"}, {"JMSXGroupID": "inside"}, {"JMSXGroupID": "column", "JMSXGroupSeq": 2**40},
+        {"JMSXGroupID": "column", "JMSXGroupSeq": 7},
+    ]  # fmt: skip
+    quick = batch.take(pa.array([0, 1, 3]))
+    assert outgoing._by_column(quick, TO, {}) == rows(quick, {})
 
 
 def test_each_row_may_have_a_destination() -> None:

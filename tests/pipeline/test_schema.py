@@ -9,10 +9,12 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="needs the extra `spark`")
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sievemq.taps import TapPage
+from sievemq_core.message.body import encode_map, encode_stream
 from sievemq_core.message.envelope import (
     ENVELOPE_FIELDS,
     BodyKind,
@@ -25,6 +27,8 @@ from sievemq_core.message.values import Byte, Float, Long, PropertyValue, Short,
 from sievemq_core.wire.codec import pack
 from sievemq_spark.columns import parse_columns
 from sievemq_spark.errors import PipelineError
+from sievemq_spark.options import WriteOptions
+from sievemq_spark.outgoing import outgoing
 from sievemq_spark.schema import COLUMN_NAMES, OUTCOME_COLUMNS, ddl, envelope_of, typed, untyped
 from sievemq_spark.tap_rows import outcome_batches
 
@@ -61,6 +65,14 @@ def fields_of(**values: Any) -> tuple[Any, ...]:
     return tuple(fields)
 
 
+def data_of(kind: BodyKind, text: str | None) -> bytes | None:
+    """The body of a message of a kind."""
+    if text is None or kind is BodyKind.NONE:
+        return None
+    made = {BodyKind.MAP: encode_map({"a": text}), BodyKind.STREAM: encode_stream([text]), BodyKind.OBJECT: pack(text)}
+    return made.get(kind, text.encode())
+
+
 @given(VALUES)
 def test_typed_values_round_trip(value: PropertyValue) -> None:
     item = typed(value)
@@ -81,7 +93,7 @@ def test_messages_round_trip(
     properties: dict[str, PropertyValue], correlation: str | bytes | None, kind: BodyKind, body: str | None, count: int
 ) -> None:
     packed, letters = pack_properties(properties)
-    data = None if body is None or kind is BodyKind.NONE else body.encode()
+    data = data_of(kind, body)
     fields = fields_of(_6=correlation, _7="queue:answers", _8="order", _9=packed, _10=letters, _11=int(kind), _12=data)
     row = row_of(fields, count, 7, ("h:1", "ns", "queue:q"))
     again = envelope_of(row)
@@ -145,8 +157,30 @@ def test_broken_rows() -> None:
         envelope_of({"priority": 77})
     with pytest.raises(PipelineError, match="3 is no delivery mode"):
         envelope_of({"delivery_mode": 3})
-    with pytest.raises(PipelineError, match="UTF-8"):
-        envelope_of({"body_kind": "TEXT", "body_bytes": b"\xff"})
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"body_kind": "TEXT", "body_bytes": b"\xff"}, "UTF-8"),
+        ({"body_kind": "MAP", "body_bytes": b"\xff\xfe"}, r"MapMessage .*\(column body_bytes\)"),
+        ({"body_kind": "MAP", "body_bytes": b"\x80"}, "MapMessage"),
+        ({"body_kind": "STREAM", "body_bytes": b"\xff"}, "StreamMessage"),
+        ({"body_kind": "OBJECT", "body_bytes": b"\xc1"}, "ObjectMessage"),
+        ({"body_kind": "OBJECT", "body_bytes": b"\xd4\x0a\xc1"}, "ObjectMessage"),
+        ({"body_kind": "MAP", "body_text": "a"}, "MAP has its body in body_bytes, .* map_body"),
+        ({"body_kind": "BYTES", "body_text": "a"}, "BYTES has its body in body_bytes, .* or name it TEXT"),
+        ({"body_kind": "NONE", "body_text": "a"}, "NONE has no body, .* or name it TEXT"),
+        ({"body_kind": "NONE", "body_bytes": b"a"}, "NONE has no body, .* name the kind BYTES"),
+        ({"body_text": "a", "body_bytes": b"a"}, "one body: clear one of them"),
+    ],
+)
+def test_a_body_that_nobody_could_read_is_refused(row: dict[str, Any], says: str) -> None:
+    with pytest.raises(PipelineError, match=says):
+        envelope_of(row)
+    batch = pa.RecordBatch.from_pylist([dict.fromkeys(row), row])
+    with pytest.raises(PipelineError, match=rf"row 2 of this partition: .*{says}"):
+        list(outgoing([batch], WriteOptions.read({"destination": "q", "dryrun": "true"}), {}))
 
 
 def promoted(properties: dict[str, PropertyValue], columns: dict[str, str]) -> tuple[Any, ...]:

@@ -31,6 +31,7 @@ from sievemq import (
     TextMessage,
     Topic,
 )
+from sievemq.taps import delete_tap
 from sievemq_broker import EmbeddedBroker
 from sievemq_spark import links
 from sievemq_spark.errors import DataLossError, NoDestinationError, PipelineError
@@ -84,12 +85,14 @@ def schema_of(columns: dict[str, str]) -> StructType:
 class Stream:
     """A query, as far as its source can tell: batch after batch, offsets as Spark keeps them."""
 
-    def __init__(self, broker: EmbeddedBroker | str, destination: str = "queue:q", **options: Any) -> None:
+    def __init__(
+        self, broker: EmbeddedBroker | str, destination: str = "queue:q", *, begin: JSON | None = None, **options: Any
+    ) -> None:
         url = broker if isinstance(broker, str) else broker.url
         given = {"url": url, "destination": destination, "tap": "t", "failonmissing": "false", **options}
         self.options = ReadOptions.read({name: str(value) for name, value in given.items()})
         self.schema = schema_of({**COLUMNS, **self.options.promoted})
-        self.begin: JSON | None = None
+        self.begin = begin
         self.start()
 
     def start(self) -> None:
@@ -415,6 +418,90 @@ def test_a_drain_that_lost_its_lease_says_that_messages_come_twice(broker: Embed
     ]  # fmt: skip
 
 
+def test_destinations_that_alternate_under_one_checkpoint(broker: EmbeddedBroker) -> None:
+    """A run that does not read a destination keeps its place: a later one goes on there."""
+    begin: JSON | None = None
+    for destination, read in (
+        ("queue:a", ["a1"]), ("queue:b", ["b1", "b2"]), ("queue:b,queue:a", ["a2", "a3", "b3"]),
+        ("queue:b", ["b4"]), ("queue:a", ["a4", "a5"]),
+    ):  # fmt: skip
+        number = int(max((text[1] for text in read), default="0"))
+        for queue in "ab":
+            sent = len(waiting(broker, queue))
+            send(broker, *[f"{queue}{place}" for place in range(sent + 1, number + 1)], to=Queue(queue))
+        stream = Stream(broker, destination, begin=begin)
+        assert sorted(stream.batch()) == read
+        assert stream.batch() == []
+        begin = stream.begin
+    assert begin == stream.begin
+    assert {key: place["seq"] for key, place in (begin or {}).items()} == {"queue:a": 5, "queue:b": 4}
+
+
+def test_a_destination_whose_tap_was_read_before_joins_a_query(broker: EmbeddedBroker) -> None:
+    """Its first offset says where that began, so that a repeated batch is the same one."""
+    send(broker, *"abc", to=Queue("b"))
+    alone = Stream(broker, "queue:b")
+    assert [alone.batch(), alone.batch()] == [["a", "b", "c"], []]
+    stream = Stream(broker, "queue:a")
+    send(broker, *"de", to=Queue("b"))
+    both = Stream(broker, "queue:a,queue:b", begin=stream.begin)
+    assert both.plan()["queue:b"]["after"] == 3
+    assert both.batch() == ["d", "e"]
+    send(broker, "f", to=Queue("b"))
+    assert both.batch() == ["f"]
+    assert "after" not in both.begin["queue:b"]
+    assert both.batch() == []
+
+
+@pytest.mark.parametrize("most", [1, 2, 33, 200])
+def test_shares_are_in_proportion_to_what_waits(broker: EmbeddedBroker, most: int) -> None:
+    """So that the times of all destinations advance together, and a watermark drops nothing."""
+    stream = Stream(broker, "queue:busy,queue:calm,queue:still", maxMessagesPerTrigger=most)
+    for queue, count in (("busy", 100), ("calm", 10)):
+        send(broker, *[queue] * count, to=Queue(queue))
+    left = {"busy": 100, "calm": 10}
+    while any(left.values()):
+        read = stream.batch()
+        assert len(read) == min(most, sum(left.values()))
+        for queue in left:
+            left[queue] -= read.count(queue)
+        if most == 33:
+            assert abs(left["busy"] - 10 * left["calm"]) <= 20
+        if most > 1 and left["calm"]:
+            assert read.count("calm")  # at least one of each
+    assert stream.batch() == []
+
+
+def test_a_start_that_fails_leaves_no_tap(broker: EmbeddedBroker) -> None:
+    """One that nobody reads would collect messages up to its limits."""
+    send(broker, "x")
+    send(broker, "y", to=Queue("b"))
+
+    def taps() -> list[str]:
+        found: list[str] = broker.call(lambda domain: [tap.destination.label for tap in domain.namespace("").taps])
+        return sorted(found)
+
+    with pytest.raises(PipelineError, match="cannot begin at 3"):
+        Stream(broker, "queue:b,queue:q", startingOffsets='{"queue:q": 3}')
+    assert taps() == []
+    with pytest.raises(NoDestinationError):
+        Stream(broker, "queue:q,queue:nowhere", failOnMissing="true")
+    assert taps() == []
+    options = ReadOptions.read({"url": broker.url, "destination": "b", "tap": "t", "startingoffsets": '{"queue:b": 9}'})
+    with pytest.raises(PipelineError, match="cannot begin at 9"):
+        TapReader(options, schema_of(COLUMNS)).partitions()
+    assert taps() == []
+    stream = Stream(broker, "queue:b")
+    with pytest.raises(PipelineError, match="cannot begin at 3"):
+        Stream(broker, "queue:b,queue:q", startingOffsets='{"queue:q": 3}')
+    assert taps() == ["queue:b"]  # it was there before
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        delete_tap(connection, "t", Queue("b"))
+    with pytest.raises(DataLossError, match=r"is gone: .* names brokers in another order"):
+        stream.plan()
+    assert taps() == []
+
+
 def test_mistakes_are_told_at_once(broker: EmbeddedBroker) -> None:
     with pytest.raises(JMSException, match="no broker could be reached"):
         Stream("sievemq://127.0.0.1:1")
@@ -508,11 +595,58 @@ def test_a_large_partition_is_staged_in_parts(broker: EmbeddedBroker, monkeypatc
 
 def test_a_named_write_is_done_once_whoever_does_it(broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture) -> None:
     """A job that was killed behind its commit, and is run again."""
-    for logged in ([], ["nothing was sent: writeId 'replay of monday' was written before"]):
+    for logged in (
+        [],
+        ["nothing was sent: writeId 'replay of monday' was written to queue:q before, whatever its rows were"],
+    ):
         driver = writer(broker, writeId="replay of monday")
         driver.commit([driver.write(rows("a", "b"))])
         assert [record.getMessage() for record in caplog.records if record.name == "sievemq.spark"] == logged
     assert waiting(broker) == ["a", "b"]
+
+
+def test_one_write_id_for_two_destinations_is_two_writes(broker: EmbeddedBroker) -> None:
+    for queue in ("one", "two", "two"):
+        driver = writer(broker, destination=queue, writeId="batch-17")
+        driver.commit([driver.write(rows("a", "b"))])
+        again = writer(broker, destination=f"queue:{queue}", writeId="batch-17")
+        again.commit([again.write(rows("a", "b"))])
+    assert waiting(broker, "one") == waiting(broker, "two") == ["a", "b"]
+    task = pickle.loads(pickle.dumps(writer(broker, destination="q" * 500, writeId="x" * 200, transactionSize=1)))
+    assert task.write(rows("a")).sent == 1
+
+
+def test_a_write_that_finds_no_room_says_how_large_it_is() -> None:
+    with EmbeddedBroker(settings={"destinations": {"q": {"max_messages": 2}}}) as small:
+        driver = writer(small)
+        with pytest.raises(PipelineError, match=r"All 3 become visible together; the option transactionSize"):
+            driver.commit([driver.write(rows("a", "b", "c"))])
+        assert waiting(small) == []
+
+
+def test_group_and_delivery_time_are_sent(broker: EmbeddedBroker) -> None:
+    later = broker.clock.now().timestamp() * 1_000 + 60_000
+    columns = {"body_text": "string", "group_id": "string", "group_seq": "bigint", "delivery_time": "bigint"}
+    given = ReadOptions.read({"url": broker.url, "destination": "q"})
+    sink = MessageWriter(WriteOptions.read({"url": broker.url, "destination": "q"}), schema_of(columns))
+    row = {"body_text": "a", "group_id": "g", "group_seq": 2, "delivery_time": 0}
+    late = {**row, "body_text": "b", "group_id": None, "group_seq": None, "delivery_time": int(later)}
+    past = {**row, "body_text": "c", "delivery_time": 1}
+    sink.commit([sink.write(iter([pa.RecordBatch.from_pylist([row, late, past])]))])
+    with ConnectionFactory(broker.url).create_context() as context:
+        found = {each.get_body(str): each for each in context.create_browser(Queue("q"))}
+        assert sorted(found) == ["a", "c"]
+        assert found["a"].get_string_property("JMSXGroupID") == "g"
+        assert found["a"].get_int_property("JMSXGroupSeq") == 2
+        broker.clock.advance(seconds=61)
+        found = {each.get_body(str): each for each in context.create_browser(Queue("q"))}
+        assert not found["b"].property_exists("JMSXGroupID")
+        assert abs(found["b"].get_jms_delivery_time() - later) < 5_000
+    reader = BrowseReader(given, schema_of(COLUMNS))
+    read = [each for part in reader.partitions() for batch in reader.read(part) for each in _batch(batch)]
+    assert {each["body_text"]: (each["group_id"], each["group_seq"]) for each in read} == {
+        "a": ("g", 2), "b": (None, None), "c": ("g", 2),
+    }  # fmt: skip
 
 
 def test_piece_by_piece_and_killed_in_the_middle(broker: EmbeddedBroker) -> None:
