@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sievemq.taps import Tap
 from sievemq_spark.errors import DataLossError
 from sievemq_spark.offsets import Place
 from sievemq_spark.options import ReadOptions
@@ -81,6 +80,7 @@ def drain(
 
 
 def _acknowledge(options: ReadOptions, held: dict[str, tuple[Place, int]]) -> None:
+    from sievemq.taps import Tap
     from sievemq_spark.tap_reader import sources
 
     for source in sources(options):

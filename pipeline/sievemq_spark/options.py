@@ -11,7 +11,6 @@ from typing import Any, Final, Self
 
 from sievemq.destinations import Destination, Queue, parse_destination
 from sievemq.exceptions import InvalidDestinationException
-from sievemq.staging import LEASE
 from sievemq.url import BrokerURL, parse_url
 from sievemq_core.selector.dialect import DIALECTS
 from sievemq_spark.columns import parse_columns
@@ -63,6 +62,9 @@ _STARTS: Final = ("earliest", "latest")
 _NEXT_URL: Final = re.compile(r"[\s,]+(?=sievemqs?://)")
 
 
+#: Made by this package only.
+_INTERNAL: Final = {"tapranges"}
+
 #: Options of a stream that Spark shows to its sink as well.
 _SPARKS: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
 
@@ -92,6 +94,11 @@ class _Options:
     def _read(cls, options: Mapping[str, str], parse: Mapping[str, Callable[[str], Any]]) -> Self:
         known = {each.name.replace("_", "") for each in fields(cls)}
         values: dict[str, Any] = {}
+        if "provider" in map(str.lower, options):
+            raise PipelineError(
+                "a table of the catalog cannot be read: Spark does not hand its options to a source in Python. "
+                "CREATE TEMPORARY VIEW … USING sievemq OPTIONS (…) works"
+            )
         for name, text in options.items():
             plain = name.lower()
             if plain in _SPARKS:
@@ -101,7 +108,7 @@ class _Options:
             if plain not in known:
                 close = [_ELSEWHERE[plain]] if plain in _ELSEWHERE else get_close_matches(plain, known, n=1)
                 hint = f"did you mean {_SPELLED.get(close[0], close[0])!r}? " if close else ""
-                names = ", ".join(sorted(_SPELLED.get(each, each) for each in known))
+                names = ", ".join(sorted(_SPELLED.get(each, each) for each in known - _INTERNAL))
                 raise PipelineError(f"there is no option {name!r}; {hint}there are {names}")
             attribute = next(each.name for each in fields(cls) if each.name.replace("_", "") == plain)
             try:
@@ -272,7 +279,7 @@ class WriteOptions(_Options):
         dry_run: check every row, send nothing.
         transaction_size: messages that become visible together; 0: all.
         write_id: names this write; written once more under the same name, what was written before is not sent again.
-        stage_lease: ms that messages wait at the broker for the write to be complete.
+        stage_lease: ms that messages wait at the broker for the write to be complete; None for ten minutes.
     """
 
     destination: str = ""
@@ -280,7 +287,7 @@ class WriteOptions(_Options):
     dry_run: bool = False
     transaction_size: int = 0
     write_id: str = ""
-    stage_lease: int = LEASE
+    stage_lease: int | None = None
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> Self:

@@ -1,4 +1,8 @@
-"""``format("sievemq")``: the data source."""
+"""``format("sievemq")``: the data source.
+
+Spark imports this in three or four Python processes for each read, and in every program that uses any format. Readers
+and writers, and with them Arrow and the client, are imported where one is made.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,7 @@ from pyspark.sql.types import StructType
 
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.options import ReadOptions, WriteOptions
-from sievemq_spark.reader import BrowseReader
 from sievemq_spark.schema import ddl
-from sievemq_spark.stream_reader import TapStreamReader
-from sievemq_spark.stream_writer import MessageStreamWriter
-from sievemq_spark.tap_reader import TapReader
-from sievemq_spark.writer import MessageWriter
 
 __all__ = ["SieveMQDataSource"]
 
@@ -43,7 +42,13 @@ class SieveMQDataSource(DataSource):
         """A batch reader."""
         options = ReadOptions.read(self.options)
         _own_schema(schema, options)
-        return BrowseReader(options, schema) if options.mode == "browse" else TapReader(options, schema)
+        if options.mode == "browse":
+            from sievemq_spark.reader import BrowseReader
+
+            return BrowseReader(options, schema)
+        from sievemq_spark.tap_reader import TapReader
+
+        return TapReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A reader for ``readStream``."""
@@ -54,16 +59,22 @@ class SieveMQDataSource(DataSource):
                 "a stream reads through taps: give the option 'tap', a name for the cursors that only this query "
                 "reads; mode 'browse' is for batches"
             )
+        from sievemq_spark.stream_reader import TapStreamReader
+
         return TapStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch writer."""
         if overwrite:
             raise PipelineError("messages can only be added: write with .mode('append')")
+        from sievemq_spark.writer import MessageWriter
+
         return MessageWriter(WriteOptions.read(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """A writer for ``writeStream``, in any output mode: the rows of a batch are sent."""
+        from sievemq_spark.stream_writer import MessageStreamWriter
+
         return MessageStreamWriter(WriteOptions.read(self.options), schema)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def test_wrong_selector_and_url() -> None:
 def test_write() -> None:
     options = WriteOptions.read({"destination": "topic:t", "rate": "2.5", "dryrun": "TRUE", "transactionsize": "9"})
     assert (options.rate, options.dry_run, options.transaction_size) == (2.5, True, 9)
-    assert WriteOptions.read({"checkpointlocation": "x", "queryname": "y"}).stage_lease == 600_000  # Spark shows them
+    assert WriteOptions.read({"checkpointlocation": "x", "queryname": "y"}).stage_lease is None  # Spark shows them
     for wrong in (
         {"writeid": "x" * 201},
         {"stagelease": "x"},
@@ -93,6 +94,7 @@ def test_write() -> None:
         {"dryrun": "maybe"},
         {"selector": "a"},
         {"destination": "queue:"},
+        {"provider": "sievemq"},
     ):
         with pytest.raises(PipelineError):
             WriteOptions.read(wrong)
@@ -145,7 +147,7 @@ def test_another_spark_in_spark_home(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_pyspark_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(MissingSparkError, match=r"pip install 'sievemq\[spark\]'"):
+    with pytest.raises(MissingSparkError, match=r"pip install '\.\[spark\]'"):
         spark_module.require_spark()
 
 
@@ -174,9 +176,29 @@ def test_pyspark_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `regin` cannot", "there is no column 'regin'"),
         ("[STREAM_FAILED] Query terminated: Python worker failed to connect back. SQLSTATE", "Spark waits ten seconds"),
+        (
+            (
+                "[STREAM_FAILED] Query terminated: Return Message: Traceback (most recent call last):\n"
+                '  File "x.py", line 5, in call\n    raise\npyspark.errors.exceptions.captured.ArithmeticException: '
+                "[CAST_OVERFLOW] The value 2L cannot be cast. SQLSTATE: 22003\n\n\tat py4j.Gateway(Gateway.java:1)\n"
+            ),
+            "[CAST_OVERFLOW] The value 2L cannot be cast",
+        ),
         ("anything else\nmore", "anything else"),
         ("", "RuntimeError"),
     ],
 )
 def test_failures_in_words(text: str, says: str) -> None:
     assert explain_failure(RuntimeError(text)).startswith(says)
+
+
+@pytest.mark.spark
+def test_finding_the_data_source_imports_neither_arrow_nor_the_client() -> None:
+    """Spark does so in several processes for each read, and waits ten seconds for one."""
+    program = (
+        "import sys, pyspark.sql.datasource, pyspark_sievemq as found;"
+        "found.DefaultSource({'destination': 'queue:q'}).schema();"
+        "print(*{'numpy', 'pyarrow', 'msgspec', 'sievemq.blocking', 'sievemq._engine'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -106,6 +106,17 @@ def test_selector_columns_and_limit(spark: Any, url: str) -> None:
     assert load(spark, url, "queue:q").filter("body_text = '3'").count() == 1
 
 
+def test_sql(spark: Any, url: str) -> None:
+    """A view, but no table: if this fails one day, Spark hands over the options of a table."""
+    send(url, "q", TextMessage("a", properties={"n": 1}), TextMessage("b"))
+    using = f"USING sievemq OPTIONS (url '{url}', destination 'queue:q', columns 'n INT')"
+    spark.sql(f"CREATE TEMPORARY VIEW waiting {using}")
+    found = spark.sql("SELECT body_text, n FROM waiting ORDER BY body_text").collect()
+    assert [tuple(row) for row in found] == [("a", 1), ("b", None)]
+    with pytest.raises(Exception, match="CREATE TEMPORARY VIEW … USING sievemq"):
+        spark.sql(f"CREATE TABLE kept {using}")
+
+
 def test_several_queues(spark: Any, url: str) -> None:
     send(url, "a", TextMessage("1"))
     send(url, "b", TextMessage("2"), TextMessage("3"))
