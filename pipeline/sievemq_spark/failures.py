@@ -35,6 +35,9 @@ _NO_FILE_SYSTEM: Final = re.compile(
 _UNRESOLVED: Final = re.compile(r"\[UNRESOLVED_COLUMN[^\]]*\][^`]*`(?P<name>[^`]+)`")
 
 
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_RAISED: Final = re.compile(r"^(?P<kind>(?:\w+\.)*\w+(?:Error|Exception)): (?P<text>.+)$", re.MULTILINE)
+
 DAMAGED: Final = "a Parquet file cannot be read, it is damaged or none"
 
 
@@ -67,6 +70,9 @@ def explain_failure(error: BaseException) -> str:
     unresolved = _UNRESOLVED.search(text)
     if unresolved:
         return f"there is no column {unresolved['name']!r} in these rows"
+    raised = list(_RAISED.finditer(text)) if _TRACEBACK in text else []  # of a function of foreachBatch
+    if raised and "Py4JJavaError" not in raised[-1]["kind"]:
+        return raised[-1]["text"].strip()
     return java_cause(text) or (text.strip().splitlines()[0] if text.strip() else type(error).__name__)
 
 

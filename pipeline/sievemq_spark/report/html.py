@@ -115,6 +115,8 @@ def drawn(chart: Chart) -> str:
 
 
 def _plot(axes: Axes, chart: Chart) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     places = list(range(len(chart.labels)))
     many = max(len(chart.series), 1)
     for number, (name, figures) in enumerate(chart.series.items()):
@@ -129,6 +131,7 @@ def _plot(axes: Axes, chart: Chart) -> None:
     axes.margins(x=0.01)
     axes.set_axisbelow(True)
     axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))  # of messages
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.3)
     if many > 1:
