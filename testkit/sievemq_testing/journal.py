@@ -319,6 +319,9 @@ class Recorder:
         """The message was returned and will be redelivered with JMSRedelivered set."""
         self._tell(queue.place, entry, "redelivered", f"delivery {entry.count}, failed attempts {entry.attempts}")
 
+    def failed(self, queue: Observed, entry: Entry) -> None:
+        """The message has its outcome when its consumer settles it."""
+
     def expired(self, queue: Observed, entry: Entry) -> None:
         """The message expired."""
         assert isinstance(queue, Queue)

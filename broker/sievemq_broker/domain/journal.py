@@ -271,6 +271,13 @@ class Ledger:
             if failed := entry.failed:
                 batch.failures[entry.stored] = failed
 
+    def failed(self, queue: Observed, entry: Entry) -> None:
+        """An attempt was counted for a message that a consumer has."""
+        if entry.stored:
+            batch = self.journal.batch
+            batch.states[entry.stored] = state_of(entry.count, entry.attempts) | HELD_FLAG
+            batch.failures[entry.stored] = entry.failed
+
     def acknowledged(self, queue: Observed, entry: Entry, by: object = None) -> None:
         """A message was removed."""
         stored = entry.stored

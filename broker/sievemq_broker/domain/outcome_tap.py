@@ -120,13 +120,15 @@ class _Watch:
         self._tap = tap
 
     def accepted(self, queue: Observed, entry: Entry) -> None:
-        """No outcome yet; likewise the next three."""
+        """No outcome yet; likewise the next four."""
 
     def handed(self, queue: Observed, entry: Entry) -> None: ...
 
     def released(self, queue: Observed, entry: Entry) -> None: ...
 
     def returned(self, queue: Observed, entry: Entry) -> None: ...
+
+    def failed(self, queue: Observed, entry: Entry) -> None: ...
 
     def unreadable(self, queue: Observed, entry: Entry, error: Exception) -> None: ...
 

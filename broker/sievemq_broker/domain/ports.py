@@ -97,7 +97,11 @@ class Observer(Protocol):
         """The message was acknowledged and removed; the consumer is passed if it still exists."""
 
     def returned(self, queue: Observed, entry: Entry) -> None:
-        """The message was returned, marked as redelivered; ``entry.count`` is the number of its failed deliveries."""
+        """The message was returned, marked as redelivered; ``entry.count`` and ``entry.attempts`` are up to date."""
+
+    def failed(self, queue: Observed, entry: Entry) -> None:
+        """An attempt was counted for a message that a consumer has: a client has come back, and states that it failed
+        before."""
 
     def expired(self, queue: Observed, entry: Entry) -> None:
         """The message expired and was removed (EXP-05)."""

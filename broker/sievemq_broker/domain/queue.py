@@ -879,6 +879,8 @@ class Queue(Source):
                 continue
             if not self.take_out(entry):
                 entry.fail(now)
+                for observer in self.observers:
+                    observer.failed(self, entry)
             elif self._fail(entry, now):
                 back.append(entry)
         self._return(back, now)

@@ -33,6 +33,9 @@ class Notes:
     def returned(self, queue: Queue, entry: Entry) -> None:
         self.note(f"returned {entry.count}", queue, entry)
 
+    def failed(self, queue: Queue, entry: Entry) -> None:
+        self.note(f"failed {entry.attempts}", queue, entry)
+
     def expired(self, queue: Queue, entry: Entry) -> None:
         self.note("expired", queue, entry)
 

@@ -183,7 +183,7 @@ def test_an_operator_can_purge_it_while_it_waits(world: World) -> None:
 def test_its_queue_is_deleted_while_it_waits(world: World) -> None:
     client, consumer = working(world, "a")
     client.drop()
-    world.broker.namespace("default").delete("queue:q", world.now)
+    world.broker.namespace("default").delete("queue:q")
     world.later(KEEP)
     back(world, client, handed=(consumer.id, 1), failed=(consumer.id, 0, 1))
     assert dead(world) == []

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from sievemq_broker.domain import Broker, journal
+from sievemq_broker.domain.consumer import Held
 from sievemq_broker.domain.journal import HELD_FLAG, Batch, state_of
 from sievemq_broker.domain.publishing import AT_ONCE
 from sievemq_broker.domain.restore import restore
+from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.store import SqliteStore, StoreError
 from sievemq_broker.store.batches import Batches
 from sievemq_core.errors import ErrorCode, RequestError
@@ -128,6 +130,22 @@ def test_a_tap_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = cut(broker)
     assert len(batch.parts) > 1
     assert sum(len(part.accepted) for part in batch.parts) == 20
+
+
+def test_an_attempt_of_a_message_that_another_consumer_has_is_recorded() -> None:
+    broker = journalled()
+    space = broker.namespace("")
+    space.send("queue:q", message("m"), NOW)
+    number = cut(broker).base
+    lost = space.open_consumer(Port(), 1, "queue:q", connection="c", credit=1, now=NOW)  # type: ignore[arg-type]
+    [entry] = lost.window
+    assert entry is not None
+    lost.settle((1,), Outcome.KILLED, NOW)  # a delivery, no attempt
+    space.open_consumer(Port(), 2, "queue:q", connection="c", credit=1, now=NOW)  # type: ignore[arg-type]
+    cut(broker)
+    space.queue("queue:q").fail_returned([Held(1, entry, 1, False)], NOW + 5)
+    batch = cut(broker)
+    assert (batch.states, batch.failures) == ({number: state_of(1, 1) | HELD_FLAG}, {number: NOW + 5})
 
 
 def test_handing_out_is_recorded_before_the_delivery_and_undone_by_a_release() -> None:
