@@ -187,6 +187,30 @@ async def test_every_end_is_bounded(api: Api, state: Callable[[Scene], Awaitable
             await ENDS[end](scene)  # once more does no harm
 
 
+@pytest.mark.parametrize("end", ["requestor", "context", "connection"])
+async def test_what_closes_several_things_has_one_bound_for_all(
+    api: Api, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene_of(api, BRIEF) as scene:
+        if end == "context":
+            assert await scene.context.request(api.queue("some"), "no program replies", 1) is None
+        elif end == "requestor":
+            assert await scene.requestor.request(TextMessage("no program replies"), 1) is None
+        transport, bounds = type(scene.connection._transport), []
+        answered = transport.end
+
+        def record(self: Any, request: Any, until: float) -> Any:
+            bounds.append(until)
+            return answered(self, request, until)
+
+        monkeypatch.setattr(transport, "end", record)
+        scene.relay.stand()
+        async with asyncio.timeout(BOUND):
+            await ENDS[end](scene)
+        assert len(bounds) == {"requestor": 3, "context": 2, "connection": 1}[end]
+        assert len(set(bounds)) == 1
+
+
 async def test_calls_that_wait_end_with_their_connection(api: Api) -> None:
     async with scene_of(api, ENDLESS) as scene:
         for _ in range(3):
@@ -345,6 +369,47 @@ def test_the_interpreter_ends_with_open_connections_in_every_state(both_broker: 
         finally:
             process.kill()
             process.communicate()
+
+
+AIO_FORK = """
+import asyncio, gc, os, signal, sys, warnings
+from sievemq import JMSException, Queue, TextMessage
+from sievemq.aio import ConnectionFactory
+
+async def main():
+    connection = await ConnectionFactory(sys.argv[1]).create_connection()
+    session = await connection.create_session()
+    producer = await session.create_producer(Queue("alive"))
+    child = os.fork()
+    if child == 0:  # as a server that forks in a request: nothing of its parent's may be written, or waited for
+        signal.alarm({bound})
+        warnings.simplefilter("ignore")
+        refused = 0
+        for call in (producer.send(TextMessage("x")), session.create_temporary_queue(), connection.close()):
+            try:
+                call.send(None)
+            except JMSException:
+                refused += 1
+        del connection, session, producer, call
+        gc.collect()
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    await producer.send(TextMessage("the parent goes on"))
+    assert connection._engine.outages == 0
+    await connection.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_child_forked_in_a_running_loop_leaves_its_parents_connection_alone(both_broker: EmbeddedBroker) -> None:
+    url = both_broker.namespace("forked").url
+    program = AIO_FORK.replace("{bound}", str(int(BOUND)))
+    done = subprocess.run(
+        [sys.executable, "-c", program, url], capture_output=True, text=True, timeout=2 * BOUND, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 FORK = """

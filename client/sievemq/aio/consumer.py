@@ -210,12 +210,15 @@ class MessageConsumer(Closing):
 
         On a lost connection it does not wait for the broker; else no longer than the option `close_timeout`.
         """
+        await self._end(self._transport.close_by())
+
+    async def _end(self, until: float) -> None:
+        """Close it; until then, by the clock of :meth:`Transport.close_by`, it may wait for the broker."""
         engine = self._engine
         with self._transport.lock:
             if engine.closed or engine.shut:
                 return
             engine.shut_gate()
-        until = self._transport.close_by()
         await self._control.after(engine, until, lambda: self._close(until))
 
     async def _close(self, until: float) -> None:

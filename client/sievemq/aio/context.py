@@ -156,8 +156,9 @@ class JMSContext(Closing):
             if connection._context_closed(self._number):
                 await connection.close()
             else:
-                await self._replies.close()
-                await self._session.close()
+                until = connection._transport.close_by()
+                await self._replies.close(until)
+                await self._session._end(until)
 
     # -- the session --------------------------------------------------------------------------------------------------
 

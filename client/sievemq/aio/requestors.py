@@ -82,12 +82,13 @@ class _Requestor(Closing):
         if self._session._engine.closed:
             return
         transport, reply_to = self._session._transport, self._reply_to
+        until = transport.close_by()
         if self._consumer is not None:
-            await self._consumer.close()
+            await self._consumer._end(until)
         if reply_to is not None:
             engine = self._session._connection._engine
-            await transport.end(lambda: engine.delete_temporary(str(reply_to)), transport.close_by())
-        await self._session.close()
+            await transport.end(lambda: engine.delete_temporary(str(reply_to)), until)
+        await self._session._end(until)
 
 
 class QueueRequestor(_Requestor):
@@ -177,11 +178,15 @@ class ReplyQueue:
             self._queue = None
         self._late = False
 
-    async def close(self) -> None:
-        """Close the session; a request that waits returns None."""
+    async def close(self, until: float) -> None:
+        """Close the session; a request that waits returns None.
+
+        Args:
+            until: by the clock of :meth:`Transport.close_by`, how long the broker's answer is awaited.
+        """
         self._closed = True
         if self._session is not None:
-            await self._session.close()
+            await self._session._end(until)
 
 
 async def _reply(consumer: MessageConsumer, request: Message, timeout: int | None) -> Message | None:

@@ -152,8 +152,9 @@ class JMSContext(Closing):
             if connection._context_closed(self._number):
                 connection.close()
             else:
-                self._replies.close()
-                self._session.close()
+                until = connection._transport.close_by()
+                self._replies.close(until)
+                self._session._end(until)
 
     # -- the session --------------------------------------------------------------------------------------------------
 

@@ -410,17 +410,20 @@ class Session(Closing):
         Raises:
             IllegalStateException: in its own listener (CLO-10) or completion callback (CLO-13).
         """
+        self._end(self._transport.close_by())
+
+    def _end(self, until: float) -> None:
+        """Close it; until then, by the clock of :meth:`Transport.close_by`, it may wait for the broker."""
         if self._engine.closed:
             return
         self._control.check_may_close("the session")
-        self._closing.run(self._close)
+        self._closing.run(lambda: self._close(until))
 
-    def _close(self) -> None:
+    def _close(self, until: float) -> None:
         with self._transport.lock:
             self._engine.shut_gate()
         try:
-            lingers, until = self._transport.close_by(0.8), self._transport.close_by()
-            self._control.leave(lingers)
+            self._control.leave(min(self._transport.close_by(0.8), until))
             self._transport.end(self._engine.close, until)
         except JMSException:
             if self._engine.outbox.failure is None:  # else it is closed by the connection's end
