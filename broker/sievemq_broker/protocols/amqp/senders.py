@@ -14,8 +14,8 @@ from sievemq_broker.protocols.amqp.performatives import Transfer
 
 __all__ = ["Sender"]
 
-#: What a frame or send that waits takes beside its bytes.
-_EACH: Final = 256
+#: What a frame or send that waits takes beside its bytes: the objects of a small transfer.
+_EACH: Final = 500
 
 
 class Sender:
