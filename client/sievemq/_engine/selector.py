@@ -10,11 +10,10 @@ from functools import lru_cache
 from sievemq.advice import DoubtfulSelectorWarning, warn
 from sievemq.exceptions import from_core
 from sievemq_core.errors import SieveError
-from sievemq_core.selector import compile_selector, verify_selector
-from sievemq_core.selector.cache import MAX_CHARS
+from sievemq_core.selector import verify_selector
 from sievemq_core.selector.dialect import dialect_named
 
-__all__ = ["verified", "warn_of_selector"]
+__all__ = ["verified"]
 
 
 def verified(selector: str | None, dialect: str) -> str | None:
@@ -33,27 +32,18 @@ def verified(selector: str | None, dialect: str) -> str | None:
     if not isinstance(selector, str):
         raise TypeError(f"a selector is a str or None, not {type(selector).__name__}")
     try:
-        if not _is_condition(selector, dialect):
-            return None
+        doubts = _doubts(selector, dialect)
     except SieveError as error:
         raise from_core(error) from error
-    warn_of_selector(selector, dialect)
+    if doubts is None:
+        return None
+    for text in doubts:
+        warn(f"{text} (in the selector {selector!r:.200})", DoubtfulSelectorWarning)
     return selector
 
 
-def warn_of_selector(selector: str, dialect: str) -> None:
-    """Warn, at the application's line, of a valid selector that is doubtful: it cannot match, or lacks quotes."""
-    for text in _doubts(selector, dialect):
-        warn(f"{text} (in the selector {selector!r:.200})", DoubtfulSelectorWarning)
-
-
-@lru_cache(maxsize=256)
-def _doubts(selector: str, dialect: str) -> tuple[str, ...]:
-    """The warnings of a selector; none of a very long one, which takes too long."""
-    compiled = compile_selector(selector, dialect) if len(selector) <= MAX_CHARS else None
-    return () if compiled is None else tuple(warning.message for warning in compiled.warnings)
-
-
 @lru_cache(maxsize=256)  # an application uses the same few again and again
-def _is_condition(selector: str, dialect: str) -> bool:
-    return verify_selector(selector, dialect_named(dialect))
+def _doubts(selector: str, dialect: str) -> tuple[str, ...] | None:
+    """Why a valid selector is doubtful: it cannot match, or lacks quotes. None if it is blank."""
+    warnings = verify_selector(selector, dialect_named(dialect))
+    return None if warnings is None else tuple([warning.message for warning in warnings])

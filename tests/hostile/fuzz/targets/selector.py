@@ -52,7 +52,7 @@ def run(data: bytes) -> None:
             assert str(again) == str(error)
             return
         raise AssertionError("verified, but not compiled") from None
-    assert verify_selector(text, dialect) is (selector is not None)
+    assert (verify_selector(text, dialect) is None) is (selector is None)
     if selector is None:
         return
     for properties in MESSAGES:
