@@ -99,6 +99,10 @@ class _Transport(asyncio.Transport):
         """Bytes from the broker."""
         self._protocol.data_received(data)
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        assert isinstance(protocol, asyncio.Protocol)
+        self._protocol = protocol
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
     def is_closing(self) -> bool:
