@@ -68,9 +68,7 @@ def test_odd_messages_of_each_door_are_rows(broker: EmbeddedBroker) -> None:
         peer.enter()
         for number, fields in enumerate([*POISON.values(), (*FIELDS[:12], b"behind")], start=1):
             peer.say((Command.SEND, 1, number, "queue:q", fields))
-        peer.say((Command.PING, 9))
-        while (Command.OK, 9, None) not in peer.read():
-            pass
+        peer.ping(9)
     with AmqpSocket(broker.port) as amqp:
         amqp.sender("q")
         for number, time in enumerate(TIMES.values()):

@@ -119,7 +119,7 @@ def run(data: bytes) -> None:
 
 
 def _looked_at(directory: Path) -> None:
-    for act in (check, lambda where: export(where, io.StringIO())):
+    for act in (check, lambda where: export(where, io.StringIO().write)):
         try:
             act(directory)
         except StoreError:
