@@ -6,7 +6,7 @@ A batch whose messages are all gone is deleted; one that has lost half of its by
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from sievemq_broker.domain.journal import PLACE_BITS, Batch, SavedEntry
@@ -58,7 +58,7 @@ class Batches:
         if orphan is not None:
             raise DamagedError(f"batch {orphan[0]} is missing, although its state exists")
 
-    def write(self, batch: Batch, now: int, room: int) -> None:
+    def write(self, batch: Batch, now: int, room: Callable[[], int]) -> None:
         """Write a batch, and its outcomes of earlier messages.
 
         Args:
@@ -67,12 +67,12 @@ class Batches:
             room: bytes that may be spent on rewriting sparse batches; a larger one waits for more.
         """
         batch.sort()
+        if batch.held or batch.gone or batch.states:
+            self._settle(batch)  # first: on a full disk the new messages take the place of those that are gone
         if batch.accepted:
             self._append(batch, now)
-        if batch.held or batch.gone or batch.states:
-            self._settle(batch)
         if self._sparse:
-            self._rewrite(room)
+            self._rewrite(room())
 
     def _append(self, batch: Batch, now: int) -> None:
         """Write the batch's own row, with the outcomes of its messages before it was written."""

@@ -66,6 +66,9 @@ _GROWTH_BYTES: Final = 2 * 1024 * 1024
 #: Free bytes on the disk, as a multiple of the reserve, below which the log is copied after each write.
 _TIGHT: Final = 4
 
+#: Bytes of pages that a write may need beside its messages.
+_WRITE_BYTES: Final = 8 * PAGE_BYTES
+
 #: Free bytes on the disk below which SQLite may be unable to make its files.
 _LITTLE_BYTES: Final = 256 * 1024
 
@@ -104,6 +107,7 @@ class SqliteStore:
         opener: Callable[[Path], Any] = connect,
     ) -> None:
         self.directory = Path(directory)
+        self._folder = str(directory)
         self.incarnation = incarnation
         self.epoch = 0
         #: Writes that are on disk.
@@ -144,7 +148,7 @@ class SqliteStore:
             refused = self._translated(error, "be opened")
             if isinstance(refused, (DamagedError, FencedError)) or not self._is_full(refused):
                 raise refused from error
-            self._close_database()
+            self._close_database()  # this copies the log and makes room if it can
             self._reserve.give()
             try:
                 self._open_database(path, witnessed)
@@ -311,6 +315,10 @@ class SqliteStore:
                 self._transact(batch, now)
             except Exception as error:
                 raise self._translated(error, "be written") from error
+            # At most, until it is measured.
+            written = batch.bytes + batch.bytes // 16 + _WRITE_BYTES
+            self._growth += written
+            self._unused = max(0, self._unused - written)
             self._log_unused = 0
         self._witness.write(self._sequence)
 
@@ -322,10 +330,9 @@ class SqliteStore:
             begun = True
             self._reload()
             before = self._sequence, self.next_batch
-            sparse = self.room // 2  # rewritten rows make room, and need some first
             if batch.id >= self.next_batch:
                 for part in batch.parts:
-                    self._batches.write(part, now, sparse)
+                    self._batches.write(part, now, self._spare)
                     for (kind, key), value in part.definitions.items():
                         self._define(kind, key, value)
                 self._sequence += 1
@@ -385,23 +392,33 @@ class SqliteStore:
         self._copy_log()
         self._measure()
 
-    def tidy(self) -> None:
+    def tidy(self) -> int:
         """After a write: copy the log if the database will grow by it, or always if the disk has little room; and take
-        as much of the reserve as there is room for."""
+        as much of the reserve as there is room for.
+
+        Returns:
+            The :attr:`room` since.
+        """
+        size, free = self._reserve.size, self.free
+        limit, tight = size // 8 or _GROWTH_BYTES, free < size * _TIGHT
+        if not tight and self._growth <= limit and self._reserve.held >= size:
+            return self._room(free)  # most often
         self._measure()
-        size = self._reserve.size
-        free = self.free
-        if self._growth > (size // 8 or _GROWTH_BYTES) or (free < size * _TIGHT and not self._log_unused):
+        if self._growth > limit or (tight and not self._log_unused):
             if not self._copy_log() and self._reserve.give():
                 self._copy_log()
             self._measure()
         self._reserve.take(self.free)
+        return self._room(self.free)
 
     @property
     def room(self) -> int:
         """Bytes of new messages that can be written, with enough left to acknowledge them. In any thread."""
+        return self._room(self.free)
+
+    def _room(self, on_disk: int) -> int:
         size, log, unused = self._reserve.size, self._log_unused, self._unused
-        free = self.free + self._reserve.held - self._growth
+        free = on_disk + self._reserve.held - self._growth
         inside = log + free - size // 8
         if inside <= unused:  # the database need not grow
             found = inside
@@ -418,9 +435,13 @@ class SqliteStore:
     def free(self) -> int:
         """Bytes that are free on the disk. In any thread."""
         try:
-            return shutil.disk_usage(self.directory).free
+            return shutil.disk_usage(self._folder).free
         except OSError:
             return 0
+
+    def _spare(self) -> int:
+        """Bytes that rows which are rewritten may take, before they make room."""
+        return self.room // 2
 
     def _copy_log(self) -> bool:
         """Copy the log into the database; the next write uses it again from its beginning. False if it cannot be

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,7 @@ def test_oversized_work_continues_in_another_batch_of_the_same_write(
 
     writes = []
 
-    def fails(rows: Batches, part: Batch, now: int, room: int) -> None:
+    def fails(rows: Batches, part: Batch, now: int, room: Callable[[], int]) -> None:
         writes.append(part.id)
         if len(writes) == 4:
             raise OSError("no")

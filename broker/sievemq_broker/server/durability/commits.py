@@ -87,8 +87,8 @@ class DurableStore(Protocol):
     def full_below(self) -> int:
         """The room below which the disk counts as full."""
 
-    def tidy(self) -> None:
-        """After a write: see to it that later ones have as much room as there is."""
+    def tidy(self) -> int:
+        """After a write: see to it that later ones have as much room as there is. Returns the room."""
 
     def relieve(self) -> None:
         """Release the reserve: the disk is full."""
@@ -360,8 +360,8 @@ class Commits:
 
     def _tidy(self) -> None:
         """In the writer's thread."""
-        self._store.tidy()
-        if self._journal.guards or self._store.room < SCARCE_BYTES:
+        room = self._store.tidy()
+        if self._journal.guards or room < SCARCE_BYTES:
             self._loop.call_soon_threadsafe(self.check_room)
 
     def check_room(self, log_it: bool = True) -> None:
