@@ -263,3 +263,38 @@ def test_a_broker_works_on_a_full_disk_and_starts_on_it(
     assert taken == confirmed
     full.kill(2, signal.SIGTERM)
     assert full.wait_for("ended", 2)["code"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_broker_that_can_write_nothing_says_so_and_ends_or_goes_on(disk: Callable[..., Disk], ends: bool) -> None:
+    """Somebody has deleted the reserve and filled the disk."""
+    full = disk("fail")
+    with ConnectionFactory(full.url(1)).create_context() as context:
+        queue, producer = context.create_queue("q"), context.create_producer()
+        producer.send(queue, f"0 {BODY}")
+        (full.inside(1) / "data/reserve").unlink()
+        other = full.fill(1)
+        producer.set_async(Silent()).send(queue, "1 " + "x" * 1_000_000)
+        full.wait_for("store.stuck")
+        code, answer = full.ready(1)
+        assert (code, answer["status"]) == (503, "not ready")
+        assert "the disk is full" in answer["reasons"][0]
+        if ends:
+            full.kill(1, signal.SIGTERM)
+            assert full.wait_for("ended")["code"] == 1
+            assert full.said("store.unwritten")
+        else:
+            other.unlink()
+            assert take(context, 2) == [0, 1]
+            assert full.ready(1)[0] == 200
+
+
+class Silent:
+    """A completion listener."""
+
+    def on_completion(self, message: object) -> None:
+        pass
+
+    def on_exception(self, message: object, error: object) -> None:
+        pass

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -218,14 +219,19 @@ def test_acknowledgements_are_written_after_others_have_filled_the_disk(disk: Fu
     sender.store.close()
 
 
-@pytest.mark.parametrize("closed", [True, False])
-def test_a_store_opens_on_a_full_disk(disk: FullDisk, closed: bool) -> None:
+@pytest.mark.parametrize("how", ["closed", "killed", "killed without a reserve"])
+def test_a_store_opens_on_a_full_disk(disk: FullDisk, how: str) -> None:
     sender = Sender(disk)
     sender.send(1_000, count=10)
-    if closed:
+    if how == "closed":
         sender.store.close()
     else:
-        sender.store.abandon()
+        if how != "killed":
+            sender.store.relieve()
+        killed = disk.folder.with_name("killed")
+        shutil.copytree(disk.folder, killed)
+        sender.store.close()
+        disk.folder = killed
     disk.fill()
     assert disk.free == 0
     sender.store = sender._open()
