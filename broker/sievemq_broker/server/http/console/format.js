@@ -50,10 +50,11 @@ export function duration(ms) {
 
 const two = (n) => String(n).padStart(2, "0");
 
-/** A moment of local time, to the second. */
+/** A moment of local time, to the second. One that no calendar has stays a number: a producer may choose any. */
 export function time(ms) {
   if (!Number.isFinite(ms) || ms <= 0) return "–";
   const date = new Date(ms);
+  if (Number.isNaN(date.getTime())) return `${ms} ms`;
   const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
   return `${day} ${clock(ms)}`;
 }
