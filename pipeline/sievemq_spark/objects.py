@@ -34,5 +34,6 @@ def decode_plain(body: bytes) -> Any:
     try:
         found = msgpack.unpackb(body, unicode_errors="surrogatepass", strict_map_key=False, ext_hook=extension)
     except (ValueError, TypeError, LookupError, RecursionError, msgpack.UnpackException) as error:
-        raise FormatError(f"the body of an ObjectMessage cannot be decoded: {str(error) or type(error).__name__}") from error
+        reason = str(error) or type(error).__name__
+        raise FormatError(f"the body of an ObjectMessage cannot be decoded: {reason}") from error
     return found
