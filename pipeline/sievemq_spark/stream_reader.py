@@ -122,6 +122,8 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             place, last = found[source.key]
             target = self._target(source, place.tap)
             waiting[source.key] = max(0, (last if target is None else min(last, target)) - place.seq)
+        if self._options.mode == "drain":  # what waits is in the queue, until it is asked for
+            waiting = dict.fromkeys(waiting, 1)
         ordered = sorted(self._sources, key=lambda source: -waiting[source.key])
         upto: dict[str, int] = {}
         left, total, some = most, sum(waiting.values()), sum(map(bool, waiting.values()))

@@ -472,6 +472,14 @@ def test_shares_are_in_proportion_to_what_waits(broker: EmbeddedBroker, most: in
     assert stream.batch() == []
 
 
+def test_a_drain_takes_the_same_of_each_queue(broker: EmbeddedBroker) -> None:
+    """What waits in a queue is no part of its tap yet."""
+    for queue in "ab":
+        send(broker, *[queue] * 9, to=Queue(queue))
+    stream = Stream(broker, "queue:a,queue:b", mode="drain", maxMessagesPerTrigger=6)
+    assert [sorted(stream.batch()) for _ in range(4)] == [[*"aaabbb"]] * 3 + [[]]
+
+
 def test_a_start_that_fails_leaves_no_tap(broker: EmbeddedBroker) -> None:
     """One that nobody reads would collect messages up to its limits."""
     send(broker, "x")
