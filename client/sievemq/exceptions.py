@@ -224,15 +224,15 @@ class TransactionRolledBackException(JMSException):
     next call on the session raises this exception.
 
     Attributes:
-        commits: how many calls of commit() before this one, whose outcome was open, were rolled back: the last ones.
-            Earlier ones took effect. 0 if only the work of this call was rolled back.
+        committed: how many of the calls of commit() before this one, whose outcome was open, took effect all the same:
+            the first ones. The work of the others was rolled back.
     """
 
-    commits = 0
+    committed = 0
 
-    def covers(self, commits: int) -> None:
-        """Set :attr:`commits` (D-41)."""
-        self.commits = max(0, commits)
+    def report_committed(self, committed: int) -> None:
+        """Set :attr:`committed` (D-41)."""
+        self.committed = committed
 
 
 class InvalidURLException(JMSException, ValueError):  # noqa: N818

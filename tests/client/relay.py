@@ -166,9 +166,13 @@ class Relay:
         return any(pair.open and pair.waiting[direction] for pair in self._pairs)
 
     def until_kept_or(self, direction: int, over: threading.Event) -> None:
-        """As :meth:`until_kept`, or once that is set by :meth:`ring`."""
+        """As :meth:`until_kept`, from either side if both are kept, or once that is set by :meth:`ring`."""
+
+        def ready() -> bool:
+            return over.is_set() or self.keeps(direction) or (self._kept[1 - direction] and self.keeps(1 - direction))
+
         with self.changed:
-            assert self.changed.wait_for(lambda: over.is_set() or self.keeps(direction), 100), "nothing came"
+            assert self.changed.wait_for(ready, 100), "nothing came"
 
     def ring(self, over: threading.Event) -> None:
         """Set what :meth:`until_kept_or` waits for, too."""

@@ -382,8 +382,8 @@ class ClientConnection:
             self.mark_used()
         self._last_session = number = self._next_session()
         session = EngineSession(self.outbox, self.terms, self.deliveries, self._forget_session, number, chosen)
-        self.sessions[number] = session
         session.open()
+        self.sessions[number] = session  # last: an exception from outside leaves no session that has no request
         return session
 
     def _forget_session(self, session: EngineSession) -> None:

@@ -430,9 +430,9 @@ class Outbox:
     def _undo(self, completion: Completion[Any]) -> None:
         abandoned = self.requests.abandoned
         if completion in abandoned:
-            abandoned.remove(completion)
             if completion.error is None and not self.ended:
                 completion.undo()
+            abandoned.remove(completion)  # last: if an interrupt breaks into it, it is undone again
 
     def undone(self) -> Completion[None]:
         """Settled once every abandoned request is answered, and undone: commands from then on find nothing of it."""

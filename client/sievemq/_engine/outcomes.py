@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from sievemq._engine.outbox import Completion
@@ -14,20 +13,17 @@ _ROLLED_BACK: Final = "TRANSACTION_ROLLED_BACK"
 
 
 class Outcome(Completion[Any]):
-    """The answer to a request about what a session has sent and received. Its caller knows it once :meth:`result` has
-    given or raised it.
+    """The answer to a request about what a session has sent and received.
 
     Args:
-        heard: called then.
         commits: how many calls of commit() the request carries out.
         instead: the error of a request that has succeeded; None for none.
     """
 
-    __slots__ = ("_commits", "_heard", "_instead")
+    __slots__ = ("_commits", "_instead")
 
-    def __init__(self, heard: Callable[[Outcome], None], commits: int, instead: Exception | None) -> None:
+    def __init__(self, commits: int, instead: Exception | None) -> None:
         super().__init__()
-        self._heard = heard
         self._commits = commits
         self._instead = instead
 
@@ -38,15 +34,6 @@ class Outcome(Completion[Any]):
         else:
             self.fail(self._instead)
 
-    def result(self) -> Any:
-        """The value for the caller, who knows the outcome from here on.
-
-        Raises:
-            Exception: the error of the request.
-        """
-        self._heard(self)
-        return super().result()
-
     def take_commits(self) -> int:
         """How many calls of commit() are decided by the answer; 0 if asked again."""
         commits, self._commits = self._commits, 0
@@ -54,23 +41,29 @@ class Outcome(Completion[Any]):
 
 
 class Outcomes:
-    """Of one session. A request is *in doubt* from when it is made until its caller knows the outcome. So a call that
-    is cancelled, interrupted or timed out, wherever it is then, leaves its request in doubt: the next call of the
-    session waits for it, and raises its error.
+    """Of one session. A request is *in doubt* from when it is made until its call returns or raises the outcome
+    (:meth:`hear`). So a call that is cancelled, interrupted or timed out, wherever it is then, leaves its request in
+    doubt: the next call of the session waits for it, and raises its error (:meth:`tell`).
 
-    The calls of commit() are counted, to report how many were rolled back. One that is broken off before COMMIT was
-    sent leaves its work in the transaction: it is decided with that.
+    The calls of commit() are counted, to report how many took effect. One that is broken off before COMMIT was sent
+    leaves its work in the transaction: it is decided with that.
 
     Attributes:
         doubts: outcomes that no caller knows. Never another list: a front may keep it.
     """
 
-    __slots__ = ("_lost", "_open", "doubts")
+    __slots__ = ("_committed", "_lost", "_open", "_told", "doubts")
 
     def __init__(self) -> None:
         self.doubts: list[Outcome] = []
-        self._open = 0  # calls of commit() that have begun and are not decided
-        self._lost = 0  # those that were rolled back, and the application does not know it
+        # Calls of commit() that have begun and whose outcome the application does not know, by what is known here:
+        self._open = self._committed = self._lost = 0
+        self._told: Exception | None = None
+
+    @property
+    def begun(self) -> int:
+        """How many calls of commit() have begun whose outcome the application does not know."""
+        return self._open + self._committed + self._lost
 
     def begin_commit(self) -> None:
         """A call of commit() begins."""
@@ -84,7 +77,7 @@ class Outcomes:
             listed: it is in doubt at once; else from :meth:`add` on.
             instead: what its caller gets if it succeeds.
         """
-        outcome = Outcome(self._hear, self._open if commits else 0, instead)
+        outcome = Outcome(self._open if commits else 0, instead)
         if listed:
             self.doubts.append(outcome)
         return outcome
@@ -98,23 +91,27 @@ class Outcomes:
         """A COMMIT has its answer."""
         commits = outcome.take_commits()
         self._open -= commits
-        if outcome.error is not None:
+        if outcome.error is None:
+            self._committed += commits
+        else:
             self._lost += commits
 
     def roll_back(self) -> None:
         """The transaction is being rolled back, with the work of all commits that are not decided."""
         self._lost, self._open = self._lost + self._open, 0
 
-    def _hear(self, outcome: Outcome) -> None:
-        try:
-            self.doubts.remove(outcome)
-        except ValueError:
-            return  # no caller waited for it until now
-        error = outcome.error
-        if isinstance(error, TransactionRolledBackException):
-            error.covers(self._take_lost() - 1)
-        elif error is not None:
-            self._lost = 0
+    def hear(self, error: Exception | None = None) -> None:
+        """A call that waited for its outcome returns, or raises an error: the last thing that it does.
+
+        Args:
+            error: if it is none of an outcome, such as that of a time-out, everything stays in doubt.
+        """
+        if error is None or error is self._told or any(error is outcome.error for outcome in self.doubts):
+            if isinstance(error, TransactionRolledBackException):
+                error.report_committed(self._committed)
+            self.doubts.clear()
+            self._committed = self._lost = 0
+            self._told = None
 
     @property
     def failed(self) -> Exception | None:
@@ -122,35 +119,31 @@ class Outcomes:
         return next((outcome.error for outcome in self.doubts if outcome.error is not None), None)
 
     @property
+    def must_tell(self) -> bool:
+        """Every request in doubt has its answer, and :meth:`tell` is going to raise."""
+        return self._lost > 0 or self.failed is not None
+
+    @property
     def known(self) -> bool:
         """True if every request in doubt has its answer."""
         return all(outcome.done for outcome in self.doubts)
 
-    def tell(self, verb: str = "") -> None:
-        """Every request in doubt has its answer: raise what the application must know.
-
-        Args:
-            verb: of the call that raises it.
+    def tell(self) -> None:
+        """Every request in doubt has its answer: raise what the application must know. :meth:`hear` follows.
 
         Raises:
             TransactionRolledBackException: what calls of commit() were to carry out was rolled back.
             JMSException: another request has failed.
         """
         error = self.failed
-        self.doubts.clear()
-        lost = self._take_lost() - (verb == "commit")
-        if error is not None and not isinstance(error, TransactionRolledBackException):
-            raise error
-        if error is None and lost <= 0:
+        if error is None and not self._lost:
+            self.doubts.clear()
             return
-        text = (
-            "a commit() before this call was cancelled, interrupted or timed out, and was rolled back, with all that "
-            f"the session has sent and received since{'' if error is None else f': {error}'}"
-        )
-        rolled_back = TransactionRolledBackException(text, _ROLLED_BACK, error)
-        rolled_back.covers(lost)
-        raise rolled_back
-
-    def _take_lost(self) -> int:
-        lost, self._lost = self._lost, 0
-        return lost
+        if error is None or isinstance(error, TransactionRolledBackException):
+            text = (
+                "a commit() before this call was cancelled, interrupted or timed out, and was rolled back, with all "
+                f"that the session has sent and received since{'' if error is None else f': {error}'}"
+            )
+            error = TransactionRolledBackException(text, _ROLLED_BACK, error)
+        self._told = error
+        raise error

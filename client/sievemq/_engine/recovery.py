@@ -64,9 +64,12 @@ class Recovery:
     def freeze(self) -> None:
         """The connection is lost: nothing is delivered until it is restored; commands wait."""
         outbox = self._outbox
+        handed: list[int] = []
+        for consumer in self._deliveries.consumers.values():
+            if not consumer.opened.done:  # what it got has not arrived
+                handed += (consumer.id, 0)
         outbox.hold()
         self._deliveries.routes.clear()
-        handed: list[int] = []
         for session in tuple(self._sessions.values()):
             for pair in session.freeze():
                 handed += pair

@@ -199,7 +199,6 @@ class EngineSession:
             durable=durable,
             shared=shared,
         )
-        deliveries.begin(consumer)
 
         def opened(answer: Completion[Any]) -> None:
             if answer.error is not None:
@@ -217,6 +216,7 @@ class EngineSession:
                 self.outbox.request(Command.UNSUBSCRIBE, name)
 
         consumer.open(deliveries.started, undo).add_callback(opened)
+        deliveries.begin(consumer)  # last: an exception from outside leaves no consumer that has no request
         return consumer
 
     def close_consumer(self, consumer: EngineConsumer) -> Completion[Any]:
@@ -410,7 +410,7 @@ class EngineSession:
         def known() -> None:
             if resolved.done:
                 return
-            if self.transacted and self.outcomes.failed is not None:
+            if self.transacted and self.outcomes.must_tell:
                 self._take_back(Command.ROLLBACK, listed=False).add_callback(lambda _: resolved.succeed(None))
             else:
                 resolved.succeed(None)

@@ -107,7 +107,7 @@ class Control:
                 if outbox.failure is not None:
                     outbox.check_open()
                 if self._doubts and self.engine.outcomes.known:
-                    await self.settle_doubts()
+                    await self.raise_doubts()
                 message = take() if consumer.buffer and consumer.flowing else None
                 if message is not None:
                     self._after_take(consumer)
@@ -146,7 +146,7 @@ class Control:
             await self._left(consumer)
         self._enter(consumer)
         try:
-            await self.settle_doubts()
+            await self.raise_doubts()
             if consumer.buffer and not ~consumer.taken & _TURN:
                 await turn()
             message = take() if consumer.flowing else None
@@ -276,12 +276,9 @@ class Control:
         if self.receiving is not None and not self.delivery.mine:
             self._refuse()
 
-    async def settle_doubts(self, verb: str = "") -> None:
+    async def settle_doubts(self) -> None:
         """Before a request about what the session has sent and received: wait for the outcome of calls that were
-        broken off.
-
-        Args:
-            verb: of the call that needs it.
+        broken off. The caller ends with :meth:`Outcomes.hear`.
 
         Raises:
             JMSException: one of them has failed; what the session has sent and received since is rolled back, if it is
@@ -289,7 +286,15 @@ class Control:
         """
         if self._doubts:
             await self.transport.ask(self.engine.resolve)
-            self.engine.outcomes.tell(verb)
+            self.engine.outcomes.tell()
+
+    async def raise_doubts(self) -> None:
+        """The same for a caller that raises the error as it is."""
+        try:
+            await self.settle_doubts()
+        except JMSException as error:
+            self.engine.outcomes.hear(error)
+            raise
 
     async def paused(self) -> None:
         """Return once no listener is running (CON-16). Delivery has stopped."""
@@ -297,7 +302,18 @@ class Control:
 
     async def recover(self) -> None:
         """Redeliver the messages that were received and not acknowledged."""
-        await self.transport.ask(self.engine.recover)
+        await self.conclude(self.engine.recover)
+
+    async def conclude(self, request: Callable[[], Completion[Any]]) -> Any:
+        """Make a request about what the session has sent and received, and hear its outcome."""
+        outcomes = self.engine.outcomes
+        try:
+            answer = await self.transport.ask(request)
+        except JMSException as error:
+            outcomes.hear(error)
+            raise
+        outcomes.hear()
+        return answer
 
     def acknowledge(self) -> Awaitable[None]:
         """What message.acknowledge() does (MSG-01): at once; the broker's answer can be awaited."""
@@ -305,7 +321,10 @@ class Control:
         outcomes = self.engine.outcomes
         with settling("acknowledge", self.engine.terms):
             if self._doubts and not self.engine.transacted and outcomes.known:
-                outcomes.tell()
+                failed = outcomes.failed
+                outcomes.hear()
+                if failed is not None:
+                    raise failed
             outcome = self.engine.acknowledge(waits=False)
         if outcome.done:
             return NOTHING
@@ -313,7 +332,7 @@ class Control:
 
         async def wait() -> None:
             outcomes.add(outcome)
-            await self.settle_doubts()
+            await self.raise_doubts()
 
         return Acknowledgement(wait, outcome)
 

@@ -146,7 +146,7 @@ class Session(Closing):
 
     async def _commit(self) -> None:
         transport, engine = self._transport, self._engine
-        await self._control.settle_doubts("commit")
+        await self._control.settle_doubts()
         completion = transport.call(engine.commit)
         timeout = engine.terms.options.send_timeout
         if timeout:
@@ -179,19 +179,19 @@ class Session(Closing):
             await self._control.exclusively(self._recover)
 
     async def _recover(self) -> None:
-        await self._control.settle_doubts()
+        await self._control.raise_doubts()
         await self._control.recover()
 
     async def _stage(self, key: str, batch: int, lease: int) -> str:
         self._engine.check_open()
-        await self._control.settle_doubts()
-        name: str = await self._transport.ask(lambda: self._engine.stage(key, batch, lease))
+        await self._control.raise_doubts()
+        name: str = await self._control.conclude(lambda: self._engine.stage(key, batch, lease))
         return name
 
     async def _acknowledge(self) -> None:
         with settling("acknowledge", self._engine.terms):
-            await self._control.settle_doubts()
-            await self._transport.ask(self._engine.acknowledge)
+            await self._control.raise_doubts()
+            await self._control.conclude(self._engine.acknowledge)
 
     async def _end_transaction(self, verb: str, act: Callable[[], Awaitable[Any]]) -> None:
         self._engine.check_open()
@@ -201,8 +201,14 @@ class Session(Closing):
             raise IllegalStateException(f"{verb}() is for transacted sessions")
         self._control.check_alone()
         self._transport.call(lambda: self._engine.begin(verb))
-        await self._control.settle_sends()
-        await self._control.exclusively(act)
+        outcomes = self._engine.outcomes
+        try:
+            await self._control.settle_sends()
+            await self._control.exclusively(act)
+        except JMSException as error:
+            outcomes.hear(error)
+            raise
+        outcomes.hear()
 
     # -- destinations -------------------------------------------------------------------------------------------------
 

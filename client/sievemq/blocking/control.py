@@ -6,7 +6,7 @@ import logging
 import time
 from _thread import allocate_lock, get_ident
 from collections.abc import Callable
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from sievemq._engine import PATIENCE, Callbacks, Completion, EngineConsumer, EngineProducer, EngineSession, TimeLimit
 from sievemq._front import sending, settling
@@ -136,7 +136,7 @@ class Control:
                 self._turn, self._receiver, self.receiving = turn, get_ident(), consumer
             while True:
                 if self._doubts and not consumer.shut and self.engine.outcomes.known:
-                    self.settle_doubts()
+                    self.raise_doubts()
                 with guard:
                     with transport.lock:
                         if consumer.shut:
@@ -185,7 +185,7 @@ class Control:
         try:
             with self.guard:
                 self._check_receivable(consumer)
-                self.settle_doubts()
+                self.raise_doubts()
                 message, completion = transport.call(lambda: self._take_or_request(consumer, take))
                 if message is None:
                     if completion is None:  # MCO-06: stopped
@@ -338,12 +338,9 @@ class Control:
         if self.receiving is not None and not self.delivery.mine:
             self._refuse()
 
-    def settle_doubts(self, verb: str = "") -> None:
+    def settle_doubts(self) -> None:
         """Before a request about what the session has sent and received: wait for the outcome of calls that were
-        broken off.
-
-        Args:
-            verb: of the call that needs it.
+        broken off. The caller ends with :meth:`Outcomes.hear`.
 
         Raises:
             JMSException: one of them has failed; what the session has sent and received since is rolled back, if it is
@@ -351,7 +348,15 @@ class Control:
         """
         if self._doubts:
             self.transport.ask(self.engine.resolve)
-            self.engine.outcomes.tell(verb)
+            self.engine.outcomes.tell()
+
+    def raise_doubts(self) -> None:
+        """The same for a caller that raises the error as it is."""
+        try:
+            self.settle_doubts()
+        except JMSException as error:
+            self.engine.outcomes.hear(error)
+            raise
 
     def paused(self, until: float | None = None) -> None:
         """Return once nothing is between taking a message and being done with it (CON-16). Messages flow no more; a
@@ -371,14 +376,25 @@ class Control:
 
     def recover(self) -> None:
         """Redeliver the messages that were received and not acknowledged."""
-        self.transport.ask(self.engine.recover)
+        self.conclude(self.engine.recover)
+
+    def conclude(self, request: Callable[[], Completion[Any]]) -> Any:
+        """Make a request about what the session has sent and received, and hear its outcome."""
+        outcomes = self.engine.outcomes
+        try:
+            answer = self.transport.ask(request)
+        except JMSException as error:
+            outcomes.hear(error)
+            raise
+        outcomes.hear()
+        return answer
 
     def acknowledge(self) -> None:
         """Implements message.acknowledge() (MSG-01)."""
         with settling("acknowledge", self.engine.terms):
             if not self.engine.transacted:
-                self.settle_doubts()
-            self.transport.ask(self.engine.acknowledge)
+                self.raise_doubts()
+            self.conclude(self.engine.acknowledge)
 
     # -- sending ------------------------------------------------------------------------------------------------------
 

@@ -138,7 +138,7 @@ class Session(Closing):
 
     def _commit(self) -> None:
         transport, engine = self._transport, self._engine
-        self._control.settle_doubts("commit")
+        self._control.settle_doubts()
         completion = transport.call(engine.commit)
         timeout = engine.terms.options.send_timeout
         if timeout:
@@ -171,19 +171,19 @@ class Session(Closing):
             self._control.exclusively(self._recover)
 
     def _recover(self) -> None:
-        self._control.settle_doubts()
+        self._control.raise_doubts()
         self._control.recover()
 
     def _stage(self, key: str, batch: int, lease: int) -> str:
         self._engine.check_open()
-        self._control.settle_doubts()
-        name: str = self._transport.ask(lambda: self._engine.stage(key, batch, lease))
+        self._control.raise_doubts()
+        name: str = self._control.conclude(lambda: self._engine.stage(key, batch, lease))
         return name
 
     def _acknowledge(self) -> None:
         with settling("acknowledge", self._engine.terms):
-            self._control.settle_doubts()
-            self._transport.ask(self._engine.acknowledge)
+            self._control.raise_doubts()
+            self._control.conclude(self._engine.acknowledge)
 
     def _end_transaction(self, verb: str, act: Callable[[], Any]) -> None:
         self._engine.check_open()
@@ -193,8 +193,14 @@ class Session(Closing):
             raise IllegalStateException(f"{verb}() is for transacted sessions")
         self._control.check_alone()
         self._transport.call(lambda: self._engine.begin(verb))
-        self._control.settle_sends()
-        self._control.exclusively(act)
+        outcomes = self._engine.outcomes
+        try:
+            self._control.settle_sends()
+            self._control.exclusively(act)
+        except JMSException as error:
+            outcomes.hear(error)
+            raise
+        outcomes.hear()
 
     # -- destinations -------------------------------------------------------------------------------------------------
 

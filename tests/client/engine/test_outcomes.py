@@ -84,6 +84,10 @@ def test_an_outcome_is_in_doubt_until_its_caller_has_it(broker: FakeBroker) -> N
     broker.grant()
     assert len(doubts) == 1
     completion.result()
+    assert len(doubts) == 1
+    session.outcomes.hear(JMSException("time is over"))  # no outcome
+    assert len(doubts) == 1
+    session.outcomes.hear()
     assert doubts == []
 
 
@@ -101,11 +105,12 @@ def test_a_commit_that_was_broken_off_and_rolled_back_is_told_after_a_rollback_o
     resolved.result()
     with pytest.raises(TransactionRolledBackException, match="no room") as told:
         session.outcomes.tell()
-    assert told.value.commits == 1
+    session.outcomes.hear(told.value)
+    assert told.value.committed == 0
     session.outcomes.tell()  # once
 
 
-def test_a_commit_that_was_broken_off_and_took_effect_is_not_told(broker: FakeBroker) -> None:
+def test_commits_that_were_broken_off_and_took_effect_are_counted(broker: FakeBroker) -> None:
     session = broker.session(TRANSACTED)
     begin(session, "commit")
     resolved = session.resolve()
@@ -113,22 +118,42 @@ def test_a_commit_that_was_broken_off_and_took_effect_is_not_told(broker: FakeBr
     resolved.result()
     session.outcomes.tell()
     assert numbers(broker) == []
+    committing = begin(session, "commit")
+    broker.refuse(ErrorCode.TRANSACTION_ROLLED_BACK)
+    with pytest.raises(TransactionRolledBackException) as failure:
+        committing.result()
+    session.outcomes.hear(failure.value)
+    assert failure.value.committed == 1
+    assert session.outcomes.begun == 0
 
 
 def test_a_commit_broken_off_before_it_was_sent_is_decided_with_the_next(broker: FakeBroker) -> None:
     session = broker.session(TRANSACTED)
     session.begin("commit")
-    committing = begin(session, "commit")
-    broker.refuse(ErrorCode.TRANSACTION_ROLLED_BACK)
-    with pytest.raises(TransactionRolledBackException) as failure:
-        committing.result()
-    assert failure.value.commits == 1
+    begin(session, "commit")
+    broker.grant()
+    assert session.outcomes.begun == 2
+    session.outcomes.hear()
+    assert session.outcomes.begun == 0
     session.begin("commit")
     begin(session, "rollback")
     broker.grant()
     with pytest.raises(TransactionRolledBackException) as failure:
         session.outcomes.tell()
-    assert failure.value.commits == 1
+    assert failure.value.committed == 0
+
+
+def test_a_rollback_in_doubt_of_such_a_commit_takes_what_came_since_along(broker: FakeBroker) -> None:
+    session = broker.session(TRANSACTED)
+    session.begin("commit")
+    begin(session, "rollback")
+    broker.grant()
+    broker.producer(session).send(TextMessage("later"), Queue("q"))
+    resolved = session.resolve()
+    assert broker.grant()[0] == Command.ROLLBACK
+    resolved.result()
+    with pytest.raises(TransactionRolledBackException):
+        session.outcomes.tell()
 
 
 def test_a_rollback_broken_off_before_it_was_sent_lets_nothing_be_committed(broker: FakeBroker) -> None:
@@ -138,7 +163,8 @@ def test_a_rollback_broken_off_before_it_was_sent_lets_nothing_be_committed(brok
     assert broker.grant()[0] == Command.ROLLBACK
     with pytest.raises(TransactionRolledBackException) as failure:
         committing.result()
-    assert failure.value.commits == 0
+    session.outcomes.hear(failure.value)
+    assert failure.value.committed == 0
 
 
 def test_a_failed_acknowledgement_is_told_as_it_is(broker: FakeBroker) -> None:
@@ -190,14 +216,15 @@ def test_txn_09_a_send_behind_a_commit_in_doubt_is_not_lost_in_silence(arrives: 
     if not arrives:
         with pytest.raises(TransactionRolledBackException) as told:
             session.outcomes.tell()
-        assert told.value.commits == 1
+        assert told.value.committed == 0
     else:
         session.outcomes.tell()
         second = begin(session, "commit")
         world.settle()
         with pytest.raises(TransactionRolledBackException) as failure:
             second.result()
-        assert failure.value.commits == 0
+        session.outcomes.hear(failure.value)
+        assert failure.value.committed == 1
     assert texts(world) == (["A"] if arrives else [])
 
 
@@ -228,6 +255,7 @@ def test_ack_18_messages_behind_a_commit_in_doubt_are_not_covered_by_it() -> Non
     assert take(consumer) == "x"
     first = begin(session, "commit")
     world.result(first)
+    session.outcomes.hear()
     assert take(consumer) == "y"
     memory.drop(world.clock.now)
     memory.reopen()
