@@ -22,9 +22,6 @@ __all__ = ["LEASE", "discard", "publish", "stage"]
 async def stage(session: Session, key: str, batch: int, lease: Milliseconds = LEASE) -> str:
     """Move the sends of a transacted session since its last commit to a stage, kept until it is published.
 
-    The connection must not repair itself (URL option ``reconnect=0``): what was sent on one that is lost is lost, and
-    would be missing without a word.
-
     Args:
         session: transacted.
         key: name of the publisher.
@@ -37,7 +34,8 @@ async def stage(session: Session, key: str, batch: int, lease: Milliseconds = LE
     Raises:
         ValueError: a key, batch or lease that cannot be.
         IllegalStateException: the session is not transacted.
-        TransactionRolledBackException: a send had failed; nothing is staged.
+        TransactionRolledBackException: a send had failed, or the connection was lost since the last commit; nothing is
+            staged.
         ResourceAllocationException: no room.
     """
     check_transacted(session._engine)
