@@ -140,11 +140,14 @@ class Consumer:
         newest: highest sequence of a message delivered to it.
         turn: deliveries of its queue up to its last one: the consumer served longest ago has the lowest.
         acknowledged: messages it acknowledged.
+        withheld: credit that counts from the next grant or WANT on, since enough bytes were delivered.
         stated: the last message that its client has settled had failed. A client that leaves in order then has said
             what its application had.
     """
 
     __slots__ = (
+        "_bytes",
+        "_bytes_left",
         "_given_back",
         "_holes",
         "acknowledged",
@@ -162,6 +165,7 @@ class Consumer:
         "view",
         "waiting",
         "window",
+        "withheld",
     )
 
     def __init__(self, consumer_id: int, port: DeliveryPort, source: Source, view: View) -> None:
@@ -174,6 +178,8 @@ class Consumer:
         self.base = 0
         self.window: deque[Entry | None] = deque()
         self._holes = 0
+        self._bytes = self._bytes_left = sys.maxsize  # that a grant is good for; that are left of the last one
+        self.withheld = 0
         self._given_back: set[int] = set()  # sequences of messages that it has given back unasked
         self.handed = 0
         self.waiting = False
@@ -212,6 +218,11 @@ class Consumer:
         if tag > self.handed:
             self.handed = tag
 
+    def limit_bytes(self, size: int) -> None:
+        """After so many bytes of messages the rest of its credit counts only from the next grant or WANT on. So what a
+        client fetches ahead does not fill its memory, however large messages are."""
+        self._bytes = self._bytes_left = size
+
     # -- delivering -----------------------------------------------------------------------------------------------
 
     def hand(self, entry: Entry, turn: int) -> None:
@@ -228,7 +239,11 @@ class Consumer:
         if entry.sequence > self.newest:
             self.newest = entry.sequence
         self.window.append(entry)
-        self.port.deliver(self.id, tag, entry.count + 1, entry.envelope.packed)
+        packed = entry.envelope.packed
+        self._bytes_left -= len(packed)
+        if self._bytes_left <= 0:
+            self._withhold()
+        self.port.deliver(self.id, tag, entry.count + 1, packed)
 
     def hand_row(self, entries: list[Entry], turn: int) -> int:
         """Deliver messages that were never delivered before, as far as there is credit and the port takes them.
@@ -249,12 +264,16 @@ class Consumer:
         taken, tag, window = 0, self.tag + 1, self.window
         window += entries
         try:
-            taken = self.port.deliver_row(self.id, tag, [entry.envelope.packed for entry in entries])
+            row = [entry.envelope.packed for entry in entries]
+            taken = self.port.deliver_row(self.id, tag, row)
         finally:
             for _ in range(taken, count):
                 window.pop()
         self.tag += taken
         self.credit -= taken
+        self._bytes_left -= sum(map(len, row if taken == count else row[:taken]))
+        if self._bytes_left <= 0:
+            self._withhold()
         self.waiting = False
         self.turn = turn + taken
         self.newest = max(self.newest, entries[taken - 1].sequence)
@@ -265,6 +284,8 @@ class Consumer:
     def grant(self, n: int, now: int) -> None:
         """Allow `n` further deliveries, and deliver what waits at once."""
         if self.open:
+            if n:
+                self._renew()
             credit = self.credit + n
             self.credit = credit if credit < MAX_CREDIT else MAX_CREDIT
             self.source.serve(self, now)
@@ -277,7 +298,8 @@ class Consumer:
     def halt(self) -> None:
         """Take all credit away; delivered messages stay. Before a session is recovered, all its consumers are halted:
         otherwise a message that one returns would be delivered to another."""
-        self.credit = 0
+        self.credit = self.withheld = 0
+        self._bytes_left = self._bytes
         self.waiting = False
 
     def want(self, now: int, patient: bool = False, brief: bool = False) -> bool:
@@ -293,6 +315,12 @@ class Consumer:
             True if the answer is final. False if it follows through ``port.settled``: a scan of the backlog is not
             finished, or other consumers were asked to return buffered messages.
         """
+        if self.withheld:
+            tag = self.tag
+            self._renew()
+            self.source.serve(self, now)
+            if self.tag > tag:
+                return True
         return not self.open or self.source.want(self, now, patient, brief)
 
     def begin_waiting(self) -> bool:
@@ -341,6 +369,7 @@ class Consumer:
         settled = len(entries)
         self.acknowledged += settled
         if credit and self.open:
+            self._renew()
             credit += self.credit
             self.credit = credit if credit < MAX_CREDIT else MAX_CREDIT
         self.source.settle(self, entries, now, credit > 0)
@@ -544,9 +573,21 @@ class Consumer:
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
+    def _withhold(self) -> None:
+        """Enough bytes were delivered for one grant."""
+        self.withheld += self.credit
+        self.credit = 0
+
+    def _renew(self) -> None:
+        """The client has taken what it was sent, or most of it."""
+        self._bytes_left = self._bytes
+        if self.withheld:
+            self.credit += self.withheld
+            self.withheld = 0
+
     def _end(self) -> None:
         self.open = False
-        self.credit = 0
+        self.credit = self.withheld = 0
         self.source.remove_consumer(self)
 
     def _attempts(self, outcome: Outcome) -> int:

@@ -232,7 +232,8 @@ class _Claim:
     def _is_idle(self, claim: _Claim, now: int) -> bool:
         """True if the holder has made no progress for IDLE_MS or more."""
         holder = claim.consumer
-        progress = (holder.acknowledged, holder.credit + holder.tag)  # the latter: all credit it was ever granted
+        granted = holder.credit + holder.withheld + holder.tag  # all credit it was ever granted
+        progress = (holder.acknowledged, granted)
         watched = self.watched.get(claim)
         if watched is None or watched[1] != progress or now < watched[0]:  # the latter: the clock was set back
             self.watched[claim] = (now, progress)

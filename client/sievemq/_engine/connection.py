@@ -60,8 +60,8 @@ class ClientConnection:
         self.options = options
         self.outbox = Outbox()
         self.terms = Terms(options, clock)
-        self._bytes_in = self._commands_in = 0
-        self.deliveries = Deliveries(self._average_bytes)
+        self._bytes_in = self._commands_in = self._received = 0
+        self.deliveries = Deliveries(self._average_bytes, lambda: self._received)
         self.sessions: dict[int, EngineSession] = {}
         self.temporaries: dict[str, bool] = {}
         self.flow = Flow(lambda: [session.sends for session in tuple(self.sessions.values())], clock)
@@ -211,6 +211,7 @@ class ClientConnection:
         except ProtocolError as error:
             self._lose(self._loss(error, error.code.name), repairable=False)  # the same error would follow
             return
+        self._received += len(data)
         routes = self.deliveries.routes
         for command in commands:
             if command[0] == _DELIVER:  # first because it is the most frequent by far

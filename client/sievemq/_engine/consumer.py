@@ -43,6 +43,7 @@ class EngineConsumer:
         acknowledges_itself: the session's mode is AUTO or DUPS_OK.
         acknowledge_hook: what ``acknowledge()`` of its messages calls.
         average_bytes: returns the size of a message of late.
+        received_bytes: returns how many bytes have come from the broker.
         number: its id, unique in the connection.
         destination: what its messages show as JMSDestination.
         address: the destination's address in text.
@@ -122,6 +123,7 @@ class EngineConsumer:
         acknowledges_itself: bool,
         acknowledge_hook: Callable[[], Any],
         average_bytes: Callable[[], int],
+        received_bytes: Callable[[], int],
         number: int,
         destination: Destination,
         address: str,
@@ -159,7 +161,7 @@ class EngineConsumer:
         self.taken = 0  # messages taken since the credit was last reset
         self.refused: object = None
         # Written under the lock.
-        self.window = PrefetchWindow(terms.options.prefetch)
+        self.window = PrefetchWindow(terms.options.prefetch, received_bytes)
         self._started = False  # the connection is started
         self._paused = False  # its session waits for an answer before anything more is handed over
         self.granted = self.released = 0
@@ -233,6 +235,7 @@ class EngineConsumer:
             undo: closes it, if no caller waits for the answer any more.
         """
         self._started = started
+        self.window.begin()
         self.granted = credit = self.first_credit if started else 0
         self.mark = self.window.half if credit else 0
         self.opened = self._outbox.request(Command.OPEN_CONSUMER, *self.fields(credit), undo=undo)
@@ -263,6 +266,7 @@ class EngineConsumer:
             self.shared,
             credit,
             self.base,
+            self.window.bytes,
         )
 
     def peek(self) -> Message | None:
@@ -320,6 +324,7 @@ class EngineConsumer:
         if room <= 0:
             return
         self.granted += room
+        self.window.begin()
         if self.unsettled:
             self.unsettled = False  # its place in the list is skipped
             self._outbox.append((Command.ACKNOWLEDGE, self.id, self.done, room))
@@ -344,6 +349,22 @@ class EngineConsumer:
             expected = self.granted - self.taken - self.released
         return expected <= 0
 
+    def rests(self) -> bool:
+        """A listener has taken all there was, or it had expired: grant the credit that is due.
+
+        Returns:
+            True if there is something to write.
+        """
+        taken = self.taken
+        if taken - self.waited_at < self.window.half and taken < self.mark:
+            self.waited_at = taken
+            if not self.lone or self.window.received() < self.window.used_up_at:
+                return False
+        elif not self.expect():
+            return True
+        self.want()
+        return True
+
     def want(self, answered: bool = False) -> Completion[Any] | None:
         """A caller waits, and the buffer is empty: let the broker search everywhere (D-23, MCO-14).
 
@@ -358,8 +379,9 @@ class EngineConsumer:
         self.expect()
         if self.granted - self.taken - self.released <= 0:
             self.granted += 1  # without credit a WANT counts as a credit of one
-        elif self.lone and not answered:
+        elif self.lone and not answered and self.window.received() < self.window.used_up_at:
             return None  # it has all that could be sent to it, and no other consumer to recall from
+        self.window.begin()
         if answered:
             return outbox.request(Command.WANT, self.id)
         outbox.append((Command.WANT, 0, self.id))
@@ -437,6 +459,7 @@ class EngineConsumer:
             started: the connection lets messages flow.
             number: of an OPEN_CONSUMER that waits for its answer; None if it was open.
         """
+        self.window.begin()
         credit = 0 if self.shut or not started else self.window.size
         self.granted = self.taken + self.released + credit
         self.mark = self.taken + self.window.half if credit else 0

@@ -19,6 +19,7 @@ class Deliveries:
 
     Args:
         average_bytes: returns the size of a command that arrived of late.
+        received_bytes: returns how many bytes have arrived.
 
     Attributes:
         started: they flow (CON-15).
@@ -31,10 +32,11 @@ class Deliveries:
         last_id: of the last consumer.
     """
 
-    __slots__ = ("average_bytes", "closed", "consumers", "last_id", "next_id", "routes", "started")
+    __slots__ = ("average_bytes", "closed", "consumers", "last_id", "next_id", "received_bytes", "routes", "started")
 
-    def __init__(self, average_bytes: Callable[[], int]) -> None:
+    def __init__(self, average_bytes: Callable[[], int], received_bytes: Callable[[], int]) -> None:
         self.average_bytes = average_bytes
+        self.received_bytes = received_bytes
         self.started = False
         self.consumers: dict[int, EngineConsumer] = {}
         self.routes: dict[int, EngineConsumer] = {}

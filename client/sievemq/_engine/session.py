@@ -190,6 +190,7 @@ class EngineSession:
             self.acknowledges_itself,
             self.acknowledge_hook,
             deliveries.average_bytes,
+            deliveries.received_bytes,
             deliveries.next_id(),
             destination,
             address,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from math import inf
 from typing import Any, Final
 
 from sievemq._engine.options import EngineOptions
@@ -214,21 +215,20 @@ class TimeLimit:
 
     def __init__(self, terms: Terms, now: float, timeout: int | None) -> None:
         self._terms = terms
-        self._end = now + terms.skipped + timeout / 1000.0 if timeout else None
-        self._began, self._jumps = terms.clock(), len(terms.jumps)
+        self._end = now + terms.skipped + timeout / 1000.0 if timeout else inf
+        self._began, self._jumps = now, len(terms.jumps)
 
-    def left(self, now: float) -> float | None:
-        """Seconds that are left, None for no limit.
+    def left(self, now: float) -> float:
+        """Seconds that are left; infinite without a limit.
 
         A step of the clock counts for calls that had begun. While a connection is lost a client cannot see whether a
         call began before a step or after it; the WELCOME tells when the step was.
         """
-        if self._end is None:
-            return None
-        left = self._end - now - self._terms.skipped
-        for moved_at, seconds in self._terms.jumps[self._jumps :]:
-            if moved_at <= self._began:
-                left += seconds
+        terms = self._terms
+        left = self._end - now - terms.skipped
+        if len(terms.jumps) > self._jumps:
+            began = terms.clock() - (now - self._began) * 1000.0
+            left += sum(seconds for moved_at, seconds in terms.jumps[self._jumps :] if moved_at <= began)
         return left
 
     @property

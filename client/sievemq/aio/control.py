@@ -112,8 +112,7 @@ class Control:
                 if message is not None:
                     self._after_take(consumer)
                     return message
-                left = limit.left(loop.time())
-                if expired or (future is not None and left is not None and left <= 0.0):
+                if expired or (future is not None and limit.left(loop.time()) <= 0.0):
                     break
                 patient = patient and consumer.flowing and not consumer.expect() and not consumer.lone
                 if not patient:
@@ -127,8 +126,8 @@ class Control:
                 consumer.waits(partial(wake, future))
                 if patient:
                     timer = loop.call_later(PATIENCE, wake, future)
-                elif left is not None:
-                    timer = loop.call_later(left, wake, future, True)
+                elif timeout:
+                    timer = loop.call_later(limit.left(loop.time()), wake, future, True)
                 expired = await future
                 patient = False
                 if timer is not None:

@@ -214,9 +214,7 @@ class Delivery:
                 if engine.outbox.failure is None:
                     consumer.waits(self._wakers[consumer])
                     if consumer.flowing:
-                        if consumer.expect():
-                            consumer.want()
-                        if engine.outbox.urgent:
+                        if consumer.rests():
                             transport.flush_soon()
                         if not consumer.lone:
                             self._hungry.add(consumer)

@@ -147,7 +147,7 @@ class Control:
                             if outbox.failure is not None:
                                 outbox.check_open()
                             left = limit.left(time.monotonic())
-                            if left is not None and left <= 0.0:
+                            if left <= 0.0:
                                 break
                             patient = patient and consumer.flowing and not consumer.expect() and not consumer.lone
                             if not patient:
@@ -161,7 +161,7 @@ class Control:
                         return message
                 taking = False
                 # A limit far beyond what the platform can wait for is as good as none.
-                seconds = PATIENCE if patient else -1.0 if left is None else min(left, 1e6)
+                seconds = PATIENCE if patient else -1.0 if not timeout else min(left, 1e6)
                 transport.lead.wait(woken, seconds)
                 patient = False
                 with transport.lock:

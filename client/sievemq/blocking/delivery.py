@@ -201,8 +201,8 @@ class Delivery:
                         return
                     if not consumer.flowing or not consumer.buffer:
                         consumer.waits(self._wakers.get(consumer))  # none any more: it has just lost its listener
-                        if consumer.flowing and consumer.expect():
-                            consumer.want()
+                        if consumer.flowing:
+                            consumer.rests()
                         if not consumer.lone:
                             self._idle.add(consumer)
                         return

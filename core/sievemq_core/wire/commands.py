@@ -212,6 +212,13 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 _f("shared", "bool", "several consumers may share the subscription"),
                 _f("credit", "uint", "messages that the broker may send now"),
                 _optional("tag", "uint", 0, "opened again: its tags begin behind this one"),
+                _optional(
+                    "bytes",
+                    "uint",
+                    0,
+                    "with each grant of credit, and with each WANT, no more than so many bytes of messages and one "
+                    "message; 0 for no limit",
+                ),
             ),
         ),
         CommandSpec(

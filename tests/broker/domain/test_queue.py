@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from sievemq_broker.domain import Broker, DestinationPolicy
+from sievemq_broker.domain import Broker, Consumer, DestinationPolicy
 from sievemq_broker.domain.queue import SERVED
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import parse_address
@@ -463,3 +463,90 @@ def test_very_many_messages_are_delivered_in_slices_and_in_order(selector: str |
     assert max(found) == SERVED
     assert queue.held == 0
     assert world.got(consumer) == [*(f"m{number}" for number in range(count)), "new"]
+
+
+# -- a limit of bytes -------------------------------------------------------------------------------------------------
+
+
+def large(count: int) -> list[Envelope]:
+    return [message(str(number), body=b"x" * 1_000) for number in range(count)]
+
+
+def limited(world: World, size: int) -> Consumer:
+    """A consumer with a limit, whose port takes one message at a time."""
+    consumer = world.consumer("queue:q", credit=0)
+    consumer.limit_bytes(size)
+    port = world.port(consumer)
+
+    def deliver_row(consumer_id: int, tag: int, row: list[bytes]) -> int:
+        port.deliver(consumer_id, tag, 1, row[0])
+        return 1
+
+    port.deliver_row = deliver_row  # type: ignore[method-assign]
+    return consumer
+
+
+def test_credit_is_withheld_after_so_many_bytes_until_the_next_grant(world: World) -> None:
+    consumer = limited(world, 2_500)
+    world.send("queue:q", *large(9))
+    consumer.grant(8, world.now)
+    assert world.got(consumer) == ["0", "1", "2"]
+    assert (consumer.credit, consumer.withheld, consumer.can_take()) == (0, 5, False)
+    world.send("queue:q", "small")
+    assert world.got(consumer) == ["0", "1", "2"]
+    consumer.acknowledge(2, world.now, 1)
+    assert world.got(consumer) == [str(number) for number in range(6)]
+    consumer.acknowledge(6, world.now)  # grants nothing
+    assert len(world.got(consumer)) == 6
+    assert (consumer.credit, consumer.withheld) == (0, 3)
+
+
+def test_want_gives_withheld_credit_back(world: World) -> None:
+    consumer = limited(world, 2_500)
+    world.send("queue:q", *large(7))
+    consumer.grant(6, world.now)
+    assert len(world.got(consumer)) == 3
+    assert consumer.want(world.now)
+    assert len(world.got(consumer)) == 6
+    assert (consumer.credit, consumer.withheld) == (0, 0)
+    assert consumer.want(world.now)  # without credit it is worth one
+    assert len(world.got(consumer)) == 7
+
+
+def test_a_message_for_a_consumer_that_waits_is_delivered_whatever_its_size(world: World) -> None:
+    consumer = world.consumer("queue:q", credit=0)
+    consumer.limit_bytes(10)
+    consumer.grant(5, world.now)
+    for number, envelope in enumerate(large(5)):
+        world.send("queue:q", envelope)
+        assert len(world.got(consumer)) == number + 1
+        assert not consumer.want(world.now) or consumer.waiting
+
+
+def test_a_row_of_messages_counts_in_bytes(world: World) -> None:
+    consumer = world.consumer("queue:q", credit=0)
+    consumer.limit_bytes(1)
+    world.send("queue:q", *"abcdef")
+    consumer.grant(2, world.now)
+    assert (world.got(consumer), consumer.withheld) == (["a", "b"], 0)  # one row: small messages are not counted singly
+    consumer.grant(3, world.now)
+    assert len(world.got(consumer)) == 5
+
+
+def test_recovery_and_close_forget_withheld_credit(world: World) -> None:
+    for end in ("recover", "close"):
+        consumer = limited(world, 500)
+        world.send("queue:q", *large(2))
+        consumer.grant(5, world.now)
+        assert consumer.withheld == 4
+        getattr(consumer, end)(consumer.tag, world.now)
+        assert (consumer.credit, consumer.withheld) == (0, 0)
+
+
+def test_what_is_recalled_renews_no_bytes(world: World) -> None:
+    consumer = limited(world, 2_500)
+    world.send("queue:q", *large(6))
+    consumer.grant(6, world.now)
+    consumer.release([3], world.now)
+    assert world.got(consumer) == ["0", "1", "2"]
+    assert world.browse("queue:q") == ["2", "3", "4", "5"]

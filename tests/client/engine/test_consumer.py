@@ -13,7 +13,7 @@ from sievemq.destinations import Destination
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
-from .harness import NOW, FakeBroker, World
+from .harness import NOW, FakeBroker, World, envelope
 
 
 def with_prefetch(prefetch: int | None, start: bool = True) -> FakeBroker:
@@ -44,7 +44,7 @@ def test_open_consumer_says_everything(broker: FakeBroker) -> None:
     session = broker.session()
     session.open_consumer(Topic("t"), "topic:t", "a = 1", no_local=True, subscription="s", durable=True, shared=True)
     assert broker.grant()[2:] == (
-        session.id, 1, "topic:t", "a = 1", None, True, "s", True, True, FIRST_WINDOW, 0,
+        session.id, 1, "topic:t", "a = 1", None, True, "s", True, True, FIRST_WINDOW, 0, WINDOW_BYTES,
     )  # fmt: skip
 
 
@@ -209,7 +209,7 @@ def test_an_adaptive_window_stays_when_producers_are_slow() -> None:
 
 
 def test_a_window_of_large_messages_is_bounded_in_bytes() -> None:
-    window = PrefetchWindow(None)
+    window = PrefetchWindow(None, lambda: 0)
     for _ in range(20):
         window.widen(WINDOW_BYTES // 100)
     assert window.size == 100
@@ -218,10 +218,42 @@ def test_a_window_of_large_messages_is_bounded_in_bytes() -> None:
     for _ in range(9):
         window.narrow()
     assert window.size == 2
-    fixed = PrefetchWindow(5)
+    fixed = PrefetchWindow(5, lambda: 0)
     fixed.widen(1)
     fixed.narrow()
     assert fixed.size == 5
+
+
+def test_a_subscriber_without_others_asks_for_more_once_its_bytes_are_used_up() -> None:
+    """The broker withholds credit then, and no other consumer makes it search."""
+    broker = with_prefetch(None)
+    session = broker.session()
+    consumer = session.open_consumer(Topic("t"), "topic:t", None)
+    broker.grant()
+    assert consumer.lone
+    broker.deliver(consumer, 1)
+    assert take(consumer) == "1"
+    broker.heard()
+    consumer.want()
+    assert broker.heard() == []  # it has all there is
+    large = envelope("x" * (WINDOW_BYTES // 2))
+    for tag in (2, 3):
+        broker.say(Command.DELIVER, consumer.id, tag, 1, large)
+        assert consumer.take() is not None
+    consumer.want()
+    assert (Command.WANT, 0, consumer.id) in broker.heard()
+    consumer.want()
+    assert broker.heard() == []
+
+
+def test_a_fixed_prefetch_is_not_bounded_in_bytes() -> None:
+    broker = with_prefetch(7)
+    broker.session().open_consumer(Queue("q"), "queue:q", None)
+    assert broker.grant()[-3:] == (7, 0, 0)
+    subscriber = broker.session().open_consumer(Topic("t"), "topic:t", None)
+    broker.grant()
+    subscriber.want()
+    assert broker.heard() == []
 
 
 # -- acknowledgements -------------------------------------------------------------------------------------------------

@@ -969,7 +969,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self.outbox.consumers[link.id] = link
         self._ask(
             now, opened, Command.OPEN_CONSUMER, session.number, link.id, address, filters.selector, filters.dialect,
-            filters.no_local, name, durable, shared, 0, 0, refused=refused,
+            filters.no_local, name, durable, shared, 0, 0, 0, refused=refused,
         )  # fmt: skip
 
     def _detach(self, session: Session, theirs: Detach, now: int) -> None:

@@ -321,7 +321,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
         no_local = any(headers.get(name) == "true" for name in _NO_LOCAL)
         self._ask(
             now, _nothing, Command.OPEN_CONSUMER, _SESSION, consumer, address, selector, None, no_local, durable,
-            durable is not None, False, _credit(headers), 0,
+            durable is not None, False, _credit(headers), 0, 0,
         )  # fmt: skip
 
     def _browse(

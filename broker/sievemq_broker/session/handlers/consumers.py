@@ -28,7 +28,7 @@ _MAX_WANTS = 100  # a client waits once per consumer and thread; more are an err
 def on_open_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
     """Open a consumer. Everything is verified before anything is created (SES-20, SES-34)."""
     (_, request, session_id, consumer_id, destination, selector, dialect, no_local, subscription, durable, shared,
-     credit, tag) = command  # fmt: skip
+     credit, tag, size) = command  # fmt: skip
     if consumer_id > _MAX_CONSUMER_ID:
         raise RequestError(f"a consumer's id has 32 bits; {consumer_id} does not fit", ErrorCode.ILLEGAL_STATE)
     peer.claim_consumer_id(consumer_id)
@@ -64,6 +64,8 @@ def on_open_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
     )
     if tag:
         consumer.go_on_behind(tag)
+    if size:
+        consumer.limit_bytes(size)
     peer.add_consumer(session, consumer)
     peer.answer(request, not known if durable else None)
     if compiled is not None:

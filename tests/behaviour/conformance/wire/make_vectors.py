@@ -94,6 +94,10 @@ CLIENT = [
         "open shared durable consumer",
         (C.OPEN_CONSUMER, 7, 1, 3, "topic:prices", None, None, True, "audit", True, True, 0),
     ),
+    frame(
+        "open consumer with a limit of bytes",
+        (C.OPEN_CONSUMER, 9, 1, 4, "queue:orders", None, None, False, None, False, False, 32, 0, 4_194_304),
+    ),
     frame("close consumer", (C.CLOSE_CONSUMER, 8, 1, 17)),
     frame("declare", (C.DECLARE, 9, "topic:prices")),
     frame("create temporary queue", (C.CREATE_TEMPORARY, 10, False)),
