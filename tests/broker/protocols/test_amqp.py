@@ -318,6 +318,7 @@ def test_a_refused_message_is_rejected_or_detaches_its_link(settled: bool) -> No
         state = client.outcome(1)
         assert isinstance(state, Rejected)
         assert state.error.condition == "amqp:resource-limit-exceeded"
+        assert state.error.info == {"delivery-tag": b"t1"}
     client.send(message("c"), 2, settled=settled)
     assert not client.closed
     assert queue(world).depth == 1
@@ -511,7 +512,8 @@ def test_an_anonymous_relay_sends_where_each_message_says(world: World) -> None:
     client.send(message("b", standard=Properties(to="prices"), annotations={"x-opt-jms-dest": 1}), 1)
     assert isinstance(client.outcome(1), Accepted)
     client.send(message("c"), 2)
-    assert client.outcome(2).error.condition == "amqp:not-found"
+    error = client.outcome(2).error
+    assert (error.condition, error.info) == ("amqp:not-found", {"delivery-tag": b"t2"})
     assert queue(world).depth == 1
     assert "topic:prices" in world.broker.namespaces["default"].destinations
 
@@ -1439,7 +1441,8 @@ def test_a_settled_send_without_the_right_detaches_its_link(world: World) -> Non
     client.broker.peer.entitle(Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "queue:mine")])))
     client.sender(None)
     client.send(message("a", standard=Properties(to="yours")), 0, settled=True)
-    assert client.detached().condition == "amqp:unauthorized-access"
+    error = client.detached()
+    assert (error.condition, error.info) == ("amqp:unauthorized-access", {"delivery-tag": b"t0"})
     client.sender(None, handle=2)
     client.send(message("a", standard=Properties(to="mine")), 1, handle=2)
     assert isinstance(client.outcome(1), Accepted)

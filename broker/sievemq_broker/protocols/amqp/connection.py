@@ -1133,13 +1133,13 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         else:
             unfinished.take(link, self._parser.number, transfer, payload)
 
-    def _detach_producer(self, link: Producer, error: SieveError, now: int) -> None:
-        """Detach a link because of a delivery that cannot be rejected."""
+    def _detach_producer(self, link: Producer, error: SieveError, now: int, tag: bytes | None = None) -> None:
+        """Detach a link because of a delivery, with this tag, that cannot be rejected."""
         if not link.session.detach(link):
             return
         self.outbox.unfinished.end(link)
         self._drop(link)
-        detach = Detach(handle=link.handle, closed=True, error=error_of(error))
+        detach = Detach(handle=link.handle, closed=True, error=error_of(error, tag))
 
         def act(_: int) -> None:
             self._roll_back(link)
@@ -1174,16 +1174,18 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             if settled and transaction is not None:
                 transaction.fail(error)
             elif settled or not link.rejects:
-                self._detach_producer(link, error, now)
+                self._detach_producer(link, error, now, first.delivery_tag)
             else:
-                outbox.settle(link, first.delivery_id or 0, Rejected(error=error_of(error)))
+                rejected = Rejected(error=error_of(error, first.delivery_tag))
+                outbox.settle(link, first.delivery_id or 0, rejected)
             return
         if transaction is None:
             number, sequence = link.sender.number, link.sender.count()
         else:
             number, sequence = transaction.number, transaction.count_send()
         if not (settled and transaction is not None):
-            outbox.await_confirm(number, sequence, link, None if settled else first.delivery_id, named)
+            delivery = None if settled else first.delivery_id
+            outbox.await_confirm(number, sequence, link, delivery, named, first.delivery_tag)
         self._add(len(message), Command.SEND, number, sequence, address, fields)
 
     # -- settlement of deliveries to the client -----------------------------------------------------------------------

@@ -92,9 +92,15 @@ class UnknownTransactionError(RequestError):
         super().__init__(f"there is no transaction {shown(name)}; it was discharged, or never declared here")
 
 
-def error_of(error: SieveError) -> Error:
-    """An error as a structure of AMQP."""
-    details: dict[Any, Any] = {}
+def error_of(error: SieveError, tag: bytes | None = None) -> Error:
+    """An error as a structure of AMQP.
+
+    Args:
+        error: the error.
+        tag: of the delivery that has caused it; None if that was none. A client whose link is detached by the error of
+            a settled delivery has no other sign of which one it was.
+    """
+    details: dict[Any, Any] = {} if tag is None else {Symbol("delivery-tag"): tag}
     if error.code is ErrorCode.INVALID_CLIENT_ID:
         details = {Symbol("invalid-field"): Symbol("container-id")}
     if isinstance(error, (FramingError, SessionError, LinkError, UnknownTransactionError)):

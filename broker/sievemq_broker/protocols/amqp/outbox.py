@@ -78,9 +78,9 @@ class Outbox(ForeignOutbox):
         self.unfinished = Unfinished()
         #: Open consumers by number. The connection adds and removes them.
         self.consumers: dict[int, Consumer] = {}
-        #: Deliveries of the client whose sends are not settled: broker's session -> (sequence, link, id, transaction).
-        #: Those that the client has settled have no id.
-        self._awaited: dict[int, deque[tuple[int, Producer, int | None, bytes | None]]] = {}
+        #: Deliveries of the client whose sends are not settled: broker's session -> (sequence, link, id, transaction,
+        #: tag). Those that the client has settled have no id.
+        self._awaited: dict[int, deque[tuple[int, Producer, int | None, bytes | None, bytes | None]]] = {}
         #: Consumers with messages that count as acknowledged once they are written.
         self._written: dict[int, Consumer] = {}
         #: Consumers that have used half of their credit, of clients that have granted more.
@@ -116,7 +116,13 @@ class Outbox(ForeignOutbox):
         self.write(frame_of(performative, channel, b"", kind))
 
     def await_confirm(
-        self, number: int, sequence: int, link: Producer, delivery: int | None, transaction: bytes | None
+        self,
+        number: int,
+        sequence: int,
+        link: Producer,
+        delivery: int | None,
+        transaction: bytes | None,
+        tag: bytes | None,
     ) -> None:
         """Settle a delivery of the client once its send is settled.
 
@@ -126,8 +132,9 @@ class Outbox(ForeignOutbox):
             link: of the delivery.
             delivery: its id; None if the client has settled it: then its link is detached should the send be refused.
             transaction: that it is part of.
+            tag: its tag.
         """
-        self._awaited.setdefault(number, deque()).append((sequence, link, delivery, transaction))
+        self._awaited.setdefault(number, deque()).append((sequence, link, delivery, transaction, tag))
 
     def settle(self, link: Producer, delivery: int, state: Composite, last: int | None = None) -> None:
         """Send the outcome of a delivery of the client, or of those up to `last`, and forget them. If the client must
@@ -138,9 +145,9 @@ class Outbox(ForeignOutbox):
         said = Disposition(role=True, first=delivery, last=last, settled=not link.second, state=state)
         self.frame(said, link.session.channel)
 
-    def detach(self, link: Link, error: SieveError) -> None:
-        """Detach a link because of an error, unless it is detached already."""
-        self._detach(link, error_of(error))
+    def detach(self, link: Link, error: SieveError, tag: bytes | None = None) -> None:
+        """Detach a link because of an error, of the delivery with this tag, unless it is detached already."""
+        self._detach(link, error_of(error, tag))
 
     def _detach(self, link: Link, error: Error) -> None:
         if link.session.detach(link):
@@ -149,7 +156,14 @@ class Outbox(ForeignOutbox):
                 self.dropped.append(link)
             self.frame(Detach(handle=link.handle, closed=True, error=error), link.session.channel)
 
-    def reject(self, link: Producer, delivery: int | None, error: SieveError, transaction: bytes | None = None) -> None:
+    def reject(
+        self,
+        link: Producer,
+        delivery: int | None,
+        error: SieveError,
+        transaction: bytes | None = None,
+        tag: bytes | None = None,
+    ) -> None:
         """Refuse a delivery of the client. If nobody would hear of that, since the client has settled it or knows no
         such outcome, its link is detached with the reason.
 
@@ -158,11 +172,12 @@ class Outbox(ForeignOutbox):
             delivery: its id; None if the client has settled it.
             error: why.
             transaction: that it is part of.
+            tag: its tag.
         """
         if delivery is None or not link.rejects:
-            self.detach(link, error)
+            self.detach(link, error, tag)
         else:
-            self._settle(link, delivery, delivery, Rejected(error=error_of(error)), transaction)
+            self._settle(link, delivery, delivery, Rejected(error=error_of(error, tag)), transaction)
 
     @property
     def awaits_confirms(self) -> bool:
@@ -326,7 +341,7 @@ class Outbox(ForeignOutbox):
         """Sends are settled: settle their deliveries."""
         awaited = self._awaited.get(session)
         while awaited and awaited[0][0] <= sequence:
-            _, link, first, transaction = awaited.popleft()
+            _, link, first, transaction, _ = awaited.popleft()
             if first is None:
                 continue
             last = first
@@ -345,8 +360,8 @@ class Outbox(ForeignOutbox):
         """A send was refused: reject its delivery. Earlier ones are accepted first."""
         awaited = self._awaited.get(session)
         if awaited and awaited[0][0] == sequence:
-            _, link, delivery, transaction = awaited.popleft()
-            self.reject(link, delivery, error, transaction)
+            _, link, delivery, transaction, tag = awaited.popleft()
+            self.reject(link, delivery, error, transaction, tag)
 
     def _settle(self, link: Producer, first: int, last: int, outcome: Composite, transaction: bytes | None) -> None:
         state = outcome if transaction is None else TransactionalState(txn_id=transaction, outcome=outcome)
