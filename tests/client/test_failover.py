@@ -181,6 +181,25 @@ async def test_the_last_word_of_an_overtaken_attempt_does_not_end_a_repaired_con
         await connection.close()
 
 
+async def test_a_host_that_refuses_the_client_is_left(api: Api) -> None:
+    """Also if it would keep the connection."""
+    left = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        while await reader.read(4096):
+            pass
+        left.set()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(JMSException, match="does not speak"):
+            await api.factory(f"sievemq://127.0.0.1:{port}", **ROUND).create_connection()
+        async with asyncio.timeout(BOUND):
+            await left.wait()
+
+
 # -- what one host answers --------------------------------------------------------------------------------------------
 
 

@@ -111,6 +111,7 @@ async def attempt(race: Race, reach: Reach, greet: Greet) -> Candidate | None:
                     found = found or candidate
                 else:
                     del tasks[task]
+                    candidate.leave()
                     race.failed(candidate.number, error)
             if found is not None:
                 return found
