@@ -25,7 +25,7 @@ from sievemq_broker.domain.stages import Stages
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.domain.subscriptions import Subscriptions
 from sievemq_broker.domain.taps import Taps
-from sievemq_broker.domain.temporaries import Temporaries
+from sievemq_broker.domain.temporaries import GoneError, Temporaries
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.counted import counted
@@ -166,7 +166,8 @@ class Namespace:
 
         Raises:
             AddressError: the text is no address.
-            RequestError: INVALID_DESTINATION if a temporary destination is gone (TMP-08) or auto-creation is off;
+            GoneError: a temporary destination is gone (TMP-08).
+            RequestError: INVALID_DESTINATION if auto-creation is off;
                 RESOURCE_ALLOCATION if there are too many.
         """
         destination = self._routes.get(address)
@@ -197,12 +198,10 @@ class Namespace:
     def _check_missing(self, address: Address) -> None:
         """Raise unless a destination that is not there may be used: it can be created."""
         if address.kind.is_temporary:
-            text = f"{address} does not exist; a temporary destination ends with the connection that made it"
-        elif not self.broker.settings.auto_create:
+            raise GoneError(address)
+        if not self.broker.settings.auto_create:
             text = f"{address} does not exist and destinations are not made on first use here; create it first"
-        else:
-            return
-        raise RequestError(text, ErrorCode.INVALID_DESTINATION, {"destination": str(address)})
+            raise RequestError(text, ErrorCode.INVALID_DESTINATION, {"destination": str(address)})
 
     def create(self, address: Address | str) -> Destination:
         """Find or create a destination.

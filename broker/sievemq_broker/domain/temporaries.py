@@ -11,10 +11,22 @@ from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import Address, Kind, parse_address
 
-__all__ = ["Temporaries"]
+__all__ = ["GoneError", "Temporaries"]
 
 #: Destinations deleted in one slice, at 10 to 20 microseconds each.
 AT_ONCE = 200
+
+
+class GoneError(RequestError):
+    """A temporary destination is gone, such as the reply queue of a client that has given up (TMP-08).
+
+    Args:
+        address: the destination.
+    """
+
+    def __init__(self, address: Address) -> None:
+        text = f"{address} does not exist; a temporary destination ends with the connection that made it"
+        super().__init__(text, ErrorCode.INVALID_DESTINATION, {"destination": str(address)})
 
 
 class Destinations(Protocol):

@@ -158,6 +158,11 @@ class ForeignOutbox(ABC):
         return False
 
     @property
+    def drops_replies(self) -> bool:
+        """A refusal ends the link at most."""
+        return False
+
+    @property
     def waiting(self) -> bool:
         """True while the client's next frame cannot be carried out: an answer is due, or a send waits for room."""
         return bool(self._requests) or bool(self._stopped)

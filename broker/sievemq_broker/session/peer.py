@@ -23,6 +23,7 @@ from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.ports import DeliveryPort
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.steps import Meter, Steps
+from sievemq_broker.domain.temporaries import GoneError
 from sievemq_broker.session.checks import check_identifier, pairs, undelivered, unknown
 from sievemq_broker.session.lost import MAX_REFUSED, LostConnections, Memory, Report, Returned, Survived
 from sievemq_broker.session.rights import Identity, Verb, forbidden
@@ -90,6 +91,11 @@ class ClientPort(DeliveryPort, Protocol):
     @property
     def follows_clock(self) -> bool:
         """True if the client is told of the broker's time, and of moves of its clock."""
+
+    @property
+    def drops_replies(self) -> bool:
+        """True if a message to a temporary destination that is gone is dropped, since a refusal would end the
+        connection: of a service, for instance, because one of its clients has given up."""
 
     @property
     def open(self) -> bool:
@@ -210,6 +216,8 @@ class Services(ABC):
         self.blocked: str | None = None
         #: Where blocked senders wait; set by the code that creates both.
         self.broker: Broker | None = None
+        #: Messages to temporary destinations that were gone.
+        self.replies_dropped = 0
         #: By protocol, what its connections share of converted messages.
         self.converted: dict[str, Any] = {}
         #: Called after each command of a batch: True if the client has used its time and the rest must wait
@@ -269,6 +277,16 @@ class Services(ABC):
             destination: the address.
             selector: with warnings.
         """
+
+    def drop_replies(self, peer: Peer, destination: str, messages: int) -> None:
+        """A client has sent messages to a temporary destination that is gone, and they were dropped. It may be logged.
+
+        Args:
+            peer: the client.
+            destination: the address.
+            messages: how many.
+        """
+        self.replies_dropped += messages
 
     @property
     def frozen_at(self) -> int | None:
@@ -1171,6 +1189,10 @@ class Peer:
         """Refuse a send; earlier ones are confirmed first."""
         if self.watcher is not None:
             self.watcher.refused(self, session, sequence, error)
+        if isinstance(error, GoneError) and self.out.drops_replies:
+            self.services.drop_replies(self, str(error.details["destination"]), 1)
+            self.confirm(session, sequence)
+            return
         self.confirm(session, sequence - 1)
         session.refuse(sequence, error, self.settings.window_messages if self.keep else 0)
         self.out.refuse_send(session.id, sequence, error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from sievemq_broker.domain.publishing import Weighing
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import Envelope
@@ -67,6 +69,16 @@ class Transaction:
         self._memory.take(size)
         self.bytes += size
         self.staged.append((address, envelope))
+
+    def drop(self, addresses: Set[str]) -> int:
+        """Drop the staged messages to these addresses. Returns how many that were."""
+        kept = [send for send in self.staged if send[0] not in addresses]
+        dropped = len(self.staged) - len(kept)
+        self.staged = kept
+        left = sum([len(envelope.packed) for _, envelope in kept])
+        self._memory.give_back(self.bytes - left)
+        self.bytes = left
+        return dropped
 
     def weigh(self, weighed: dict[str, Weighing]) -> None:
         """Its COMMIT has begun to count how much of it subscriptions get."""

@@ -504,6 +504,16 @@ def test_what_came_before_a_wrong_frame_is_carried_out(world: World) -> None:
     assert (queue(world).depth, queue(world).in_flight) == (1, 0)
 
 
+def test_a_late_reply_is_rejected(world: World) -> None:
+    client = Amqp(world)
+    client.sender(None)
+    client.send(message("a", standard=Properties(to="temporary-queue:gone.1")), 0)
+    assert client.outcome(0).error.condition == "amqp:not-found"
+    client.send(message("b", standard=Properties(to="q")), 1)
+    assert isinstance(client.outcome(1), Accepted)
+    assert world.services.replies_dropped == 0
+
+
 def test_an_anonymous_relay_sends_where_each_message_says(world: World) -> None:
     client = Amqp(world)
     client.sender(None)

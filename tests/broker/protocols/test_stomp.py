@@ -318,6 +318,88 @@ def test_a_reply_through_a_temporary_queue(world: World) -> None:
     assert not any(name.startswith("temporary") for name in world.broker.namespaces["default"].destinations)
 
 
+def late(world: World) -> tuple[Stomp, str]:
+    """A service, and the reply queue of a client that has given up."""
+    client, service = Stomp(world), Stomp(world)
+    service.say("SUBSCRIBE", id="1", destination="/queue/requests", ack="client-individual")
+    client.say("SEND", b"question", destination="/queue/requests", reply_to="/temp-queue/mine")
+    service.settle()
+    client.say("DISCONNECT")
+    [request] = service.take("MESSAGE")
+    return service, request.headers["reply-to"]
+
+
+@pytest.mark.parametrize("prefix", ["/remote-temp-queue/", "temporary-queue:", "/remote-temp-topic/"])
+def test_a_late_reply_is_dropped_with_a_receipt(world: World, prefix: str) -> None:
+    service, reply_to = late(world)
+    name = reply_to.removeprefix("/remote-temp-queue/")
+    for number in range(3):
+        service.say("SEND", b"answer", destination=prefix + name, receipt=str(number))
+        service.say("SEND", b"work", destination="/queue/work", receipt=f"work {number}")
+    receipts = [each.headers["receipt-id"] for each in service.take("RECEIPT")]
+    assert receipts == ["0", "work 0", "1", "work 1", "2", "work 2"]
+    assert not service.closed
+    assert queue(world, "work").depth == world.services.replies_dropped == 3
+    assert not any(name.startswith("temporary") for name in world.broker.namespaces["default"].destinations)
+    service.say("SUBSCRIBE", id="2", destination=prefix + name)
+    assert service.error().headers["code"] == "INVALID_DESTINATION"
+
+
+def test_a_late_reply_in_a_transaction_is_dropped_and_the_rest_committed(world: World) -> None:
+    service, reply_to = late(world)
+    service.say("BEGIN", transaction="t")
+    service.say("SEND", b"before", destination="/queue/work", transaction="t")
+    service.say("SEND", b"answer", destination=reply_to, transaction="t", receipt="late")
+    service.say("SEND", b"after", destination="/queue/work", transaction="t")
+    assert [each.headers["receipt-id"] for each in service.take("RECEIPT")] == ["late"]
+    service.say("COMMIT", transaction="t", receipt="done")
+    assert [each.headers["receipt-id"] for each in service.take("RECEIPT")] == ["done"]
+    assert (queue(world, "work").depth, world.services.replies_dropped) == (2, 1)
+
+
+@pytest.mark.parametrize("bulk", [1, 1_200])
+def test_a_reply_that_is_late_at_its_commit_is_dropped(world: World, bulk: int) -> None:
+    client, service = Stomp(world), Stomp(world)
+    client.say("SUBSCRIBE", id="1", destination="/temp-queue/mine")
+    client.say("SEND", b"question", destination="/queue/requests", reply_to="/temp-queue/mine")
+    service.say("SUBSCRIBE", id="1", destination="/queue/requests", ack="client")
+    [request] = service.take("MESSAGE")
+    service.say("BEGIN", transaction="t")
+    for body in (b"1", b"2"):
+        service.say("SEND", body, destination=request.headers["reply-to"], transaction="t")
+    for _ in range(bulk):
+        service.say("SEND", b"log", destination="/queue/work", transaction="t")
+    service.say("ACK", id=request.headers["ack"], transaction="t")
+    client.lose()
+    service.say("COMMIT", transaction="t", receipt="done")
+    assert service.take("RECEIPT")
+    assert (queue(world, "work").depth, world.services.replies_dropped) == (bulk, 2)
+    assert queue(world, "requests").depth == queue(world, "requests").in_flight == 0
+    service.say("BEGIN", transaction="t")
+    service.say("SEND", b"log", destination="/queue/work", transaction="t")
+    service.say("COMMIT", transaction="t")
+    assert queue(world, "work").depth == bulk + 1
+    assert not service.closed
+
+
+def test_a_reply_that_waits_for_room_is_dropped_if_its_queue_goes() -> None:
+    policies = (("temporary-queue:*", DestinationPolicy(max_messages=1, at_limit="block")),)
+    world = World(broker=Broker(DomainSettings(policies=policies)))
+    client, service = Stomp(world), Stomp(world)
+    client.say("SEND", b"question", destination="/queue/requests", reply_to="/temp-queue/mine")
+    service.say("SUBSCRIBE", id="1", destination="/queue/requests")
+    [request] = service.take("MESSAGE")
+    for receipt in ("1", "2", "3"):
+        service.say("SEND", b"answer", destination=request.headers["reply-to"], receipt=receipt)
+    assert len(service.take("RECEIPT")) == 1
+    client.lose()
+    for _ in range(2):
+        service.settle()
+    assert [each.headers["receipt-id"] for each in service.take("RECEIPT")] == ["2", "3"]
+    assert not service.closed
+    assert world.services.replies_dropped == 2
+
+
 def test_a_browser_ends_with_a_frame_that_says_so(world: World) -> None:
     client = Stomp(world)
     for number in range(250):

@@ -268,3 +268,12 @@ def test_the_namespace_of_a_connection(broker: EmbeddedBroker, connect: dict[str
         url = broker.namespace(name).url
     with ConnectionFactory(url).create_context() as context:
         assert context.create_consumer(Queue("a")).receive_body(str, SOON) == "x"
+
+
+def test_late_replies_are_logged_once_for_a_connection(
+    client: StompSocket, broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"), StompSocket(broker.port) as other:
+        for service in (client, client, other):
+            service.confirmed("SEND", b"late", destination="/remote-temp-queue/gone.1")
+    assert sum("reply.dropped" in record.getMessage() for record in caplog.records) == 2

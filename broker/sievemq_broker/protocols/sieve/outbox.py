@@ -117,6 +117,11 @@ class Outbox(ClientPort):
         return True
 
     @property
+    def drops_replies(self) -> bool:
+        """Its send raises."""
+        return False
+
+    @property
     def open(self) -> bool:
         """True between the handshake and the end: all commands may be sent."""
         return self._wire.state is State.OPEN

@@ -148,6 +148,11 @@ class Outbox(ForeignOutbox):
     # -- called by the client's Peer ----------------------------------------------------------------------------------
 
     @property
+    def drops_replies(self) -> bool:
+        """A refusal would be an ERROR, which ends the connection."""
+        return True
+
+    @property
     def protocol(self) -> str:
         """The client's protocol."""
         return "stomp"

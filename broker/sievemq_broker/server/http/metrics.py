@@ -208,6 +208,8 @@ class BrokerCollector(Collector):
         yield CounterMetricFamily("sievemq_sent_bytes", "Bytes to clients.", value=links.bytes_out)
         everybody = services.blocked is not None
         blocked = sum(everybody or bool(connection.blocked_senders) for connection in services.connections.values())
+        replies = "Messages of STOMP clients to temporary destinations that were gone."
+        yield CounterMetricFamily("sievemq_replies_dropped", replies, value=services.replies_dropped)
         memory = self._server.memory
         yield GaugeMetricFamily(
             "sievemq_memory_bytes",

@@ -64,6 +64,7 @@ class ServerServices(Services):
         self.spent = spent
         self._run = run
         self._last_id = 0
+        self._late: set[str] = set()  # connections with a dropped reply that was logged
         self._advised: set[str] = set()  # canonical selectors whose warnings were logged
 
     def connection_id(self) -> str:
@@ -135,6 +136,20 @@ class ServerServices(Services):
                 warning=warning.code,
                 text=warning.message,
                 names=",".join(sorted(selector.facts.names)),
+            )
+
+    def drop_replies(self, peer: Peer, destination: str, messages: int) -> None:
+        """Log messages to a temporary destination that is gone, once for each connection; the metric counts all."""
+        super().drop_replies(peer, destination, messages)
+        if peer.id not in self._late:
+            if len(self._late) >= _MAX_ADVISED:
+                self._late.clear()
+            self._late.add(peer.id)
+            log.info(
+                "reply.dropped",
+                destination=destination,
+                peer=peer.address or "unknown",
+                note="the temporary destination is gone; further ones of this connection are only counted",
             )
 
     def drifted(self, milliseconds: int) -> None:

@@ -20,6 +20,7 @@ from sievemq_broker.session.session import Session
 from sievemq_broker.session.transaction import Transaction
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT, MAX_HEADER_CHARS
+from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import (
     BODY_KIND,
     DELIVERY_MODE,
@@ -450,6 +451,8 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
     session = peer.session(session_id)
     transaction = session.transaction
     assert transaction is not None
+    if peer.out.drops_replies:
+        _drop_late_replies(peer, transaction)
     large = peer.namespace.is_large(transaction.staged)
     if (large or session.committing) and peer.namespace.publishing is not None:
         if session.blocked_sender is None:  # otherwise it is tried again as long as it waits for room
@@ -494,6 +497,14 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
     else:
         session.begin_commit()
         publishing.then(partial(_committed, peer, session, command, publishing))
+
+
+def _drop_late_replies(peer: Peer, transaction: Transaction) -> None:
+    """Drop what is staged for temporary destinations that have gone since."""
+    destinations = peer.namespace.destinations
+    missing = {address for address, _ in transaction.staged if address not in destinations}
+    for address in [each for each in missing if parse_address(each).kind.is_temporary]:
+        peer.services.drop_replies(peer, address, transaction.drop({address}))
 
 
 def _rolled_back(peer: Peer, session: Session, doom: SieveError, now: int) -> None:
