@@ -21,7 +21,9 @@ class WildcardWarning(SieveMQWarning):
 
 
 class DestinationNameWarning(SieveMQWarning):
-    """The name of a destination begins with a kind: ``Queue("queue:orders")`` is not the queue ``orders``."""
+    """The name of a destination begins with a kind: ``Queue("queue:orders")`` is not the queue ``orders``. Or a
+    consumer is created on a name that is written as for another broker: ``orders?consumer.prefetchSize=1``, ``a,b``,
+    ``/queue/orders``."""
 
 
 class DoubtfulSelectorWarning(SieveMQWarning):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NoReturn
@@ -10,7 +9,7 @@ from typing import Any, Final, NoReturn
 from sievemq.advice import DestinationNameWarning, WildcardWarning, warn
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException
 from sievemq_core.errors import AddressError
-from sievemq_core.message.destination import Address, Kind, parse_address
+from sievemq_core.message.destination import Address, Kind, foreign_notation, parse_address
 
 __all__ = [
     "Destination",
@@ -20,12 +19,11 @@ __all__ = [
     "Topic",
     "destination_for",
     "parse_destination",
-    "warn_of_wildcards",
+    "warn_of_notation",
 ]
 
 #: Kinds that begin the text of a destination, and the class that is meant if a name begins with one.
 _PREFIXES: Final = {Kind.QUEUE.value: "Queue", Kind.TOPIC.value: "Topic"}
-_WILDCARD: Final = re.compile(r"\*|(?:^|[./])[#>+](?:$|[./])")
 
 
 class Destination:
@@ -240,12 +238,9 @@ def destination_for(value: object) -> Destination:
     raise InvalidDestinationException(f"a destination is needed, not {value!r:.80}{hint}")
 
 
-def warn_of_wildcards(destination: Destination) -> None:
-    """Warn, at the application's line, of a consumer whose destination looks like a pattern of other brokers."""
-    if _WILDCARD.search(destination.name) is None:
-        return
-    warn(
-        f"{destination} is a name and no pattern: consumers have no wildcards. Send to one topic, and let each "
-        "consumer select by a property, such as \"region = 'EU'\"",
-        WildcardWarning,
-    )
+def warn_of_notation(destination: Destination) -> None:
+    """Warn, at the application's line, of a consumer whose destination is written as for another broker."""
+    found = foreign_notation(destination.address)
+    if found is not None:
+        text, is_pattern = found
+        warn(text, WildcardWarning if is_pattern else DestinationNameWarning)

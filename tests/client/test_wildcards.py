@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import sievemq.aio
-from sievemq import ConnectionFactory, Destination, JMSContext, Queue, Topic, WildcardWarning
+from sievemq import ConnectionFactory, Destination, DestinationNameWarning, JMSContext, Queue, Topic, WildcardWarning
 
 from .both import Api
 
@@ -52,6 +52,13 @@ async def test_a_consumer_of_asyncio_warns_too(sievemq_url: str) -> None:
         with pytest.warns(WildcardWarning) as told:
             await context.create_consumer(Topic("prices.*"))
     assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize("name", ["orders?consumer.prefetchSize=1", "a,b", "/queue/orders", "/exchange/a/b"])
+async def test_a_consumer_on_another_notation_of_other_brokers_warns(api: Api, name: str) -> None:
+    context = await api.context()
+    with pytest.warns(DestinationNameWarning, match="is (one|a) name"):
+        await context.create_consumer(Queue(name))
 
 
 def test_the_warning_can_be_an_error(sievemq_url: str) -> None:

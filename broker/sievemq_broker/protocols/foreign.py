@@ -19,9 +19,11 @@ from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.session.peer import Peer, PortOwner, Services, Table, Watcher
+from sievemq_broker.session.rights import Verb
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
+from sievemq_core.message.destination import foreign_notation, parse_address
 from sievemq_core.message.envelope import BODY, BODY_KIND, BodyKind, EnvelopeFields
 
 __all__ = [
@@ -601,6 +603,27 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
         self._finish(now)
         if outbox.failed and not peer.closing:
             self._fail(outbox.take_failure(), None, now)
+
+    def _check_name(self, address: str) -> None:
+        """Refuse a name that is written as for another broker, unless there is such a destination. A user without any
+        right to it does not learn whether there is.
+
+        Args:
+            address: canonical text.
+
+        Raises:
+            RequestError: INVALID_DESTINATION, with what to write instead.
+        """
+        peer = self.peer
+        if address in peer.namespace.destinations:
+            return
+        found = foreign_notation(parse_address(address))
+        if found is not None and peer.identity.may(Verb.VIEW, peer.namespace.name, address):
+            raise RequestError(
+                f"{found[0]}. If a destination of that very name is meant, create it first",
+                ErrorCode.INVALID_DESTINATION,
+                {"destination": address},
+            )
 
     def _do(self, now: int, size: int, *command: Any) -> None:
         """Let the client's Peer carry out a command."""

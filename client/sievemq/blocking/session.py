@@ -33,7 +33,7 @@ from sievemq.destinations import (
     Topic,
     destination_for,
     parse_destination,
-    warn_of_wildcards,
+    warn_of_notation,
 )
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException, JMSException
 from sievemq.messages import BytesMessage, Json, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
@@ -362,7 +362,7 @@ class Session(Closing):
         durable: bool = False,
         shared: bool = False,
     ) -> C:
-        warn_of_wildcards(destination)
+        warn_of_notation(destination)
         # One whose caller no longer waits may hold messages, or a subscription of the same name (SUB-11, SUB-14).
         self._transport.undone()
         made: list[C] = []

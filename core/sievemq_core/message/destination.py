@@ -7,6 +7,7 @@ A bare name is a queue. Two addresses are equal when kind and name are equal (DS
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -16,12 +17,28 @@ from unicodedata import category
 from sievemq_core.errors import AddressError
 from sievemq_core.limits import MAX_DESTINATION_CHARS
 
-__all__ = ["Address", "Kind", "misspelt_kind", "parse_address"]
+__all__ = ["Address", "Kind", "foreign_notation", "misspelt_kind", "parse_address"]
 
 
 #: Categories of Unicode: control, format, surrogate, separators of lines and paragraphs.
 _REFUSED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
+
+#: How other brokers write patterns, several destinations at once, and options behind a name.
+_WILDCARD = re.compile(r"\*|(?:^|[./])[#>+](?:$|[./])")
+_SEVERAL = re.compile(r"[^\s,],[^\s,]")
+_OPTIONS = re.compile(r"\?[A-Za-z][\w.-]*=")
+
+#: What other brokers write before a queue's name, and what to write instead of that.
+_PREFIXES = (
+    ("/queue/", "queue:"),
+    ("/queues/", "queue:"),
+    ("/amq/queue/", "queue:"),
+    ("//", "queue:"),
+    ("/topic/", "topic:"),
+)
+_EXCHANGES = ("/exchange/", "/exchanges/")
+_SUBSCRIPTIONS = "/dsub/"
 
 
 class Kind(StrEnum):
@@ -121,3 +138,39 @@ def misspelt_kind(text: str) -> str | None:
     near = get_close_matches(kind[:40].lower(), kinds, 1)
     meant = f"did you mean {near[0]}:{name}?" if near else f"there are {', '.join(kinds)}."
     return f"{kind!r} in {text!r} is no kind of destination; {meant} A queue of that name is queue:{text}"
+
+
+def foreign_notation(address: Address) -> tuple[str, bool] | None:
+    """What is wrong with a name that is written as other brokers write patterns, options and addresses, and what to
+    write instead. It is a name like any other here, which is hardly meant.
+
+    Args:
+        address: the destination.
+
+    Returns:
+        The text, and whether it is a pattern; None for other names, and for temporary destinations.
+    """
+    name = address.name
+    if address.kind.is_temporary:
+        return None
+    if name.startswith("/"):
+        for prefix, ours in _PREFIXES if address.kind is Kind.QUEUE else ():
+            if name.startswith(prefix) and len(name) > len(prefix):
+                return f"{address} is a name, prefix and all: write {ours}{name[len(prefix) :]}", False
+        if name.startswith(_EXCHANGES):
+            text = "there are no exchanges. Send to one topic, and let each consumer select by a property"
+            return f"{address} is a name: {text}", False
+        if name.startswith(_SUBSCRIPTIONS):
+            text = "consume from the topic, as a durable subscription"
+            return f"{address} is a name: {text} {name[len(_SUBSCRIPTIONS) :]!r}", False
+    options = _OPTIONS.search(name)
+    if options is not None:
+        plain = name[: options.start()]
+        text = f"write {address.kind.value}:{plain}" if plain else "leave them out"
+        return f"{address} is a name, and its '?' begins no options: {text}, and set options of the consumer", False
+    if _SEVERAL.search(name) is not None:
+        return f"{address} is one name. Name each destination on its own, or use one topic", False
+    if _WILDCARD.search(name) is not None:
+        text = "consumers have no wildcards. Send to one topic, and let each consumer select by a property"
+        return f"{address} is a name and no pattern: {text}, such as \"region = 'EU'\"", True
+    return None

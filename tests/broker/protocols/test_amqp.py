@@ -543,6 +543,27 @@ def test_each_address_names_its_destination(
     assert list(world.broker.namespaces["default"].destinations) == [there]
 
 
+@pytest.mark.parametrize(
+    "address", ["a,b", "prices.>", "orders?consumer.prefetchSize=1", "/queue/orders", "topic://p.*"]
+)
+def test_an_address_as_other_brokers_write_it_is_refused_unless_it_is_there(world: World, address: str) -> None:
+    client = Amqp(world)
+    assert client.sender(address).target is None
+    refused = client.detached()
+    assert (refused.condition, "create it first" in refused.description) == ("amqp:not-found", True)
+    assert client.receiver(address, 2).source is None
+    assert client.detached().condition == "amqp:not-found"
+    client.sender(None, 3)
+    client.send(message("a", standard=Properties(to=address)), 0, handle=3)
+    assert client.outcome(0).error.condition == "amqp:not-found"
+    assert not world.broker.namespaces["default"].destinations
+    world.broker.namespaces["default"].create(address.replace("//", ""))
+    client.receiver(address, 4)
+    client.send(message("b", standard=Properties(to=address)), 1, handle=3)
+    assert isinstance(client.outcome(1), Accepted)
+    assert client.messages() == ["b"]
+
+
 @pytest.mark.parametrize("address", ["", " q", b"q", "x" * 10_000])
 def test_a_target_that_names_nothing_is_refused(world: World, address: Any) -> None:
     client = Amqp(world)

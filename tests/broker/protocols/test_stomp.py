@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.protocols.stomp.mapping import address_of
 from sievemq_broker.session import SessionSettings
 from sievemq_broker.session.rights import Grant, Rights, Verb
 from sievemq_core.message.body import decode_map, encode_map, encode_stream
@@ -316,6 +317,47 @@ def test_a_reply_through_a_temporary_queue(world: World) -> None:
     client.lose()
     world.settle()
     assert not any(name.startswith("temporary") for name in world.broker.namespaces["default"].destinations)
+
+
+FOREIGN = [
+    "/topic/prices.>", "/queue/orders.*", "orders?consumer.prefetchSize=1", "/queue/a,b", "/exchange/amq.topic/prices",
+    "/amq/queue/orders", "/dsub/mine", "queue://orders",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("destination", FOREIGN)
+@pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
+def test_a_name_as_other_brokers_write_it_is_refused_before_it_is_made(
+    world: World, destination: str, command: str
+) -> None:
+    client = Stomp(world)
+    client.say(command, destination=destination, id="1", receipt="r")
+    error = client.error()
+    assert error.headers["code"] == "INVALID_DESTINATION"
+    assert error.headers["receipt-id"] == "r"
+    assert "If a destination of that very name is meant, create it first" in error.body.decode()
+    assert not world.broker.namespaces["default"].destinations
+
+
+@pytest.mark.parametrize("destination", FOREIGN)
+def test_a_name_that_is_there_goes_on_working(world: World, destination: str) -> None:
+    client = Stomp(world)
+    world.broker.namespaces["default"].create(address_of(destination, {}))
+    client.say("SUBSCRIBE", id="1", destination=destination)
+    client.say("SEND", b"x", destination=destination)
+    assert client.messages() == ["x"]
+
+
+def test_a_user_without_rights_does_not_learn_which_names_there_are(world: World) -> None:
+    world.services.users = {"mallory": "secret"}
+    world.services.rights = {"mallory": Rights([Grant(frozenset({Verb.SEND}), "queue:mine", "default")])}
+    world.broker.namespace("default").create("queue:a,b")
+    errors = set()
+    for name in ("a,b", "c,d"):
+        client = Stomp(world, login="mallory", passcode="secret")
+        client.say("SUBSCRIBE", id="1", destination=f"/queue/{name}")
+        errors.add(client.error().body.decode().replace(name, "name"))
+    assert len(errors) == 1
 
 
 def late(world: World) -> tuple[Stomp, str]:

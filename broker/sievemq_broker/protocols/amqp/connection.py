@@ -814,6 +814,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self._producer(session, theirs, link, target)
         else:
             address = address_of(target.address, kind_of(target.capabilities))
+            self._check_name(address)
             self._ask(now, lambda _: self._to(link, theirs, target, address), Command.DECLARE, address, refused=refused)
 
     def _to(self, link: Producer, theirs: Attach, target: Target, address: str) -> None:
@@ -893,7 +894,9 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             return
         if source.address is None:
             raise RequestError("a link by which the client receives needs an address", ErrorCode.INVALID_DESTINATION)
-        self._consume(session, theirs, source, address_of(source.address, kind_of(source.capabilities)), now)
+        address = address_of(source.address, kind_of(source.capabilities))
+        self._check_name(address)
+        self._consume(session, theirs, source, address, now)
 
     def _find_subscription(self, session: Session, theirs: Attach) -> None:
         """A link without a source: it finds the durable subscription of its name, to end it."""
@@ -1168,6 +1171,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             address = link.address or to
             if address is None:
                 raise RequestError("a message on a link without an address needs a `to`", ErrorCode.INVALID_DESTINATION)
+            if link.address is None:
+                self._check_name(address)
         except SieveError as error:
             if error.code.fatal:
                 raise

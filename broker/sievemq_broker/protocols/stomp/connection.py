@@ -248,6 +248,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
         if peer.clock_lag:  # what it sends gets the broker's time
             peer.see_clock(self._services.clock_offset)
         address = self._address(_header(headers, "destination", "SEND"), headers, now)
+        self._check_name(address)
         reply_to = headers.get("reply-to")
         if reply_to is not None:
             reply_to = self._address(reply_to, {}, now)
@@ -304,6 +305,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
                 f"ack must be auto, client or client-individual, not {shown(ack)}", ErrorCode.ILLEGAL_STATE
             )
         address = self._address(destination, headers, now)
+        self._check_name(address)
         selector = headers.get("selector")
         if headers.get("browser") == "true":
             if len(self._browsers) >= self._services.settings.max_consumers:
