@@ -8,7 +8,7 @@ import pytest
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
-from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.queue import HELD_BACK_MS, Queue
 from sievemq_broker.protocols.amqp.connection import CREDIT
 from sievemq_broker.protocols.amqp.frames import AMQP_HEADER, SASL, SASL_HEADER, frame_of
 from sievemq_broker.protocols.amqp.links import ahead
@@ -668,6 +668,28 @@ def test_each_outcome_settles_the_delivery(world: World, state: Any, left: int, 
         assert client.receive().header.delivery_count == again
     dead = world.broker.namespaces["default"].destinations.get("queue:DLQ.q")
     assert (dead is not None) is (state is not None and left == 0 and not isinstance(state, Accepted))
+
+
+def test_a_message_that_a_link_releases_again_and_again_is_not_delivered_in_a_loop(world: World) -> None:
+    client = filled(world, "a")
+    client.receiver(credit=10)
+    for number in range(2):
+        client.settle(Released(), client.receive().id)
+        assert len(queue(world).scheduled) == number
+    for _ in range(3):
+        world.later(HELD_BACK_MS - 1)
+        assert queue(world).depth == 0
+        world.later(1)
+        delivery = client.receive()
+        assert delivery.header.delivery_count == 0
+        client.settle(Released(), delivery.id)
+        assert len(queue(world).scheduled) == 1
+    other = Amqp(world)
+    other.receiver(credit=10)
+    world.later(HELD_BACK_MS)
+    client.rest()
+    other.rest()
+    assert [*client.messages(), *other.messages()][-1:] == ["a"]  # to any consumer
 
 
 @pytest.mark.parametrize("dead_letters", [False, True])

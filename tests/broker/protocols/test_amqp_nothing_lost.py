@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
+from sievemq_broker.domain.queue import HELD_BACK_MS
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
     Begin,
@@ -233,6 +234,7 @@ class Model:
     def finish(self) -> None:
         for member in self.members:
             member.amqp.lose()
+        self.world.later(HELD_BACK_MS)  # for messages that one link has released again and again
         while self.world.broker.work(self.world.now):
             pass
         left = [text.rstrip("x") for _, text in self.world.client().browse("queue:q")]
