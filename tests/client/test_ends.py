@@ -39,6 +39,7 @@ class Scene:
         self.api, self.relay = api, relay
         self.errors: list[Exception] = []
         self.heard = api.signal()
+        self.completions = api.completions()
 
     async def open(self, close_timeout: int) -> Scene:
         api = self.api
@@ -139,8 +140,23 @@ async def listening(scene: Scene) -> None:
     await scene.api._until(lambda: bool(scene.connection.blocked))
 
 
+async def sending(scene: Scene) -> None:
+    """An asynchronous send waits at an operator's limit."""
+    scene.sender = await scene.auto.create_producer(scene.api.queue("full"))
+    await scene.sender.send(TextMessage("more"), completion_listener=scene.completions)
+    await scene.api._until(lambda: bool(scene.connection.blocked))
+
+
+async def sending_in_an_outage(scene: Scene) -> None:
+    """An asynchronous send waits for the repair of the connection."""
+    await scene.until_lost()
+    await scene.sender.send(TextMessage("more"), completion_listener=scene.completions)
+
+
 SILENT = (frozen, unread)
-STATES = (connected, frozen, unread, lost, committing, asking_in_an_outage, listening)
+STATES = (
+    connected, frozen, unread, lost, committing, asking_in_an_outage, listening, sending, sending_in_an_outage,
+)  # fmt: skip
 
 ENDS: dict[str, Callable[[Scene], Awaitable[object]]] = {
     "stop": lambda scene: scene.connection.stop(),
@@ -180,6 +196,7 @@ async def scene_of(api: Api, close_timeout: int) -> AsyncIterator[Scene]:
 async def test_every_end_is_bounded(api: Api, state: Callable[[Scene], Awaitable[None]], end: str) -> None:
     """On a lost connection it waits for nothing; on a live one for the broker, but only so long."""
     waits = state in SILENT or (state is listening and end in ("stop", "consumer", "session", "connection"))
+    waits = waits or (state is sending and end in ("producer", "other session", "connection"))
     async with scene_of(api, BRIEF if waits else ENDLESS) as scene:
         await state(scene)
         async with asyncio.timeout(BOUND):
@@ -222,6 +239,20 @@ async def test_calls_that_wait_end_with_their_connection(api: Api) -> None:
         await scene.connection.close()
         with pytest.raises(JMSException):
             await committing
+
+
+@pytest.mark.parametrize("state", [sending, sending_in_an_outage], ids=lambda state: state.__name__)
+async def test_closing_the_connection_fails_asynchronous_sends_before_it_returns(
+    api: Api, state: Callable[[Scene], Awaitable[None]]
+) -> None:
+    """CPL-09: their callbacks have returned."""
+    async with scene_of(api, BRIEF) as scene:
+        await state(scene)
+        async with asyncio.timeout(BOUND):
+            await scene.connection.close()
+        ((_, error),) = scene.completions.outcomes
+        assert isinstance(error, JMSException)
+        assert not scene.errors  # nothing is given up that no callback has heard of
 
 
 async def test_the_number_of_messages_given_up_by_close_is_reported_and_logged(

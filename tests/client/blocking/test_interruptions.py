@@ -7,11 +7,15 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from sievemq import ConnectionFactory, DeliveryMode, JMSContext, JMSRuntimeException, TextMessage
+from sievemq.blocking.repair import Attempt
+from sievemq.blocking.transport import Transport
+from sievemq_broker import EmbeddedBroker
 
 from .helpers import SOON
 
@@ -158,6 +162,44 @@ def test_output_that_was_interrupted_half_way_loses_a_connection_that_is_not_rep
             producer.send(queue, "first")
         with pytest.raises(JMSRuntimeException, match="KeyboardInterrupt broke into it"):
             producer.send(queue, "second")
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_a_signal_ends_connecting_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, found: bool) -> None:
+    step = Attempt.step
+
+    def interrupted(attempt: Attempt) -> float | None:
+        seconds = step(attempt)
+        if not found or seconds is None:
+            raise KeyboardInterrupt
+        return seconds
+
+    with EmbeddedBroker() as broker, monkeypatch.context() as patch:
+        patch.setattr(Attempt, "step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ConnectionFactory(broker.url, reconnect="forever").create_connection()
+        until(lambda: not broker.server.services.connections)
+
+
+def test_a_signal_ends_an_opening_and_closes_its_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(transport: Transport) -> None:
+        raise KeyboardInterrupt
+
+    with EmbeddedBroker() as broker, monkeypatch.context() as patch:
+        patch.setattr(Transport, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ConnectionFactory(broker.url).create_connection()
+        until(lambda: not broker.server.services.connections)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Return once a thread has made it so."""
+    waiting = threading.Event()
+    for _ in range(6_000):
+        if condition():
+            return
+        waiting.wait(0.01)
+    pytest.fail("it has not become so")
 
 
 def run(program: str, url: str) -> tuple[str, str]:
