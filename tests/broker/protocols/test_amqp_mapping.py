@@ -42,7 +42,7 @@ from sievemq_core.message.envelope import (
     pack_properties,
     unpack_properties,
 )
-from sievemq_core.message.values import Byte, Float, Long, Short
+from sievemq_core.message.values import LONG_MAX, Byte, Float, Long, Short
 from sievemq_core.message.values import Char as JmsChar
 
 from .amqp import Delivery, message
@@ -281,6 +281,19 @@ def test_a_schedule_of_activemq_is_refused(sections: dict[str, Any], name: str) 
     with pytest.raises(SieveError, match=f"{name} is not supported.*x-opt-delivery-delay") as refused:
         fields_of(message(**sections))
     assert refused.value.code is ErrorCode.MESSAGE_FORMAT
+
+
+@pytest.mark.parametrize("value", ["5", 5.5, ULong(2**63)])
+@pytest.mark.parametrize("name", ["x-opt-delivery-delay", "x-opt-delivery-time"])
+def test_a_delay_that_is_no_time_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(SieveError, match=f"{name} must be a number of ms") as refused:
+        fields_of(message(annotations={name: value}))
+    assert refused.value.code is ErrorCode.MESSAGE_FORMAT
+
+
+def test_a_delay_is_at_most_the_last_time_there_is() -> None:
+    assert fields_of(message(annotations={"x-opt-delivery-delay": Long(LONG_MAX)}))[DELIVERY_TIME] == LONG_MAX
+    assert fields_of(message(annotations={"x-opt-delivery-delay": Long(-5)}))[DELIVERY_TIME] == 0
 
 
 def test_a_property_that_is_too_long_is_refused() -> None:

@@ -391,11 +391,12 @@ def envelope_of(payload: bytes, message_id: str | None, now: int) -> tuple[Envel
 
 def _delivery_time(annotations: dict[Any, Any], now: int) -> int:
     at, after = annotations.get(_DELIVER_AT), annotations.get(_DELIVER_IN)
-    if isinstance(at, int) and 0 < at <= LONG_MAX:
+    for name, given in ((_DELIVER_AT, at), (_DELIVER_IN, after)):
+        if given is not None and not (isinstance(given, int) and given <= LONG_MAX):
+            raise RequestError(f"{name} must be a number of ms, not {shown(given)}", ErrorCode.MESSAGE_FORMAT)
+    if at is not None and at > 0:
         return int(at)
-    if isinstance(after, int) and 0 < after <= LONG_MAX - now:
-        return now + int(after)
-    return 0
+    return min(now + int(after), LONG_MAX) if after is not None and after > 0 else 0
 
 
 def _annotated_kind(annotations: dict[Any, Any], name: Symbol) -> Kind | None:
