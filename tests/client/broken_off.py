@@ -315,6 +315,7 @@ class Program:
     def _close(self, consumer: Any) -> Generator[Call, Outcome, None]:
         if (yield self._call("close", consumer.close, self.fault())).broken:
             yield self._call("close", consumer.close)
+        assert consumer._engine.closed
         self.account.back()
 
     def _send(self, producer: Any) -> Generator[Call, Outcome, None]:
@@ -458,22 +459,23 @@ def failed(error: BaseException, how: str) -> Outcome:
 
 
 def play_blocking(program: Program, url: str, relay: Relay) -> None:
-    armed = False
+    armed = inside = False
     me = threading.get_ident()
 
     def interrupt(*_: object) -> None:
         nonlocal armed
-        if armed:
+        if armed and inside:
             armed = False
             raise Interrupted
 
     def carry_out(connection: Any, call: Call) -> Outcome:
-        nonlocal armed
+        nonlocal armed, inside
         fault = call.fault
         how = fault.how if fault is not None else ""
         over = threading.Event()
 
         def direct() -> None:
+            nonlocal armed
             if fault is None or how == "point":
                 relay.release()
                 return
@@ -482,8 +484,9 @@ def play_blocking(program: Program, url: str, relay: Relay) -> None:
                 lead = connection._transport.lead
                 while not over.is_set():
                     if lead.thread == me or lead._followers:
+                        armed = True
                         signal.pthread_kill(me, signal.SIGUSR1)
-                    over.wait(0.02)  # it may have come before the call waited
+                    over.wait(0.02)  # it may have come before the call waited, or into a finalizer, which drops it
             elif how == "time out":
                 over.wait(100)
             if how == "cut" or fault.then == "cut":
@@ -499,7 +502,7 @@ def play_blocking(program: Program, url: str, relay: Relay) -> None:
         director = threading.Thread(target=direct)
         interrupts = Interrupts(fault.point if fault is not None and how == "point" else 0)
         try:
-            armed = how == "break"
+            inside = True
             director.start()
             if how == "time out":
                 with impatient(connection._transport):
@@ -515,7 +518,7 @@ def play_blocking(program: Program, url: str, relay: Relay) -> None:
         except JMSException as error:
             return failed(error, how)
         finally:
-            armed = False
+            inside = False
             relay.ring(over)
             director.join(120)
             assert not director.is_alive()

@@ -270,14 +270,16 @@ class Stages:
         if journal is not None:
             journal.define(PUBLISHED, (self._namespace.name, *key), None if batch is None else (batch,))
 
-    def discard(self, key: str, batch: int, *, owner: str | None) -> int:
-        """Discard the stages of a batch that were not published.
+    def discard(self, key: str, batch: int, *, owner: str | None, name: str | None = None) -> int:
+        """Discard the stages of a batch that were not published, or the one with that name.
 
         Returns:
             How many messages that was.
         """
         found = [
-            stage for stage in self._stages.values() if (stage.key, stage.batch, stage.owner) == (key, batch, owner)
+            stage
+            for stage in self._stages.values()
+            if (stage.key, stage.batch, stage.owner) == (key, batch, owner) and name in (None, stage.id)
         ]
         for stage in found:
             self._forget(stage)

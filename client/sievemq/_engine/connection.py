@@ -80,6 +80,8 @@ class ClientConnection:
         self._shutdown_notice: str | None = None
         self._last_session = 0
         self._next_session = itertools.count(1).__next__
+        # Set by a call that no longer waited for it, which cannot be undone: a call with the same id succeeds once.
+        self._claimed_late: str | None = None
         self._heartbeat = Heartbeat(0, 0)
         self.busy_poll = BusyPoll(0)
         self._asked = 0  # when the broker was last asked for its time
@@ -332,13 +334,20 @@ class ClientConnection:
         if self.options.client_id is not None:
             raise IllegalStateException("the client id is administered: it was given to the ConnectionFactory")
         if self.terms.client_id is not None:
+            if client_id == self._claimed_late:
+                self._claimed_late = None
+                return _done()
             raise IllegalStateException(f"the client id is set already, to {self.terms.client_id!r}")
         if self._used:
             raise IllegalStateException("a client id is set before anything else is done with the connection")
         if not isinstance(client_id, str) or not client_id:
             raise InvalidClientIDException(f"a client id is text that is not empty, not {client_id!r}")
         claimed = client_id
-        completion = self.outbox.request(Command.SET_CLIENT_ID, claimed)
+
+        def claimed_late(_: object) -> None:
+            self._claimed_late = claimed
+
+        completion = self.outbox.request(Command.SET_CLIENT_ID, claimed, undo=claimed_late)
 
         def keep(answer: Completion[Any]) -> None:
             if answer.error is None:  # CON-10: after a refusal the connection is id-less and usable
@@ -721,6 +730,13 @@ _CLOSED: Final = (
     "the broker closed the connection before it answered: it may have ended; or it takes TLS, and its URL begins with "
     "sievemqs://"
 )
+
+
+def _done() -> Completion[Any]:
+    completion: Completion[Any] = Completion()
+    completion.succeed(None)
+    return completion
+
 
 HANDLERS: Final[Mapping[int, Callable[[ClientConnection, CommandTuple], None]]] = {
     Command.HEARTBEAT: lambda connection, command: None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from sievemq._engine.outbox import Completion
@@ -18,12 +19,13 @@ class Outcome(Completion[Any]):
     Args:
         commits: how many calls of commit() the request carries out.
         instead: the error of a request that has succeeded; None for none.
+        undo: as of a Completion.
     """
 
     __slots__ = ("_commits", "_instead")
 
-    def __init__(self, commits: int, instead: Exception | None) -> None:
-        super().__init__()
+    def __init__(self, commits: int, instead: Exception | None, undo: Callable[[Any], object] | None) -> None:
+        super().__init__(undo)
         self._commits = commits
         self._instead = instead
 
@@ -69,15 +71,22 @@ class Outcomes:
         """A call of commit() begins."""
         self._open += 1
 
-    def expect(self, commits: bool = False, listed: bool = True, instead: Exception | None = None) -> Outcome:
+    def expect(
+        self,
+        commits: bool = False,
+        listed: bool = True,
+        instead: Exception | None = None,
+        undo: Callable[[Any], object] | None = None,
+    ) -> Outcome:
         """The outcome of a request that is about to be made.
 
         Args:
             commits: it is a COMMIT.
             listed: it is in doubt at once; else from :meth:`add` on.
             instead: what its caller gets if it succeeds.
+            undo: takes back what it makes, given the answer.
         """
-        outcome = Outcome(self._open if commits else 0, instead)
+        outcome = Outcome(self._open if commits else 0, instead, undo)
         if listed:
             self.doubts.append(outcome)
         return outcome

@@ -384,7 +384,12 @@ class EngineSession:
         self._check_transacted("stage")
         if self._is_broken:
             return self._commit_broken()
-        outcome = self.outcomes.expect()
+
+        def undo(name: object) -> None:
+            self._returned = True  # what it sent is gone: the next commit() or stage() raises
+            self.outbox.request(Command.DISCARD, key, batch, name)
+
+        outcome = self.outcomes.expect(undo=undo)
         self.outbox.request(Command.STAGE, self.id, key, batch, lease, answer=outcome)
         self._began = self.sends.sequence
         return outcome
@@ -422,8 +427,8 @@ class EngineSession:
     def _commit_broken(self) -> Completion[Any]:
         """A part of the transaction was lost with a connection: roll back the rest, too (TXN-09)."""
         text = (
-            "the connection was lost in the middle of the transaction, or its rollback() was cancelled, interrupted or "
-            "timed out: it was rolled back"
+            "the connection was lost in the middle of the transaction, or its rollback() or stage() was cancelled, "
+            "interrupted or timed out: it was rolled back"
         )
         error = TransactionRolledBackException(text, "TRANSACTION_ROLLED_BACK", self.outbox.cause)
         return self._take_back(Command.ROLLBACK, instead=error)

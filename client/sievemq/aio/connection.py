@@ -149,6 +149,7 @@ class Connection(Closing):
             InvalidClientIDException: not a valid id, or another live connection has it.
             IllegalStateException: administered (CON-06), set before (CON-07), or too late (CON-08).
         """
+        await self._transport.undone()  # a call of this one that no longer waited for its answer
         await self._transport.ask(lambda: self._engine.set_client_id(client_id))
 
     def get_meta_data(self) -> ConnectionMetaData:

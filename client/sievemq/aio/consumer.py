@@ -30,9 +30,10 @@ class MessageConsumer(Closing):
     A receive that is cancelled has not taken a message: what has arrived meanwhile comes with the next one.
     """
 
-    __slots__ = ("_control", "_engine", "_listener", "_transport")
+    __slots__ = ("_broken_off", "_control", "_engine", "_listener", "_transport")
 
     def __init__(self, control: Control, engine: EngineConsumer) -> None:
+        self._broken_off = False  # a close() was interrupted
         self._control = control
         self._engine = engine
         self._transport = control.transport
@@ -215,11 +216,15 @@ class MessageConsumer(Closing):
     async def _end(self, until: float) -> None:
         """Close it; until then, by the clock of :meth:`Transport.close_by`, it may wait for the broker."""
         engine = self._engine
-        with self._transport.lock:
-            if engine.closed or engine.shut:
-                return
-            engine.shut_gate()
-        await self._control.after(engine, until, lambda: self._close(until))
+        try:
+            with self._transport.lock:
+                if engine.closed or (engine.shut and not self._broken_off):
+                    return
+                engine.shut_gate()
+            await self._control.after(engine, until, lambda: self._close(until))
+        except BaseException:
+            self._broken_off = not engine.closed  # the next call does the rest
+            raise
 
     async def _close(self, until: float) -> None:
         engine, control, transport = self._engine, self._control, self._transport

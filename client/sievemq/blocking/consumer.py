@@ -28,9 +28,10 @@ M = TypeVar("M", bound=Message)
 class MessageConsumer(Closing):
     """Created by a session. ``for message in consumer`` receives until the consumer is closed."""
 
-    __slots__ = ("_control", "_engine", "_listener", "_transport")
+    __slots__ = ("_broken_off", "_control", "_engine", "_listener", "_transport")
 
     def __init__(self, control: Control, engine: EngineConsumer) -> None:
+        self._broken_off = False  # a close() was interrupted
         self._control = control
         self._engine = engine
         self._transport = control.transport
@@ -211,11 +212,15 @@ class MessageConsumer(Closing):
     def _end(self, until: float) -> None:
         """Close it; until then, by the clock of :meth:`Transport.close_by`, it may wait for the broker."""
         engine = self._engine
-        with self._transport.lock:
-            if engine.closed or engine.shut:
-                return
-            engine.shut_gate()
-        self._control.after(engine, until, lambda: self._close(until))
+        try:
+            with self._transport.lock:
+                if engine.closed or (engine.shut and not self._broken_off):
+                    return
+                engine.shut_gate()
+            self._control.after(engine, until, lambda: self._close(until))
+        except BaseException:
+            self._broken_off = not engine.closed  # the next call does the rest
+            raise
 
     def _close(self, until: float) -> None:
         engine, control, transport = self._engine, self._control, self._transport

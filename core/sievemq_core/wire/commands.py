@@ -518,7 +518,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             "DISCARD",
             "client",
             "forgets what was staged for a batch and not published. Answer: how many messages",
-            (_REQUEST, _KEY, _BATCH),
+            (_REQUEST, _KEY, _BATCH, _optional("stage", "str?", None, "this one alone; nil for all of the batch")),
         ),
         CommandSpec(
             Command.WELCOME,

@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from sievemq import JMSException, Queue, Topic
-from sievemq._engine import ClientConnection, Completion
+from sievemq import (
+    IllegalStateException,
+    JMSException,
+    Queue,
+    TextMessage,
+    Topic,
+    TransactionRolledBackException,
+)
+from sievemq._engine import ClientConnection, Completion, EngineProducer
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
@@ -123,3 +130,34 @@ def test_the_end_of_the_connection_undoes_the_rest(broker: FakeBroker) -> None:
     request = broker.heard()[0]
     broker.say(Command.OK, request[1], "temporary-queue:c1.1")
     assert broker.heard() == []
+
+
+def test_a_late_stage_is_discarded_and_the_next_commit_raises() -> None:
+    world = World()
+    memory = world.connect()
+    session = world.session(memory, 0)
+    producer = EngineProducer(session, Queue("q"))
+    kept = session.stage("key", 1, 60_000)
+    name = world.result(kept)
+    session.outcomes.hear()
+    producer.send(TextMessage("x"), Queue("q"))
+    memory.engine.outbox.abandon(session.stage("key", 1, 60_000))
+    world.settle()
+    stages = world.broker.namespace("default").stages
+    assert stages.discard("key", 1, owner=None, name="another") == 0
+    assert [stage.id for stage in stages._stages.values()] == [name]
+    session.begin("commit")
+    committing = session.commit()
+    world.settle()
+    assert isinstance(committing.error, TransactionRolledBackException)
+
+
+def test_con_07_a_client_id_that_was_claimed_late_may_be_set_once_more() -> None:
+    world = World()
+    memory = world.connect(start=False)
+    memory.engine.outbox.abandon(memory.engine.set_client_id("me"))
+    world.settle()
+    world.result(memory.engine.set_client_id("me"))
+    for name in ("me", "you"):
+        with pytest.raises(IllegalStateException):
+            memory.engine.set_client_id(name)

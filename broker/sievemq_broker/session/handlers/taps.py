@@ -216,8 +216,8 @@ def _publish(
 
 def on_discard(peer: Peer, command: tuple[Any, ...], now: int) -> None:
     """Discard what was staged for a batch."""
-    _, request, key, batch = command
-    peer.answer(request, peer.namespace.stages.discard(key, batch, owner=peer.identity.user))
+    _, request, key, batch, stage = command
+    peer.answer(request, peer.namespace.stages.discard(key, batch, owner=peer.identity.user, name=stage))
 
 
 def maker_of(settings: SessionSettings, now: int) -> str:
