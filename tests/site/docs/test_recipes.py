@@ -127,6 +127,8 @@ def test_one_signal_ends_a_service_whose_broker_is_away(broker: EmbeddedBroker, 
         try:
             assert service.stdout is not None
             assert service.stderr is not None
+            while recipe == SERVICE and service.stdout.readline() != "started\n":
+                pass  # its listener prints in another thread
             context.create_producer().send(Queue("orders"), "one").send(Queue("invoices"), "one")
             while service.stdout.readline() != "handled one\n":
                 pass
