@@ -356,7 +356,7 @@ class EngineConsumer:
             True if there is something to write.
         """
         taken = self.taken
-        if taken - self.waited_at < self.window.half and taken < self.mark:
+        if taken - self.waited_at < self.window.half and taken < self.mark and taken < self.granted - self.released:
             self.waited_at = taken
             if not self.lone or self.window.received() < self.window.used_up_at:
                 return False

@@ -519,3 +519,14 @@ def test_mco_10_closing_waits_for_the_broker_only_with_messages_to_return(broker
     kept = broker.consumer(session, selector="a = 1")
     broker.deliver(kept, 1)
     assert not session.close_consumer(kept).done  # in the buffer: it goes back
+
+
+def test_a_listener_that_took_the_only_message_of_its_credit_asks_for_more() -> None:
+    broker = with_prefetch(None)
+    consumer = broker.session().open_consumer(Queue("q"), "queue:q", "a = 1")
+    broker.grant()
+    broker.deliver(consumer, 1)
+    assert take(consumer) == "1"
+    broker.heard()
+    assert consumer.rests()
+    assert consumer.granted == 1 + FIRST_WINDOW
