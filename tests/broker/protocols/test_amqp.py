@@ -39,7 +39,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from sievemq_broker.protocols.amqp.types import Array, Described, Symbol, ULong
+from sievemq_broker.protocols.amqp.types import Array, Described, Symbol, UInt, ULong
 from sievemq_broker.session import SessionSettings
 from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
 from sievemq_core.errors import ErrorCode
@@ -1068,6 +1068,21 @@ def test_a_temporary_queue_belongs_to_its_connection(world: World) -> None:
     assert address not in world.broker.namespaces["default"].destinations
     made = Amqp(world).sender(target=Target(dynamic=True, capabilities=["temporary-topic"]))
     assert made.target.address.startswith("temporary-topic:")
+
+
+@pytest.mark.parametrize(("name", "value"), [("lifetime-policy", UInt(7)), ("supported-dist-modes", ULong(0))])
+@pytest.mark.parametrize("role", [True, False])
+def test_a_dynamic_node_has_no_property_of_a_wrong_type(world: World, role: bool, name: str, value: object) -> None:
+    client = Amqp(world)
+    wanted = {Symbol(name): value}
+    if role:
+        attached = client.receiver(None, dynamic=True, dynamic_node_properties=wanted)
+        assert attached.source is None
+    else:
+        attached = client.sender(handle=1, target=Target(dynamic=True, dynamic_node_properties=wanted))
+        assert attached.target is None
+    detach = client.one(Detach)
+    assert (detach.error.condition, name in detach.error.description) == ("amqp:invalid-field", True)
 
 
 # -- subscriptions, browsers ------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ from sievemq_broker.protocols.amqp.links import (
 )
 from sievemq_broker.protocols.amqp.mapping import (
     address_of,
+    check_node_properties,
     envelope_of,
     filters_of,
     kind_of,
@@ -803,6 +804,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         most = self._services.settings.body_bytes
         link = Producer(session, theirs.handle, theirs.name, second=second, rejects=rejects, most=most)
         if target.dynamic:
+            check_node_properties(target.dynamic_node_properties)
             kind = kind_of(target.capabilities)
 
             def to(made: str) -> None:
@@ -883,6 +885,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self._find_subscription(session, theirs)
             return
         if source.dynamic:
+            check_node_properties(source.dynamic_node_properties)
             self._make_temporary(
                 kind_of(source.capabilities),
                 lambda made: self._todo.append(

@@ -17,10 +17,11 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from sievemq_broker.domain.broker_properties import set_by_broker
-from sievemq_broker.protocols.amqp.composites import composite_of, write
+from sievemq_broker.protocols.amqp.composites import Composite, composite_of, write
 from sievemq_broker.protocols.amqp.performatives import Header, Properties
 from sievemq_broker.protocols.amqp.types import (
     MESSAGE_VALUES,
+    Array,
     Char,
     Described,
     Reader,
@@ -59,7 +60,9 @@ from sievemq_core.message.headers import NON_PERSISTENT, PERSISTENT, bytes_of_id
 from sievemq_core.message.values import INT_MAX, LONG_MAX, Byte, Long, PropertyValue, Short, normalise, normalise_field
 from sievemq_core.message.values import Char as JmsChar
 
-__all__ = ["Filters", "address_of", "envelope_of", "filters_of", "kind_of", "payload_of", "value_of"]
+__all__ = [
+    "Filters", "address_of", "check_node_properties", "envelope_of", "filters_of", "kind_of", "payload_of", "value_of",
+]  # fmt: skip
 
 AMQP_HEAD: Final = ENVELOPE_FIELDS
 AMQP_TAIL: Final = ENVELOPE_FIELDS + 1
@@ -76,6 +79,12 @@ _SECTIONS: Final = {
         ("amqp-value:*", _VALUE), ("footer:map", _FOOTER),
     )
 }  # fmt: skip
+
+#: Properties of a dynamic node whose types are fixed: name, types, what a client may ask for.
+_NODE_PROPERTIES: Final = (
+    ("lifetime-policy", (Described, Composite), "a policy such as delete-on-close"),
+    ("supported-dist-modes", (Symbol, Array), "a symbol, or an array of symbols"),
+)
 
 # Annotations of JMS.
 _MESSAGE_TYPE: Final = Symbol("x-opt-jms-msg-type")
@@ -161,6 +170,21 @@ class Filters(NamedTuple):
     dialect: str | None
     no_local: bool
     in_force: dict[Any, Any]
+
+
+def check_node_properties(properties: dict[Any, Any] | None) -> None:
+    """Check the properties of a dynamic node (part 3, section 3.5.9). They ask for nothing that is not done anyway.
+
+    Raises:
+        RequestError: one has a value that it cannot have.
+    """
+    for name, types, instead in _NODE_PROPERTIES:
+        given = (properties or {}).get(name)
+        if given is not None and not isinstance(given, types):
+            raise RequestError(
+                f"the property {name} of a dynamic node must not be {shown(given)}; it is {instead}",
+                ErrorCode.MESSAGE_FORMAT,
+            )
 
 
 def filters_of(filters: dict[Any, Any] | None) -> Filters:
