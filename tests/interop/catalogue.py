@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,6 +137,10 @@ class Stage:
             f"--reports-dir={reports}", *selection, longest=4 * LONGEST,
         )  # fmt: skip
         return [result for path in sorted(reports.glob("*.xml")) for result in from_junit(path)]
+
+    def kept(self, results: Iterable[Result]) -> list[Result]:
+        """The results but those of excluded tests, for a suite that cannot be told to leave them out."""
+        return [each for each in results if not any(part in each.name for part in self.excluded)]
 
     def program(self, *command: str | Path, **environment: str | int) -> list[Result]:
         """The results of a program of ours. One that ends without a result has failed."""
@@ -311,6 +316,99 @@ def _tck(stage: Stage) -> Run:
     return Run(_QPID_JMS, [again for each in found for again in ([each] if each.passed else alone(each))])
 
 
+_BROKER_J = "10.1.0"
+_BROKER_J_LIBRARIES = (
+    *(
+        f"org.apache.qpid:qpid-{name}:{_BROKER_J}"
+        for name in (
+            "broker-plugins-amqp-1-0-protocol", "broker-core", "broker-plugins-websocket",
+            "broker-plugins-management-amqp", "broker-plugins-logging-logback", "broker-plugins-memory-store",
+        )
+    ),
+    "org.junit.jupiter:junit-jupiter:6.1.2", "org.junit.platform:junit-platform-console:6.1.2",
+    "org.hamcrest:hamcrest:3.0", "io.netty:netty-all:4.2.6.Final",
+)  # fmt: skip
+#: Sources that these tests do not need, and that need further libraries: servers for Kerberos, LDAP, OAuth2.
+_BROKER_J_LEFT_OUT = ("EmbeddedKdcExtension", "CreateLdapServerExtension")
+
+
+def _broker_j(stage: Stage) -> Run:
+    root = fetch.given("BROKER_J", f"the sources of Apache Qpid Broker-J {_BROKER_J}")
+    libraries = fetch.maven(*_BROKER_J_LIBRARIES)
+    protocol = "systests/protocol-tests-amqp-1-0/src"
+    modules = ("qpid-test-utils/src/main", "systests/systests-utils/src/main", "systests/protocol-tests-core/src/main")
+    sources = {
+        path.relative_to(root / module): path
+        for module in (*modules, f"{protocol}/main", f"{protocol}/test")
+        for path in (root / module).rglob("*.java")
+        if path.stem not in _BROKER_J_LEFT_OUT
+    }
+    # Its extension goes on with a test that it has just skipped, which JUnit reports as an error.
+    [extension] = (path for path in sources if path.stem == "QpidTestExtension")
+    repaired = stage.folder / extension.name
+    text = sources[extension].read_text(encoding="utf-8")
+    skipped = "throw new org.opentest4j.TestAbortedException();"
+    repaired.write_text(text.replace("invocation.skip();", f"invocation.skip(); {skipped}"), encoding="utf-8")
+    codegen = str(root / "broker-codegen/src/main/java")
+    classes = stage.compiled(libraries, *(sources | {extension: repaired}).values(), sourcepath=codegen)
+    # Broker-J's annotation processor makes this file; it is not on Maven Central.
+    services = classes / "META-INF/services"
+    services.mkdir(parents=True)
+    admin = "org.apache.qpid.tests.utils.ExternalQpidBrokerAdminImpl"
+    (services / "org.apache.qpid.tests.utils.BrokerAdmin").write_text(f"{admin}\n", encoding="utf-8")
+    rules = {"auto_create": False}  # "unknown" destinations are among what is tested
+    users = {"guest": "guest"}
+    with stage.broker(users=users, settings=rules) as signed_in, stage.broker(settings=rules) as anonymous:
+        for broker in (signed_in, anonymous):
+            broker.call(lambda domain: domain.namespace("").create("queue:testQueue"))
+        external = {
+            "port.standard": signed_in.port, "port.anonymous": anonymous.port, "username": "guest", "password": "guest",
+            "supportedSaslMechanisms": "PLAIN",
+            "queueAdmin": "org.apache.qpid.tests.protocol.v1_0.ExistingQueueAdmin",
+        }  # fmt: skip
+        properties = {f"qpid.tests.protocol.broker.external.{name}": str(value) for name, value in external.items()}
+        results = stage.junit(
+            f"{classes}:{libraries}", "--scan-classpath", str(classes), url=anonymous.amqp_url,
+            **{"qpid.tests.brokerAdminType": "EXTERNAL_BROKER"}, **properties,
+        )  # fmt: skip
+    return Run(_BROKER_J, stage.kept(results) or [Result("it runs", passed=False)])
+
+
+_QIT = (
+    "python-qpid-proton==0.40.0", "pytest==8.4.2", "pytest-timeout==2.4.0", "pytest-xdist==3.8.0", "click==8.3.0",
+    "pydantic==2.12.3", "pydantic-settings==2.11.0", "rich==14.2.0", "hypothesis==6.142.0",
+)  # fmt: skip
+_QIT_VERSION = "2.0.0"
+_QIT_SHIMS = ("python-proton", "javascript-rhea", "java-qpid-jms")
+
+
+def _qit(stage: Stage) -> Run:
+    """Pairs of clients: what one sends through the broker, the other receives with the same types and headers."""
+    given = fetch.given("QPID_INTEROP_TEST", "the sources of Apache Qpid's interoperability tests")
+    root = Path(shutil.copytree(given, stage.folder / "qit", ignore=shutil.ignore_patterns(".git")))
+    program = fetch.python(*_QIT)
+    shims = root / "shims"
+    (shims / "javascript-rhea" / "node_modules").symlink_to(fetch.node(_RHEA) / "node_modules")
+    fetch.installed("mvn", "java")
+    output = stage.run("mvn", "-q", "-B", "package", folder=shims / "java-qpid-jms")
+    if not (shims / "java-qpid-jms" / "target").exists():
+        raise fetch.MissingError(f"mvn: {output[:200]}")
+    for other in shims.iterdir():
+        if other.name not in _QIT_SHIMS:
+            shutil.rmtree(other)
+    report = stage.folder / "report.xml"
+    with stage.broker() as broker:
+        stage.run(
+            program, "-m", "pytest", "-q", "-n", "2", f"--junit-xml={report}", "-o", "addopts=",
+            *(f"tests/test_{name}.py" for name in ("types", "amqp_headers", "jms_unified")),
+            folder=root, longest=6 * LONGEST, QIT_BROKER_URL=broker.amqp_url.removeprefix("amqp://"),
+            PATH=f"{program.parent}:{os.environ['PATH']}", PYTHONPATH=root / "src",
+        )  # fmt: skip
+    if not report.exists():
+        return Run(_QIT_VERSION, [Result("it runs", passed=False)])
+    return Run(_QIT_VERSION, stage.kept(from_junit(report)))
+
+
 def _go_amqp(stage: Stage) -> Run:
     folder, version = fetch.go("github.com/Azure/go-amqp", "v1.7.0")
     names = re.findall(r"^func (Test\w+)", (folder / "integration_test.go").read_text(encoding="utf-8"), re.MULTILINE)
@@ -412,6 +510,37 @@ SUITES = (
     ),
     Suite("Joram JMS tests", "AMQP", "sources of Apache ActiveMQ; `JoramAdmin.java`", _joram),
     Suite("Jakarta Messaging TCK", "AMQP", "sources of platform-tck; `TckNames.java`", _tck),
+    Suite(
+        "Qpid Broker-J, protocol tests", "AMQP", "sources of Qpid Broker-J", _broker_j,
+        {
+            "ExistingQueueAdminTest": "tests a helper of the suite with a Broker-J of its own",
+            "SystemPrivilegeEscalationGuardTest": "needs queues and rights of a settings file of Broker-J",
+            "authenticationBypassDisallowed": "accepts a closed connection alone; the outcome `sys` comes first here",
+            "clientSendsSasl": "the same",
+            "emptyFramesDisallowed": "the same",
+            "unacceptableProtocolIdSent": "AMQP without SASL is refused by a close with the reason, not by a header",
+            "RefuseConnectionPolicyTest.strongDetection": "a container-id is a client id only if the client asks",
+            "FromOtherConnectionDisallowed": "expects resource-locked; temporary destinations of others are not-found",
+            "DeleteOnCloseTest": "looks for a dynamic node from a second connection, for which it does not exist",
+            "modifiedOutcomeWithUndeliverableHere": "expects another delivery; undeliverable-here makes a dead letter",
+            "transferWithoutPayload": "expects an error frame; the delivery is rejected with invalid-field",
+            "sendTransactionalPostingTransferFailsDueToUnknownTransactionId": "the same, with unknown-id",
+            "transferUnsettledInTransactionToUnknownDestinationWhenRejectedOutcomeSupported":
+                "expects that the transaction can commit; a refused send dooms it, as in JMS",
+            "receiveTransferReceiverIndicatesNonTerminalDeliveryState": "sends a frame above the agreed max-frame-size",
+            "DecodeErrorTest.illegalMessage": "may find the connection closed, as it is after an undecodable message",
+            "dischargeSettledAfterReceiverDetach": "expects Broker-J's order after messages have returned to the queue",
+            "transferMixtureOf": "expects dispositions in the order of the deliveries",
+            "flowWithRewound": "expects the end of a session whose next-outgoing-id goes back in a flow",
+        },
+    ),
+    Suite(
+        "Qpid interoperability tests", "AMQP", "sources of qpid-interop-test", _qit,
+        {
+            "first_acquirer=False": "the broker writes this header itself: true until a delivery counts",
+            "test_jms_header_replyto": "Qpid JMS writes JMSReplyTo with the prefixes that the broker's open announces",
+        },
+    ),
     Suite("rhea", "AMQP", "npm; `rhea.mjs`", _node_program("rhea.mjs", _RHEA)),
     Suite("go-amqp, its integration tests", "AMQP", "Go modules", _go_amqp),
     Suite("python-qpid-proton", "AMQP", "Debian; `proton_client.py`", _proton),
