@@ -235,7 +235,7 @@ class EmbeddedBroker:
         return self._url_of("stomp")
 
     def _check(self) -> None:
-        """Raise RuntimeError if the store has failed: the broker serves nobody any more."""
+        """Raise RuntimeError if the store has failed: the broker serves no client any more."""
         if self._server is not None and self._server.failure is not None:
             failure = self._server.failure
             raise RuntimeError(f"this broker serves no clients any more: {failure}") from failure

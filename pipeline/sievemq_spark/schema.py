@@ -272,8 +272,8 @@ def envelope_of(row: Mapping[str, Any]) -> EnvelopeFields:
         row: values by column.
 
     Raises:
-        PipelineError: a body that nobody can read, a body kind that there is not, or a property that does not fit its
-            type.
+        PipelineError: a body that no reader can decode, a body kind that there is not, or a property that does not
+            fit its type.
     """
     kind, body = _body_of(row)
     try:

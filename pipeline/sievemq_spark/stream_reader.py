@@ -159,7 +159,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = begin is not None and bool(begin.tap)
         if known and self._options.fail_on_data_loss and source.is_missing(self._link(source)):
             assert begin is not None
-            self._lost(other_text(source, None, begin.tap))  # before another one is made, which nobody would read
+            self._lost(other_text(source, None, begin.tap))  # before another one is made without a reader
         tap, state = source.claim(self._link(source), self._options, self._name, known=known)
         place = self._resumed(source, begin, state)
         state = self._acknowledge(source, Place(tap.id, place.seq), state)

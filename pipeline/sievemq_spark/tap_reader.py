@@ -175,7 +175,7 @@ def sources(options: ReadOptions) -> tuple[Source, ...]:
 
 @contextmanager
 def unless_it_fails(options: ReadOptions, read: Sequence[Source]) -> Iterator[None]:
-    """Delete the taps that a block makes if it fails: they would collect messages that nobody reads.
+    """Delete the taps that a block makes if it fails: they would collect messages without a reader.
 
     Args:
         options: of the read.

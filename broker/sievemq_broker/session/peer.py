@@ -90,7 +90,7 @@ class ClientPort(DeliveryPort, Protocol):
 
     @property
     def follows_clock(self) -> bool:
-        """True if the client is told of the broker's time, and of moves of its clock."""
+        """True if the client gets the broker's time, and moves of its clock."""
 
     @property
     def drops_replies(self) -> bool:
@@ -804,8 +804,8 @@ class Peer:
             lost.give_way(report, now)
 
     def _check_attempt(self, latest: int) -> None:
-        """Raise if the client has continued the connection by a later attempt: this one was delayed, and nobody waits
-        for its answer.
+        """Raise if the client has continued the connection by a later attempt: this one was delayed, and no caller
+        waits for its answer.
 
         Args:
             latest: the attempt that has succeeded last.

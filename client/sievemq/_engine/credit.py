@@ -60,7 +60,7 @@ class PrefetchWindow:
         self.half = max(1, size // 2)
 
     def begin(self) -> None:
-        """Credit is granted, or a WANT sent: so many bytes may come again."""
+        """Credit is granted, or a WANT sent: so many bytes may arrive from now on."""
         if self.bytes:
             self.used_up_at = self.received() + self.bytes
 

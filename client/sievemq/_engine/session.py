@@ -213,7 +213,7 @@ class EngineSession:
 
         def undo(made: object) -> None:
             self.close_consumer(consumer)
-            if durable and made is True:  # it would collect messages for nobody
+            if durable and made is True:  # it would collect messages without a reader
                 self.outbox.request(Command.UNSUBSCRIBE, name)
 
         consumer.open(deliveries.started, undo).add_callback(opened)

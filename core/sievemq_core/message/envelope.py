@@ -164,8 +164,8 @@ def too_long(properties: Mapping[str, PropertyValue]) -> str | None:
 
 
 def properties_reader() -> Callable[[bytes], dict[str, PropertyValue]]:
-    """What decodes packed properties that any reader can read, without their type letters, and raises ValueError or
-    ProtocolError for others: for whoever accepts messages."""
+    """The function that decodes packed properties which any reader can read, without their type letters, and raises
+    ValueError or ProtocolError for others. The broker calls it for a message that it accepts."""
     return _read_well_formed if _decode is None else _decode
 
 

@@ -329,8 +329,8 @@ def _unpack_long(payload: Payload) -> list[Any]:
 
 
 def _repaired(value: Any) -> Any:
-    """The command; a message that is sent has no lone surrogates in its headers then. Everywhere else they are refused
-    by whoever reads the text as a name."""
+    """The command; a message that is sent has no lone surrogates in its headers then. Everywhere else the handler
+    that reads the text as a name refuses them."""
     if type(value) is tuple and len(value) > _ENVELOPE_OF_SEND and value[0] == _SEND:
         envelope = value[_ENVELOPE_OF_SEND]
         if type(envelope) is tuple:

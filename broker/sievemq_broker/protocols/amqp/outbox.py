@@ -164,8 +164,8 @@ class Outbox(ForeignOutbox):
         transaction: bytes | None = None,
         tag: bytes | None = None,
     ) -> None:
-        """Refuse a delivery of the client. If nobody would hear of that, since the client has settled it or knows no
-        such outcome, its link is detached with the reason.
+        """Refuse a delivery of the client. If no outcome can say so, since the client has settled it or does not know
+        that outcome, its link is detached with the reason.
 
         Args:
             link: of the delivery.
