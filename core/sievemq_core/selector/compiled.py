@@ -225,7 +225,12 @@ def verify_selector(text: str, dialect: Dialect) -> tuple[SelectorWarning, ...] 
         SelectorError: it is not valid.
     """
     taken = outline(text) if dialect is JAKARTA else None
-    if taken is not None and _verified.find(taken):
+    if (
+        taken is not None
+        and (shape := _shapes.find(taken)) is not None
+        and shape.unremarkable
+        and shape.holds_for(taken[2])
+    ):
         return ()
     if not text.strip(WHITE_SPACE):
         return None
@@ -236,13 +241,7 @@ def verify_selector(text: str, dialect: Dialect) -> tuple[SelectorWarning, ...] 
             raise _too_deep_here(text) from None
         return ()
     selector = cache.get(text, dialect)
-    assert selector is not None
-    warnings = selector.warnings
-    if warnings or taken is None or not _verified.is_known(taken):
-        return warnings
-    if open_to := parameters(selector.ast, text, taken):
-        _verified.learn(taken, open_to, True)
-    return ()
+    return None if selector is None else selector.warnings
 
 
 def _compile(text: str, dialect: Dialect) -> CompiledSelector | None:
@@ -345,18 +344,21 @@ class _Shape:
         """One of the selectors has no warnings."""
         self.unremarkable = True
 
+    def holds_for(self, values: list[str | int | float]) -> bool:
+        """False if these values keep a selector from being like the others."""
+        for low, high in self._ordered:
+            if values[low] >= values[high]:  # type: ignore[operator]  # numbers
+                return False
+        return all(len({values[index] for index in indexes}) == len(indexes) for _, indexes in self._lists)
+
     def bind(self, text: str, taken: Outline) -> CompiledSelector | None:
         """The selector with these constants; None if their values keep it from being like the others."""
         _, raws, values = taken
-        for low, high in self._ordered:
-            if values[low] >= values[high]:  # type: ignore[operator]  # numbers
-                return None
+        if not self.holds_for(values):
+            return None
         arguments: list[Any] = [values[index] for index in self._arguments]
         for number, indexes in self._lists:
-            items = frozenset([values[index] for index in indexes])
-            if len(items) < len(indexes):
-                return None
-            arguments[number] = items
+            arguments[number] = frozenset([values[index] for index in indexes])
         pieces, constants = self._canonical
         key = pieces[0]
         for piece, indexes in zip(pieces[1:], constants, strict=True):
@@ -380,11 +382,9 @@ class _Cache(SelectorCache[Dialect, CompiledSelector | None]):
         """Forget everything."""
         super().clear()
         _shapes.clear()
-        _verified.clear()
 
 
 _shapes: Shapes[_Shape] = Shapes()
-_verified: Shapes[bool] = Shapes()
 
 #: Every compiled selector of this process.
 cache = _Cache(_compile)
