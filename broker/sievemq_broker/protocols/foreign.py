@@ -58,8 +58,9 @@ def refuse_schedule(named: Set[Any], unsupported: frozenset[str], instead: str) 
         RequestError: MESSAGE_FORMAT, there is such a name.
     """
     if not unsupported.isdisjoint(named):
+        name = min([name for name in unsupported if name in named])
         raise RequestError(
-            f"{min(unsupported & named)} is not supported: a message is delivered once, and {instead} delays it. Send "
+            f"{name} is not supported: a message is delivered once, and {instead} delays it. Send "
             "each repetition as a message of its own",
             ErrorCode.MESSAGE_FORMAT,
         )
