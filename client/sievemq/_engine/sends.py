@@ -579,7 +579,7 @@ class Sends:
 def _in_doubt(error: Exception) -> Exception:
     """The error of a withdrawn send that the broker may have had before the connection was lost."""
     text = f"{str(error).removesuffix(': it was not sent')}; but the broker may have taken it before the loss"
-    return ResourceAllocationException(text, "SEND_TIMEOUT")
+    return JMSException(text, "TIMEOUT")
 
 
 def _commit_in_doubt() -> Exception:

@@ -62,7 +62,7 @@ def check(
                     done[words[0], key] = now
             elif verb == "TR":
                 rolled_back.add(words[0])
-            elif verb == "F" and words[1] == "CONNECTION_LOST":  # closed in the middle of an outage: it may be there
+            elif verb == "F" and words[1] in ("CONNECTION_LOST", "TIMEOUT"):  # ended in an outage: it may be there
                 failed += 1
             elif verb == "F" and words[1] == "SEND_TIMEOUT":
                 withdrawn.add(words[0])

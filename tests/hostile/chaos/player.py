@@ -30,6 +30,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import sievemq.aio
@@ -131,7 +133,10 @@ class Player:
         factory = ConnectionFactory(self.url)
         while not self.over:
             kind = self.chance.choice(("sync", "async", "loose", "transacted"))
-            with factory.create_context(TRANSACTED if kind == "transacted" else AUTO) as context:
+            with (
+                suppress(InDoubtError),
+                factory.create_context(TRANSACTED if kind == "transacted" else AUTO) as context,
+            ):
                 context.set_exception_listener(expect_loss)
                 for _ in range(self.chance.randint(1, 4)):
                     self.send(context, kind)
@@ -154,6 +159,8 @@ class Player:
                 producer.set_priority(priority).send(destination, message)
             except ResourceAllocationRuntimeException as error:
                 self.fail(key, error)
+            except JMSRuntimeException as error:
+                check_send(error)
             else:
                 if kind == "sync":
                     self.journal.write("C", key)
@@ -168,7 +175,7 @@ class Player:
                 except TransactionRolledBackRuntimeException:
                     self.journal.write("TR", tx)
                 except JMSRuntimeException as error:
-                    check_doubt(error)
+                    check_commit(error)
                 else:
                     self.journal.write("TK", tx)
 
@@ -200,7 +207,7 @@ class Player:
                 continue
             consumer_name = self.next_name()
             taken: list[str] = []
-            with context:
+            with suppress(InDoubtError), context:
                 consumer = self.open(context, view)
                 if mode in (AUTO, DUPS_OK) and self.chance.random() < 0.4:
                     taken = self.listen(consumer, view, consumer_name)
@@ -260,7 +267,7 @@ class Player:
         factory = sievemq.aio.ConnectionFactory(self.url)
         while not self.over:
             transacted = self.chance.random() < 0.3
-            async with factory.create_context(TRANSACTED if transacted else AUTO) as context:
+            async with over(factory.create_context(TRANSACTED if transacted else AUTO)) as context:
                 context.set_exception_listener(expect_loss)
                 for _ in range(self.chance.randint(1, 4)):
                     tx = self.next_name() if transacted else "-"
@@ -274,6 +281,8 @@ class Player:
                             await producer.set_priority(priority).send(destination, message)
                         except ResourceAllocationRuntimeException as error:
                             self.fail(key, error)
+                        except JMSRuntimeException as error:
+                            check_send(error)
                         else:
                             if not transacted:
                                 self.journal.write("C", key)
@@ -287,7 +296,7 @@ class Player:
                         except TransactionRolledBackRuntimeException:
                             self.journal.write("TR", tx)
                         except JMSRuntimeException as error:
-                            check_doubt(error)
+                            check_commit(error)
                         else:
                             self.journal.write("TK", tx)
             await asyncio.sleep(self.chance.random() * 0.05)
@@ -298,7 +307,7 @@ class Player:
             view = self.chance.choice(("work", "work", "grouped", "crew"))
             mode = self.chance.choice((AUTO, CLIENT, DUPS_OK, TRANSACTED))
             name, taken = self.next_name(), []
-            async with factory.create_context(mode) as context:
+            async with over(factory.create_context(mode)) as context:
                 context.set_exception_listener(expect_loss)
                 consumer = await self.open(context, view)
                 for _ in range(self.chance.randint(1, 4)):
@@ -332,6 +341,18 @@ class Player:
         return []
 
 
+class InDoubtError(Exception):
+    """A commit was given up in an outage: the application begins another session."""
+
+
+@asynccontextmanager
+async def over(opening: Any) -> AsyncIterator[Any]:
+    """A context that ends at a commit in doubt."""
+    with suppress(InDoubtError):
+        async with opening as context:
+            yield context
+
+
 class Completion:
     """Notes confirmed sends."""
 
@@ -354,6 +375,8 @@ def is_certain(context: Any) -> bool:
 
 def check_loss(error: JMSRuntimeException) -> None:
     """What may be refused after a loss: messages that went back, a transaction that was rolled back."""
+    if error.get_error_code() == "TIMEOUT":
+        raise InDoubtError from error
     if error.get_error_code() not in ("CONNECTION_LOST", "TRANSACTION_ROLLED_BACK"):
         raise error
 
@@ -362,8 +385,17 @@ def expect_loss(_: JMSException) -> None:
     """Connections are lost here, and unconfirmed messages with them: the journals account for both."""
 
 
-def check_doubt(error: JMSRuntimeException) -> None:
-    """What a commit may end with besides: a crash took the broker before it had noted anything of the connection."""
+def check_send(error: JMSRuntimeException) -> None:
+    """What a send may end with whose outcome is not known: the broker was away for longer than send_timeout, or it has
+    lost what it knew of the connection."""
+    if error.get_error_code() not in ("CONNECTION_LOST", "TIMEOUT"):
+        raise error
+
+
+def check_commit(error: JMSRuntimeException) -> None:
+    """The same of a commit. After a time-out the next call on the session would raise its outcome."""
+    if error.get_error_code() == "TIMEOUT":
+        raise InDoubtError from error
     if error.get_error_code() != "CONNECTION_LOST":
         raise error
 
