@@ -68,7 +68,7 @@ def connect(url: BrokerURL, user: str | None, password: str | None) -> tuple[Cli
         engine.welcomed(found.handshake)
         transport.start()
     except BaseException:
-        found.sock.close()
+        transport.discard()
         raise
     return engine, transport
 

@@ -1004,6 +1004,13 @@ class Transport:
         if threading.current_thread() is not self._thread and self._thread.is_alive():
             self._thread.join()
 
+    def discard(self) -> None:
+        """Close the sockets. The I/O thread has not started, or ends by that."""
+        if self._thread.is_alive():
+            self.close()
+        else:
+            self._close()
+
     def _close(self) -> None:
         with self.lock:
             self._engine.leave()
