@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -57,6 +58,11 @@ def test_properties_of_every_length(size: int) -> None:
     assert fields[9] == pack(values)
 
 
+def repaired(value: Any) -> Any:
+    """A header as the broker reads it: a surrogate that is not one of a pair is replaced."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", value) if isinstance(value, str) else value
+
+
 @given(properties, texts, st.none() | texts | st.binary(max_size=40), st.none() | texts, st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_a_send_says_all_of_a_message(
@@ -76,7 +82,7 @@ def test_a_send_says_all_of_a_message(
         broker.producer(session).send(message, QUEUE, delivery_mode=1)
         ((*_, fields),) = broker.heard()
         assert fields[:6] == message._fields[:6] == (message_id, NOW, 4, 1, 0, 0)
-        assert fields[6:9] == (correlation, "topic:other" if reply else None, kind)
+        assert fields[6:9] == (repaired(correlation), "topic:other" if reply else None, repaired(kind))
         assert fields[11] == message._body_kind
         assert fields[12] == message._encode_body()
         there = received(fields, QUEUE, 0, None)
