@@ -144,7 +144,9 @@ def test_sigint_while_the_reader_does_not_read(port: EmbeddedBroker, sievemq: Si
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        first = os.read(process.stdout.fileno(), 1)  # the pipe cannot hold them all: the next write waits
+        first = os.read(process.stdout.fileno(), 1)
+        while "pipe" not in Path(f"/proc/{process.pid}/wchan").read_text():  # where it waits: the pipe cannot hold all
+            assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
         *whole, _ = (first + process.stdout.read()).split(b"\n")
