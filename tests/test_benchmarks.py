@@ -279,15 +279,19 @@ def test_a_waiting_message_takes_little_more_than_its_packed_bytes() -> None:
             sender.send("queue:q", envelope(number))
         sender.flush()
 
-    fill(100_000, 101_000)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        fill(101_000, 103_000)
+    def held_by(first: int, last: int) -> float:
         gc.collect()
-        held = tracemalloc.get_traced_memory()[0] / 2_000
-    finally:
-        tracemalloc.stop()
+        tracemalloc.start()
+        try:
+            fill(first, last)
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0] / (last - first)
+        finally:
+            tracemalloc.stop()
+
+    fill(100_000, 101_000)
+    # What other threads of the test process hold is counted, too: once in a while a few bytes a message.
+    held = min(held_by(first, first + 2_000) for first in (101_000, 103_000, 105_000))
     # Envelope 80, Entry 96, its sequence 28, its place in the queue 8
     assert held - sys.getsizeof(Envelope(envelope(100_000)).packed) < 220, held
 
