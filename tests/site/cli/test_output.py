@@ -139,8 +139,13 @@ def test_sigint_while_the_reader_does_not_read(port: EmbeddedBroker, sievemq: Si
     """What was not written whole stays; the command ends at the first signal, though the pipe stays full."""
     sent = 20
     sievemq("send", "orders", "x" * 10_000, "--count", str(sent))
+    # Where the tests run in the background of a shell, SIGINT is ignored, by what they start as well.
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{heeding}; from sievemq.cli import main; main()"
     with subprocess.Popen(
-        ["bash", "-c", f"{COMMAND} receive orders -n 0 --json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", program, "receive", "orders", "-n", "0", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
