@@ -48,6 +48,9 @@ QUIET_SECONDS = 0.1
 FAREWELL_SECONDS = 1.0
 SHORT_FAREWELL_SECONDS = 0.1
 
+#: Turns of the loop after which every connection that was accepted is a link.
+_TURNS_TO_LINK = 3
+
 log = logs.get("server")
 
 
@@ -422,6 +425,8 @@ class Server:
         self.phase = Phase.DRAINING
         if self._acceptors:
             self.stop_accepting()
+            for _ in range(_TURNS_TO_LINK):
+                await asyncio.sleep(0)
             if drain_seconds > 0:
                 await self._drain(drain_seconds)
             await self._close_links(FAREWELL_SECONDS if drain_seconds > 0 else SHORT_FAREWELL_SECONDS)

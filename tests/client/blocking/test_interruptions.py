@@ -178,6 +178,7 @@ def test_a_signal_ends_connecting_and_leaves_nothing_behind(monkeypatch: pytest.
         patch.setattr(Attempt, "step", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ConnectionFactory(broker.url, reconnect="forever").create_connection()
+        until(lambda: not any(thread.name == "sievemq-reconnect" for thread in threading.enumerate()))
         until(lambda: not broker.server.services.connections)
 
 
