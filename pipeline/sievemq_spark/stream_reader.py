@@ -122,7 +122,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             place, last = found[source.key]
             target = self._target(source, place.tap)
             waiting[source.key] = max(0, (last if target is None else min(last, target)) - place.seq)
-        if self._options.mode == "drain":  # what waits is in the queue, until it is asked for
+        if self._options.mode == "drain":  # a drain reads from the queue itself
             waiting = dict.fromkeys(waiting, 1)
         ordered = sorted(self._sources, key=lambda source: -waiting[source.key])
         upto: dict[str, int] = {}

@@ -481,7 +481,7 @@ def test_a_drain_takes_the_same_of_each_queue(broker: EmbeddedBroker) -> None:
 
 
 def test_a_start_that_fails_leaves_no_tap(broker: EmbeddedBroker) -> None:
-    """One that nobody reads would collect messages up to its limits."""
+    """A tap without a reader would collect messages up to its limits."""
     send(broker, "x")
     send(broker, "y", to=Queue("b"))
 

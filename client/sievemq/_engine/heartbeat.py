@@ -8,7 +8,7 @@ from sievemq_core.wire.connection import WireConnection
 
 __all__ = ["Heartbeat"]
 
-#: Intervals after which the broker is asked for its time again: a minute by default.
+#: The client requests the time of the broker again after this many intervals: a minute by default.
 _TIME_AFTER = 4
 
 

@@ -78,7 +78,7 @@ def test_a_wrong_name_and_a_wrong_password_end_alike(user: str, password: str) -
 
 
 def salt_and_rounds(broker: EmbeddedBroker, user: str) -> tuple[bytes, int]:
-    """What a client is told that claims to be this user."""
+    """The answer to a client that claims to be this user."""
     with AmqpSocket(broker.port, connect=False) as client:
         client.feed(SASL_HEADER)
         client.say(SaslInit(mechanism="SCRAM-SHA-256", initial_response=f"n,,n={user},r=abc".encode()), kind=SASL)

@@ -268,7 +268,7 @@ def test_a_broker_works_on_a_full_disk_and_starts_on_it(
 @pytest.mark.slow
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_broker_that_can_write_nothing_says_so_and_ends_or_goes_on(disk: Callable[..., Disk], ends: bool) -> None:
-    """Somebody has deleted the reserve and filled the disk."""
+    """Another program has deleted the reserve and filled the disk."""
     full = disk("fail")
     with ConnectionFactory(full.url(1)).create_context() as context:
         queue, producer = context.create_queue("q"), context.create_producer()

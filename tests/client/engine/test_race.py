@@ -142,7 +142,7 @@ def test_one_host_that_may_welcome_the_client_later_keeps_hope(
 @pytest.mark.parametrize("lost_again", [False, True])
 def test_a_hello_that_arrives_late_does_not_end_its_successor(lost_again: bool) -> None:
     """Two addresses of one broker: the client was welcomed at the second, then its HELLO to the first arrives. Acting
-    on what that says of consumers would acknowledge messages that nobody has seen."""
+    on what that says of consumers would acknowledge messages that no application has seen."""
     world = World()
     memory = world.connect(reconnect=60_000)
     session, sending = world.session(memory), world.session(memory)

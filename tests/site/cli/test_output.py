@@ -1,4 +1,4 @@
-"""Output that cannot be written: what was done, what is said, exit codes."""
+"""Output that cannot be written: effects, messages, exit codes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .conftest import Sievemq
 
 ROOT = Path(__file__).parents[3]
 COMMAND = f"exec {sys.executable} -c 'from sievemq.cli import main; main()' "
-#: How a shell makes standard output useless, and what is said of it.
+#: How a shell makes standard output useless, and the message about it.
 USELESS = {">/dev/full": "No space left on device", ">&-": "it is closed", "| true": "Broken pipe"}
 
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
