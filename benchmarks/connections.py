@@ -25,8 +25,6 @@ from benchmarks.macro.processes import Broker, free_port
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import WireConnection
 
-__all__ = ["main", "run"]
-
 QUEUES = 100
 ANSWER_S = 20.0
 

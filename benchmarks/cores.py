@@ -20,8 +20,6 @@ from benchmarks.machine import calibrate_ms
 from benchmarks.macro.processes import Broker, role_command, run_workload
 from benchmarks.workloads import Job
 
-__all__ = ["balance", "main", "rates"]
-
 MESSAGES = {"W1": 40_000, "W1c": 40_000, "W2": 2_000, "W3": 5_000, "W4": 20_000, "W5": 10_000}
 CORES = (8, 64)
 DESTINATIONS = (64, 1_000, 10_000)

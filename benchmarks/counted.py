@@ -39,8 +39,6 @@ from sievemq_broker.protocols.amqp.frames import AMQP_HEADER, frame_of
 from sievemq_broker.protocols.amqp.performatives import Attach, Begin, Flow, Open, Source, Target
 from sievemq_broker.protocols.sieve import SieveConnection
 
-__all__ = ["CASES", "MOST", "TABLE", "count", "grown", "main"]
-
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = Path(__file__).with_name("counts.json")
 #: How much more a case may cost than the table says.

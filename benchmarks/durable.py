@@ -23,8 +23,6 @@ from benchmarks.macro.processes import Broker, run_workload
 if TYPE_CHECKING:
     from sievemq import ConnectionFactory
 
-__all__ = ["run"]
-
 SIZE = 256
 #: Bytes of a bare write.
 RECORD = 400

@@ -35,8 +35,6 @@ from sievemq_core.message.envelope import BodyKind, pack_properties
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import WireConnection
 
-__all__ = ["FLOODS", "main", "measured"]
-
 LIMIT_MS = 10.0
 WAIT_S = 60.0
 CREDIT = 16_000  # the most that a consumer may have

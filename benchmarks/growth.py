@@ -22,8 +22,6 @@ from benchmarks.machine import calibrate_ms, describe
 from benchmarks.rig import BATCH, Client, Rig, envelope, resident_bytes
 from sievemq_core.wire.commands import Command
 
-__all__ = ["SERIES", "main"]
-
 OUT = Path(__file__).parent / "results" / "growth"
 #: Messages of a measurement, for which the best of three counts.
 MESSAGES = 5_000

@@ -25,8 +25,6 @@ from typing import Any
 from benchmarks.machine import calibrate_ms, describe
 from benchmarks.macro.processes import Broker, run_workload
 
-__all__ = ["SHARES", "SIZE", "Timetable", "body", "due_times", "main", "percentiles", "send_all", "table_row"]
-
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).parent / "results"
 SHARES = (0.1, 0.5, 0.8)

@@ -11,8 +11,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["calibrate_ms", "cpu_seconds", "describe", "processes_of", "resident_mb"]
-
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 

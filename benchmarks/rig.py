@@ -20,8 +20,6 @@ from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import WireConnection
 
-__all__ = ["Client", "Rig", "envelope", "resident_bytes"]
-
 NOW = 1_700_000_000_000
 BATCH = 100
 

@@ -15,8 +15,6 @@ from statistics import median
 from sievemq import ConnectionFactory, JMSContext, Queue
 from sievemq_testing import TestBroker
 
-__all__ = ["main"]
-
 ORDERS = Queue("orders")
 
 

@@ -22,8 +22,6 @@ from benchmarks.macro.processes import Broker, Server, run_workload
 from benchmarks.peers.catalogue import OURS, PEERS
 from benchmarks.workloads import Job
 
-__all__ = ["main"]
-
 #: Columns of the table, and the system calls that each sums.
 COLUMNS = {
     "reads": {"read", "readv", "recv", "recvfrom", "recvmsg"},

@@ -10,8 +10,6 @@ from __future__ import annotations
 import random
 from typing import Any, TypeAlias
 
-__all__ = ["REGIONS", "SYMBOLS", "W6_RECEIVES", "Job", "body_of", "correlated", "plan", "properties_of"]
-
 Job: TypeAlias = dict[str, Any]
 """One process's part: role, workload, n, size, confirm, dest, kind, and for consumers `subs`."""
 

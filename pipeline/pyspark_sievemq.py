@@ -2,8 +2,6 @@
 
 from sievemq_spark.source import SieveMQDataSource
 
-__all__ = ["DefaultSource"]
-
 
 class DefaultSource(SieveMQDataSource):
     """The data source."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["PYTEST", "QUIET"]
-
 #: Without the plugins that only our own tests use: they take four fifths of the time of a small run.
 PYTEST = (
     sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", "-p", "no:schemathesis",

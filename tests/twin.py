@@ -19,8 +19,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Twin", "serve"]
-
 _ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = frozenset({"sievemq", "sievemq_broker", "sievemq_core"})
 

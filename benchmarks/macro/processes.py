@@ -23,8 +23,6 @@ from typing import Any, Self
 from benchmarks.machine import cpu_seconds, processes_of, resident_mb
 from benchmarks.workloads import Job, correlated, plan
 
-__all__ = ["Broker", "Role", "Server", "free_port", "role_command", "run_workload"]
-
 ROLE = Path(__file__).with_name("role.py")
 RUN_LIMIT_S = 120
 #: How long a broker may take to start; RabbitMQ has taken a minute where six other processes wanted the same processor.

@@ -26,8 +26,6 @@ import uvloop
 from benchmarks.machine import cpu_seconds
 from benchmarks.workloads import body_of, properties_of
 
-__all__ = ["MODES", "fan_out", "round_trips", "throughput"]
-
 MODES = ("bytes", "decode", "repack")
 SENDS_PER_FRAME = 100
 SEND, DELIVER = 24, 80

@@ -12,8 +12,6 @@ from sievemq_core.wire.codec import pack, pack_delivery
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import FrameReader, WireConnection, pack_frames
 
-__all__ = ["run"]
-
 BATCH = 100
 
 

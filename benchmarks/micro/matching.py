@@ -30,8 +30,6 @@ from sievemq_broker.domain import Broker, Namespace
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, cache, compile_selector
 
-__all__ = ["run"]
-
 BATCH = 100
 
 

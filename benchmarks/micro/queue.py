@@ -17,8 +17,6 @@ from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope, pack_properties
 from sievemq_core.selector import CompiledSelector, compile_selector
 
-__all__ = ["run"]
-
 NOW = 1_700_000_000_000
 BATCH = 100
 

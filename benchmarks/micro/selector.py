@@ -17,8 +17,6 @@ from sievemq_core.selector import CompiledSelector, SelectorError, cache, compil
 from sievemq_core.selector.dialect import JAKARTA
 from sievemq_core.selector.parser import parse
 
-__all__ = ["run"]
-
 HEADERS = ("ID:1", 1_763_700_000_000, 4, 2, 0, 0, "N14228", None, "flight", None, None, 1, b"")
 FLIGHT: dict[str, PropertyValue] = {
     "carrier": "UA",

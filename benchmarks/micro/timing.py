@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Row", "compare", "time_us"]
-
 
 class Row(NamedTuple):
     """One line of a table: what took how long, beside what it is compared with."""

@@ -10,8 +10,6 @@ import gc
 from benchmarks.micro.matching import lag_while_attaching
 from benchmarks.micro.timing import Row
 
-__all__ = ["run"]
-
 TURN = 10_000.0
 
 

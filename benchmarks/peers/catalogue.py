@@ -19,8 +19,6 @@ from benchmarks.macro.processes import Broker, Server, free_port, role_command
 from benchmarks.peers import fetch
 from benchmarks.workloads import Job, correlated
 
-__all__ = ["OURS", "PEERS", "Peer", "versions_of"]
-
 
 @dataclass(frozen=True)
 class Peer:

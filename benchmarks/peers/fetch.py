@@ -13,19 +13,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = [
-    "FOLDER",
-    "PYTHON",
-    "MissingError",
-    "classes",
-    "complete",
-    "debian",
-    "jars",
-    "packages",
-    "program",
-    "versions",
-]
-
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("SIEVEMQ_PEERS_FOLDER", ROOT / "build" / "peers"))
 JAVA = Path(__file__).with_name("java")

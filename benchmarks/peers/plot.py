@@ -7,8 +7,6 @@ from pathlib import Path
 
 from benchmarks.peers.catalogue import OURS, PEERS
 
-__all__ = ["draw"]
-
 
 def draw(rates: Mapping[tuple[str, str], float], out: Path) -> None:
     """Draw one panel per workload; longer bars are better, but for the round trip."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-__all__ = ["DEADLINE_S", "Receipts", "TimedReceipts", "now", "percentile", "receipts_of"]
-
 #: A part gives up after this long and reports what it has.
 DEADLINE_S = 75
 now = time.monotonic_ns

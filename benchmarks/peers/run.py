@@ -27,8 +27,6 @@ from benchmarks.peers import fetch, plot
 from benchmarks.peers.catalogue import OURS, PEERS, Peer, versions_of
 from benchmarks.workloads import DEFAULT_COUNTS
 
-__all__ = ["compiled", "costs", "main", "medians", "rates_table", "ratio", "write_tables"]
-
 ROOT = Path(__file__).resolve().parents[2]
 COMPARISON = ROOT / "benchmarks" / "comparison.md"
 BEGIN, END = "<!-- made by make bench-peers -->", "<!-- end of what make bench-peers made -->"

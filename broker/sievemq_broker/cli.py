@@ -18,8 +18,6 @@ from sievemq_broker.extras import ALL, has
 from sievemq_core.output import complain, report
 from sievemq_core.output import show as show_line
 
-__all__ = ["broker", "config"]
-
 # Exit codes of every sievemq command; docs and `sievemq --help` list them.
 FAILED, USAGE = 1, 2
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic_ns, time_ns
 
-__all__ = ["JUMP_MS", "AdjustableClock", "Clock"]
-
 #: The smallest difference between the two clocks that counts as a jump. A clock that is corrected gradually reaches it
 #: now and then.
 JUMP_MS = 1_000

@@ -28,8 +28,6 @@ from sievemq_broker.server.process import ManagementPort, bind, new_event_loop
 from sievemq_broker.server.server import Server
 from sievemq_core.durations import MILLISECOND
 
-__all__ = ["BrokerClock", "EmbeddedBroker", "EmbeddedNamespace", "EmbeddedOptions", "Moved"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

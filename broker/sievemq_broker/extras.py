@@ -9,8 +9,6 @@ from typing import Final
 from sievemq_broker.config import Settings
 from sievemq_broker.users.passwords import is_hash, is_scram
 
-__all__ = ["ALL", "check_packages", "has"]
-
 _HTTP: Final = ("starlette", "uvicorn", "prometheus_client", "msgspec")
 _HASHES: Final = ("argon2",)
 _SCRAM: Final = ("scramp",)

@@ -18,8 +18,6 @@ from typing import TextIO
 
 from sievemq_core.output import complain
 
-__all__ = ["LEVELS", "Log", "configure", "get"]
-
 LEVELS = ("debug", "info", "warning", "error")
 
 _ROOT = "sievemq_broker"

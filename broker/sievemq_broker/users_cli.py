@@ -17,8 +17,6 @@ from sievemq_broker.users.file import check_name, read_users, write_users
 from sievemq_broker.users.passwords import hash_password, is_hash, verify
 from sievemq_core.output import complain, report, show
 
-__all__ = ["user"]
-
 # Exit codes of every sievemq command; docs and `sievemq --help` list them.
 FAILED, USAGE, NOT_FOUND, REFUSED = 1, 2, 3, 4
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from importlib import metadata
 
-__all__ = ["broker_name", "version"]
-
 
 @cache
 def version() -> str:

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-__all__ = ["DEFAULT_PORT", "TIMEOUT", "Management", "ManagementError", "place"]
-
 DEFAULT_PORT: Final = 7680
 #: Seconds that an answer may take.
 TIMEOUT: Final = 60.0

@@ -6,8 +6,6 @@ import sys
 import warnings
 from typing import Final
 
-__all__ = ["DestinationNameWarning", "DoubtfulSelectorWarning", "SieveMQWarning", "WildcardWarning", "warn"]
-
 _PACKAGES: Final = frozenset({"sievemq", "sievemq_spark", "sievemq_testing"})
 
 

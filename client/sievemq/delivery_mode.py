@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Literal
 
-__all__ = ["DeliveryMode", "DeliveryModeLike"]
-
 
 class DeliveryMode(IntEnum):
     """The delivery mode of a send (CST-05). The members are equal to the API's ints.

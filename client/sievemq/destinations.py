@@ -11,17 +11,6 @@ from sievemq.exceptions import IllegalStateException, InvalidDestinationExceptio
 from sievemq_core.errors import AddressError
 from sievemq_core.message.destination import Address, Kind, foreign_notation, parse_address
 
-__all__ = [
-    "Destination",
-    "Queue",
-    "TemporaryQueue",
-    "TemporaryTopic",
-    "Topic",
-    "destination_for",
-    "parse_destination",
-    "warn_of_notation",
-]
-
 #: Kinds that begin the text of a destination, and the class that is meant if a name begins with one.
 _PREFIXES: Final = {Kind.QUEUE.value: "Queue", Kind.TOPIC.value: "Topic"}
 

@@ -37,8 +37,6 @@ from sievemq_core.errors import FormatError
 from sievemq_core.message.body import check_count
 from sievemq_core.message.values import Byte, Char, Double, Float, Int, Long, Short
 
-__all__ = ["PlainData", "Registered", "decode_object", "encode_object", "register_type"]
-
 C = TypeVar("C", bound=type)
 
 

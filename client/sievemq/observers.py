@@ -18,8 +18,6 @@ from typing import Final, NamedTuple
 from sievemq.destinations import Destination
 from sievemq.messages import Message
 
-__all__ = ["Client", "Observer", "Source", "observe", "unobserve"]
-
 
 class Client(NamedTuple):
     """A connection, to an observer.

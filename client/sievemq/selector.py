@@ -11,8 +11,6 @@ from sievemq_core.selector import CompiledSelector, SelectorError, SelectorWarni
 from sievemq_core.selector.explain import Explanation
 from sievemq_core.selector.portability import PortabilityNote
 
-__all__ = ["Selector"]
-
 
 class Selector:
     """A message selector, the same language that consumers, browsers, archives and analytics use.

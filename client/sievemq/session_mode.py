@@ -7,8 +7,6 @@ from typing import Literal
 
 from sievemq.exceptions import JMSException
 
-__all__ = ["SessionMode", "SessionModeLike", "session_mode"]
-
 
 class SessionMode(IntEnum):
     """How a session acknowledges messages (CST-01 … CST-04). The members are also constants of ``Session`` and

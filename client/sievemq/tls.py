@@ -8,8 +8,6 @@ from typing import Final
 from sievemq.exceptions import InvalidURLException, JMSException
 from sievemq.url import BrokerURL
 
-__all__ = ["closed_early", "failure_of", "of_tls", "refuses_certificate", "tls_context", "tls_of"]
-
 #: OpenSSL's reasons for bytes that are not TLS, or for a peer that does not speak TLS and closes.
 _NOT_SPOKEN: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE_READING")
 

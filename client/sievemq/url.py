@@ -39,8 +39,6 @@ from sievemq_core.limits import (
 )
 from sievemq_core.selector.dialect import DIALECTS
 
-__all__ = ["DEFAULT_PORT", "BrokerURL", "ClientOptions", "Options", "parse_url", "url_of_environment"]
-
 DEFAULT_PORT: Final = 7672
 
 _SCHEMES: Final = {"sievemq": False, "sievemqs": True}

@@ -10,16 +10,13 @@ from importlib.machinery import ExtensionFileLoader, PathFinder
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mypy_extensions import mypyc_attr
+    from mypy_extensions import mypyc_attr as mypyc_attr
 else:
 
     def mypyc_attr(**_):
         """Options of a class for the compiler, such as that interpreted classes may inherit from it. It does nothing at
         run time, so mypyc need not be installed."""
         return lambda cls: cls
-
-
-__all__ = ["COMPILED", "mypyc_attr"]
 
 
 def _is_compiled(package: str, module: str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["counted"]
-
 
 def counted(number: int, noun: str, *, many: str = "", form: str = "") -> str:
     """``1 message``, ``0 messages``, ``2 messages``.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-__all__ = ["MILLISECOND", "Milliseconds", "Seconds", "in_units", "milliseconds", "seconds"]
-
 #: What calls of the client accept: ints are milliseconds, as JMS has them.
 Milliseconds = int | timedelta
 

@@ -19,21 +19,6 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-__all__ = [
-    "MAX_ERROR_CHARS",
-    "AddressError",
-    "ErrorCode",
-    "FormatError",
-    "NullValueError",
-    "NumberFormatError",
-    "ProtocolError",
-    "RequestError",
-    "SieveError",
-    "cut_details",
-    "cut_text",
-    "shown",
-]
-
 #: Characters of an error's text. An error that quotes what it refuses must not be as large as that.
 MAX_ERROR_CHARS: Final = 2_000
 

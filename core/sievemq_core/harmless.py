@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["harmless"]
-
 
 def harmless(text: str, keep: str = "") -> str:
     """Text without characters that could command a terminal or change the order in which it is read: those are written

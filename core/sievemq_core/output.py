@@ -13,8 +13,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["OutputError", "complain", "discard", "open_closed", "report", "show", "write", "writing"]
-
 
 class OutputError(Exception):
     """Standard output cannot be written.

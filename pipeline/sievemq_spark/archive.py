@@ -22,20 +22,6 @@ from sievemq_spark.times import day_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "Archived",
-    "archive",
-    "archive_outcomes",
-    "archive_stream",
-    "outcomes_of",
-    "read_archive",
-    "read_outcomes",
-    "read_queues",
-    "require_archive",
-    "require_destination",
-    "require_messages",
-]
-
 #: Spark writes '' as a NULL partition; a name that no namespace can have represents the broker's default one.
 DEFAULT_NAMESPACE: Final = "(default)"
 KEY: Final = ("broker", "namespace", "destination", "message_id")

@@ -19,8 +19,6 @@ from sievemq_spark.traffic import traffic
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Backtest", "Coverage", "SelectorResult", "backtest", "coverage"]
-
 
 @dataclass(frozen=True, slots=True)
 class SelectorResult:

@@ -28,8 +28,6 @@ from sievemq_spark.objects import decode_plain
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["ENTRY", "body_json", "body_map", "body_stream", "map_body", "object_body", "stream_body"]
-
 ENTRY: Final = "struct<t:string,b:boolean,l:bigint,d:double,s:string,x:binary>"
 
 _ENTRY: Final = pa.struct(

@@ -8,8 +8,6 @@ from typing import Final
 
 from sievemq_spark.errors import PipelineError
 
-__all__ = ["TYPES", "parse_columns"]
-
 #: Spark type -> letter of the JMS type it holds (message/values.py).
 TYPES: Final[dict[str, str]] = {
     "boolean": "z", "tinyint": "b", "smallint": "h", "int": "i", "bigint": "l", "float": "f", "double": "d",

@@ -21,9 +21,6 @@ from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, PARTITIONS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Compacted", "compact"]
-
-
 TARGET_BYTES: Final = 128 * 1024 * 1024
 """Size that a file is filled up to: what Spark reads as one split."""
 

@@ -14,8 +14,6 @@ from sievemq_spark.traffic import is_dead_letter
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["DeadLetters", "Lift", "deadletters"]
-
 #: Percent of the messages.
 SHARES: Final = (50, 90, 99, 100)
 

@@ -15,8 +15,6 @@ from sievemq_spark.options import ReadOptions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["drain"]
-
 
 @contextmanager
 def drain(

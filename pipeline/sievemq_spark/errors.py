@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DataLossError", "MissingSparkError", "NoArchiveError", "NoDestinationError", "PipelineError"]
-
 
 class PipelineError(ValueError):
     """An argument cannot be used; the text names it, the reason, and what to do."""

@@ -8,8 +8,6 @@ from urllib.parse import unquote
 
 from sievemq_spark.spark import SLOW_WORKER
 
-__all__ = ["DAMAGED", "explain_failure", "java_cause"]
-
 #: How the SDK's and the pipeline's own errors begin in the traceback of a Python worker.
 _OURS: Final = re.compile(
     r"^(?:pyspark\S*: )?sievemq[\w.]*\.\w+(?:Exception|Error): "

@@ -16,8 +16,6 @@ from sievemq_spark.failures import explain_failure
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["WORK", "Files", "Replacement", "check_writable", "decide", "finish", "literal"]
-
 _SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]+:")
 
 

@@ -20,9 +20,6 @@ from sievemq_core.message.dead_letters import PREFIX
 from sievemq_spark.errors import NoDestinationError
 from sievemq_spark.options import ReadOptions, broker_name
 
-__all__ = ["HINT", "PATIENCE", "Link", "connect", "is_missing", "require_queues"]
-
-
 T = TypeVar("T")
 
 #: Seconds for which a broker may be unreachable after the first connection: enough for a restart.

@@ -12,9 +12,6 @@ from sievemq_spark.failures import DAMAGED
 from sievemq_spark.files import Files
 from sievemq_spark.schema import PARTITIONS, PROPERTY_TYPE
 
-__all__ = ["misfits", "misspelled", "require_columns", "require_files"]
-
-
 #: What Spark reads as a wider type without loss, from a DataFrame and from Parquet.
 _WIDENS: Final = {"int": ("tinyint", "smallint"), "bigint": ("tinyint", "smallint", "int")}
 

@@ -9,8 +9,6 @@ import msgpack
 
 from sievemq_core.errors import FormatError
 
-__all__ = ["decode_plain"]
-
 
 def decode_plain(body: bytes) -> Any:
     """The plain data of an object: a registered type is the list or map of its fields.

@@ -17,8 +17,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-__all__ = ["JSON", "Place", "lag", "places", "shown"]
-
 JSON: TypeAlias = dict[str, Any]
 
 

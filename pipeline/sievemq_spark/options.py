@@ -18,8 +18,6 @@ from sievemq_spark.errors import PipelineError
 from sievemq_spark.schema import COLUMN_NAMES, COLUMNS, OUTCOME_COLUMNS
 from sievemq_spark.selector_column import checked
 
-__all__ = ["WORTH", "ReadOptions", "WriteOptions", "destination_of"]
-
 #: Messages that are worth a task of their own. With fewer, starting tasks costs more than they gain; and where a queue
 #: is browsed, the broker passes over the messages of other tasks.
 WORTH: Final = 25_000

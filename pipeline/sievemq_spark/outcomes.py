@@ -12,8 +12,6 @@ from sievemq_spark.traffic import copies, without
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Fate", "Outcomes", "outcomes"]
-
 #: Percent of the messages.
 SHARES: Final = (50, 90, 99, 100)
 

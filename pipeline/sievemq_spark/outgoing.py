@@ -27,8 +27,6 @@ from sievemq_spark.errors import PipelineError
 from sievemq_spark.options import WriteOptions
 from sievemq_spark.schema import body_of, envelope_of, kind_of, typed, untyped
 
-__all__ = ["check_name", "message_row", "outgoing"]
-
 Outgoing: TypeAlias = tuple[EnvelopeFields, Destination]
 
 _FIELDS: Final = {"z": 1, "b": 2, "h": 2, "i": 2, "l": 2, "f": 3, "d": 3, "s": 4}

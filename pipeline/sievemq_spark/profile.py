@@ -13,8 +13,6 @@ from sievemq_spark.traffic import traffic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Profile", "PropertyProfile", "profile"]
-
 
 @dataclass(frozen=True, slots=True)
 class PropertyProfile:

@@ -15,8 +15,6 @@ from sievemq_core.counted import counted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["batches_of", "progress", "rows_of", "tasks_of"]
-
 LOOK_SECONDS = 0.2
 
 

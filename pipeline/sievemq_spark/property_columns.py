@@ -22,8 +22,6 @@ from sievemq_core.message.values import INT_MAX, INT_MIN, LONG_MAX, PropertyValu
 from sievemq_spark.columns import TYPES
 from sievemq_spark.schema import WIDENS, typed
 
-__all__ = ["PropertyColumns", "properties_or_none"]
-
 _NULL, _BOOLEAN, _INTEGER, _FLOATING, _TEXT = range(5)
 _KINDS: Final[dict[type, int]] = {type(None): _NULL, bool: _BOOLEAN, int: _INTEGER, float: _FLOATING, str: _TEXT}
 #: The type letter of values whose Python class determines it, by class.

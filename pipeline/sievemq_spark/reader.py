@@ -19,8 +19,6 @@ from sievemq_spark.links import connect, require_queues
 from sievemq_spark.options import WORTH, ReadOptions, broker_name
 from sievemq_spark.tap_rows import record_batches
 
-__all__ = ["BrowsePartition", "BrowseReader", "depth_of", "pages"]
-
 #: Messages of a page; the broker gives a thousand at once, or about 1 MiB.
 PAGE: Final = 1_000
 

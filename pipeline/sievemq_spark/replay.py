@@ -18,8 +18,6 @@ from sievemq_spark.traffic import traffic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Changes", "Replayed", "replay"]
-
 
 @dataclass(frozen=True, slots=True)
 class Replayed:

@@ -14,8 +14,6 @@ from sievemq_spark.times import UNDATED
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Expired", "expire"]
-
 
 @dataclass(frozen=True, slots=True)
 class Expired:

@@ -59,24 +59,6 @@ from sievemq_core.message.values import TYPE_NAMES, Byte, Float, PropertyValue, 
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.objects import decode_plain
 
-__all__ = [
-    "COLUMNS",
-    "COLUMN_NAMES",
-    "KINDS",
-    "OUTCOME_COLUMNS",
-    "PARTITIONS",
-    "PROPERTY_TYPE",
-    "WIDENS",
-    "Typed",
-    "body_of",
-    "ddl",
-    "envelope_of",
-    "kind_of",
-    "properties_of",
-    "typed",
-    "untyped",
-]
-
 PROPERTY_TYPE: Final = "struct<t:string,b:boolean,l:bigint,d:double,s:string>"
 
 #: Column -> Spark type, in order.

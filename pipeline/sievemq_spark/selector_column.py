@@ -13,8 +13,6 @@ from sievemq_spark.selector_sql import selector_sql
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["checked", "selector_column", "where", "where_sql"]
-
 
 def selector_column(selector: CompiledSelector, columns: Mapping[str, str] | None = None) -> Column:
     """A checked selector as a boolean Column; arguments as for :func:`selector_sql`. Needs a running SparkSession."""

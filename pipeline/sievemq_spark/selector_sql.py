@@ -66,8 +66,6 @@ from sievemq_spark.selector_values import (
     quote_text,
 )
 
-__all__ = ["selector_sql"]
-
 
 def selector_sql(selector: CompiledSelector, columns: Mapping[str, str] | None = None) -> str:
     """The selector as a boolean expression of Spark SQL over a message's row; NULL is UNKNOWN.

@@ -11,31 +11,6 @@ from sievemq_core.selector.arithmetic import NUMBERS, to_float
 from sievemq_core.selector.names import FieldType, field_type
 from sievemq_spark.columns import TYPES
 
-__all__ = [
-    "DOUBLE",
-    "EXACT",
-    "FATAL",
-    "FLOAT",
-    "HEADER_COLUMNS",
-    "INT",
-    "LONG",
-    "NO_DOUBLE",
-    "NO_LONG",
-    "Value",
-    "all_of",
-    "any_of",
-    "case",
-    "constant",
-    "either",
-    "from_column",
-    "from_header",
-    "from_property",
-    "from_variable",
-    "let",
-    "quote_name",
-    "quote_text",
-]
-
 #: Header field -> column of a message's row.
 HEADER_COLUMNS: Final = {
     "JMSMessageID": "message_id",

@@ -19,8 +19,6 @@ from sievemq_spark.errors import PipelineError
 from sievemq_spark.options import ReadOptions, WriteOptions
 from sievemq_spark.schema import ddl
 
-__all__ = ["SieveMQDataSource"]
-
 
 class SieveMQDataSource(DataSource):
     """Messages as rows and rows as messages; options in options.py, columns in schema.py."""

@@ -19,9 +19,6 @@ from sievemq_spark.errors import MissingSparkError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SLOW_WORKER", "require_spark", "spark_session"]
-
-
 JAVA = 17
 """The oldest Java that PySpark 4.3 runs on."""
 

@@ -44,8 +44,6 @@ from sievemq_spark.tap_reader import (
     unless_it_fails,
 )
 
-__all__ = ["TapStreamReader"]
-
 _PAUSE: Final = 0.005  # seconds
 
 log = logging.getLogger("sievemq.spark")

@@ -14,8 +14,6 @@ from sievemq_spark.errors import PipelineError
 from sievemq_spark.options import WriteOptions
 from sievemq_spark.writer import Written, check_schema, discard_all, publish_all, write_rows
 
-__all__ = ["MessageStreamWriter"]
-
 #: Spark's properties of a task that name the query. Its id is part of the checkpoint: it stays after a restart.
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"

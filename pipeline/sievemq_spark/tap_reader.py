@@ -27,19 +27,6 @@ from sievemq_spark.tap_rows import outcome_batches, record_batches
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "Source",
-    "TapRange",
-    "TapReader",
-    "lost_text",
-    "other_text",
-    "pieces",
-    "read_range",
-    "sources",
-    "taken",
-    "unless_it_fails",
-]
-
 #: Mode of a read -> mode of its taps.
 _MODES: Final[dict[str, Literal["copy", "outcomes", "drain"]]] = {
     "tap": "copy",

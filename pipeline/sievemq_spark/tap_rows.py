@@ -37,9 +37,6 @@ from sievemq_core.message.values import to_time
 from sievemq_spark.property_columns import PropertyColumns, properties_or_none
 from sievemq_spark.schema import KINDS
 
-__all__ = ["outcome_batches", "record_batches"]
-
-
 _TEXT: Final = int(BodyKind.TEXT)
 
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["UNDATED", "Unit", "day_of", "every", "span_of", "time_of", "unit_for", "unit_shown"]
-
 DAY = 86_400_000
 HOUR = 3_600_000
 MINUTE = 60_000

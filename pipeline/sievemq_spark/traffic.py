@@ -12,8 +12,6 @@ from sievemq_spark.archive import KEY
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["copies", "is_dead_letter", "traffic", "without"]
-
 
 def is_dead_letter() -> Column:
     """True for a row that is the message in a dead-letter queue; never NULL."""

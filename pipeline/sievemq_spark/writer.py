@@ -40,8 +40,6 @@ from sievemq_spark.schema import COLUMNS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["MessageWriter", "Written", "check_schema", "discard_all", "publish_all", "write_rows"]
-
 log = logging.getLogger("sievemq.spark")
 
 #: Messages, and bytes of bodies, after which a task stages what it has sent: a connection holds 256 MiB unstaged.

@@ -37,8 +37,6 @@ from sievemq_testing.recording import Tape
 from sievemq_testing.views import ConnectionView, QueueView, TopicView, address_of
 from sievemq_testing.watched import Watch, WatchedServer, entries_of, when_idle
 
-__all__ = ["BrokerOptions", "TestBroker", "TestNamespace", "left_open", "refuse_on_a_loop"]
-
 R = TypeVar("R")
 
 _NON_PERSISTENT: Final = 1

@@ -16,8 +16,6 @@ from testcontainers.core.config import ConnectionMode
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.wait_strategies import HttpWaitStrategy
 
-__all__ = ["IMAGE", "SieveMQContainer"]
-
 #: Built by :data:`BUILD` in a clone of the project; it is in no registry.
 IMAGE: Final = "sievemq"
 BUILD: Final = "docker build -f docker/Dockerfile -t sievemq ."

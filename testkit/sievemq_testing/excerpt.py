@@ -23,8 +23,6 @@ from sievemq_core.message.envelope import (
 from sievemq_testing.journal import Event, Fate, Journal
 from sievemq_testing.reasons import due_in, held_by, idle, name_of, near_destination, why_not
 
-__all__ = ["LINES", "excerpt", "show_event", "show_message"]
-
 #: Events of an excerpt: what fits on a screen above the test's own error.
 LINES: Final = 40
 

@@ -28,8 +28,6 @@ from sievemq_testing.journal import Recorder
 from sievemq_testing.running import Running
 from sievemq_testing.watched import WatchedConnection, WatchedLink, canonical, name_of
 
-__all__ = ["FaultBox", "Faults", "Rule"]
-
 #: The commands that :meth:`Faults.refuse` can refuse: all that the broker itself could refuse.
 REFUSABLE: Final = frozenset(
     {"hello", "send"}

@@ -13,8 +13,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Final
 
-__all__ = ["PlainImports"]
-
 _PACKAGES: Final = frozenset({"sievemq", "sievemq_broker", "sievemq_core", "sievemq_spark", "sievemq_testing"})
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.place import Place
     from sievemq_broker.domain.ports import Observed, Taker
 
-__all__ = ["EVENTS", "SETTLED", "Event", "Fate", "Journal", "Recorder", "connection_of", "matches"]
-
 #: Events that a journal keeps; the oldest go first. A message costs three to six of them.
 EVENTS: Final = 20_000
 

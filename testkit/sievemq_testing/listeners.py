@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Set
 from typing import Final
 
-__all__ = ["LOGGER", "ListenerErrors"]
-
 #: The client's logger of such exceptions.
 LOGGER: Final = "sievemq.listeners"
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sievemq_testing.faults import Faults
     from sievemq_testing.fixtures import BrokerFactory, ContextOpener
 
-__all__ = ["drop", "watch"]
-
 _numbers = itertools.count(1)
 _SDK = frozenset({"sievemq", "sievemq_core"})
 _seen = pytest.StashKey[list[Any]]()

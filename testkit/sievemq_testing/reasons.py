@@ -15,8 +15,6 @@ from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector
 from sievemq_core.selector.names import HEADERS
 
-__all__ = ["due_in", "held_by", "idle", "name_of", "near", "near_destination", "why_not"]
-
 _WORDS: Final = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 _ABSENT: Final = re.compile(r"(\S+) is absent")
 

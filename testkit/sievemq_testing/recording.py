@@ -42,8 +42,6 @@ from sievemq_core.message.envelope import (
 from sievemq_testing.running import Running
 from sievemq_testing.watched import Watch
 
-__all__ = ["Recorded", "Replay", "Tape"]
-
 _HEADERS: Final = {
     "id": MESSAGE_ID,
     "timestamp": TIMESTAMP,

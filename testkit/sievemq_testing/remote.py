@@ -49,8 +49,6 @@ from sievemq_testing.views import (
     unsubscribed,
 )
 
-__all__ = ["RemoteBroker", "RemoteNamespace", "RemoteQueue", "RemoteTopic"]
-
 T = TypeVar("T")
 
 _TAP: Final = "sievemq-testing"

@@ -10,8 +10,6 @@ from sievemq_broker.embedded import BrokerClock
 from sievemq_broker.server.server import Server
 from sievemq_core.durations import Seconds
 
-__all__ = ["Running"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

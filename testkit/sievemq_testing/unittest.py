@@ -13,8 +13,6 @@ from sievemq import ConnectionFactory, JMSContext
 from sievemq.session_mode import SessionModeLike
 from sievemq_testing.broker import BrokerOptions, TestBroker, TestNamespace, left_open
 
-__all__ = ["BrokerTestCase"]
-
 _NUMBERS: Final = itertools.count(1)
 
 

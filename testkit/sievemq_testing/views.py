@@ -35,24 +35,6 @@ from sievemq_testing.listeners import ListenerErrors
 from sievemq_testing.reasons import held_by, near_destination, why_not
 from sievemq_testing.running import Running
 
-__all__ = [
-    "ConnectionView",
-    "ConsumerView",
-    "QueueView",
-    "TopicView",
-    "address_of",
-    "at_least",
-    "check_reason",
-    "compiled",
-    "letters_of",
-    "listed",
-    "missing",
-    "other_letters",
-    "shortfall",
-    "unawaited",
-    "unsubscribed",
-]
-
 _SHOWN: Final = 10
 
 

@@ -42,18 +42,6 @@ from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_testing.journal import Recorder, matches
 
-__all__ = [
-    "Tape",
-    "Watch",
-    "WatchedConnection",
-    "WatchedLink",
-    "WatchedServer",
-    "canonical",
-    "is_idle",
-    "name_of",
-    "when_idle",
-]
-
 
 class Tape(Protocol):
     """Records sent messages."""

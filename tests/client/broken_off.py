@@ -36,8 +36,6 @@ from sievemq_broker import EmbeddedBroker
 from .interrupts import Interrupts
 from .relay import Relay, options
 
-__all__ = ["APIS", "impatient", "play"]
-
 APIS = ("aio", "blocking")
 TRANSACTED, AUTO, CLIENT, DUPS = range(4)
 #: Milliseconds for a receive of what must come.

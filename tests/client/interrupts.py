@@ -14,8 +14,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-__all__ = ["Interrupts"]
-
 _ROOT = Path(__file__).parents[2]
 #: Python drops what is raised where these are finalized.
 _DROPPED = ("__del__", "<genexpr>")

@@ -12,8 +12,6 @@ from collections import deque
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Relay", "options"]
-
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
 
 

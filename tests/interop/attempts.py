@@ -26,8 +26,6 @@ from tests.interop.results import Result
 from sievemq import ConnectionFactory, Queue
 from sievemq_broker import EmbeddedBroker
 
-__all__ = ["QUEUE", "Worker", "attempts"]
-
 QUEUE = "jobs"
 
 #: Attempts that a message has; messages; seconds that a worker may take.

@@ -23,8 +23,6 @@ from tests.interop.results import Result, from_go, from_junit, from_tap
 
 from sievemq_broker import EmbeddedBroker
 
-__all__ = ["SUITES", "Run", "Stage", "Suite"]
-
 PROGRAMS = Path(__file__).with_name("programs")
 
 #: Seconds that a suite may take.

@@ -12,8 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["FOLDER", "MissingError", "debian", "given", "go", "installed", "maven", "node", "python", "source"]
-
 FOLDER = Path(os.environ.get("SIEVEMQ_INTEROP_FOLDER", Path(__file__).resolve().parents[2] / "build" / "interop"))
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-__all__ = ["Result", "from_go", "from_junit", "from_tap", "merged", "row"]
-
 _GO = re.compile(r"^ *--- (PASS|FAIL): (\S+)", re.MULTILINE)
 _TAP = re.compile(r"(not )?ok\b[ \d]*-? *(.*)")
 

@@ -12,8 +12,6 @@ from sievemq_core.message.envelope import EnvelopeFields
 from sievemq_spark.schema import COLUMNS
 from sievemq_spark.tap_rows import record_batches
 
-__all__ = ["arrow_schema", "batch_of", "row_of"]
-
 _PLAIN = {"string": pa.string(), "bigint": pa.int64(), "int": pa.int32(), "boolean": pa.bool_(), "binary": pa.binary(),
           "double": pa.float64(), "float": pa.float32(), "smallint": pa.int16(), "tinyint": pa.int8()}  # fmt: skip
 _ITEM = pa.struct([("t", pa.string()), ("b", pa.bool_()), ("l", pa.int64()), ("d", pa.float64()), ("s", pa.string())])

@@ -16,18 +16,6 @@ from typing import Final, Protocol
 
 from sievemq_core.errors import ErrorCode, RequestError
 
-__all__ = [
-    "GO_ON",
-    "MESSAGE_BYTES",
-    "UNLIMITED",
-    "Gate",
-    "Limited",
-    "NoRoomError",
-    "Overfull",
-    "Rooms",
-    "Waiter",
-]
-
 #: Memory of a message beside its packed bytes: an entry, an envelope, its places in a view. Measured: 160 to 380.
 MESSAGE_BYTES: Final = 256
 

@@ -27,8 +27,6 @@ from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope
 from sievemq_core.selector import compile_selector
 
-__all__ = ["Backlog", "check_cursor", "check_part"]
-
 #: The cursor of the first page: before every key.
 BEGINNING = 0
 

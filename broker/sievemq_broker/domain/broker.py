@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.admission import Gate, Limited
     from sievemq_broker.domain.tap import CopyTap
 
-__all__ = ["Broker"]
-
 
 class Broker:
     """Namespaces by name, created at first use.

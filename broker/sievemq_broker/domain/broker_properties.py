@@ -10,8 +10,6 @@ from sievemq_core.errors import ProtocolError
 from sievemq_core.message.envelope import PROPERTIES, PROPERTY_TYPES, pack_properties, unpack_properties
 from sievemq_core.message.headers import JMSX, SetBy
 
-__all__ = ["may_set_broker_properties", "set_by_broker", "without_broker_properties"]
-
 _VENDOR_PREFIX: Final = "JMS_SieveMQ_"
 
 _suspicious: Final = re.compile(rb"JMS(?:_SieveMQ_|X(?!Group(?:ID|Seq)))").search

@@ -17,21 +17,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.queue import Queue
     from sievemq_core.message.envelope import Envelope
 
-__all__ = [
-    "Load",
-    "admit",
-    "admit_to",
-    "check",
-    "check_moved",
-    "check_sent",
-    "fits",
-    "lacking",
-    "move_within",
-    "scarce",
-    "send_within",
-    "without_room",
-]
-
 Load: TypeAlias = "tuple[list[Queue], int, int, int]"
 """Queues of one destination, with the number of messages and bytes for each, and the size of the largest."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 
-__all__ = ["ClientIds"]
-
 
 class ClientIds:
     """Client ids in use, and their connections."""

@@ -18,8 +18,6 @@ from sievemq_broker.domain.view import View
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_CREDIT
 
-__all__ = ["Consumer", "Held", "Source"]
-
 
 class Held(NamedTuple):
     """A message that a consumer held when its connection was lost.

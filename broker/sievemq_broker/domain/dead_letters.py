@@ -32,17 +32,6 @@ from sievemq_core.message.envelope import (
 )
 from sievemq_core.message.values import Long, PropertyValue
 
-__all__ = [
-    "REFUSED_DELAY_MS",
-    "DeadLettering",
-    "dead_letter",
-    "dead_letter_address",
-    "effort_of",
-    "origin_of",
-    "origins_of",
-    "restored",
-]
-
 REFUSED_DELAY_MS = 1_000
 """The least time in ms before a message is delivered again if its dead-letter queue refused it. It has failed too often
 already, and without a delay it would go round as fast as consumers can fail."""

@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from sievemq_broker.domain.entry import DELAYED, READY, STRAY
 
-__all__ = ["Deadlines"]
-
 #: Deadlines handled in one call, so that many messages with the same expiry do not take a whole turn of the loop. Each
 #: may be in another queue.
 BATCH = 500

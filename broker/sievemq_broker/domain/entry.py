@@ -6,8 +6,6 @@ from typing import Final
 
 from sievemq_core.message.envelope import Envelope
 
-__all__ = ["DELAYED", "GONE", "HELD", "READY", "STRAY", "Entry", "key_of"]
-
 READY: Final = 0
 """Waits in the lanes, in the order of arrival."""
 STRAY: Final = 1

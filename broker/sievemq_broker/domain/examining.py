@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.queue import Queue
     from sievemq_broker.domain.topic import Gathering, Topic
 
-__all__ = ["EXAMINED", "Examining"]
-
 #: Units (condition.units) of selectors, or deliveries, between two checks of the time. Unless one of them is long, that
 #: is less than a millisecond.
 EXAMINED = 200

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.queue import Queue
     from sievemq_core.message.envelope import Envelope
 
-__all__ = ["LARGE", "Admit", "Deliverer", "FanOut"]
-
 #: Above this number of subscriptions of a topic a message is delivered in slices. One or two milliseconds; eight if
 #: they are those of STOMP clients.
 LARGE: Final = 1_000

@@ -28,29 +28,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.ports import Observed
     from sievemq_broker.matching.condition import Condition
 
-__all__ = [
-    "DESTINATION",
-    "GONE_STATE",
-    "HELD_FLAG",
-    "MAX_COUNT",
-    "NAMESPACE",
-    "PAUSED",
-    "PLACE_BITS",
-    "PUBLISHED",
-    "STATE_BITS",
-    "SUBSCRIPTION",
-    "TAP",
-    "Batch",
-    "Journal",
-    "Key",
-    "Lacking",
-    "Ledger",
-    "Saved",
-    "SavedEntry",
-    "Store",
-    "state_of",
-]
-
 #: The number of a message is ``batch << PLACE_BITS | place``; 0 is no number.
 PLACE_BITS: Final = 24
 

@@ -25,8 +25,6 @@ from sievemq_core.message.envelope import PROPERTIES, Envelope
 if TYPE_CHECKING:
     from sievemq_broker.domain.namespace import Namespace
 
-__all__ = ["Choice", "Outcome", "cancel", "copy", "held", "move", "purge", "remove", "retry", "scheduled", "waiting"]
-
 #: Messages that one slice moves: each is encoded, matched and perhaps delivered at its new place.
 TOUCHED = 100
 

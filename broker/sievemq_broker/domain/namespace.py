@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.policy import DomainSettings
     from sievemq_broker.domain.tap import CopyTap
 
-__all__ = ["Destination", "Namespace"]
-
 Destination: TypeAlias = Queue | Topic
 
 

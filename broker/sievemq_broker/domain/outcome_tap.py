@@ -19,8 +19,6 @@ from sievemq_core.message.envelope import BODY_KIND, PROPERTIES, BodyKind, Envel
 if TYPE_CHECKING:
     from sievemq_broker.domain.entry import Entry
 
-__all__ = ["STAMPED", "OutcomeTap"]
-
 #: Units (condition.units) spent in one turn on recording outcomes: two or three milliseconds.
 STAMPED: Final = 1_000
 

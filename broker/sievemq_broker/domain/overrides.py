@@ -5,8 +5,6 @@ from __future__ import annotations
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_core.message.envelope import DELIVERY_MODE, DELIVERY_TIME, EXPIRATION, PRIORITY, TIMESTAMP, Envelope
 
-__all__ = ["overridden"]
-
 
 def overridden(policy: DestinationPolicy, envelope: Envelope, now: int, *, moved: bool = False) -> Envelope:
     """The message as the administrator's rules change it (D-21); its headers show the new values.

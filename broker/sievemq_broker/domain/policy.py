@@ -7,22 +7,6 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Literal, TypedDict
 
-__all__ = [
-    "AT_LIMIT",
-    "BLOCK",
-    "CLOSE",
-    "DROP_NEWEST",
-    "DROP_OLDEST",
-    "FAIL",
-    "INFER",
-    "TEXT",
-    "WARN",
-    "DestinationPolicy",
-    "DomainSettings",
-    "NamespacePolicy",
-    "PolicyRules",
-]
-
 FAIL = "fail"
 """A send that would pass a limit is refused with RESOURCE_ALLOCATION."""
 BLOCK = "block"

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.place import Place
     from sievemq_core.message.envelope import Envelope
 
-__all__ = ["DeliveryPort", "Observed", "Observer", "Taker", "deliver_each"]
-
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DeliveryPort(Protocol):

@@ -24,8 +24,6 @@ from sievemq_core.message.envelope import Envelope
 if TYPE_CHECKING:
     from sievemq_broker.domain.fan_out import Deliverer
 
-__all__ = ["AT_ONCE", "Listener", "Load", "Publishing", "Sends", "Weighing", "is_large", "load_of", "to_weigh"]
-
 #: Messages that are added within one turn: each counts once for every subscription that it goes to, or for every
 #: selector that is evaluated if these are more. Two or three milliseconds.
 AT_ONCE = 1_000

@@ -35,8 +35,6 @@ from sievemq_core.errors import ErrorCode
 from sievemq_core.message.dead_letters import EXPIRED, FAILED, REJECTED
 from sievemq_core.message.envelope import DELIVERY_TIME, Envelope
 
-__all__ = ["HELD_BACK_MS", "Copier", "Host", "Queue"]
-
 #: Waiting messages that are offered to a consumer's port together: the port may take only some of them.
 ROW: Final = 512
 

@@ -26,8 +26,6 @@ from sievemq_broker.domain.turns import Turns, group_of
 from sievemq_broker.domain.view import ALL_SCANNED, View
 from sievemq_broker.matching.condition import units
 
-__all__ = ["IDLE_MS", "Recall"]
-
 #: A consumer that has neither acknowledged anything nor been granted credit for this many ms makes no progress. That is
 #: long for a handler of thousands of messages, and short for a waiting user.
 IDLE_MS: Final = 50

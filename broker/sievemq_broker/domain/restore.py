@@ -34,8 +34,6 @@ from sievemq_core.selector import compile_selector
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
 
-__all__ = ["RestoreError", "restore"]
-
 
 class RestoreError(Exception):
     """Stored state does not fit this broker; the text says what and why."""

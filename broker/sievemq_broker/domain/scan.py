@@ -16,8 +16,6 @@ from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import CORRELATION_ID
 from sievemq_core.selector import bucket_key
 
-__all__ = ["FEW", "INDEX_FROM", "Scan", "fill_from_index", "lookups_for"]
-
 #: Header fields with so few values that an index of them would lead to a large part of the backlog.
 COARSE = frozenset({"JMSDeliveryMode", "JMSPriority"})
 

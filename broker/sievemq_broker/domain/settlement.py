@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-__all__ = ["ALL", "COUNTED", "Counted", "Outcome"]
-
 ALL: Final = sys.maxsize
 """Each message of a consumer."""
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.deadlines import Deadlines
     from sievemq_broker.domain.publishing import Weighing
 
-__all__ = ["MAX_KEYS", "MAX_STAGED_BYTES", "Stages"]
-
 #: Keys of one namespace whose last batch is remembered. Above that number, the user with the most keys loses the key
 #: used longest ago.
 MAX_KEYS: Final = 10_000

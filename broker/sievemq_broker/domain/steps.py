@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TypeAlias, TypeVar
 
-__all__ = ["SLICE", "Meter", "Steps", "finish"]
-
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[None, int, T]

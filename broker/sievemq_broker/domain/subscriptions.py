@@ -14,8 +14,6 @@ from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 if TYPE_CHECKING:
     from sievemq_broker.domain.journal import Journal
 
-__all__ = ["Subscriptions"]
-
 
 class Home(Protocol):
     """A namespace."""

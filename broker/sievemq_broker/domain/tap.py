@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.journal import Journal
     from sievemq_broker.domain.topic import Topic
 
-__all__ = ["STEP", "CopyTap", "DrainTap", "Keeper", "Mode", "Tap", "TapTerms"]
-
 Mode: TypeAlias = Literal["copy", "outcomes", "drain"]
 
 #: Messages that a tap takes or examines for one request: some milliseconds of a turn.

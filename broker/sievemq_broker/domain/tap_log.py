@@ -13,8 +13,6 @@ from bisect import bisect_left, bisect_right
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-__all__ = ["OVERHEAD_BYTES", "TapLog", "Tapped"]
-
 #: Memory of a message here beside its packed bytes: the tuple and its numbers.
 OVERHEAD_BYTES: Final = 160
 

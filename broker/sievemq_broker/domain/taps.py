@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.journal import Journal
     from sievemq_broker.domain.topic import Topic
 
-__all__ = ["MAX_EFFORT", "MAX_TAPS", "Taps", "terms_of"]
-
 #: The most taps of one namespace: each message of a destination costs work for each of its taps.
 MAX_TAPS: Final = 1_000
 

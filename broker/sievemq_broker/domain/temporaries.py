@@ -11,8 +11,6 @@ from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import Address, Kind, parse_address
 
-__all__ = ["GoneError", "Temporaries"]
-
 #: Destinations deleted in one slice, at 10 to 20 microseconds each.
 AT_ONCE = 200
 

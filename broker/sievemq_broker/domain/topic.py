@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.client_ids import ClientIds
     from sievemq_broker.domain.ports import Observer
 
-__all__ = ["MOST_LIMITED", "Subscription", "Topic"]
-
 #: The most subscriptions of a topic with limits. A message, or a whole transaction, goes to all matching subscriptions
 #: or to none, so one turn checks the limits of all. That takes a millisecond, or six if each gets other messages of the
 #: transaction and may lack room.

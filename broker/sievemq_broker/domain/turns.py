@@ -21,8 +21,6 @@ from sievemq_core.errors import SieveError
 from sievemq_core.limits import MAX_PROPERTIES_BYTES
 from sievemq_core.message.envelope import Envelope
 
-__all__ = ["Turns", "group_of"]
-
 _NAME = b"JMSXGroupID"
 _WITHIN = MAX_PROPERTIES_BYTES + 256 * 1024  # headers come before the properties, the body after them
 

@@ -20,8 +20,6 @@ from sievemq_broker.domain.entry import READY, STRAY, Entry, key_of
 from sievemq_broker.matching.asking import Answers
 from sievemq_broker.matching.condition import Condition, is_true
 
-__all__ = ["ALL_SCANNED", "Few", "Lane", "View", "Walk"]
-
 ALL_SCANNED: Final = -1
 """Value of :attr:`View.scanning` when the scan is done."""
 

@@ -13,8 +13,6 @@ from sievemq_broker.matching.condition import longest_text, units_of
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector.to_python import Matcher
 
-__all__ = ["AT_ONCE", "LISTED", "Answers"]
-
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 

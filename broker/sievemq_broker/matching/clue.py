@@ -10,8 +10,6 @@ from typing import Any, NamedTuple, TypeAlias
 from sievemq_broker.matching.condition import Condition, mode_keys
 from sievemq_core.selector.facts import Facts
 
-__all__ = ["Clue", "Kind", "Score", "choose", "the_clue"]
-
 #: Characters of a LIKE prefix that are indexed: a message costs one look-up per length in use.
 PREFIX_CHARS = 16
 

@@ -12,20 +12,6 @@ from sievemq_core.selector.cache import MAX_CHARS
 from sievemq_core.selector.names import HEADERS as _HEADERS
 from sievemq_core.selector.names import MODES
 
-__all__ = [
-    "HEADERS",
-    "Condition",
-    "body_units",
-    "decoding_units",
-    "group_key",
-    "indexable",
-    "is_true",
-    "longest_text",
-    "mode_keys",
-    "units",
-    "units_of",
-]
-
 Condition: TypeAlias = CompiledSelector
 
 #: The headers that a selector may name (SEL-05), and their fields in the envelope.

@@ -18,8 +18,6 @@ from sievemq_broker.matching.places import Bucket, Places
 from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import Envelope
 
-__all__ = ["SelectorIndex"]
-
 T = TypeVar("T")
 
 _NO_PROPERTIES: dict[str, Any] = {}

@@ -8,8 +8,6 @@ from itertools import chain
 from math import inf
 from typing import Any, Generic, TypeVar
 
-__all__ = ["ValueIndex"]
-
 E = TypeVar("E")
 
 #: Values that one step of compaction visits.

@@ -10,8 +10,6 @@ from sievemq_broker.matching.condition import HEADERS
 from sievemq_broker.matching.ranges import Ranges
 from sievemq_core.selector.to_python import Matcher
 
-__all__ = ["Bucket", "More", "Places"]
-
 Bucket = dict[Any, Matcher | None]
 """target -> function; None if it matches whenever it is found here."""
 

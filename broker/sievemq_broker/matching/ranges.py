@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from math import floor, frexp, inf, ldexp
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Ranges"]
-
 B = TypeVar("B", bound="dict[Any, Any]")
 
 #: Exponents of the smallest and the largest cell: a value is looked up in 49 sizes at most. Narrower intervals share

@@ -26,11 +26,6 @@ from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveErr
 from sievemq_core.message.destination import foreign_notation, parse_address
 from sievemq_core.message.envelope import BODY, BODY_KIND, BodyKind, EnvelopeFields
 
-__all__ = [
-    "CONVERTED_VALUES", "Converted", "ForeignConnection", "ForeignOutbox", "Line", "Parser", "refuse_schedule",
-]  # fmt: skip
-
-
 #: The most values of a message that is converted from one protocol to another: less than 10 ms, in one turn of the
 #: loop.
 CONVERTED_VALUES: Final = 7_000

@@ -7,8 +7,6 @@ from typing import Protocol
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.errors import ErrorCode, ProtocolError
 
-__all__ = ["Heartbeat", "Wire"]
-
 
 class Wire(Protocol):
     """A protocol's view of its end of the connection."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-__all__ = ["Histogram"]
-
 
 class Histogram:
     """Counts durations by length.

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from sievemq_broker.server.http.api.management import Management
     from sievemq_broker.server.http.serve import HttpServer
 
-__all__ = ["ManagementPort", "bind", "new_event_loop", "run"]
-
 log = logs.get("server")
 
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from sievemq_broker.server.durability.durable import Opened
     from sievemq_broker.users.account import Users
 
-__all__ = ["Phase", "Server", "StoppedError"]
-
 #: Draining ends after this many seconds without a byte from any client, unless one of them has unsettled work.
 QUIET_SECONDS = 0.1
 

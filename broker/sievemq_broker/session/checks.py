@@ -25,21 +25,6 @@ from sievemq_core.selector import CompiledSelector, compile_selector
 from sievemq_core.selector.dialect import dialect_named
 from sievemq_core.wire.codec import check_headers
 
-__all__ = [
-    "check_body",
-    "check_identifier",
-    "check_message",
-    "check_unread",
-    "pairs",
-    "require_there",
-    "shift_times",
-    "the_selector",
-    "too_much_credit",
-    "undelivered",
-    "unknown",
-    "with_readable_properties",
-]
-
 #: Bytes that may wait to be written to a connection before further requests for large answers are refused.
 UNREAD_BYTES = 64 * 1024 * 1024
 

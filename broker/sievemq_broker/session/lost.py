@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
     from sievemq_broker.domain.consumer import Held, Source
 
-__all__ = [
-    "MAX_LOST",
-    "MAX_REFUSED",
-    "MAX_RETURNED",
-    "LostConnections",
-    "Memory",
-    "Refusal",
-    "Report",
-    "Returned",
-    "Survived",
-]
-
 #: The most connections remembered. The user with most of them loses the oldest. Some hundred bytes each.
 MAX_LOST: Final = 10_000
 #: The most messages remembered to lose their mark again, over all connections, a reference each. The user with most of

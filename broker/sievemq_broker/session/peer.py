@@ -39,11 +39,6 @@ from sievemq_core.selector import CompiledSelector
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import COMMANDS, Command
 
-__all__ = [
-    "LAZY_CONFIRMS", "ClientPort", "Handler", "Peer", "Pending", "PortOwner", "SendHandler", "Services",
-    "Table", "Verbs", "Watcher",
-]  # fmt: skip
-
 _SEND: Final = int(Command.SEND)
 
 # Commands with an answer: their first field is the request.

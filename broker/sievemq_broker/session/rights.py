@@ -21,8 +21,6 @@ from functools import cached_property
 from sievemq_core.errors import AddressError, ErrorCode, RequestError
 from sievemq_core.message.destination import Kind, misspelt_kind, parse_address
 
-__all__ = ["ALL_RIGHTS", "EVERYTHING", "Grant", "Identity", "Rights", "Verb", "forbidden"]
-
 #: In the place of a destination or namespace: all of them.
 EVERYTHING = "*"
 

@@ -14,8 +14,6 @@ from sievemq_broker.session.transaction import StagedBytes, Transaction
 from sievemq_broker.session.waiting import BlockedSender
 from sievemq_core.errors import SieveError
 
-__all__ = ["Session", "SessionMode"]
-
 #: The cost of closing a consumer, in messages that come back: 10 to 20 microseconds.
 _CLOSING: Final = 5
 

@@ -15,8 +15,6 @@ from sievemq_core.limits import (
     MAX_SESSIONS,
 )
 
-__all__ = ["AuthenticationError", "SessionSettings"]
-
 
 class AuthenticationError(SieveError):
     """The credentials of a HELLO are not accepted; the connection ends (D-38)."""

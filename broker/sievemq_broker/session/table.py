@@ -59,8 +59,6 @@ from sievemq_core.errors import AddressError, RequestError
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import Command
 
-__all__ = ["CHECKS", "HANDLERS", "OPEN", "TABLE", "make_table"]
-
 Check = Callable[[Peer, CommandTuple], None]
 
 _C = Command

@@ -8,8 +8,6 @@ from sievemq_broker.domain.publishing import Weighing
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import Envelope
 
-__all__ = ["StagedBytes", "Transaction"]
-
 
 class StagedBytes:
     """Packed bytes of all open transactions of one connection, and their limit."""

@@ -15,8 +15,6 @@ from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.session.transaction import Transaction
 from sievemq_core.message.envelope import Envelope
 
-__all__ = ["BlockedSender"]
-
 
 class BlockedSender:
     """The send or COMMIT of a session that waits for room.

@@ -13,8 +13,6 @@ from sievemq_broker.domain.journal import PLACE_BITS, Batch, SavedEntry
 from sievemq_broker.store.blob import State, unpack_batch
 from sievemq_broker.store.errors import DamagedError
 
-__all__ = ["Batches"]
-
 #: The most batches whose state is cached. Most messages are acknowledged soon after they were stored.
 _STATES: Final = 4_096
 

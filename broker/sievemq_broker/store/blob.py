@@ -27,8 +27,6 @@ import msgpack
 from sievemq_broker.domain.journal import GONE_STATE, HELD_FLAG, PLACE_BITS, STATE_BITS, Batch, SavedEntry
 from sievemq_broker.store.errors import DamagedError
 
-__all__ = ["Kept", "State", "pack_batch", "pack_value", "unpack_batch", "unpack_value"]
-
 _CRC = struct.Struct("<I")
 _TWO = struct.Struct("<II")
 _BIG_ENDIAN = sys.byteorder == "big"

@@ -18,8 +18,6 @@ from sievemq_broker.store.salvage import repair as repair_store
 from sievemq_core import output
 from sievemq_core.counted import counted
 
-__all__ = ["store"]
-
 FAILED, REFUSED = 1, 4
 
 store = typer.Typer(help="Check, export or repair a data directory that no broker is using.", no_args_is_help=True)

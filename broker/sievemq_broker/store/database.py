@@ -11,18 +11,6 @@ import sqlite3
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = [
-    "APPLICATION_ID",
-    "DATABASE",
-    "FORMAT",
-    "HEAD",
-    "PAGE_BYTES",
-    "SCHEMA",
-    "connect",
-    "create_tables",
-    "definition_id",
-]
-
 #: Version of everything in the directory. A newer one is refused; older ones would be converted here.
 FORMAT: Final = 1
 

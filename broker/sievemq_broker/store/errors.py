@@ -6,16 +6,6 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-__all__ = [
-    "HOW_TO_REPAIR",
-    "DamagedError",
-    "FencedError",
-    "LockedError",
-    "StoreError",
-    "StoreFullError",
-    "translated",
-]
-
 #: Appended to every report of damage.
 HOW_TO_REPAIR: Final = (
     "Look with `sievemq store check`, save what can be read with `sievemq store export`, "

@@ -17,8 +17,6 @@ try:
 except ImportError:  # Windows: the database's own lock must do
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["PRIVATE_DIRECTORY", "Lock", "Reserve", "Witness", "make_private", "open_private", "sync_directory"]
-
 #: Modes of the files of a store: they contain message bodies, so only the broker's user may read them, whatever the
 #: umask is.
 PRIVATE_DIRECTORY: Final = 0o700

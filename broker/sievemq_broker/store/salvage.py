@@ -24,8 +24,6 @@ from sievemq_broker.store.files import PRIVATE_DIRECTORY, Lock, Witness, open_pr
 from sievemq_core.errors import ProtocolError
 from sievemq_core.message.envelope import BODY, BODY_KIND, DELIVERY_MODE, BodyKind, Envelope
 
-__all__ = ["Report", "check", "export", "repair"]
-
 _FIELDS = ("id", "timestamp", "priority", "delivery_mode", "expiration", "delivery_time", "correlation_id", "reply_to",
            "type")  # fmt: skip
 

@@ -53,8 +53,6 @@ from sievemq_broker.store.files import (
     sync_directory,
 )
 
-__all__ = ["SqliteStore"]
-
 #: Pages of log after which it is copied into the database: 16 MiB, so that most of what passes through is never copied.
 _CHECKPOINT_PAGES: Final = 8_192
 

@@ -25,8 +25,6 @@ from sievemq_broker.users.passwords import (
     verify,
 )
 
-__all__ = ["User", "Users"]
-
 
 @dataclass(frozen=True, slots=True)
 class User:

@@ -29,8 +29,6 @@ from sievemq_broker.session.rights import ALL_RIGHTS, Grant, Rights, Verb
 from sievemq_broker.users.account import User
 from sievemq_broker.users.passwords import check_hash, is_hash
 
-__all__ = ["MAX_NAME_CHARS", "check_name", "parse_users", "read_file", "read_users", "write_users"]
-
 MAX_NAME_CHARS = 100
 
 _BETWEEN = re.compile(r"\n|,(?![tp]=\d)")  # the commas inside of a hash are none between users

@@ -18,11 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
-__all__ = [
-    "LEAST_ROUNDS", "MAX_PASSWORD_CHARS", "SALT_BYTES", "SCRAM", "ScramKeys", "check_hash", "hash_password", "is_hash",
-    "is_scram", "scram_keys", "verify",
-]  # fmt: skip
-
 #: A password is text for people; more would only be work for the broker.
 MAX_PASSWORD_CHARS = 1_024
 

@@ -9,8 +9,6 @@ from sievemq_core.errors import ProtocolError
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.form import check_columns, check_envelope
 
-__all__ = ["check_answer", "check_resumed"]
-
 
 def check_answer(kind: int, result: object) -> None:
     """See that a broker's answer has the form that its readers take for granted.

@@ -11,8 +11,6 @@ from sievemq.destinations import Queue
 from sievemq.messages import Message, received
 from sievemq_core.wire.commands import Command
 
-__all__ = ["EngineBrowser", "Scan"]
-
 #: Messages of a page: one round trip for a small queue, little held for a deep one.
 _PAGE: Final = 100
 

@@ -25,8 +25,6 @@ from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import BusyPoll, State
 
-__all__ = ["ClientConnection"]
-
 _log = logging.getLogger("sievemq")
 
 #: Of a broker's text these stay: the lines of a selector with a caret below its mistake.

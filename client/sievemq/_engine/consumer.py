@@ -24,8 +24,6 @@ from sievemq_core.message.envelope import EXPIRATION, MESSAGE_ID
 from sievemq_core.wire.codec import CommandTuple, pack
 from sievemq_core.wire.commands import Command
 
-__all__ = ["PATIENCE", "EngineConsumer"]
-
 #: Seconds that a caller may wait at an empty buffer before the client sends WANT (D-23). Long against the way to a
 #: broker that is near, short against anything that a person or a timeout would notice.
 PATIENCE: Final = 0.002

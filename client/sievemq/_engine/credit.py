@@ -20,8 +20,6 @@ from typing import Final
 
 from sievemq_core.limits import MAX_CREDIT
 
-__all__ = ["FIRST_WINDOW", "MAX_WINDOW", "WINDOW_BYTES", "PrefetchWindow"]
-
 #: Messages at first: a few round trips' worth for a handler that takes 100 µs.
 FIRST_WINDOW: Final = 32
 #: Messages at most: on two busy cores the broker may not run for tens of milliseconds, thousands of messages at full

@@ -8,8 +8,6 @@ from typing import Final
 
 from sievemq._engine.consumer import EngineConsumer
 
-__all__ = ["Deliveries"]
-
 #: The most closed consumers whose last acknowledgement is remembered.
 _MAX_CLOSED: Final = 1_000
 

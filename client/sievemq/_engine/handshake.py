@@ -10,8 +10,6 @@ from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import WireConnection
 
-__all__ = ["Handshake"]
-
 #: Of a broker's text these stay.
 _LINES = "\n\t"
 

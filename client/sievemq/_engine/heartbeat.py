@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from sievemq_core.wire.connection import WireConnection
 
-__all__ = ["Heartbeat"]
-
 #: The client requests the time of the broker again after this many intervals: a minute by default.
 _TIME_AFTER = 4
 

@@ -9,8 +9,6 @@ from sievemq._engine.repair import FOREVER
 from sievemq.url import BrokerURL
 from sievemq_core.limits import HEARTBEAT_MS
 
-__all__ = ["EngineOptions", "SendConfirm"]
-
 SendConfirm = Literal["auto", "always", "never"]
 
 

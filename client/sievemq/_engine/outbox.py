@@ -15,8 +15,6 @@ from sievemq_core.wire.codec import CommandTuple, pack
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
 
-__all__ = ["Completion", "Outbox", "Requests", "Unsettled", "when_settled"]
-
 T = TypeVar("T")
 
 #: Requests of which it matters whether they were carried out.

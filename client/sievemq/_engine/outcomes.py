@@ -8,8 +8,6 @@ from typing import Any, Final
 from sievemq._engine.outbox import Completion
 from sievemq.exceptions import TransactionRolledBackException
 
-__all__ = ["Outcome", "Outcomes"]
-
 _ROLLED_BACK: Final = "TRANSACTION_ROLLED_BACK"
 
 

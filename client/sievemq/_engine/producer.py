@@ -25,8 +25,6 @@ from sievemq_core.message.headers import (
 )
 from sievemq_core.wire.codec import pack_fields, send_start
 
-__all__ = ["ABSENT", "Absent", "EngineProducer"]
-
 
 class Absent:
     """The type of :data:`ABSENT`."""

@@ -8,8 +8,6 @@ from typing import Final, TypeAlias
 from sievemq._engine.repair import is_passing
 from sievemq.exceptions import InvalidURLException, JMSException
 
-__all__ = ["Host", "Race"]
-
 Host: TypeAlias = tuple[int, tuple[str, int]]
 """Its number in the URL; host name and port."""
 

@@ -21,8 +21,6 @@ from sievemq._engine.terms import Terms
 from sievemq.exceptions import JMSException, TransactionRolledBackException
 from sievemq_core.wire.commands import Command
 
-__all__ = ["Recovery"]
-
 #: Requests after which the broker has taken back what it delivered, and all credit.
 _RECOVERING: Final = frozenset({Command.RECOVER, Command.ROLLBACK})
 #: A session in WELCOME: its last send that arrived, its last request that was carried out.

@@ -9,8 +9,6 @@ from typing import Final, TypeVar
 from sievemq.exceptions import JMSException
 from sievemq_core.errors import ErrorCode
 
-__all__ = ["FOREVER", "Repair", "for_how_long", "is_passing"]
-
 H = TypeVar("H")
 
 #: Milliseconds that `reconnect=forever` means: a hundred years.

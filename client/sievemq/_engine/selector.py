@@ -13,8 +13,6 @@ from sievemq_core.errors import SieveError
 from sievemq_core.selector import verify_selector
 from sievemq_core.selector.dialect import dialect_named
 
-__all__ = ["verified"]
-
 
 def verified(selector: str | None, dialect: str) -> str | None:
     """The selector to send; None for none (SES-22, D-12). Warns of a doubtful one.

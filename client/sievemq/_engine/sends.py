@@ -25,8 +25,6 @@ from sievemq_core.message.headers import NON_PERSISTENT
 from sievemq_core.wire.codec import pack, unpack_value
 from sievemq_core.wire.commands import Command
 
-__all__ = ["Blocked", "Callbacks", "Deadlines", "Flow", "Hold", "Sends", "call", "of_another"]
-
 _log = logging.getLogger("sievemq")
 
 #: Sends that are resent at first when there is room again.

@@ -20,14 +20,6 @@ from sievemq.exceptions import (
 from sievemq.session_mode import SessionMode
 from sievemq_core.wire.commands import Command
 
-__all__ = [
-    "AUTO_ACKNOWLEDGE",
-    "CLIENT_ACKNOWLEDGE",
-    "DUPS_OK_ACKNOWLEDGE",
-    "SESSION_TRANSACTED",
-    "EngineSession",
-]
-
 SESSION_TRANSACTED: Final = SessionMode.SESSION_TRANSACTED
 AUTO_ACKNOWLEDGE: Final = SessionMode.AUTO_ACKNOWLEDGE
 CLIENT_ACKNOWLEDGE: Final = SessionMode.CLIENT_ACKNOWLEDGE

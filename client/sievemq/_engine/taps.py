@@ -11,21 +11,6 @@ from sievemq._engine.session import EngineSession
 from sievemq.exceptions import IllegalStateException
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 
-__all__ = [
-    "LEASE",
-    "NOTHING",
-    "PAGE",
-    "TapPage",
-    "TapState",
-    "check_transacted",
-    "fields_of",
-    "name_of",
-    "names_of",
-    "number_of",
-    "page_of",
-    "state_of",
-]
-
 #: Messages of one page; the broker gives no more than this at once.
 PAGE: Final = 2_000
 

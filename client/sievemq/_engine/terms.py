@@ -13,8 +13,6 @@ from sievemq.exceptions import MessageFormatException, ResourceAllocationExcepti
 from sievemq_core.limits import MAX_BODY_BYTES
 from sievemq_core.wire.codec import CommandTuple
 
-__all__ = ["Terms", "TimeLimit"]
-
 #: Unconfirmed sends of a session where the broker's WELCOME carries nothing.
 _WINDOW_MESSAGES: Final = 1_000
 _WINDOW_BYTES: Final = 8 * 1024 * 1024

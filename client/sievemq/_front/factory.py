@@ -9,8 +9,6 @@ from sievemq.exceptions import JMSException
 from sievemq.session_mode import SessionMode
 from sievemq.url import BrokerURL, Options, parse_url, url_of_environment
 
-__all__ = ["FactorySettings", "refuse_lone_name"]
-
 
 class FactorySettings:
     """Base of both fronts' ConnectionFactory, where the arguments are described."""

@@ -11,16 +11,6 @@ from typing import Any
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
 
-__all__ = [
-    "completion_callbacks",
-    "connection_callbacks",
-    "exception_callback",
-    "flow_callbacks",
-    "log_raised",
-    "message_callback",
-    "refuse_awaitable",
-]
-
 _log = logging.getLogger("sievemq.listeners")
 
 

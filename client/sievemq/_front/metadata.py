@@ -7,8 +7,6 @@ from functools import cache
 from importlib import metadata
 from typing import Any, Final
 
-__all__ = ["ConnectionMetaData", "version"]
-
 #: What is accepted and carried (MET-06); JMSXDeliveryCount is set on every received message (JSX-01).
 _JMSX: Final = ("JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq")
 

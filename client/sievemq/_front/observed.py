@@ -15,8 +15,6 @@ from sievemq.destinations import Destination
 from sievemq.messages import Message, adopt
 from sievemq.observers import OBSERVERS, Client, Source
 
-__all__ = ["Receipt", "adopted", "awaiting_listener", "observed_listener", "refused", "sending", "settling"]
-
 _log = logging.getLogger("sievemq")
 
 _UNOBSERVED: Final = nullcontext()

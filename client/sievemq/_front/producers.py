@@ -19,8 +19,6 @@ from sievemq_core.durations import Milliseconds
 from sievemq_core.message.headers import DEFAULT_PRIORITY
 from sievemq_core.message.values import PropertyValue
 
-__all__ = ["Body", "ProducerDefaults", "ProducerState", "destination_and_message", "message_for"]
-
 #: What ``send`` makes a message around (JPR-02 … JPR-07).
 Body: TypeAlias = "PlainData | memoryview | Json"
 

@@ -11,8 +11,6 @@ from sievemq.exceptions import MessageFormatException
 from sievemq.messages import Message, StreamMessage
 from sievemq_core.durations import milliseconds
 
-__all__ = ["Wanted", "answers", "as_body", "as_kind", "check_timeout"]
-
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 

@@ -15,8 +15,6 @@ from sievemq._engine.sends import Blocked
 from sievemq._front.listeners import connection_callbacks, exception_callback, flow_callbacks
 from sievemq.exceptions import JMSException
 
-__all__ = ["ExceptionReports"]
-
 _log = logging.getLogger("sievemq")
 
 

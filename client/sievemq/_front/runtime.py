@@ -8,8 +8,6 @@ from typing import ParamSpec, TypeVar
 
 from sievemq.exceptions import JMSException, runtime_twin
 
-__all__ = ["translated"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-__all__ = ["Unpicklable"]
-
 
 class Unpicklable:
     """A base of what cannot be sent to another process, nor copied."""

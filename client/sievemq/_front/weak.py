@@ -9,8 +9,6 @@ from weakref import WeakMethod
 from sievemq._engine.connection import ClientConnection
 from sievemq.exceptions import IllegalStateException
 
-__all__ = ["is_gone", "is_unclosed", "unclosed", "weakly"]
-
 
 def weakly(method: Callable[..., Any], otherwise: Callable[[], Any] = lambda: None) -> Callable[..., Any]:
     """A callable that calls a bound method, or `otherwise` when the method's object is gone."""

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from sievemq._engine import Completion
 
-__all__ = ["NOTHING", "Acknowledgement", "nothing"]
-
 
 class Acknowledgement:
     """An acknowledgement that the broker answers.

@@ -13,8 +13,6 @@ from sievemq.destinations import Queue
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message
 
-__all__ = ["QueueBrowser"]
-
 M = TypeVar("M", bound=Message)
 
 

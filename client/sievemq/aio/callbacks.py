@@ -11,8 +11,6 @@ from sievemq._engine import Completion, Sends, call
 from sievemq.aio.transport import Transport, own_task, release, turn
 from sievemq.aio.waiting import ends_its_task
 
-__all__ = ["CompletionCalls"]
-
 _log = logging.getLogger("sievemq")
 
 #: Calls after which others have a turn: no fewer than the sends that a turn may add, of which the smallest takes more

@@ -7,8 +7,6 @@ from typing import Protocol, Self
 
 from sievemq._front import Unpicklable
 
-__all__ = ["Closing"]
-
 
 class _Closeable(Protocol):
     async def close(self) -> None: ...

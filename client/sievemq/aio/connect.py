@@ -14,8 +14,6 @@ from sievemq.aio.transport import Transport, wall_clock
 from sievemq.tls import closed_early, failure_of, tls_of
 from sievemq.url import BrokerURL
 
-__all__ = ["connect"]
-
 _log = logging.getLogger("sievemq")
 
 

@@ -17,8 +17,6 @@ from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.messages import Message
 
-__all__ = ["Control"]
-
 #: Milliseconds below which a wait is too short to wait for what is probably on its way.
 _SHORT: Final = 20
 #: The last receive of so many lets the loop turn, although its message is there already; not the first: what it gets

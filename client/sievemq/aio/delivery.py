@@ -18,8 +18,6 @@ from sievemq.exceptions import JMSException
 from sievemq.messages import Message
 from sievemq.observers import OBSERVERS
 
-__all__ = ["Delivery"]
-
 _log = logging.getLogger("sievemq")
 
 #: Messages of one consumer before the next one has a turn, and of all before other tasks have one.

@@ -13,8 +13,6 @@ from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.messages import Message
 from sievemq_core.durations import Milliseconds
 
-__all__ = ["JMSConsumer"]
-
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 

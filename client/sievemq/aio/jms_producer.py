@@ -14,8 +14,6 @@ from sievemq.messages import Message
 from sievemq.messages.foreign import Sendable
 from sievemq.observers import OBSERVERS
 
-__all__ = ["JMSProducer"]
-
 
 class JMSProducer(ProducerState):
     """A light producer of a context. Its setters return itself, so that calls can be chained.

@@ -7,8 +7,6 @@ from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
-__all__ = ["Opening", "opening"]
-
 
 class _Closeable(Protocol):
     async def __aenter__(self) -> Self: ...

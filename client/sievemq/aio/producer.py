@@ -18,8 +18,6 @@ from sievemq.messages.foreign import Sendable
 from sievemq.observers import OBSERVERS
 from sievemq_core.durations import Milliseconds
 
-__all__ = ["Listener", "MessageProducer", "SendOptions"]
-
 Listener = CompletionListener | tuple[Callable[[Message], Any], Callable[[Message, Exception], Any]]
 
 

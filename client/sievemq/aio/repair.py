@@ -10,8 +10,6 @@ from sievemq._engine import Handshake, Host, Race
 from sievemq.exceptions import JMSException
 from sievemq.tls import failure_of, refuses_certificate
 
-__all__ = ["Candidate", "Greet", "Reach", "attempt"]
-
 Greet: TypeAlias = Callable[[tuple[str, int]], Handshake]
 """Makes a HELLO for a host."""
 

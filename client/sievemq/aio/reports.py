@@ -13,8 +13,6 @@ from sievemq._front import ExceptionReports
 from sievemq.aio.transport import Transport, own_task
 from sievemq.aio.waiting import ends_its_task
 
-__all__ = ["Reports"]
-
 _log = logging.getLogger("sievemq")
 
 

@@ -8,8 +8,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from sievemq.exceptions import JMSException, runtime_twin
 
-__all__ = ["translated_coroutine"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

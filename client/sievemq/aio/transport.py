@@ -28,8 +28,6 @@ from sievemq.aio.repair import Candidate, Greet, Reach, attempt
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq_core.wire.connection import BusyPoll
 
-__all__ = ["Transport", "own_task", "release", "turn", "wake", "wall_clock"]
-
 T = TypeVar("T")
 #: Bytes of sends after which a producer lets the loop turn: so that they are written, answers are read, others run.
 _GATHER: Final = 64 * 1024

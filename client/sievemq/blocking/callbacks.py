@@ -13,8 +13,6 @@ from _thread import LockType, allocate_lock
 from sievemq._engine import Sends, call
 from sievemq._front import refuse_awaitable
 
-__all__ = ["CompletionCalls"]
-
 _log = logging.getLogger("sievemq")
 
 

@@ -8,8 +8,6 @@ from typing import Protocol, Self
 
 from sievemq._front import Unpicklable
 
-__all__ = ["Closing"]
-
 
 class _Closeable(Protocol):
     def close(self) -> None: ...

@@ -25,8 +25,6 @@ from sievemq.blocking.waiting import Once
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.session_mode import SessionModeLike
 
-__all__ = ["Connection", "session_mode_of"]
-
 S = TypeVar("S", bound=Session)
 
 

@@ -19,8 +19,6 @@ from sievemq.messages import Message
 from sievemq.observers import OBSERVERS
 from sievemq_core.durations import Milliseconds
 
-__all__ = ["MessageConsumer", "QueueReceiver", "TopicSubscriber"]
-
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 

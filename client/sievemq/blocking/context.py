@@ -32,8 +32,6 @@ from sievemq.object_codec import PlainData
 from sievemq.session_mode import SessionMode, SessionModeLike
 from sievemq_core.durations import Milliseconds
 
-__all__ = ["JMSContext"]
-
 
 class JMSContext(Closing):
     """Made by :meth:`ConnectionFactory.create_context`; starts its connection with the first consumer (CTX-07).

@@ -17,8 +17,6 @@ from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.messages import Message
 
-__all__ = ["Control"]
-
 _log = logging.getLogger("sievemq")
 
 T = TypeVar("T")

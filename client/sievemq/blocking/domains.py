@@ -20,17 +20,6 @@ from sievemq.exceptions import IllegalStateException, InvalidDestinationExceptio
 from sievemq.messages.foreign import Sendable
 from sievemq.session_mode import SessionModeLike
 
-__all__ = [
-    "QueueConnection",
-    "QueueConnectionFactory",
-    "QueueSender",
-    "QueueSession",
-    "TopicConnection",
-    "TopicConnectionFactory",
-    "TopicPublisher",
-    "TopicSession",
-]
-
 # -- point-to-point ---------------------------------------------------------------------------------------------------
 
 

@@ -13,8 +13,6 @@ from sievemq.blocking.context import JMSContext
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.session_mode import SessionModeLike
 
-__all__ = ["ConnectionFactory"]
-
 C = TypeVar("C", bound=Connection)
 
 

@@ -9,8 +9,6 @@ from typing import Protocol, runtime_checkable
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
 
-__all__ = ["CompletionListener", "ExceptionListener", "MessageListener"]
-
 
 @runtime_checkable
 class MessageListener(Protocol):

@@ -19,8 +19,6 @@ from sievemq.messages.foreign import Sendable
 from sievemq.observers import OBSERVERS
 from sievemq_core.durations import Milliseconds
 
-__all__ = ["Listener", "MessageProducer", "SendOptions"]
-
 Listener = CompletionListener | tuple[Callable[[Message], None], Callable[[Message, Exception], None]]
 
 

@@ -16,8 +16,6 @@ from sievemq._engine import Handshake, Host, Race
 from sievemq.exceptions import JMSException
 from sievemq.tls import failure_of, refuses_certificate
 
-__all__ = ["Attempt", "Found", "Greet", "Reach"]
-
 Reach: TypeAlias = Callable[[tuple[str, int], float], socket.socket]
 """Connects to a host within so many seconds, TLS included. Raises JMSException."""
 

@@ -10,8 +10,6 @@ from typing import Any
 from sievemq._front import ExceptionReports, refuse_awaitable
 from sievemq.blocking.transport import Transport
 
-__all__ = ["Reports"]
-
 _log = logging.getLogger("sievemq")
 
 

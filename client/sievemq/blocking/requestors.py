@@ -19,8 +19,6 @@ from sievemq.exceptions import IllegalStateException, InvalidDestinationExceptio
 from sievemq.messages import Message
 from sievemq_core.durations import Milliseconds
 
-__all__ = ["QueueRequestor", "ReplyQueue", "TopicRequestor"]
-
 
 class _Requestor(Closing):
     """The temporary destination is made by the first request; a constructor waits for nothing."""

@@ -40,8 +40,6 @@ from sievemq.messages import BytesMessage, Json, MapMessage, Message, ObjectMess
 from sievemq.object_codec import PlainData
 from sievemq.session_mode import SessionMode
 
-__all__ = ["Session"]
-
 C = TypeVar("C", bound=MessageConsumer)
 M = TypeVar("M", bound=Message)
 

@@ -39,8 +39,6 @@ from sievemq.blocking.repair import Attempt, Found, Greet, Reach
 from sievemq.exceptions import JMSException
 from sievemq_core.wire.connection import BusyPoll
 
-__all__ = ["CAN_LEAD", "Lead", "Transport", "wall_clock"]
-
 T = TypeVar("T")
 
 #: Bytes of sends after which the sender writes, whatever the time.

@@ -25,19 +25,6 @@ from sievemq.exceptions import (
 from sievemq_core.message.destination import misspelt_kind
 from sievemq_core.output import complain
 
-__all__ = [
-    "DestinationArgument",
-    "JsonOption",
-    "SelectorOption",
-    "UrlOption",
-    "UserOption",
-    "connect",
-    "destination_of",
-    "failures",
-    "missing",
-    "warned",
-]
-
 UrlOption = Annotated[
     str,
     typer.Option("--url", "-u", envvar="SIEVEMQ_URL", help="The broker.", show_envvar=True),

@@ -25,8 +25,6 @@ from sievemq.cli.exits import NOT_FOUND, USAGE
 from sievemq.cli.show import harmless, print_message
 from sievemq_core.output import complain
 
-__all__ = ["browse"]
-
 
 def browse(
     destination: DestinationArgument,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FAILED", "INTERRUPTED", "NOT_FOUND", "OK", "REFUSED", "USAGE"]
-
 OK: Final = 0
 FAILED: Final = 1
 """It was tried and did not work: no connection, a broker that is not ready, an error on the way."""

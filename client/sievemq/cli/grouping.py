@@ -7,8 +7,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any, get_type_hints
 
-__all__ = ["grouped"]
-
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Let parameters of a command be NamedTuples whose fields are options or arguments.

@@ -22,8 +22,6 @@ import typer
 from sievemq.cli.exits import FAILED, OK, USAGE
 from sievemq_core.output import complain, report
 
-__all__ = ["MAIN", "healthcheck", "probe", "settings_of"]
-
 #: The command line of a container's main process.
 MAIN: Final = "/proc/1/cmdline"
 

@@ -11,8 +11,6 @@ import typer
 from sievemq.cli.exits import USAGE
 from sievemq_core.output import complain
 
-__all__ = ["GROUP", "MissingExtraError", "build"]
-
 GROUP = "sievemq.commands"
 
 # What a package's commands need beside the package itself, which is always installed.

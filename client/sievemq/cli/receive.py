@@ -31,8 +31,6 @@ from sievemq.destinations import Destination
 from sievemq_core.counted import counted
 from sievemq_core.output import OutputError, complain, discard
 
-__all__ = ["receive"]
-
 
 class Ack(StrEnum):
     """Whether a printed message is acknowledged."""

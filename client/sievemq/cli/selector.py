@@ -22,8 +22,6 @@ from sievemq_core.selector import CompiledSelector, SelectorError, compile_selec
 from sievemq_core.selector.describe import describe_facts, describe_plan
 from sievemq_core.selector.dialect import DIALECTS
 
-__all__ = ["selector"]
-
 selector = typer.Typer(help="Check and explain selectors; no broker is needed.", no_args_is_help=True)
 
 Dialect = StrEnum("Dialect", [(name.upper().replace("-", "_"), name) for name in DIALECTS])  # type: ignore[misc]

@@ -27,8 +27,6 @@ from sievemq.destinations import Destination
 from sievemq_core.counted import counted
 from sievemq_core.output import OutputError, complain, report, show
 
-__all__ = ["send"]
-
 #: Messages per transaction: large enough that its round trip does not matter, small enough to show progress.
 _BATCH = 1_000
 

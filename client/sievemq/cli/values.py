@@ -11,8 +11,6 @@ import typer
 from sievemq_core.errors import FormatError
 from sievemq_core.message.values import Byte, Float, Int, Long, PropertyValue, Short
 
-__all__ = ["parse_duration", "parse_property", "typed_value"]
-
 
 def _boolean(text: str) -> bool:
     try:

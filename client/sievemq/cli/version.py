@@ -13,8 +13,6 @@ from sievemq_core.compiled import COMPILED
 from sievemq_core.output import show
 from sievemq_core.wire.commands import PROTOCOL_VERSION
 
-__all__ = ["version"]
-
 
 def version(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
     """Print the version."""

@@ -29,8 +29,6 @@ from sievemq_core.message.headers import (
 from sievemq_core.message.values import PropertyValue
 from sievemq_core.wire.codec import pack, pack_send
 
-__all__ = ["Message"]
-
 T = TypeVar("T")
 
 #: Headers of a message that was never sent (HDR-16); message_id … body as in core's envelope.

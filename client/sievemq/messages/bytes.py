@@ -22,8 +22,6 @@ from sievemq_core.errors import FormatError
 from sievemq_core.message.envelope import BodyKind
 from sievemq_core.message.values import FieldValue, PropertyValue, hold, letter_of, normalise_field
 
-__all__ = ["BytesMessage"]
-
 T = TypeVar("T")
 
 Buffer = bytes | bytearray | memoryview

@@ -18,8 +18,6 @@ from sievemq.messages.stream import StreamMessage
 from sievemq.messages.text import TextMessage
 from sievemq_core.message.headers import JMSX, ON_RECEIVE
 
-__all__ = ["ForeignMessage", "ReadableMessage", "Sendable", "adopt", "write_back"]
-
 #: Methods that every message has.
 _COMMON: Final = ("get_jms_message_id", "get_jms_type", "get_object_property", "get_property_names")
 

@@ -9,8 +9,6 @@ from sievemq_core.message.envelope import EnvelopeFields
 from sievemq_core.message.headers import bytes_of_id
 from sievemq_core.message.values import to_time
 
-__all__ = ["Headers"]
-
 
 class Headers:
     """The headers of a message, in the form of the envelope that travels."""

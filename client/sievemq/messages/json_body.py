@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from sievemq.exceptions import MessageFormatException
 
-__all__ = ["CONTENT_TYPE", "JSON_TYPE", "Json", "read_json"]
-
 #: The property with the media type, and its value. Selectors see it: ``content_type = 'application/json'``.
 CONTENT_TYPE: Final = "content_type"
 JSON_TYPE: Final = "application/json"

@@ -18,8 +18,6 @@ from sievemq_core.message.conversion import convert
 from sievemq_core.message.envelope import BodyKind
 from sievemq_core.message.values import BodyValue, FieldValue, PropertyValue, hold, normalise_field
 
-__all__ = ["MapMessage"]
-
 T = TypeVar("T")
 
 

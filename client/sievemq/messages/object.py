@@ -14,8 +14,6 @@ from sievemq_core.errors import FormatError
 from sievemq_core.message.envelope import BodyKind
 from sievemq_core.message.values import PropertyValue
 
-__all__ = ["ObjectMessage"]
-
 T = TypeVar("T")
 
 

@@ -20,8 +20,6 @@ from sievemq_core.message.values import LONG_MAX, LONG_MIN, Byte, Float, Long, P
 from sievemq_core.selector.dialect import RESERVED
 from sievemq_core.selector.lexer import is_property_name
 
-__all__ = ["Properties", "check_property_name", "packed_properties"]
-
 _AMBIGUOUS: Final = frozenset({Byte, Short, Long, Float})
 
 #: Names that passed :func:`check_property_name` and are not checked again: a program sets the same few on each message.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
-__all__ = ["not_set", "short", "short_mapping"]
-
 
 def short(value: object, limit: int = 60) -> str:
     """A value in a repr: never longer than about `limit` characters, and never the work of more than that."""

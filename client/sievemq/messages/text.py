@@ -15,8 +15,6 @@ from sievemq_core.message.body import decode_text, encode_text
 from sievemq_core.message.envelope import BodyKind
 from sievemq_core.message.values import PropertyValue
 
-__all__ = ["TextMessage"]
-
 T = TypeVar("T")
 
 

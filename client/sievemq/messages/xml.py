@@ -20,8 +20,6 @@ from sievemq_core.limits import MAX_BODY_BYTES
 from sievemq_core.message.conversion import parse_floating, parse_integer, text_of
 from sievemq_core.message.values import BodyValue, Char, hold, letter_of
 
-__all__ = ["map_from_xml", "map_to_xml", "stream_from_xml", "stream_to_xml"]
-
 #: Fields of one document: more than any real body, few enough that a hostile one is no burden.
 _MAX_FIELDS: Final = 1_000_000
 

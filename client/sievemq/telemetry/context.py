@@ -16,8 +16,6 @@ from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES
 from sievemq_core.message.envelope import pack_properties
 from sievemq_core.message.values import PropertyValue
 
-__all__ = ["carried", "creation_context"]
-
 
 class _Properties(Getter[Message], Setter[Message]):
     """Reads and writes a message's properties for a propagator."""

@@ -9,8 +9,6 @@ from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type:
 
 from sievemq.telemetry import instrument, uninstrument
 
-__all__ = ["SieveMQInstrumentor"]
-
 
 class SieveMQInstrumentor(BaseInstrumentor):  # type: ignore[misc, unused-ignore]  # Any to mypy
     """``SieveMQInstrumentor().instrument()`` is :func:`sievemq.telemetry.instrument` with the same arguments."""

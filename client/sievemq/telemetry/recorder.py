@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["Attributes", "Recorder"]
-
 Attributes: TypeAlias = dict[str, "str | int | bool"]
 
 _SYSTEM: Final = "sievemq"

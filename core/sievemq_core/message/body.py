@@ -29,8 +29,6 @@ from sievemq_core.message.values import (
     to_long,
 )
 
-__all__ = ["check_count", "decode_map", "decode_stream", "decode_text", "encode_map", "encode_stream", "encode_text"]
-
 _pack = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass").pack
 
 #: Types that msgpack does not distinguish from plain ones.

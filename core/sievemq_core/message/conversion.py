@@ -15,8 +15,6 @@ from typing import Any, Final
 from sievemq_core.errors import FormatError, NullValueError, NumberFormatError
 from sievemq_core.message.values import TYPE_NAMES, BodyValue, Float, letter_of, to_single
 
-__all__ = ["CONVERSIONS", "TABLE", "convert", "parse_boolean", "parse_floating", "parse_integer", "text_of"]
-
 #: Row: the type that is held; column: the type that is read. ``x`` the same value, ``p`` parsed from text,
 #: ``.`` not allowed. There is no narrowing (CNV-11), no crossing between integers and floats
 #: (CNV-12), and byte[] and text never meet (NUL-07).

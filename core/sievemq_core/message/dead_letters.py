@@ -4,22 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "ATTEMPTS",
-    "CLIENT_ID",
-    "EXPIRED",
-    "FAILED",
-    "FIRST_FAILURE",
-    "LAST_FAILURE",
-    "ORIGIN",
-    "PREFIX",
-    "PROPERTIES",
-    "REASON",
-    "REASONS",
-    "REJECTED",
-    "SUBSCRIPTION",
-]
-
 PREFIX: Final = "DLQ."
 """Begins the name of a dead-letter queue."""
 PROPERTIES: Final = "JMS_SieveMQ_DeadLetter"

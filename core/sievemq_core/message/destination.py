@@ -17,9 +17,6 @@ from unicodedata import category
 from sievemq_core.errors import AddressError
 from sievemq_core.limits import MAX_DESTINATION_CHARS
 
-__all__ = ["Address", "Kind", "foreign_notation", "misspelt_kind", "parse_address"]
-
-
 #: Categories of Unicode: control, format, surrogate, separators of lines and paragraphs.
 _REFUSED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"

@@ -47,34 +47,6 @@ from sievemq_core.message.values import (
     to_long,
 )
 
-__all__ = [
-    "BODY",
-    "BODY_KIND",
-    "CORRELATION_ID",
-    "DELIVERY_MODE",
-    "DELIVERY_TIME",
-    "ENVELOPE_FIELDS",
-    "EXPIRATION",
-    "MESSAGE_ID",
-    "PRIORITY",
-    "PROPERTIES",
-    "PROPERTY_TYPES",
-    "REPLY_TO",
-    "TIMESTAMP",
-    "TYPE",
-    "BodyKind",
-    "Envelope",
-    "EnvelopeFields",
-    "has_scalars_behind",
-    "pack_properties",
-    "properties_reader",
-    "too_long",
-    "unpack_properties",
-    "use_decoder",
-    "well_formed",
-    "with_well_formed_text",
-]
-
 MESSAGE_ID: Final = 0
 TIMESTAMP: Final = 1
 PRIORITY: Final = 2

@@ -8,23 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = [
-    "DEFAULT_DELIVERY_DELAY",
-    "DEFAULT_DELIVERY_MODE",
-    "DEFAULT_PRIORITY",
-    "DEFAULT_TIME_TO_LIVE",
-    "DELIVERY_COUNT",
-    "HEADERS",
-    "JMSX",
-    "NON_PERSISTENT",
-    "ON_RECEIVE",
-    "PERSISTENT",
-    "Header",
-    "SetBy",
-    "bytes_of_id",
-    "id_of_bytes",
-]
-
 NON_PERSISTENT: Final = 1
 PERSISTENT: Final = 2
 

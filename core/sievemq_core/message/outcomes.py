@@ -4,20 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "ACKNOWLEDGED",
-    "ATTEMPTS",
-    "DEAD_LETTERED",
-    "DROPPED",
-    "EXPIRED",
-    "OUTCOME",
-    "OUTCOMES",
-    "REASON",
-    "REMOVED",
-    "SELECTOR",
-    "SUBSCRIPTION",
-]
-
 ACKNOWLEDGED: Final = "acknowledged"
 EXPIRED: Final = "expired"
 DEAD_LETTERED: Final = "dead-lettered"

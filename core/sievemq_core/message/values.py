@@ -31,26 +31,6 @@ from typing import Final, Self, SupportsFloat, SupportsInt, TypeAlias, cast
 
 from sievemq_core.errors import FormatError, NullValueError, NumberFormatError
 
-__all__ = [
-    "BodyValue",
-    "Byte",
-    "Char",
-    "Double",
-    "FieldValue",
-    "Float",
-    "Int",
-    "Long",
-    "PropertyValue",
-    "Short",
-    "hold",
-    "letter_of",
-    "normalise",
-    "normalise_field",
-    "to_long",
-    "to_single",
-    "to_time",
-]
-
 #: The ranges of int and long.
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1

@@ -25,8 +25,6 @@ from sievemq_core.selector.names import HEADERS, MODES, FieldType, field_type
 from sievemq_core.selector.plan import make_plan
 from sievemq_core.selector.source import SelectorWarning, Span
 
-__all__ = ["advise"]
-
 _LOWER_HEADERS = {header.lower(): header for header in HEADERS}
 
 

@@ -13,8 +13,6 @@ from sievemq_core.selector import plan
 from sievemq_core.selector.names import MODES, FieldType
 from sievemq_core.selector.possible import Interval, Possible, Texts
 
-__all__ = ["Search", "can_be"]
-
 #: Tests examined before a search gives up with "perhaps": at some 4 µs each a selector is analysed in 2 to 3 ms.
 STEPS = 600
 

@@ -16,25 +16,6 @@ from math import copysign, inf, nan
 
 from sievemq_core.message.values import INT_MAX, INT_MIN, Byte, Float, Long, PropertyValue, Short, to_single
 
-__all__ = [
-    "COMPARE",
-    "NUMBERS",
-    "OPERATIONS",
-    "Number",
-    "add",
-    "comparable",
-    "compare_numbers",
-    "divide",
-    "is_false",
-    "is_long",
-    "is_true",
-    "multiply",
-    "negate",
-    "promote",
-    "subtract",
-    "to_float",
-]
-
 Number = int | float
 
 #: The Python types that hold numbers; bool is not among them, although it is a subclass of int.

@@ -20,27 +20,6 @@ from typing import Final
 from sievemq_core.message.values import PropertyValue, letter_of
 from sievemq_core.selector.source import Span
 
-__all__ = [
-    "MIRRORED",
-    "And",
-    "Arithmetic",
-    "Between",
-    "Compare",
-    "Identifier",
-    "In",
-    "IsNull",
-    "Like",
-    "Literal",
-    "Node",
-    "Not",
-    "Or",
-    "Unary",
-    "children",
-    "type_key",
-    "walk",
-]
-
-
 #: The operator of a comparison with its sides exchanged.
 MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 

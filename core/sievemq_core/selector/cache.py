@@ -7,8 +7,6 @@ from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-__all__ = ["MAX_CHARS", "MAX_ENTRIES", "CacheInfo", "SelectorCache"]
-
 #: Selectors that are cached; the least recently used one is evicted first. Errors are not cached.
 MAX_ENTRIES = 2_048
 

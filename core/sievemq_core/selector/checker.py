@@ -32,9 +32,6 @@ from sievemq_core.selector.like import PatternError, parse_pattern
 from sievemq_core.selector.names import HEADERS, OTHER_HEADERS
 from sievemq_core.selector.source import SelectorError
 
-__all__ = ["check"]
-
-
 _NUMERIC = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?\s*")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 

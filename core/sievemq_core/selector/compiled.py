@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from sievemq_core.selector.explain import Explanation
     from sievemq_core.selector.portability import PortabilityNote
 
-__all__ = ["CompiledSelector", "cache", "compile_selector", "verify_selector"]
-
 
 class CompiledSelector:
     """A valid selector in all its forms. Forms that matching does not need are made on first use.

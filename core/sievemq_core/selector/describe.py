@@ -9,8 +9,6 @@ from sievemq_core.selector.facts import Facts, Key
 from sievemq_core.selector.like import LikePattern
 from sievemq_core.selector.printer import print_literal
 
-__all__ = ["describe_facts", "describe_plan"]
-
 
 def describe_plan(test: plan.Test, depth: int = 0) -> list[str]:
     """The plan as indented lines: what must hold for the selector to be TRUE.

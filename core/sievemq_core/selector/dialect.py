@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["AMQP", "DIALECTS", "IBM_MQ", "JAKARTA", "MQE", "RESERVED", "Dialect", "dialect_named"]
-
 _WORDS = frozenset({"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS"})
 
 

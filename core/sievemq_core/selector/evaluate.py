@@ -29,8 +29,6 @@ from sievemq_core.selector.dialect import Dialect
 from sievemq_core.selector.like import parse_pattern
 from sievemq_core.selector.names import HEADERS, Headers, read
 
-__all__ = ["Truth", "evaluate", "is_approximate", "value_of", "weigh"]
-
 Truth = bool | None
 """True, False, or None for UNKNOWN."""
 

@@ -19,8 +19,6 @@ from sievemq_core.selector.names import HEADERS, Headers, read
 from sievemq_core.selector.printer import print_literal, print_selector
 from sievemq_core.selector.source import Span
 
-__all__ = ["Explanation", "Step", "explain"]
-
 _WORDS = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 
 

@@ -23,8 +23,6 @@ from sievemq_core.selector.arithmetic import to_float
 from sievemq_core.selector.names import HEADERS, Headers, read
 from sievemq_core.selector.shape import Parameter
 
-__all__ = ["Facts", "FactsTemplate", "Key", "Range", "alternatives", "bucket_key", "derive", "message_key"]
-
 Key = str | int | float | tuple[str, bool] | None
 """A hashable stand-in for a value; see :func:`bucket_key`."""
 

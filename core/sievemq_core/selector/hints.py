@@ -7,8 +7,6 @@ from difflib import get_close_matches
 from sievemq_core.selector.ast import Arithmetic, Compare, Identifier, Like, Literal, Node
 from sievemq_core.selector.lexer import WHITE_SPACE, Token, TokenKind
 
-__all__ = ["FUNCTIONS", "missing_operand", "unexpected_after"]
-
 #: Words of other languages where an operator should stand -> what to write.
 _OPERATORS = {
     "EQ": "=", "EQUALS": "=", "NE": "<>", "NEQ": "<>", "LT": "<", "LE": "<=", "LTE": "<=", "GT": ">", "GE": ">=",

@@ -15,8 +15,6 @@ from sievemq_core.message.values import INT_MAX, LONG_MAX, LONG_MIN, Float, Long
 from sievemq_core.selector.dialect import RESERVED, Dialect
 from sievemq_core.selector.source import SelectorError, Span
 
-__all__ = ["LONG_LIST", "WHITE_SPACE", "Lexer", "Token", "TokenKind", "is_identifier", "is_property_name"]
-
 #: Java's white space (§3.8.1.1): blank, tab, form feed, line ends. Nothing else separates tokens.
 WHITE_SPACE = " \t\f\r\n"
 

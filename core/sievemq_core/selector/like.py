@@ -15,8 +15,6 @@ from functools import lru_cache
 
 from sievemq_core.limits import MAX_LIKE_SEARCHES
 
-__all__ = ["LikePattern", "PatternError", "parse_pattern"]
-
 #: str.find may compare as many characters as the two lengths multiplied. Below this product that takes no longer than
 #: one linear pass over the longest text.
 _PRODUCT = 250_000

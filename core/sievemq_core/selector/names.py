@@ -10,8 +10,6 @@ from sievemq_core.message.envelope import CORRELATION_ID, DELIVERY_MODE, MESSAGE
 from sievemq_core.message.headers import HEADERS as ALL_HEADERS
 from sievemq_core.message.values import PropertyValue
 
-__all__ = ["HEADERS", "MODES", "MODE_NUMBERS", "OTHER_HEADERS", "FieldType", "Headers", "field_type", "read"]
-
 Headers = Sequence[Any]
 """A message's headers in the positions of message/envelope.py; a longer sequence, such as an Envelope, will do."""
 

@@ -39,8 +39,6 @@ from sievemq_core.selector.hints import FUNCTIONS, missing_operand, unexpected_a
 from sievemq_core.selector.lexer import Lexer, Token, TokenKind
 from sievemq_core.selector.source import SelectorError, Span
 
-__all__ = ["parse"]
-
 _NAME, _WORD, _SYMBOL = TokenKind.NAME, TokenKind.WORD, TokenKind.SYMBOL
 _STRING, _NUMBER = TokenKind.STRING, TokenKind.NUMBER
 

@@ -37,8 +37,6 @@ from sievemq_core.selector.printer import print_selector
 from sievemq_core.selector.rewrite import equal, unequal, where_present, without_idle_escapes
 from sievemq_core.selector.source import Span
 
-__all__ = ["PROVIDERS", "PortabilityNote", "portability"]
-
 _CLASSIC, _ARTEMIS, _RABBIT, _IBM, _QPID = PROVIDERS = (
     "ActiveMQ Classic",
     "Artemis",

@@ -11,8 +11,6 @@ from math import inf
 
 from sievemq_core.selector.like import LikePattern
 
-__all__ = ["Interval", "Possible", "Texts"]
-
 
 @dataclass(frozen=True, slots=True)
 class Interval:

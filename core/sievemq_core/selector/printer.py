@@ -28,8 +28,6 @@ from sievemq_core.selector.ast import (
 )
 from sievemq_core.selector.source import Span
 
-__all__ = ["canonical", "print_literal", "print_selector"]
-
 _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _SIGN, _ATOM = range(8)
 
 

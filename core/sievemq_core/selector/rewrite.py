@@ -8,8 +8,6 @@ from sievemq_core.selector.ast import Compare, Identifier, Literal, Node, Unary,
 from sievemq_core.selector.names import FieldType, field_type
 from sievemq_core.selector.printer import print_selector
 
-__all__ = ["equal", "unequal", "where_present", "without_idle_escapes"]
-
 
 def unequal(node: Compare) -> str | None:
     """A form of ``<>`` that is FALSE on unlike types and UNKNOWN on NULL; None unless a name meets a constant."""

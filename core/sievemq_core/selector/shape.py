@@ -24,8 +24,6 @@ from sievemq_core.selector.cache import MAX_CHARS
 from sievemq_core.selector.names import FieldType, field_type
 from sievemq_core.selector.source import Span
 
-__all__ = ["MAX_SHAPES", "Outline", "Parameter", "Shapes", "outline", "parameters"]
-
 #: Outlines that are cached; the least recently used one is evicted first. A shape takes some 10 KB with its code.
 MAX_SHAPES = 512
 

@@ -8,8 +8,6 @@ from typing import Self
 
 from sievemq_core.errors import ErrorCode, SieveError
 
-__all__ = ["SelectorError", "SelectorWarning", "Span", "render"]
-
 Span = tuple[int, int]
 """A part of the selector: index of the first character, and of the one after the last, counted from 0."""
 

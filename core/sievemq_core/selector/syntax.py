@@ -10,28 +10,6 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-__all__ = [
-    "assign",
-    "binary",
-    "both",
-    "call",
-    "compare",
-    "constant",
-    "either",
-    "factory",
-    "function",
-    "if_else",
-    "is_none",
-    "item",
-    "load",
-    "method",
-    "named",
-    "negated",
-    "truth",
-    "type_is",
-    "within",
-]
-
 _LINE, _COLUMN = 2, 4  # the one line below "def"
 
 

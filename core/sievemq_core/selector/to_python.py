@@ -19,8 +19,6 @@ from sievemq_core.selector import arithmetic, plan, syntax
 from sievemq_core.selector.like import LikePattern
 from sievemq_core.selector.names import HEADERS, FieldType, Headers
 
-__all__ = ["Hole", "Matcher", "make_factory", "make_function", "make_source"]
-
 Matcher = Callable[[Mapping[str, PropertyValue], Headers], bool]
 """``function(properties, headers)``: True only if the selector is TRUE."""
 

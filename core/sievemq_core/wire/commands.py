@@ -14,8 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["COMMANDS", "PROTOCOL_VERSION", "Command", "CommandSpec", "Field", "Sender"]
-
 PROTOCOL_VERSION: Final = 1
 
 Sender: TypeAlias = Literal["client", "broker", "both"]

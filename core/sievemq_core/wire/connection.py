@@ -51,8 +51,6 @@ from sievemq_core.wire.codec import (
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_core.wire.form import FORMS, ROWS, TRUSTED_FORMS, Form, examine
 
-__all__ = ["BusyPoll", "FrameReader", "State", "WireConnection", "pack_frames"]
-
 Role = Literal["client", "broker"]
 
 

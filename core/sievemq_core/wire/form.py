@@ -27,18 +27,6 @@ from sievemq_core.message.envelope import (
 )
 from sievemq_core.wire.commands import COMMANDS, Command, CommandSpec
 
-__all__ = [
-    "FORMS",
-    "ROWS",
-    "TRUSTED_FORMS",
-    "CommandTuple",
-    "Form",
-    "check_columns",
-    "check_envelope",
-    "check_headers",
-    "examine",
-]
-
 CommandTuple: TypeAlias = tuple[Any, ...]
 """A decoded command: its number, then its fields as COMMANDS lists them, neither more nor less."""
 

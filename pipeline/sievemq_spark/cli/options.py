@@ -18,19 +18,6 @@ from sievemq_spark.report import parts_of, write_html
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "LOCAL",
-    "Access",
-    "ArchiveArgument",
-    "Archived",
-    "DestinationOption",
-    "DialectOption",
-    "JsonOption",
-    "MasterOption",
-    "Output",
-    "day",
-]
-
 MasterOption = Annotated[
     str,
     typer.Option("--master", envvar="SIEVEMQ_SPARK_MASTER", show_envvar=True, help="Spark master."),

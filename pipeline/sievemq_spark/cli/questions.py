@@ -10,8 +10,6 @@ from sievemq_spark.cli.options import LOCAL, Archived, DialectOption, MasterOpti
 from sievemq_spark.cli.running import running_spark
 from sievemq_spark.progress import progress
 
-__all__ = ["backtest", "coverage", "deadletters", "outcomes", "profile"]
-
 
 def backtest(
     archived: Archived,

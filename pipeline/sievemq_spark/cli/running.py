@@ -24,8 +24,6 @@ from sievemq_spark.spark import require_spark, spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["running_spark"]
-
 #: The option that names Java's log configuration: log nothing, not even the start of logging.
 LOG: Final = "-Dlog4j2.configurationFile="
 

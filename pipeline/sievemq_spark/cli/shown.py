@@ -13,8 +13,6 @@ from sievemq_core.harmless import harmless
 from sievemq_core.output import report, show, writing
 from sievemq_spark.report import Table, parts_of
 
-__all__ = ["print_json", "print_tables"]
-
 
 def print_json(result: Any, *, done: bool = False) -> None:
     """A result, which is a dataclass, as one JSON object.

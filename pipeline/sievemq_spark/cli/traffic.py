@@ -19,8 +19,6 @@ from sievemq_spark.links import require_queues
 from sievemq_spark.options import ReadOptions, WriteOptions
 from sievemq_spark.progress import progress
 
-__all__ = ["archive", "replay"]
-
 
 def archive(
     destinations: Annotated[list[str], typer.Argument(metavar="DEST…", help="queue:NAME; with --tap topics too.")],

@@ -15,8 +15,6 @@ from sievemq_spark.cli.shown import print_json
 from sievemq_spark.options import destination_of
 from sievemq_spark.progress import progress
 
-__all__ = ["compact", "expire"]
-
 
 def compact(
     archive: ArchiveArgument,

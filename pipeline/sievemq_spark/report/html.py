@@ -13,8 +13,6 @@ from sievemq_spark.report.parts import Chart, Part
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["drawn", "write_html"]
-
 _MOST_LABELS = 12
 
 _PAGE = """<!doctype html>

@@ -14,8 +14,6 @@ from sievemq_spark.outcomes import SHARES, Outcomes
 from sievemq_spark.profile import Profile
 from sievemq_spark.times import every, unit_shown
 
-__all__ = ["Chart", "Part", "Table", "parts_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Table:

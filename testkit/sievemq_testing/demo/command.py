@@ -13,8 +13,6 @@ from sievemq_core.output import complain, writing
 from sievemq_testing.demo.flights import TOTAL
 from sievemq_testing.demo.story import DemoFailedError, Outcome, run_story
 
-__all__ = ["demo"]
-
 FAILED, USAGE = 1, 2
 
 demo = typer.Typer(help="SieveMQ on real input, checked against an independent referee.", no_args_is_help=True)

@@ -22,8 +22,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["COLUMNS", "SELECTORS", "TOTAL", "Flight", "fingerprint", "read_flights"]
-
 Value: TypeAlias = int | float | str
 
 TOTAL = 336_776

@@ -13,8 +13,6 @@ from typing import NamedTuple
 from sievemq import ConnectionFactory, DeliveryMode, JMSConsumer, Message, TextMessage
 from sievemq_testing.demo.flights import fingerprint, read_flights
 
-__all__ = ["DESTINATION", "Tally", "publish", "take"]
-
 DESTINATION = "flights"
 
 #: Messages between two reports to the parent: often enough for a progress bar, seldom enough to cost nothing.

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from sievemq_testing.demo.flights import COLUMNS, Flight
 
-__all__ = ["Referee", "Verdict"]
-
 _SQL_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT"}
 
 

@@ -19,8 +19,6 @@ from sievemq_testing.demo.flights import SELECTORS, read_flights
 from sievemq_testing.demo.parts import Tally, publish, take
 from sievemq_testing.demo.referee import Referee, Verdict
 
-__all__ = ["DemoFailedError", "Line", "Outcome", "Progress", "run_story"]
-
 #: How long a process may print nothing before the demo fails.
 SILENCE_S = 120
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Held", "Model", "ModelSession", "Sent", "Store", "Waiting"]
-
 SELECTORS: dict[str | None, Callable[[int], bool]] = {None: lambda n: True, "n = 1": lambda n: n == 1}
 
 

@@ -10,8 +10,6 @@ import sievemq
 import sievemq.aio
 from sievemq_broker import EmbeddedBroker
 
-__all__ = ["AioWorld", "BlockingWorld"]
-
 
 class BlockingWorld:
     """``sievemq``."""

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple, Self
 from sievemq_core.message.values import PropertyValue, letter_of
 from sievemq_core.selector.names import HEADERS
 
-__all__ = ["ActiveMQ", "Answer", "find_jars"]
-
 PROGRAM = Path(__file__).with_name("SelectorAnswers.java")
 #: Where Debian's package libactivemq-java puts its libraries; ACTIVEMQ_HOME names an unpacked release instead.
 DEBIAN = Path("/usr/share/java")

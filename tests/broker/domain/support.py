@@ -10,8 +10,6 @@ from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import MESSAGE_ID, BodyKind, Envelope, pack_properties
 from sievemq_core.selector import CompiledSelector, compile_selector
 
-__all__ = ["NOW", "Delivery", "Port", "World", "message", "name_of", "selector"]
-
 NOW = 1_700_000_000_000
 
 

@@ -42,8 +42,6 @@ from sievemq_broker.protocols.amqp.types import Described, Symbol, ULong, decode
 
 from ..session.harness import World
 
-__all__ = ["Amqp", "AmqpSocket", "Delivery", "Peer", "described", "message", "selector"]
-
 #: Seconds that a socket waits for a frame.
 SOON = 60
 

@@ -12,8 +12,6 @@ from sievemq_broker.protocols.stomp import StompConnection
 
 from ..session.harness import World
 
-__all__ = ["Received", "Stomp", "StompSocket", "frame"]
-
 #: Seconds that a socket waits for a frame.
 SOON = 60
 

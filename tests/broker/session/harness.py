@@ -16,20 +16,6 @@ from sievemq_core.message.envelope import BodyKind, Envelope, pack_properties
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
 
-__all__ = [
-    "AUTO",
-    "CLIENT",
-    "DUPS_OK",
-    "START",
-    "TRANSACTED",
-    "Client",
-    "Consumer",
-    "MemoryServices",
-    "World",
-    "envelope",
-    "failing",
-]
-
 TRANSACTED, AUTO, CLIENT, DUPS_OK = range(4)
 START = 1_700_000_000_000
 

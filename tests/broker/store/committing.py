@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 from sievemq_broker.domain.journal import Batch, Journal
 from sievemq_broker.server.durability.commits import Commits
 
-__all__ = ["Link", "Obedient", "Rig"]
-
 
 class Clock:
     def now(self) -> int:

@@ -40,8 +40,6 @@ from sievemq_core.message.envelope import MESSAGE_ID, Envelope, pack_properties
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import WireConnection
 
-__all__ = ["Accounts", "Life"]
-
 COMMAND = [sys.executable, "-c", "from sievemq.cli import main; main()"]
 DEADLINE = 60.0
 #: Of the clients, in the longest life of a broker process.

@@ -14,8 +14,6 @@ from sievemq.aio import Connection, ConnectionFactory
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
 
-__all__ = ["ScriptedBroker", "connected", "scripted", "until"]
-
 _REQUESTS = {
     Command.OPEN_SESSION, Command.CLOSE_SESSION, Command.OPEN_CONSUMER, Command.CLOSE_CONSUMER, Command.COMMIT,
     Command.ROLLBACK, Command.RECOVER, Command.ACKNOWLEDGE_ALL, Command.DECLARE, Command.PING, Command.GOODBYE,

@@ -8,8 +8,6 @@ from typing import Any
 
 from sievemq import Message, MessageConsumer, TextMessage
 
-__all__ = ["SOON", "Background", "Collector", "nothing_left", "receive_text", "text", "texts"]
-
 #: Milliseconds for what is on its way; nothing takes that long unless it is broken.
 SOON = 60_000
 

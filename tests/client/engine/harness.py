@@ -23,8 +23,6 @@ from sievemq_core.message.envelope import BodyKind
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
 
-__all__ = ["NOW", "Clock", "FakeBroker", "Memory", "World", "envelope"]
-
 NOW = 1_700_000_000_000
 
 

@@ -10,8 +10,6 @@ from sievemq.messages.base import NEW_FIELDS
 from sievemq_core.limits import MAX_BODY_BYTES
 from sievemq_core.wire.codec import pack_fields, send_start, unpack_value
 
-__all__ = ["fields_of", "send"]
-
 
 def fields_of(
     message: Message,

@@ -6,8 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-__all__ = ["check"]
-
 #: Which views a message sent to a destination reaches.
 VIEWS = {"work": ("work",), "solo": ("solo",), "grouped": ("grouped",), "news": ("ledger", "crew")}
 #: Those with one consumer at a time, where nothing is recalled: what is not marked comes in the order of sending.

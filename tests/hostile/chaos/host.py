@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-__all__ = ["Host"]
-
 #: How long a broker may take to end in order, in seconds; one that does not hangs.
 DEADLINE = 60.0
 

@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from sievemq import ConnectionFactory, JMSContext, JMSRuntimeException
 
-__all__ = ["Life", "Sample", "Steady", "judge", "judge_lives", "look"]
-
 #: Seconds from one sample to the next, probes in one, and seconds from one probe to the next.
 EVERY, PROBES, PAUSE = 3.0, 100, 0.01
 

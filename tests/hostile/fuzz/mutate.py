@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-__all__ = ["mutate"]
-
 #: Bytes that often are a limit, a sign or an end.
 SPECIAL = (b"\0", b"\xff", b"\x7f", b"\x80", b"'", b"(", b")", b"%", b"\xc1", b"\xdf\xff\xff\xff\xff", b"\xff" * 8)
 

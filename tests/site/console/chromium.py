@@ -25,8 +25,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["DEADLINE", "Chromium", "Page", "find_chromium"]
-
 DEADLINE = 60.0
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")

@@ -6,8 +6,6 @@ from sievemq_broker import EmbeddedBroker
 
 from .chromium import Page
 
-__all__ = ["SHOWN", "open_view"]
-
 #: True once the view that the address names is there, with its data.
 SHOWN = """(() => { const main = document.querySelector('main');
     return main?.dataset.address === location.hash.split('?')[0] && main.getAttribute('aria-busy') === 'false'; })()"""

@@ -23,8 +23,6 @@ from sievemq import (
 from sievemq.taps import open_tap
 from sievemq_broker import EmbeddedBroker
 
-__all__ = ["SETTINGS", "Shop"]
-
 SETTINGS = {
     "max_memory_bytes": 8 * 1024 * 1024,
     "destinations": {

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["ROOT", "modules_of", "output_of", "programs_of"]
-
 ROOT = Path(__file__).parents[3]
 
 #: Names that the fragments of a document use and do not bind.

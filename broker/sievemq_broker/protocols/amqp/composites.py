@@ -26,8 +26,6 @@ from sievemq_broker.protocols.amqp.types import (
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import shown
 
-__all__ = ["Composite", "composite_of", "read", "register", "write"]
-
 #: The Python types of the fields of each kind.
 _KINDS: Final[dict[str, type]] = {
     "boolean": bool,

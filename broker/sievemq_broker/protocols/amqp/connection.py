@@ -93,9 +93,6 @@ from sievemq_core.message.destination import Kind, parse_address
 from sievemq_core.message.envelope import PROPERTIES
 from sievemq_core.wire.commands import Command
 
-__all__ = ["AmqpConnection"]
-
-
 #: The largest frame that is accepted: a larger message arrives in several transfers.
 FRAME_BYTES: Final = 1024 * 1024
 

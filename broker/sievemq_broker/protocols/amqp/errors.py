@@ -9,8 +9,6 @@ from sievemq_broker.protocols.amqp.performatives import Error
 from sievemq_broker.protocols.amqp.types import Symbol
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
 
-__all__ = ["FramingError", "LinkError", "SessionError", "UnknownTransactionError", "error_of"]
-
 _CONDITIONS: Final = {
     ErrorCode.INTERNAL: "amqp:internal-error",
     ErrorCode.ILLEGAL_STATE: "amqp:illegal-state",

@@ -11,10 +11,6 @@ from sievemq_broker.protocols.amqp.performatives import Transfer
 from sievemq_broker.protocols.amqp.types import Reader, malformed
 from sievemq_core.errors import ErrorCode, ProtocolError, shown
 
-__all__ = [
-    "AMQP", "AMQP_HEADER", "MIN_FRAME", "SASL", "SASL_HEADER", "Frame", "FrameParser", "TransferWriter", "frame_of",
-]  # fmt: skip
-
 #: Kinds of frames.
 AMQP: Final = 0
 SASL: Final = 1

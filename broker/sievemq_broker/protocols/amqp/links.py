@@ -11,11 +11,6 @@ from sievemq_broker.protocols.amqp.senders import Sender
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT
 
-__all__ = [
-    "WINDOW", "Browser", "Consumer", "Coordination", "Link", "Producer", "Session", "Transaction", "Unfinished",
-    "ahead",
-]  # fmt: skip
-
 #: Transfers that a client may send before the session's window is renewed: the credit of its links limits it.
 WINDOW: Final = 2**31 - 1
 

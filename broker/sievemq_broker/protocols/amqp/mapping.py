@@ -60,10 +60,6 @@ from sievemq_core.message.headers import NON_PERSISTENT, PERSISTENT, bytes_of_id
 from sievemq_core.message.values import INT_MAX, LONG_MAX, Byte, Long, PropertyValue, Short, normalise, normalise_field
 from sievemq_core.message.values import Char as JmsChar
 
-__all__ = [
-    "Filters", "address_of", "check_node_properties", "envelope_of", "filters_of", "kind_of", "payload_of", "value_of",
-]  # fmt: skip
-
 AMQP_HEAD: Final = ENVELOPE_FIELDS
 AMQP_TAIL: Final = ENVELOPE_FIELDS + 1
 

@@ -30,8 +30,6 @@ from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import EXPIRATION, EnvelopeFields
 from sievemq_core.wire.codec import unpack_value
 
-__all__ = ["Outbox"]
-
 #: In an open that is followed by a close.
 _NOT_ESTABLISHED: Final = Symbol("amqp:connection-establishment-failed")
 

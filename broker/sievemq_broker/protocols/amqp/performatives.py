@@ -10,13 +10,6 @@ from typing import Any, dataclass_transform
 
 from sievemq_broker.protocols.amqp.composites import Composite, register
 
-__all__ = [
-    "Accepted", "Attach", "Begin", "Close", "Coordinator", "Declare", "Declared", "DeleteOnClose", "Detach",
-    "Discharge", "Disposition", "End", "Error", "Flow", "Header", "Modified", "Open", "Properties", "Received",
-    "Rejected", "Released", "SaslChallenge", "SaslInit", "SaslMechanisms", "SaslOutcome", "SaslResponse", "Source",
-    "Target", "TransactionalState", "Transfer",
-]  # fmt: skip
-
 
 def member(kind: str, *, default: object = None, required: bool = False) -> Any:
     """A field of a composite.

@@ -12,8 +12,6 @@ from typing import Any, Final
 from sievemq_broker.protocols.amqp.frames import Frame
 from sievemq_broker.protocols.amqp.performatives import Transfer
 
-__all__ = ["Sender"]
-
 #: What a frame or send that waits takes beside its bytes: the objects of a small transfer.
 _EACH: Final = 500
 

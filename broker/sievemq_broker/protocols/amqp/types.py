@@ -29,11 +29,6 @@ from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, ProtocolError, shown
 from sievemq_core.message.values import Byte, Double, Float, Int, Long, Short
 
-__all__ = [
-    "MESSAGE_VALUES", "Array", "Char", "Decimal", "Described", "Reader", "Symbol", "Timestamp", "UByte", "UInt",
-    "ULong", "UShort", "decode", "encode", "encode_packed", "encoder_of", "malformed",
-]  # fmt: skip
-
 #: Values in a performative, and in the sections of a message: each takes time, and all are read in one turn.
 VALUES: Final = 2_000
 MESSAGE_VALUES: Final = CONVERTED_VALUES

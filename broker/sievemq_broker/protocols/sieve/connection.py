@@ -17,8 +17,6 @@ from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.wire.connection import WireConnection
 
-__all__ = ["BATCH", "SieveConnection"]
-
 #: Commands that are decoded at a time, in addition to one frame's: input is decoded while it is carried out, so that a
 #: read of tiny frames does not take longer than a turn allows.
 BATCH = 1_024

@@ -16,8 +16,6 @@ from sievemq_core.wire.codec import DELIVERIES_HEAD, pack_page
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import State, WireConnection
 
-__all__ = ["Outbox"]
-
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
 class Outbox(ClientPort):

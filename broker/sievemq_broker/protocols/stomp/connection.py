@@ -32,8 +32,6 @@ from sievemq_core.message.destination import Kind
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
 
-__all__ = ["StompConnection"]
-
 VERSIONS: Final = ("1.2", "1.1", "1.0")
 
 #: Messages that a subscription holds unacknowledged, where its SUBSCRIBE names no number.

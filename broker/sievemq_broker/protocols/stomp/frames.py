@@ -9,17 +9,6 @@ from typing import Final
 
 from sievemq_core.errors import ErrorCode, ProtocolError, shown
 
-__all__ = [
-    "COMMANDS",
-    "MAX_FRAME_HEADERS",
-    "MAX_HEADER_BYTES",
-    "Frame",
-    "FrameParser",
-    "encode",
-    "header_lines",
-    "split",
-]
-
 #: Commands of a client.
 COMMANDS: Final = frozenset({
     "CONNECT", "STOMP", "SEND", "SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT", "DISCONNECT",

@@ -45,8 +45,6 @@ from sievemq_core.message.values import (
     to_time,
 )
 
-__all__ = ["CONTENT_TYPE", "address_of", "destination_of", "envelope_of", "message_of"]
-
 #: The property for the content-type header, as the SDK's Json sets it.
 CONTENT_TYPE: Final = "content_type"
 

@@ -12,8 +12,6 @@ from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope, EnvelopeFields
 
-__all__ = ["Outbox", "Subscription"]
-
 
 @dataclass(slots=True)
 class Subscription:

@@ -22,8 +22,6 @@ from sievemq_broker.session.settings import AuthenticationError
 from sievemq_broker.users.account import Users
 from sievemq_broker.users.passwords import MAX_PASSWORD_CHARS, SCRAM
 
-__all__ = ["Authenticator", "ScramSignIn", "TooManyAttemptsError"]
-
 #: The most different passwords that may wait to be hashed, some 20 ms each: more would only exceed the handshake's
 #: time.
 MAX_WAITING = 64

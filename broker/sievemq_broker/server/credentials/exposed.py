@@ -9,8 +9,6 @@ from pathlib import Path
 
 from sievemq_broker import logs
 
-__all__ = ["warn_if_exposed"]
-
 log = logs.get("security")
 
 

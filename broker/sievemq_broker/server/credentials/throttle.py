@@ -17,8 +17,6 @@ from typing import Final
 
 from sievemq_broker.domain.shares import Shares
 
-__all__ = ["FREE_PER_ADDRESS", "FREE_PER_USER", "MAX_DELAY", "Throttle"]
-
 #: Wrong passwords before the first delay. One address may be a whole office, or a fleet behind one gateway.
 FREE_PER_ADDRESS: Final = 20
 FREE_PER_USER: Final = 5

@@ -21,8 +21,6 @@ from sievemq_broker.users.file import read_file
 if TYPE_CHECKING:
     from sievemq_broker.config import Settings
 
-__all__ = ["SIGN_IN_KEY", "UserStore"]
-
 #: Name of the key's file in a data directory, and its bytes.
 SIGN_IN_KEY = "sign-in-key"
 _KEY_BYTES = 32

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.journal import Batch, Journal
     from sievemq_broker.server.durability.progress import Progress
 
-__all__ = ["CLOSE_SECONDS", "LAZY_SECONDS", "RETRY_SECONDS", "Commits", "DurableStore", "log_full"]
-
 #: The longest time for which changes without a waiting caller wait for others.
 LAZY_SECONDS = 0.005
 

@@ -14,8 +14,6 @@ from sievemq_broker.store import SqliteStore, StoreError
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
 
-__all__ = ["Opened", "open_store"]
-
 
 @dataclass(frozen=True, slots=True)
 class Opened:

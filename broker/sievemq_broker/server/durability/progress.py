@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.journal import Journal, Saved
     from sievemq_broker.session.peer import Peer, Services
 
-__all__ = ["CONNECTION", "Progress"]
-
 CONNECTION = "connection"
 """The kind of these definitions in the store."""
 

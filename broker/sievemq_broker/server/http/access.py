@@ -59,8 +59,6 @@ if TYPE_CHECKING:
 
     from sievemq_broker.config import Settings
 
-__all__ = ["HEALTH", "MAX_REQUEST_BYTES", "OPEN", "WEBSOCKET", "Access", "caller", "cookie_name", "require"]
-
 #: Answered without credentials: probes have none, and the answers contain nothing worth hiding.
 HEALTH = frozenset({"/livez", "/readyz", "/healthz"})
 #: What it takes to sign in.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from sievemq_broker.server.http.api.management import Management
 
-__all__ = ["make_app"]
-
 
 @cache
 def _document() -> bytes:

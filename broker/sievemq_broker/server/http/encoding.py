@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["encode"]
-
 
 def encode(answer: object) -> bytes:
     """An answer as JSON."""

@@ -14,8 +14,6 @@ from sievemq_core.errors import ErrorCode, SieveError, cut_details, cut_text
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-__all__ = ["ApiError", "GoneError", "answer_to", "bad_request", "failure", "internal", "not_found"]
-
 log = logs.get("http")
 
 

@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-__all__ = ["Hosts", "is_same_site"]
-
 
 class Hosts:
     """The names that are answered to.

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     from sievemq_broker.server.server import Server
 
-__all__ = ["MAX_DETAILED", "BrokerCollector", "DetailedCollector", "metrics_routes"]
-
 _LABELS = ("namespace", "kind")
 
 DETAILED = "sievemq_detailed_"

@@ -12,8 +12,6 @@ from uvicorn.server import ServerState
 
 from sievemq_broker.server.http.errors import bad_request
 
-__all__ = ["BODY_SECONDS", "HEAD_BYTES", "HEAD_SECONDS", "MAX_CONNECTIONS", "PatientProtocol"]
-
 #: Bytes of a request's line and headers. A selector of MAX_QUERY_SELECTOR characters fits, however it is encoded.
 HEAD_BYTES: Final = 64 * 1024
 

@@ -20,8 +20,6 @@ from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["Page", "Route", "Router"]
-
 
 class Route(Protocol):
     """One method of one path."""

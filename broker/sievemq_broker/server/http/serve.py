@@ -21,8 +21,6 @@ from sievemq_broker.server.net.listener import listen
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
 
-__all__ = ["HttpServer"]
-
 #: Seconds that open requests may take at the end. Probes and scrapes are short; a stuck one must not hold it up.
 GRACE_SECONDS = 1.0
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from sievemq_broker.users.account import User, Users
 
-__all__ = ["MAX_SESSIONS", "MAX_SESSION_SECONDS", "Session", "Sessions"]
-
 #: Sessions at a time; of the user with the most of them the least lately used ends first. A handful of people, with
 #: some browsers each.
 MAX_SESSIONS: Final = 1_000

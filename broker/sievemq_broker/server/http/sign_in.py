@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from sievemq_broker.server.http.sessions import Session, Sessions
 
-__all__ = ["sign_in_routes"]
-
 #: Bytes of the form that are read before the user is authenticated.
 _MAX_FORM = 8 * 1024
 

@@ -38,8 +38,6 @@ from sievemq_core.errors import ErrorCode
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
 
-__all__ = ["SUBPROTOCOLS", "WebSocket", "open_websocket"]
-
 #: Names of STOMP's versions in Sec-WebSocket-Protocol, the newest first.
 SUBPROTOCOLS: Final = ("v12.stomp", "v11.stomp", "v10.stomp")
 

@@ -16,8 +16,6 @@ from sievemq_core.limits import MAX_PROPERTIES
 from sievemq_core.message.envelope import use_decoder
 from sievemq_core.message.values import LONG_MAX, PropertyValue
 
-__all__ = ["hasten"]
-
 
 def hasten() -> None:
     """Let this process decode properties with msgspec from now on."""

@@ -11,8 +11,6 @@ from typing import Final, Protocol
 
 from sievemq_core.limits import MAX_FRAME_BYTES
 
-__all__ = ["LargeFrames", "share_of"]
-
 #: Memory of incomplete large frames, as a part of max_memory_bytes.
 _SHARE: Final = 8
 

@@ -28,19 +28,6 @@ from sievemq_broker.session.rights import Identity
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import GATHER_BYTES
 
-__all__ = [
-    "FIRST_BYTES",
-    "HIGH_WATER",
-    "LOW_WATER",
-    "READ_BYTES",
-    "READ_PAUSE",
-    "Choose",
-    "Connect",
-    "Connection",
-    "Link",
-    "Links",
-]
-
 #: Unsent bytes above which nothing is delivered to a connection, and below which it continues. Some two reads of a fast
 #: consumer: enough to keep it busy, little enough that ten thousand slow ones do not hurt.
 HIGH_WATER = 256 * 1024

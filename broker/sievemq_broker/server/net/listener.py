@@ -12,8 +12,6 @@ from collections.abc import Callable
 from sievemq_broker.config import Settings
 from sievemq_broker.protocols import PROTOCOLS
 
-__all__ = ["ClientPorts", "ListenError", "Port", "listen", "make_tls_context"]
-
 #: Connections that may wait to be accepted. A fleet that reconnects at once should not be refused by the kernel.
 BACKLOG = 1024
 

@@ -17,8 +17,6 @@ from sievemq_broker.session.settings import AuthenticationError, SessionSettings
 from sievemq_core.selector import CompiledSelector
 from sievemq_core.selector.cache import MAX_CHARS
 
-__all__ = ["ServerServices", "new_incarnation"]
-
 log = logs.get("server")
 
 #: Selectors remembered, so that their warnings are logged once.

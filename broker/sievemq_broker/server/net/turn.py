@@ -31,10 +31,6 @@ from sievemq_core.wire.connection import BusyPoll
 if TYPE_CHECKING:
     from sievemq_broker.server.durability.commits import Commits
 
-__all__ = [
-    "LAG_BOUNDS", "PIECE_SECONDS", "SLICE", "TICK_SECONDS", "TURN_SECONDS", "WRITE_SECONDS", "Domain", "Timers", "Turn",
-]  # fmt: skip
-
 #: Seconds from its beginning after which nothing more is begun in a turn, and for how much longer it writes. With one
 #: command more, which cannot be divided, and a slice of the domain's work, that stays below 10 ms.
 TURN_SECONDS = 0.004

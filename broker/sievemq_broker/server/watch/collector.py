@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import gc
 
-__all__ = ["YOUNG", "calm"]
-
 #: Objects that are created, and not freed, between two collections: at most a few milliseconds.
 YOUNG = 10_000
 #: Collections after which their survivors are frozen.

@@ -15,22 +15,6 @@ from sievemq_broker.domain.topic import Topic
 from sievemq_core.message.envelope import TIMESTAMP
 from sievemq_core.selector import cache
 
-__all__ = [
-    "SLICE",
-    "Counts",
-    "Ended",
-    "Gauges",
-    "Holdings",
-    "Tapped",
-    "Totals",
-    "held_bytes",
-    "kind_of",
-    "queues_at",
-    "queues_in",
-    "queues_of",
-    "waits_since",
-]
-
 #: Bytes that a selector with long lists takes for each character, compiled and in an index: 18 to 45.
 SELECTOR_BYTES: Final = 24
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
     from sievemq_broker.server.net.link import Links
 
-__all__ = ["COSTLY", "RESUME", "SHARE", "STEP", "Memory", "machine_limit"]
-
 #: Producers continue when this share of the limit is reached from above.
 RESUME = 0.9
 

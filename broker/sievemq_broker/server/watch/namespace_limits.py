@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
     from sievemq_broker.domain.namespace import Namespace
 
-__all__ = ["NamespaceLimits"]
-
 #: The longest share of the time that checking full namespaces may take.
 _COST = 0.02
 

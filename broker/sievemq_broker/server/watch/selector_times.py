@@ -13,8 +13,6 @@ from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.histogram import Histogram
 from sievemq_core.message.envelope import Envelope
 
-__all__ = ["DESTINATIONS", "SelectorTimes"]
-
 #: Destinations that are prepared at a time; more of them take turns.
 DESTINATIONS = 100
 

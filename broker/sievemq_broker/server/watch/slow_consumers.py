@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.consumer import Consumer
     from sievemq_broker.session.peer import Peer
 
-__all__ = ["CONNECTIONS", "CONSUMERS", "SlowConsumers"]
-
 #: Consumers checked in one tick, and connections without any; more of them take turns.
 CONSUMERS: Final = 1_500
 CONNECTIONS: Final = 250

@@ -18,8 +18,6 @@ from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_CREDIT
 from sievemq_core.wire.codec import CommandTuple
 
-__all__ = ["on_close_consumer", "on_credit", "on_open_consumer", "on_release", "on_want"]
-
 _MAX_CONSUMER_ID = 2**32 - 1  # the width of a DELIVER's head
 _LAST_FIRST_TAG = 2**62  # leaves more than can ever be delivered
 _MAX_WANTS = 100  # a client waits once per consumer and thread; more are an error

@@ -13,8 +13,6 @@ from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import Kind, parse_address
 from sievemq_core.wire.codec import CommandTuple
 
-__all__ = ["on_browse", "on_create_temporary", "on_declare", "on_delete_temporary", "on_unsubscribe"]
-
 _QUEUE: Final = f"{Kind.QUEUE.value}:"
 
 #: Limits of the search for similar names: destinations whose length is compared, destinations whose name is compared,

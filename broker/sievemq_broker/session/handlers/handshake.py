@@ -18,10 +18,6 @@ from sievemq_core.limits import MAX_PROPERTIES_BYTES, MIN_HEARTBEAT_MS
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import PROTOCOL_VERSION
 
-__all__ = [
-    "OLDEST_VERSION", "on_clock_seen", "on_goodbye", "on_heartbeat", "on_hello", "on_ping", "on_set_client_id",
-]  # fmt: skip
-
 OLDEST_VERSION = 1
 
 

@@ -36,11 +36,6 @@ from sievemq_core.message.headers import PERSISTENT
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import Command
 
-__all__ = [
-    "on_acknowledge", "on_acknowledge_all", "on_acknowledge_several", "on_close_session", "on_commit",
-    "on_open_session", "on_recover", "on_rollback", "on_send", "on_settle", "on_withdraw",
-]  # fmt: skip
-
 _SEND: Final = int(Command.SEND)
 _LAST_KIND: Final = int(max(BodyKind))
 _OUTCOMES: Final = frozenset(map(int, (Outcome.ACKNOWLEDGED, Outcome.FAILED, Outcome.REJECTED, Outcome.LEFT)))

@@ -27,20 +27,6 @@ from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.codec import unpack_value
 
-__all__ = [
-    "allow",
-    "allow_open",
-    "maker_of",
-    "on_acknowledge_tap",
-    "on_delete_tap",
-    "on_discard",
-    "on_fetch_tap",
-    "on_look_tap",
-    "on_open_tap",
-    "on_publish",
-    "on_stage",
-]
-
 #: Messages and bytes of one FETCH_TAP: a few milliseconds of a turn.
 FETCH_MESSAGES = 2_000
 FETCH_BYTES = 1024 * 1024

@@ -19,8 +19,6 @@ from sievemq.exceptions import JMSException
 from sievemq.tls import tls_context
 from sievemq_core.output import complain
 
-__all__ = ["Api", "MostOption", "Place", "Port", "QueueArgument", "address_of"]
-
 DEFAULT_HTTP: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 #: Messages that one request of a long action may touch: often enough for a bar to move, seldom enough to cost nothing.
 PIECE: Final = 5_000

@@ -19,8 +19,6 @@ from sievemq.cli.show import harmless
 from sievemq_core.counted import counted
 from sievemq_core.output import complain, report, show
 
-__all__ = ["Care", "Chosen", "JsonOption", "LimitOption", "Whose", "YesOption", "act", "confirm", "remove"]
-
 IdOption = Annotated[
     list[str] | None, typer.Option("--id", help="Only the message with this JMSMessageID; repeatable.")
 ]

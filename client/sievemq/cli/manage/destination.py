@@ -14,8 +14,6 @@ from sievemq.cli.manage.actions import Care, Chosen, JsonOption, LimitOption, ac
 from sievemq.cli.manage.output import Columns, number, print_one, print_rows, rate, span, yes
 from sievemq_core.output import report
 
-__all__ = ["queue", "state", "topic"]
-
 queue = typer.Typer(help="Queues: ls, info, consumers, create, pause, resume, purge, delete.", no_args_is_help=True)
 topic = typer.Typer(help="Topics: ls, info, create, delete.", no_args_is_help=True)
 

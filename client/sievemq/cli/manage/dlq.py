@@ -16,8 +16,6 @@ from sievemq.cli.manage.output import Columns, moment, number, print_rows
 from sievemq_core.message.dead_letters import ORIGIN
 from sievemq_core.output import complain
 
-__all__ = ["dlq"]
-
 dlq = typer.Typer(help="Dead letters by reason: ls, retry, drop.", no_args_is_help=True)
 
 DeadLettersArgument = Annotated[

@@ -12,8 +12,6 @@ from sievemq.cli.manage.access import Place, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, Whose, act
 from sievemq_core.output import complain
 
-__all__ = ["copy", "delete", "move"]
-
 SourceArgument = Annotated[
     str, typer.Argument(metavar="FROM", help="queue:NAME, or NAME; or a topic with --subscription.")
 ]

@@ -14,8 +14,6 @@ from rich.text import Text
 from sievemq.cli.show import harmless, json_line
 from sievemq_core.output import complain, show, writing
 
-__all__ = ["Columns", "moment", "number", "print_one", "print_rows", "rate", "span", "yes"]
-
 #: Heading -> how a row's cell is made. A figure is grouped for people and plain for programs.
 Columns: TypeAlias = dict[str, Callable[[dict[str, Any]], str | int | float]]
 

@@ -14,8 +14,6 @@ from sievemq.cli.manage.actions import Care, YesOption, confirm, remove
 from sievemq.cli.manage.output import Columns, number, print_rows, span, yes
 from sievemq_core.output import report
 
-__all__ = ["connection", "consumer", "namespace", "subscription"]
-
 namespace = typer.Typer(help="Namespaces: ls, create, delete.", no_args_is_help=True)
 subscription = typer.Typer(help="Subscriptions of topics: ls, delete.", no_args_is_help=True)
 connection = typer.Typer(help="Connections: ls, close.", no_args_is_help=True)

@@ -11,8 +11,6 @@ from sievemq.cli.manage.access import MostOption, Place, QueueArgument, address_
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, act
 from sievemq.cli.manage.output import Columns, moment, number, print_rows
 
-__all__ = ["schedule"]
-
 schedule = typer.Typer(help="Scheduled messages: ls, cancel.", no_args_is_help=True)
 
 _COLUMNS: Columns = {

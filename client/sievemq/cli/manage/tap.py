@@ -18,8 +18,6 @@ from sievemq.cli.values import parse_duration
 from sievemq_core.counted import counted
 from sievemq_core.output import report
 
-__all__ = ["tap"]
-
 tap = typer.Typer(help="Taps, and how far their readers are behind: ls, info, create, delete.", no_args_is_help=True)
 
 DestinationArgument = Annotated[

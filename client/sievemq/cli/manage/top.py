@@ -21,8 +21,6 @@ from sievemq.cli.manage.output import span
 from sievemq.cli.show import harmless, json_line
 from sievemq_core.output import show, writing
 
-__all__ = ["top"]
-
 #: Limits at which senders wait that are listed.
 _PLACES: Final = 5
 

@@ -19,8 +19,6 @@ from sievemq_broker.server.http.errors import ApiError, answer_to, bad_request
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.destination import misspelt_kind, parse_address
 
-__all__ = ["routes"]
-
 routes = Routes("Actions")
 
 _ACTIONS = "/namespaces/{ns}/destinations/{address}/actions"

@@ -12,48 +12,6 @@ from msgspec import Meta
 
 from sievemq_broker.session.rights import Verb
 
-__all__ = [
-    "Advice",
-    "Answer",
-    "BlockedPlace",
-    "Body",
-    "BrokerInfo",
-    "CheckedSelector",
-    "Connection",
-    "Connections",
-    "Consumer",
-    "Consumers",
-    "Counters",
-    "DeadLetterGroup",
-    "DeadLetterQueue",
-    "DeadLetters",
-    "Destination",
-    "DestinationDetails",
-    "Destinations",
-    "Error",
-    "ExplainedSelector",
-    "Holdings",
-    "Memory",
-    "Message",
-    "MessageDetails",
-    "Messages",
-    "Namespace",
-    "Namespaces",
-    "PortabilityNote",
-    "Rates",
-    "Retention",
-    "Right",
-    "Sent",
-    "Series",
-    "Session",
-    "Subscription",
-    "Subscriptions",
-    "Tap",
-    "Taps",
-    "Touched",
-    "Value",
-]
-
 
 class Answer(msgspec.Struct, kw_only=True):
     """Base of all: every field is always there."""

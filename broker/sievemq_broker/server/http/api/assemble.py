@@ -20,8 +20,6 @@ from sievemq_broker.server.http.api import (
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.api.operation import Operation
 
-__all__ = ["ENDPOINTS", "ROUTES", "make_api"]
-
 ROUTES = tuple(
     module.routes
     for module in (

@@ -19,8 +19,6 @@ from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_broker.version import version
 
-__all__ = ["address_at", "counters_of", "routes"]
-
 routes = Routes("Broker")
 
 #: Limits at which senders wait that are shown, and connections of each.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from sievemq_broker.session.rights import Identity
 
 
-__all__ = ["Call"]
-
 Q = TypeVar("Q")
 B = TypeVar("B")
 

@@ -16,8 +16,6 @@ from sievemq_core.message.headers import JMSX, SetBy
 from sievemq_core.selector.lexer import is_property_name
 from sievemq_core.selector.names import MODE_NUMBERS
 
-__all__ = ["compose", "compose_fields"]
-
 
 async def compose(given: Send, message_id: str, now: int) -> Envelope:
     """An envelope as a producer would send it.

@@ -15,8 +15,6 @@ from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import ErrorCode
 
-__all__ = ["connection_number", "routes"]
-
 routes = Routes("Connections")
 
 

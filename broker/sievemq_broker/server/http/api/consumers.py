@@ -18,8 +18,6 @@ from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import ErrorCode
 
-__all__ = ["routes"]
-
 routes = Routes("Consumers")
 
 _PATH = "/namespaces/{ns}/destinations/{address}/consumers"

@@ -15,8 +15,6 @@ from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import SieveError
 from sievemq_core.message import dead_letters as notes
 
-__all__ = ["routes"]
-
 routes = Routes("Dead letters")
 
 

@@ -14,8 +14,6 @@ from sievemq_broker.session.rights import Verb
 if TYPE_CHECKING:
     from sievemq_broker.server.http.api.call import Call
 
-__all__ = ["Endpoint", "Handler", "Routes"]
-
 Handler = Callable[["Call[Any, Any]"], Awaitable[Any]]
 
 

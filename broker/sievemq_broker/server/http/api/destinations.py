@@ -23,8 +23,6 @@ from sievemq_broker.session.rights import Verb
 from sievemq_core.message.dead_letters import PREFIX
 from sievemq_core.message.destination import Kind, parse_address
 
-__all__ = ["empty", "routes"]
-
 routes = Routes("Destinations")
 
 _PATH = "/namespaces/{ns}/destinations"

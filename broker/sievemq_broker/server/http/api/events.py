@@ -15,8 +15,6 @@ from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.hub import MAX_LISTENERS, Listener, Told
 from sievemq_broker.server.http.errors import ApiError
 
-__all__ = ["routes"]
-
 routes = Routes("Events")
 
 #: Seconds after which an open stream carries a heartbeat, if it has carried nothing else.

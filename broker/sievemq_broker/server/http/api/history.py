@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["KEEP", "Event", "History", "Mark", "Missed"]
-
 #: Events that are kept, the latest.
 KEEP: Final = 500
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from sievemq_broker.session.peer import Peer
     from sievemq_broker.session.rights import Identity
 
-__all__ = ["BUFFER", "LINGER_SECONDS", "MAX_LISTENERS", "Hub", "Listener", "Told"]
-
 #: Events that a listener may have waiting; not fewer than a history keeps.
 BUFFER = 500
 

@@ -10,8 +10,6 @@ from sievemq_broker.server.http.api.series import Sampler
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
 
-__all__ = ["Management"]
-
 
 class Management:
     """The broker behind the management API, and what the API counts of it.

@@ -21,8 +21,6 @@ from sievemq_broker.session.rights import Verb
 from sievemq_core.message.envelope import BODY, DELIVERY_TIME, EXPIRATION, TIMESTAMP, Envelope
 from sievemq_core.selector import CompiledSelector, compile_selector
 
-__all__ = ["MESSAGES", "number_or_name", "refuse_while_blocked", "routes", "selector_of"]
-
 routes = Routes("Messages")
 
 MESSAGES = "/namespaces/{ns}/destinations/{address}/messages"

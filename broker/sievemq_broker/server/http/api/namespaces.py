@@ -18,8 +18,6 @@ from sievemq_broker.session.checks import check_identifier
 from sievemq_broker.session.rights import Verb
 from sievemq_core.counted import counted
 
-__all__ = ["routes"]
-
 routes = Routes("Namespaces")
 
 

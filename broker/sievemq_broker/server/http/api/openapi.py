@@ -12,8 +12,6 @@ from sievemq_broker.server.http.api.answers import Error
 from sievemq_broker.server.http.api.declare import Endpoint
 from sievemq_broker.version import version
 
-__all__ = ["document"]
-
 _PARAMETERS = {
     "ns": "Name of a namespace.",
     "address": "Address of a destination, such as `queue:orders`; a bare name is a queue.",

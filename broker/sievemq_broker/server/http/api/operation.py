@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 
-__all__ = ["MAX_JSON_VALUES", "Operation", "check", "has_at_most"]
-
 #: Seconds that a body may take to arrive.
 BODY_SECONDS = 30.0
 

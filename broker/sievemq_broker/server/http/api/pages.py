@@ -13,8 +13,6 @@ import msgspec
 from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.http.errors import bad_request
 
-__all__ = ["decode_cursor", "encode_cursor", "name_matcher", "page_of"]
-
 T = TypeVar("T")
 
 #: Rows that are ordered in one go.

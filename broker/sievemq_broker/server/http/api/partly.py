@@ -9,8 +9,6 @@ import msgpack
 
 from sievemq_core.errors import FormatError
 
-__all__ = ["Outline", "beginning"]
-
 #: The extensions of an object (docs/protocol.md, ObjectMessage).
 _EXTENSIONS: Final = {
     1: "tuple", 2: "set", 3: "frozenset", 4: "int", 5: "datetime", 6: "date", 7: "time", 8: "timedelta", 9: "Decimal",

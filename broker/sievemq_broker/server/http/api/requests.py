@@ -9,34 +9,6 @@ from msgspec import UNSET, Meta, UnsetType
 
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS, MAX_SELECTOR_CHARS
 
-__all__ = [
-    "Browse",
-    "Change",
-    "Check",
-    "Choose",
-    "Declare",
-    "DryRun",
-    "Explain",
-    "Find",
-    "List",
-    "ListConnections",
-    "ListDeadLetters",
-    "ListSubscriptions",
-    "ListTaps",
-    "MakeTap",
-    "Nothing",
-    "Page",
-    "Relocate",
-    "Samples",
-    "Scheduled",
-    "Send",
-    "Space",
-    "TryOn",
-    "Watch",
-    "Whole",
-    "Whose",
-]
-
 #: Rows of a page by default, and at most.
 ROWS, MAX_ROWS = 100, 1_000
 

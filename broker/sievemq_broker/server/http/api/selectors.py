@@ -21,8 +21,6 @@ from sievemq_core.selector import CompiledSelector
 from sievemq_core.selector.describe import describe_facts, describe_plan
 from sievemq_core.selector.explain import Explanation
 
-__all__ = ["routes"]
-
 routes = Routes("Selectors")
 
 

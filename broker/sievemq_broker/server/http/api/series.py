@@ -26,8 +26,6 @@ from sievemq_broker.server.watch.counts import queues_at
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
 
-__all__ = ["MAX_TRACKS", "SAMPLES", "STEP_SECONDS", "Changes", "Sampler", "Sums", "Track"]
-
 STEP_SECONDS: Final = 1.0
 
 #: Samples kept: five minutes at a second each.

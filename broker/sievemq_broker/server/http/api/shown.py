@@ -32,8 +32,6 @@ from sievemq_core.message.envelope import (
 from sievemq_core.message.values import to_time
 from sievemq_core.selector.names import MODES
 
-__all__ = ["MAX_SHOWN", "show_details", "show_messages"]
-
 _STATES: Final = {HELD: "in_flight", DELAYED: "scheduled"}
 
 #: Bytes of a hex preview.

@@ -20,8 +20,6 @@ from sievemq_broker.server.http.errors import GoneError
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
 
-__all__ = ["SLICE_SECONDS", "gone", "in_slices", "run"]
-
 #: How long the loop may be kept before others have their turn.
 SLICE_SECONDS = 0.002
 

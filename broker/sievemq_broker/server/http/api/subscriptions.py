@@ -16,8 +16,6 @@ from sievemq_broker.server.http.errors import not_found
 from sievemq_broker.server.watch.counts import Counts
 from sievemq_broker.session.rights import Verb
 
-__all__ = ["routes"]
-
 routes = Routes("Subscriptions")
 
 _PATH = "/namespaces/{ns}/subscriptions"

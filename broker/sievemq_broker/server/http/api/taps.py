@@ -19,8 +19,6 @@ from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import RequestError
 from sievemq_core.message.destination import parse_address
 
-__all__ = ["routes"]
-
 routes = Routes("Taps")
 
 _PATH = "/namespaces/{ns}/destinations/{address}/taps/{name}"

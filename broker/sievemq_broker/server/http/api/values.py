@@ -16,8 +16,6 @@ from sievemq_broker.server.http.errors import ApiError
 from sievemq_core.errors import FormatError
 from sievemq_core.message.values import PLAIN_NAMES, BodyValue, PropertyValue, hold, letter_of, normalise_field
 
-__all__ = ["read_fields", "read_properties", "read_value", "show_value", "unusable"]
-
 _LETTERS: Final = {name: letter for letter, name in PLAIN_NAMES.items()}
 _EXACT: Final = 2**53  # larger integers do not all survive a reader that only has doubles
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

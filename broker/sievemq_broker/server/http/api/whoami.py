@@ -10,8 +10,6 @@ from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.session.rights import EVERYTHING
 from sievemq_core.message.destination import parse_address
 
-__all__ = ["routes"]
-
 routes = Routes("Session")
 
 
