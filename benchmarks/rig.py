@@ -36,7 +36,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-class _Services(Services):
+class _Services(Services[Peer]):
     """A rim that neither waits nor writes."""
 
     def __init__(self) -> None:

@@ -32,7 +32,8 @@ from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.session.handlers.messages import on_send
 from sievemq_broker.session.lost import LostConnections
-from sievemq_broker.session.peer import Peer, Services
+from sievemq_broker.session.peer import Peer
+from sievemq_broker.session.ports import Services
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.table import HANDLERS, make_table
 from sievemq_core.counted import counted
@@ -254,7 +255,7 @@ class WatchedConnection(_Face):
     held: list[tuple[Any, ...]] | None = None
 
     def __init__(
-        self, broker: Broker, services: Services, watch: Watch, address: str, wake: Callable[[], None]
+        self, broker: Broker, services: Services[Peer], watch: Watch, address: str, wake: Callable[[], None]
     ) -> None:
         self.watch = watch
         table = make_table(self._pass_send, dict.fromkeys(HANDLERS, self._pass_on))

@@ -18,7 +18,8 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.protocols.heartbeat import Heartbeat
-from sievemq_broker.session.peer import Peer, PortOwner, Services, Table, Watcher
+from sievemq_broker.session.peer import Peer, Table
+from sievemq_broker.session.ports import PortOwner, Services, Watcher
 from sievemq_broker.session.rights import Verb
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.compiled import mypyc_attr
@@ -108,7 +109,7 @@ class Parser(Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ForeignOutbox(ABC):
-    """The :class:`~sievemq_broker.session.peer.ClientPort` of one connection, without the encoding of frames.
+    """The :class:`~sievemq_broker.session.ports.ClientPort` of one connection, without the encoding of frames.
 
     Args:
         settings: its `outbox_high` are the bytes of waiting output above which no more messages are taken.
@@ -479,10 +480,10 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
     def __init__(
         self,
         broker: Broker,
-        services: Services,
+        services: Services[Peer],
         table: Table,
         address: str,
-        watcher: Watcher | None,
+        watcher: Watcher[Peer] | None,
         parser: ParserT,
         outbox: OutboxT,
         line: Line,

@@ -1,7 +1,7 @@
 """Requests of a connected client, independent of the protocol, and the cleanup after its end.
 
-    peer         the state of one connected client; what it may be    session      mode, consumers, order of sends
-                 answered; what it needs from the rim (Services)      transaction  what waits for COMMIT
+    peer         the state of one connected client, its answers       session      mode, consumers, order of sends
+    ports        its output; what it needs from the I/O layer         transaction  what waits for COMMIT
     table        verb -> handler, and the right it takes              waiting      a send or COMMIT that waits for room
     handlers/    handshake, consumers, destinations, messages, taps   lost         what is kept of a lost connection
     rights       who may do what                                      checks       ids, pairs, limits, selectors, times
@@ -11,7 +11,8 @@ Three rules hold it together. A refused request changes nothing. A broken connec
 connection ends, everything it held goes back, once.
 """
 
-from sievemq_broker.session.peer import Peer, Services
+from sievemq_broker.session.peer import Peer
+from sievemq_broker.session.ports import Services
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError, SessionSettings
 

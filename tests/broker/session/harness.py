@@ -30,7 +30,7 @@ def envelope(text: str = "", *, mid: str | None = None, priority: int = 4, **mor
     )  # fmt: skip
 
 
-class MemoryServices(Services):
+class MemoryServices(Services[Peer]):
     """A rim without I/O: a clock that stands still, users in a dict, wakes and reports in lists."""
 
     def __init__(self, settings: SessionSettings | None = None) -> None:

@@ -118,7 +118,7 @@ class FakeBroker:
             self.say(Command.DELIVER, consumer.id, tag, count, envelope(str(tag), expiration))
 
 
-class MemoryServices(Services):
+class MemoryServices(Services[Peer]):
     """A rim without I/O for the real broker."""
 
     def __init__(self, world: World, settings: SessionSettings | None = None) -> None:

@@ -18,7 +18,7 @@ from sievemq_core.wire.connection import WireConnection, pack_frames
 NOW = 1_700_000_000_000
 
 
-class Rim(Services):
+class Rim(Services[Peer]):
     """Remembers every fault."""
 
     def __init__(self) -> None:

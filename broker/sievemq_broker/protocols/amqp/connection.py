@@ -82,7 +82,8 @@ from sievemq_broker.protocols.amqp.performatives import (
 from sievemq_broker.protocols.amqp.senders import Sender
 from sievemq_broker.protocols.amqp.types import Symbol
 from sievemq_broker.protocols.foreign import Converted, ForeignConnection, Line
-from sievemq_broker.session.peer import Services, SignIn, Table, Watcher
+from sievemq_broker.session.peer import Peer, Table
+from sievemq_broker.session.ports import Services, SignIn, Watcher
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError
 from sievemq_broker.session.table import TABLE
@@ -140,12 +141,12 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
     def __init__(
         self,
         broker: Broker,
-        services: Services,
+        services: Services[Peer],
         table: Table = TABLE,
         *,
         address: str = "",
         wake: Callable[[], None] = lambda: None,
-        watcher: Watcher | None = None,
+        watcher: Watcher[Peer] | None = None,
         make_outbox: Callable[..., Outbox] = Outbox,
     ) -> None:
         parser = FrameParser(HANDSHAKE_FRAME_BYTES)

@@ -36,7 +36,7 @@ _NOT_ESTABLISHED: Final = Symbol("amqp:connection-establishment-failed")
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
 class Outbox(ForeignOutbox):
-    """The :class:`~sievemq_broker.session.peer.ClientPort` of one AMQP connection.
+    """The :class:`~sievemq_broker.session.ports.ClientPort` of one AMQP connection.
 
     Args:
         settings: its `outbox_high` are the bytes of waiting output above which no more messages are taken.

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.protocols.sieve.outbox import Outbox
-from sievemq_broker.session.peer import Peer, Services, Table, Watcher
+from sievemq_broker.session.peer import Peer, Table
+from sievemq_broker.session.ports import Services, Watcher
 from sievemq_broker.session.table import TABLE
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, ProtocolError
@@ -49,12 +50,12 @@ class SieveConnection:
     def __init__(
         self,
         broker: Broker,
-        services: Services,
+        services: Services[Peer],
         table: Table = TABLE,
         *,
         address: str = "",
         wake: Callable[[], None] = _no_wake,
-        watcher: Watcher | None = None,
+        watcher: Watcher[Peer] | None = None,
         make_outbox: Callable[..., Outbox] = Outbox,
     ) -> None:
         settings = services.settings

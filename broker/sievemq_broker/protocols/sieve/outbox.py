@@ -7,7 +7,7 @@ from typing import Any
 
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.protocols.heartbeat import Heartbeat
-from sievemq_broker.session.peer import ClientPort, PortOwner
+from sievemq_broker.session.ports import ClientPort, PortOwner
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, SieveError
@@ -19,7 +19,7 @@ from sievemq_core.wire.connection import State, WireConnection
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
 class Outbox(ClientPort):
-    """The :class:`~sievemq_broker.session.peer.ClientPort` of one connection.
+    """The :class:`~sievemq_broker.session.ports.ClientPort` of one connection.
 
     `writable` turns False when more than `settings.outbox_high` bytes wait or the transport is congested, and True
     again only when the connection resumes its consumers: the domain looks at it before every delivery, so nothing is

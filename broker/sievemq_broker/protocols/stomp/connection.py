@@ -24,7 +24,8 @@ from sievemq_broker.protocols.stomp.mapping import (
     temporary_kind,
 )
 from sievemq_broker.protocols.stomp.outbox import Outbox, Subscription
-from sievemq_broker.session.peer import Services, Table, Watcher
+from sievemq_broker.session.peer import Peer, Table
+from sievemq_broker.session.ports import Services, Watcher
 from sievemq_broker.session.table import TABLE
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
 from sievemq_core.limits import HANDSHAKE_FRAME_BYTES, MAX_CREDIT, MAX_NAME_CHARS
@@ -102,12 +103,12 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
     def __init__(
         self,
         broker: Broker,
-        services: Services,
+        services: Services[Peer],
         table: Table = TABLE,
         *,
         address: str = "",
         wake: Callable[[], None] = _no_wake,
-        watcher: Watcher | None = None,
+        watcher: Watcher[Peer] | None = None,
         make_outbox: Callable[..., Outbox] = Outbox,
     ) -> None:
         parser = FrameParser(_CONNECT_BODY, HANDSHAKE_FRAME_BYTES)

@@ -61,7 +61,7 @@ class Subscription:
 
 
 class Outbox(ForeignOutbox):
-    """The :class:`~sievemq_broker.session.peer.ClientPort` of one STOMP connection.
+    """The :class:`~sievemq_broker.session.ports.ClientPort` of one STOMP connection.
 
     Args:
         settings: its `outbox_high` are the bytes of waiting output above which no more messages are taken.

@@ -15,7 +15,8 @@ from sievemq_broker.session.lost import Memory
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
     from sievemq_broker.domain.journal import Journal, Saved
-    from sievemq_broker.session.peer import Peer, Services
+    from sievemq_broker.session.peer import Peer
+    from sievemq_broker.session.ports import Services
 
 CONNECTION = "connection"
 """The kind of these definitions in the store."""
@@ -31,7 +32,7 @@ class Progress:
 
     __slots__ = ("_journal", "_noted", "_services")
 
-    def __init__(self, journal: Journal, services: Services) -> None:
+    def __init__(self, journal: Journal, services: Services[Peer]) -> None:
         self._journal = journal
         self._services = services
         #: The latest stored progress, in short.

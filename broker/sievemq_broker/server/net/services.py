@@ -11,7 +11,8 @@ from sievemq_broker.clock import Clock
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.session.lost import LostConnections
-from sievemq_broker.session.peer import Peer, Services, SignIn
+from sievemq_broker.session.peer import Peer
+from sievemq_broker.session.ports import Services, SignIn
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError, SessionSettings
 from sievemq_core.selector import CompiledSelector
@@ -30,7 +31,7 @@ def new_incarnation() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(10))
 
 
-class ServerServices(Services):
+class ServerServices(Services[Peer]):
     """Services of a broker with sockets.
 
     Args:

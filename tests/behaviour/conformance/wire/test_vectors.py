@@ -147,7 +147,7 @@ def test_bodies_as_messages(vector: dict[str, Any]) -> None:
     assert written._encode_body() == data
 
 
-class Rim(Services):
+class Rim(Services[Peer]):
     def connection_id(self) -> str:
         return "c1"
 
