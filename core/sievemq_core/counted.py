@@ -7,8 +7,6 @@ def counted(number: int, noun: str, *, many: str = "", form: str = "") -> str:
     """``1 message``, ``0 messages``, ``2 messages``.
 
     Args:
-        number: how many.
-        noun: one of them.
         many: its plural, if that is not one with an s.
         form: of the number, as :func:`format` takes it; ``,`` puts commas between thousands.
     """

@@ -77,7 +77,6 @@ class ErrorCode(IntEnum):
 
     @property
     def fatal(self) -> bool:
-        """True if the connection ends after an error with this code."""
         return self >= 32
 
     @property

@@ -9,7 +9,6 @@ def harmless(text: str, keep: str = "") -> str:
 
     Args:
         text: chosen by another party: a sender, a client, a broker.
-        keep: characters that stay all the same.
     """
     if text.isprintable():
         return text

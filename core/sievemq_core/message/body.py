@@ -47,7 +47,6 @@ _FORMS: dict[str, frozenset[type]] = {
 
 
 def encode_text(text: str) -> bytes:
-    """The body of a TextMessage."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -95,7 +94,6 @@ def decode_map(body: bytes, most: int | None = None) -> dict[str, BodyValue]:
     """The held values of a MapMessage's body.
 
     Args:
-        body: what :func:`encode_map` writes.
         most: values that it may have, if these are fewer than MAX_BODY_VALUES.
 
     Raises:
@@ -111,7 +109,6 @@ def decode_stream(body: bytes, most: int | None = None) -> list[BodyValue]:
     """The held values of a StreamMessage's body.
 
     Args:
-        body: what :func:`encode_stream` writes.
         most: values that it may have, if these are fewer than MAX_BODY_VALUES.
 
     Raises:
@@ -149,8 +146,6 @@ def check_count(body: bytes, of: str, most: int | None = None) -> None:
     0.2 µs for each value.
 
     Args:
-        body: packed.
-        of: what has it, for people.
         most: values that there may be, MAX_BODY_VALUES unless it is given.
 
     Raises:

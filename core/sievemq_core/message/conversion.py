@@ -38,7 +38,6 @@ def convert(value: BodyValue, letter: str) -> Any:
 
     Args:
         value: as held (see :mod:`sievemq_core.message.values`); None is a null, or a name that was never set.
-        letter: the type wanted.
 
     Returns:
         A plain bool, int, float, str or bytes; never a wrapper.

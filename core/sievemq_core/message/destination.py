@@ -141,9 +141,6 @@ def foreign_notation(address: Address) -> tuple[str, bool] | None:
     """What is wrong with a name that is written as other brokers write patterns, options and addresses, and what to
     write instead. It is a name like any other here, which is hardly meant.
 
-    Args:
-        address: the destination.
-
     Returns:
         The text, and whether it is a pattern; None for other names, and for temporary destinations.
     """

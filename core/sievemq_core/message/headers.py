@@ -86,7 +86,6 @@ _BINARY_ID: Final = "ID:AMQP_BINARY:"
 
 
 def id_of_bytes(data: bytes) -> str:
-    """The text of an id that is bytes."""
     return _BINARY_ID + data.hex().upper()
 
 

@@ -179,7 +179,6 @@ _WRAPPER_LETTERS: dict[type, str] = {
 
 
 def letter_of(value: BodyValue) -> str:
-    """The type letter of a value as held (table above)."""
     if type(value) is int:
         return "i" if INT_MIN <= value <= INT_MAX else "l"
     return _WRAPPER_LETTERS[type(value)]
@@ -343,7 +342,6 @@ def _to_double(value: SupportsFloat | SupportsInt) -> float:
 
 
 def _shown(value: object) -> str:
-    """A value in an error: never huge."""
     if isinstance(value, int) and value.bit_length() > 200:  # Python refuses to print an int of thousands of digits
         return f"an int of {value.bit_length()} bits"
     text = repr(value)

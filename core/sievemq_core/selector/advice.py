@@ -33,14 +33,7 @@ MAX_PARTS = 32
 
 
 def advise(node: Node, test: plan.Test, facts: Facts, dialect: Dialect) -> tuple[SelectorWarning, ...]:
-    """The warnings for a checked selector, from left to right; a warning about the whole selector comes last.
-
-    Args:
-        node: the checked tree.
-        test: its plan.
-        facts: what the plan demands.
-        dialect: whose rules apply.
-    """
+    """The warnings for a checked selector, from left to right; a warning about the whole selector comes last."""
     found: list[SelectorWarning] = []
     seen: set[str] = set()
     for part in walk(node):

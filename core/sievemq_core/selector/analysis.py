@@ -41,12 +41,7 @@ _Known = dict[object, "Possible | frozenset[str]"]
 
 
 def can_be(test: plan.Test, truth: bool) -> bool:
-    """False if no message makes a plan hold (`truth`), or none makes it fail; True otherwise, and where it is unknown.
-
-    Args:
-        test: when a selector is TRUE.
-        truth: whether it is to hold.
-    """
+    """False if no message makes a plan hold (`truth`), or none makes it fail; True otherwise, and if unknown."""
     return Search().can_be(test, truth)
 
 
@@ -59,7 +54,6 @@ class Search:
         self._steps = 0
 
     def can_be(self, test: plan.Test, truth: bool) -> bool:
-        """As the function of the same name."""
         return self._possible([(test, truth)], {})
 
     def _possible(self, wanted: list[tuple[plan.Test, bool]], known: _Known) -> bool:

@@ -34,7 +34,6 @@ COMPARE: dict[str, Callable[[Number, Number], bool]] = {
 
 
 def is_long(value: int) -> bool:
-    """True if an integer's JMS type is long."""
     return type(value) is Long or not INT_MIN <= value <= INT_MAX
 
 
@@ -129,7 +128,6 @@ _DOUBLE = frozenset(
 
 
 def add(left: PropertyValue, right: PropertyValue) -> Number | None:
-    """``left + right``."""
     if (type(left), type(right)) in _DOUBLE:
         return left + right  # type: ignore[operator,return-value]  # a double and a number, as just tested
     if type(left) in NUMBERS and type(right) in NUMBERS:
@@ -138,7 +136,6 @@ def add(left: PropertyValue, right: PropertyValue) -> Number | None:
 
 
 def subtract(left: PropertyValue, right: PropertyValue) -> Number | None:
-    """``left - right``."""
     if (type(left), type(right)) in _DOUBLE:
         return left - right  # type: ignore[operator]  # a double and a number, as just tested
     if type(left) in NUMBERS and type(right) in NUMBERS:
@@ -147,7 +144,6 @@ def subtract(left: PropertyValue, right: PropertyValue) -> Number | None:
 
 
 def multiply(left: PropertyValue, right: PropertyValue) -> Number | None:
-    """``left * right``."""
     if (type(left), type(right)) in _DOUBLE:
         return left * right  # type: ignore[operator,return-value]  # a double and a number, as just tested
     if type(left) in NUMBERS and type(right) in NUMBERS:

@@ -52,7 +52,6 @@ class SelectorCache(Generic[_D, _T]):
         return sum([len(text) for text, _ in self._long])
 
     def info(self) -> CacheInfo:
-        """The counters."""
         hits, misses, maximum, size = self._cached.cache_info()
         return CacheInfo(hits, misses, maximum or 0, size)
 

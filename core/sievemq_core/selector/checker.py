@@ -49,11 +49,6 @@ class Kind(Enum):
 def check(node: Node, text: str, dialect: Dialect) -> None:
     """Refuse a tree that can be seen to be wrong.
 
-    Args:
-        node: what the parser made.
-        text: the selector, for error messages.
-        dialect: whose rules apply.
-
     Raises:
         SelectorError: at the first mistake, from left to right.
     """

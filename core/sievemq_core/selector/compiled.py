@@ -90,7 +90,6 @@ class CompiledSelector:
 
     @property
     def ast(self) -> Node:
-        """The checked tree."""
         tree = self._ast
         if tree is None:
             tree = parse(self.text, self.dialect)
@@ -148,14 +147,12 @@ class CompiledSelector:
 
     @property
     def source(self) -> str:
-        """The Python text of :attr:`function`."""
         return make_source(self.plan)
 
     def evaluate(self, properties: Mapping[str, PropertyValue], headers: Headers) -> Truth:
         """True, False, or None for UNKNOWN, by the reference interpreter; for explanations and tests, not for speed.
 
         Args:
-            properties: the message's properties.
             headers: its headers by position, as in message/envelope.py.
         """
         return evaluate(self.ast, self.dialect, properties, headers)
@@ -164,7 +161,6 @@ class CompiledSelector:
         """Explain why the message does or does not match: the truth value of each condition and the values behind it.
 
         Args:
-            properties: the message's properties.
             headers: its headers by position, as in message/envelope.py.
         """
         from sievemq_core.selector.explain import explain  # for people, not for a broker's messages
@@ -210,10 +206,6 @@ def compile_selector(text: str | None, dialect: str | Dialect = "jakarta") -> Co
 def verify_selector(text: str, dialect: Dialect) -> tuple[SelectorWarning, ...] | None:
     """Check a selector without keeping its code. One that differs from earlier ones only in its constants takes a
     fraction of the time.
-
-    Args:
-        text: the selector.
-        dialect: whose rules apply.
 
     Returns:
         Its warnings; none of a text that is too long to be remembered, for which they take too long. None for one that
@@ -339,7 +331,6 @@ class _Shape:
         self._canonical = pieces[::2], [open_to[int(number)].indexes for number in pieces[1::2]]
 
     def without_warnings(self) -> None:
-        """One of the selectors has no warnings."""
         self.unremarkable = True
 
     def holds_for(self, values: list[str | int | float]) -> bool:
@@ -377,7 +368,6 @@ class _Cache(SelectorCache[Dialect, CompiledSelector | None]):
     __slots__ = ()
 
     def clear(self) -> None:
-        """Forget everything."""
         super().clear()
         _shapes.clear()
 

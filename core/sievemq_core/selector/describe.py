@@ -11,12 +11,7 @@ from sievemq_core.selector.printer import print_literal
 
 
 def describe_plan(test: plan.Test, depth: int = 0) -> list[str]:
-    """The plan as indented lines: what must hold for the selector to be TRUE.
-
-    Args:
-        test: the plan.
-        depth: of the indentation.
-    """
+    """The plan as indented lines: what must hold for the selector to be TRUE."""
     lead = "  " * depth
     if isinstance(test, plan.All | plan.Any):
         lines = [f"{lead}{'all of' if isinstance(test, plan.All) else 'any of'}"]
@@ -77,12 +72,7 @@ def _pattern(pattern: LikePattern) -> str:
 
 
 def describe_facts(facts: Facts, alternatives: tuple[tuple[Facts, ...], ...] = ()) -> list[str]:
-    """Describe the necessary conditions for a match, from which an index is built; empty if there are none.
-
-    Args:
-        facts: of the selector.
-        alternatives: of its ORs.
-    """
+    """Describe the necessary conditions for a match, from which an index is built; empty if there are none."""
     if facts.never:
         return ["no message can match"]
     lines = _facts(facts)

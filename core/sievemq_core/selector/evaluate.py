@@ -41,9 +41,6 @@ def evaluate(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValu
     """The truth value of a checked tree for one message.
 
     Args:
-        node: the checked tree.
-        dialect: whose semantics apply.
-        properties: the message's properties.
         headers: the message's headers by position (names.py).
     """
     try:

@@ -88,14 +88,7 @@ class Explanation:
 
 
 def explain(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers) -> Explanation:
-    """Evaluate every condition of a checked tree on its own.
-
-    Args:
-        node: the checked tree.
-        dialect: whose semantics apply.
-        properties: the message's properties.
-        headers: its headers by position.
-    """
+    """Evaluate every condition of a checked tree on its own."""
     steps: list[Step] = []
     fatal: list[int] = []  # conditions that give up for the whole selector (D-15, D-16)
 

@@ -97,7 +97,6 @@ class _Need:
 
     @property
     def impossible(self) -> bool:
-        """No value can satisfy it."""
         return (
             (self.present and self.absent)
             or (self.keys is not None and not self.keys)
@@ -117,11 +116,9 @@ class _Need:
             self.present = True
 
     def be_among(self, keys: frozenset[Key]) -> None:
-        """Must have one of these keys."""
         self.keys = keys if self.keys is None else self.keys & keys
 
     def lie_between(self, low: float, high: float) -> None:
-        """Must be a number within these bounds."""
         known = self.range
         self.range = Range(low, high) if known is None else Range(max(known.low, low), min(known.high, high))
 
@@ -177,7 +174,6 @@ class _Needs:
         return merged
 
     def rule_out(self) -> None:
-        """No message can satisfy it."""
         self.never = True
 
     def of(self, name: str) -> _Need:
@@ -312,12 +308,7 @@ def _widest(needs: list[_Need]) -> _Need:
 
 
 def derive(test: plan.Test, names: Iterable[str]) -> Facts:
-    """The facts of a plan.
-
-    Args:
-        test: the plan.
-        names: every name in the selector's text.
-    """
+    """The facts of a plan."""
     return _Needs.of_test(test).facts(frozenset(names), always=isinstance(test, plan.Always) and test.value)
 
 
@@ -326,9 +317,6 @@ def alternatives(test: plan.Test) -> tuple[tuple[Facts, ...], ...]:
 
     ``a = 1 OR b = 2`` demands nothing of any one name, but every message it matches meets the facts of one branch. An
     index may file the selector under all branches of one OR, if each of them has a fact.
-
-    Args:
-        test: the plan.
     """
     found: list[tuple[Facts, ...]] = []
     for part in test.tests if isinstance(test, plan.All) else (test,):

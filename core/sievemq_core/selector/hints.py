@@ -50,12 +50,7 @@ _JOINED = "two conditions are joined with AND or OR"
 
 
 def missing_operand(token: Token, text: str) -> str | None:
-    """The hint for a missing name, constant or parenthesis.
-
-    Args:
-        token: what stands there.
-        text: the selector.
-    """
+    """The hint for a missing name, constant or parenthesis."""
     before = text[: token.start].rstrip(WHITE_SPACE)
     if token.kind is TokenKind.WORD:
         if token.text == "NULL":
@@ -80,13 +75,7 @@ def missing_operand(token: Token, text: str) -> str | None:
 
 
 def unexpected_after(token: Token, node: Node, text: str) -> str | None:
-    """The hint for text behind a complete expression.
-
-    Args:
-        token: what follows.
-        node: the expression.
-        text: the selector.
-    """
+    """The hint for text behind a complete expression."""
     first = _first_name(node)
     if first in ("SELECT", "WHERE"):
         return "a selector is the condition alone, without SELECT or WHERE"
@@ -136,7 +125,6 @@ def _last(node: Node) -> Node:
 
 
 def _is_text(node: Node) -> bool:
-    """True if the expression ends with a string."""
     last = _last(node)
     return isinstance(last, Like) or (isinstance(last, Literal) and isinstance(last.value, str))
 
@@ -149,6 +137,5 @@ def _first_name(node: Node) -> str:
 
 
 def _last_word(text: str) -> str:
-    """The last word or symbol of a text, for an error message."""
     last = text.split()[-1] if text.split() else "nothing"
     return f"'{last if len(last) <= 40 else '…' + last[-39:]}'"

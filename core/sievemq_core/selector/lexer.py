@@ -56,7 +56,6 @@ class Token:
 
     @property
     def span(self) -> Span:
-        """The start and end of the token."""
         return self.start, self.end
 
 
@@ -331,7 +330,6 @@ class Lexer:
 
     @property
     def text(self) -> str:
-        """The selector."""
         return self._text
 
     def fail(self, message: str, span: Span, *, expected: str | None = None, hint: str | None = None) -> SelectorError:

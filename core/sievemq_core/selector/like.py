@@ -59,7 +59,6 @@ class Segment:
 
     @property
     def rows(self) -> int:
-        """Rows of ``_``."""
         if self.plain is not None:
             return 0
         if not self.runs:
@@ -178,7 +177,6 @@ _RUNS = re.compile("[^_]+")
 
 
 def _segment(text: str) -> Segment:
-    """A segment in which nothing is escaped."""
     return Segment(len(text), tuple((match.start(), match[0]) for match in _RUNS.finditer(text)))
 
 

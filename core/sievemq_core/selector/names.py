@@ -42,7 +42,6 @@ MODE_NUMBERS = {text: number for number, text in MODES.items()}
 
 
 def field_type(name: str, *, numeric_mode: bool = False) -> FieldType:
-    """The static type of the field with that name; `numeric_mode` is that of the dialect."""
     kind = HEADERS[name][1] if name in HEADERS else FieldType.PROPERTY
     return FieldType.NUMBER if numeric_mode and kind is FieldType.MODE else kind
 
@@ -50,14 +49,7 @@ def field_type(name: str, *, numeric_mode: bool = False) -> FieldType:
 def read(
     name: str, properties: Mapping[str, PropertyValue], headers: Headers, *, numeric_mode: bool = False
 ) -> PropertyValue:
-    """The value that a selector sees for a name; None is NULL (missing, or null).
-
-    Args:
-        name: a header field or property.
-        properties: the message's properties.
-        headers: the message's headers by position.
-        numeric_mode: of the dialect.
-    """
+    """The value that a selector sees for a name; None is NULL (missing, or null)."""
     if name not in HEADERS:
         return properties.get(name)
     position, kind = HEADERS[name]

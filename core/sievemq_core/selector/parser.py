@@ -68,7 +68,6 @@ def parse(text: str, dialect: Dialect, names: set[str] | None = None) -> Node:
 
     Args:
         text: the selector; not blank.
-        dialect: which words are reserved.
         names: to which every header field and property is added that the selector names.
 
     Raises:
@@ -353,7 +352,6 @@ class _Parser:
             self._token = self._next()
 
     def _listed(self, operand: Node, negated: bool, items: list[Literal]) -> Node:
-        """IN with its list; the current token is the parenthesis that closes it."""
         end = self._token.end
         self._token = self._next()
         return self._listed_in(In(operand, tuple(items), negated, False, (operand.span[0], end)))
@@ -444,7 +442,6 @@ class _Parser:
         return node
 
     def _called(self, name: Token) -> NoReturn:
-        """A name is followed by a parenthesis."""
         self._fail(
             f"there are no functions; '{_short(name.text)}' is followed by '('",
             (name.start, self._token.end),
@@ -520,7 +517,6 @@ class _Parser:
         return f"'{token.text}'"
 
     def _missing_operand(self, power: int) -> NoReturn:
-        """Another token is in the place of a name, a constant or '('."""
         hint = missing_operand(self._token, self._lexer.text)
         expected = "a value" if power > _NOT else "a condition"
         self._fail(f"{self._described()} cannot stand here", self._token.span, expected=expected, hint=hint)

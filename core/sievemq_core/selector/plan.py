@@ -177,7 +177,6 @@ class EqualsOne:
 
     @property
     def constants(self) -> list[str | int | float]:
-        """All of them."""
         return [*sorted(self.texts), *sorted(self.exact), *sorted(self.approximate)]
 
 
@@ -227,12 +226,7 @@ Test = Always | All | Any | Relation | OneOf | EqualsOne | Matches | Missing | T
 
 
 def make_plan(node: Node, dialect: Dialect) -> Test:
-    """Plan the condition under which the selector is TRUE.
-
-    Args:
-        node: a checked tree.
-        dialect: whose semantics apply.
-    """
+    """Plan the condition under which the selector is TRUE."""
     planner = _Planner(dialect)
     wanted = planner.test(node, True)
     if dialect.unlike_is_fatal and not dialect.operators_minimal:
@@ -344,7 +338,6 @@ class _Planner:
         """D-15: what must hold of every comparison for the selector to have a chance.
 
         Args:
-            node: the tree.
             needed: False as long as only ANDs stand above: there the comparison itself demands as much.
         """
         found: list[Test] = []

@@ -105,13 +105,7 @@ class PortabilityNote:
 
 
 def portability(node: Node, text: str, dialect: Dialect) -> tuple[PortabilityNote, ...]:
-    """The notes for a checked selector, from left to right.
-
-    Args:
-        node: the checked tree.
-        text: the selector, for the spelling of its parts.
-        dialect: its dialect; what it has in common with a provider is no difference.
-    """
+    """The notes for a checked selector, from left to right."""
     found = _Notes(text, dialect)
     found.visit(node, _Place(odd=False, optional=False, alternative=False))
     if len(text) > RABBIT_CHARS:
@@ -345,7 +339,6 @@ class _Notes:
             self.note(_RELATED, "D-01", "floats are computed as doubles", None, node, once=True)
 
     def _on_operand(self, node: Node) -> None:
-        """A constant in arithmetic, whose type matters."""
         value = node.value if isinstance(node, Literal) else None
         if type(value) is Long:
             self.note(_RELATED, "D-01", "an int in spite of its L, so that sums and products may wrap", None, node)
@@ -453,12 +446,10 @@ def _kind(node: Node) -> type | None:
 
 
 def _may_fail(node: Node) -> bool:
-    """True for arithmetic on a name that may be no number."""
     return any(map(_may_be_text, walk(node)))
 
 
 def _may_be_text(node: Node) -> bool:
-    """True for a name whose value may have no order here."""
     return isinstance(node, Identifier) and field_type(node.name) is not FieldType.NUMBER
 
 

@@ -40,7 +40,6 @@ def canonical(node: Node, holes: Mapping[Span, str] | None = None) -> str:
     """Text that is equal only for selectors of equal meaning (within one dialect).
 
     Args:
-        node: the tree.
         holes: what to print for the constants that stand there, as they are parameters of a shape (shape.py); for a
             list what stands for its first one.
 

@@ -47,11 +47,7 @@ Outline: TypeAlias = "tuple[tuple[str, ...], list[str], list[str | int | float]]
 
 
 def outline(text: str) -> Outline | None:
-    """Take a text apart; None if it has no constants, or is none that could be shared.
-
-    Args:
-        text: a selector, valid or not.
-    """
+    """Take a text apart; None if it has no constants, or is none that could be shared."""
     # with an odd number of quotes there is a mistake, and the expression could scan the text once per quote
     if len(text) > MAX_CHARS or text.count("'") & 1 or "\0" in text:
         return None
@@ -98,13 +94,7 @@ class Parameter(NamedTuple):
 
 
 def parameters(tree: Node, text: str, known: Outline) -> tuple[Parameter, ...]:
-    """The constants of a valid selector that may change without a change of the generated code.
-
-    Args:
-        tree: the checked tree of `text`.
-        text: the selector.
-        known: its outline.
-    """
+    """The constants of a valid selector that may change without a change of the generated code."""
     parts, _, values = known
     at = {match.span(): index for index, match in enumerate(_CONSTANT.finditer(text))}
     seen: dict[str, int] = {}
@@ -168,7 +158,6 @@ class _Variant:
         self.known: object = None
 
     def learn(self, known: object) -> None:
-        """Remember what holds for all of them."""
         self.known = known
 
 
@@ -187,12 +176,10 @@ class _Family(_Variant):
         self._seen = False
 
     def meet(self) -> bool:
-        """True if a selector of it was compiled before."""
         seen, self._seen = self._seen, True
         return seen
 
     def fix(self, fixed: tuple[int, ...]) -> bool:
-        """False if other constants are fixed already."""
         if self.fixed is None:
             self.fixed = fixed
         return self.fixed == fixed
@@ -225,9 +212,7 @@ class Shapes(Generic[_T]):
         """Remember something for all selectors that differ from this one in the parameters only.
 
         Args:
-            given: the outline.
             open_to: its parameters; at least one.
-            known: what holds for all of them.
         """
         key, raws, values = given
         changing = {index for parameter in open_to for index in parameter.indexes}
@@ -237,7 +222,6 @@ class Shapes(Generic[_T]):
             (self._variant(key, tuple([values[index] for index in fixed])) if fixed else family).learn(known)
 
     def clear(self) -> None:
-        """Forget everything."""
         self._family.cache_clear()
         self._variant.cache_clear()
 

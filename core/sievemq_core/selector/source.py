@@ -23,7 +23,6 @@ def render(selector: str, position: int, length: int) -> str:
     """Two lines: the part of the selector around `position`, and carets under the mistake.
 
     Args:
-        selector: the whole text.
         position: 0-based offset of the first wrong character; may be the end of the text.
         length: how many characters are wrong; at least one caret is drawn.
     """

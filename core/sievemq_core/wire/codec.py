@@ -65,7 +65,6 @@ _KINDS: Final = tuple(_NIL + pack(kind) for kind in range(128))
 
 
 def pack_fields(fields: tuple[object, ...]) -> bytes:
-    """Some fields of a command or envelope, one behind the other."""
     return b"".join(map(pack, fields))
 
 

@@ -125,7 +125,6 @@ class FrameReader:
         self.number = 0
 
     def accept(self, max_frame: int) -> None:
-        """Accept frames of this many bytes from now on."""
         self.max_frame = max_frame
 
     def feed(self, data: bytes) -> list[Payload]:
@@ -182,7 +181,6 @@ class FrameReader:
         return len(self._partial)
 
     def drop(self) -> None:
-        """Forget the frame that is not complete."""
         self._partial = bytearray()
         self._need = 4
 
@@ -338,7 +336,6 @@ class WireConnection:
         return [self._examine(value) for value in values]
 
     def drop_input(self) -> None:
-        """Drop all input that was received."""
         self.payloads.clear()
         self._frames.drop()
 
@@ -438,7 +435,6 @@ class WireConnection:
         return pending
 
     def _begin_gathering(self, tag: int) -> None:
-        """Let others join the last delivery, which has this tag."""
         envelope = self.out[-1][DELIVERY_HEAD:]
         self._gathered.append(envelope)
         self._gathered_tag = tag
@@ -446,17 +442,14 @@ class WireConnection:
         self.pending_bytes += DELIVERIES_HEAD - DELIVERY_HEAD
 
     def _end_gathering(self) -> None:
-        """No delivery joins the last ones any more."""
         self.out[-1] = pack_deliveries(self._delivered_to, self._gathered_tag, self._gathered)
         self._gathered = []
         self._gathered_room = -1
 
     def deliver_several(self, consumer: int, tag: int, envelopes: list[bytes]) -> None:
-        """Queue a DELIVER_SEVERAL around envelopes that are packed already."""
         self.send_packed(pack_deliveries(consumer, tag, envelopes))
 
     def frame_of(self, *command: object) -> bytes:
-        """A frame with this command alone, which is not queued."""
         return b"".join(pack_frames([pack(command)]))
 
     def send_all(self, packed: list[bytes]) -> None:
@@ -499,7 +492,6 @@ class WireConnection:
 
     @property
     def frame_text(self) -> str:
-        """The frame that is not complete, for people."""
         return f"a frame of {self.frame_bytes} bytes"
 
     def set_heartbeat(self, incoming: int, outgoing: int) -> None:
@@ -582,5 +574,4 @@ class BusyPoll:
         self.worth = False
 
     def waited(self, seconds: float) -> None:
-        """Note how long a wait took."""
         self.worth = seconds < self._short

@@ -145,10 +145,6 @@ def _is_envelope(fields: object) -> bool:
 def check_columns(columns: tuple[object, ...], count: int) -> None:
     """Check the form of envelopes that come column by column; columns beyond those of this version are left alone.
 
-    Args:
-        columns: for each field of the envelope the values of all.
-        count: how many envelopes these are; without any there are no columns.
-
     Raises:
         ProtocolError: names the field that is wrong.
     """
