@@ -351,10 +351,8 @@ def exception_for(
 
     Args:
         code: number of an :class:`~sievemq_core.errors.ErrorCode`; an unknown one is read as INTERNAL.
-        text: for people.
         details: for programs, kept as ``details``; those of INVALID_SELECTOR are checked.
         runtime: the simplified API's class instead of the classic one.
-        cause: the exception's ``__cause__``.
 
     >>> exception_for(4, "queue:x was deleted")
     InvalidDestinationException('queue:x was deleted')

@@ -249,7 +249,6 @@ def _unpack(data: bytes, depth: int) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """The text of an exception, whatever its class does."""
     try:
         return str(error) or type(error).__name__
     except Exception:

@@ -87,7 +87,6 @@ OBSERVERS: Final[list[Observer]] = []
 
 
 def observe(observer: Observer) -> None:
-    """Have an observer called from now on."""
     OBSERVERS.append(observer)
 
 

@@ -50,11 +50,7 @@ def tls_context(*, ca: str | None, cert: str | None, key: str | None, verify: bo
 
 
 def of_tls(error: OSError) -> str:
-    """The text for a handshake that failed.
-
-    Args:
-        error: an ssl.SSLError, or the error of the socket.
-    """
+    """The text for a handshake that failed."""
     reason = getattr(error, "reason", None)
     if reason in _NOT_SPOKEN:
         return f"no TLS is spoken there (write sievemq:// for a connection without): {error}"
@@ -95,8 +91,6 @@ def failure_of(error: Exception, host: str, secure: bool) -> JMSException:
 
     Args:
         error: an OSError of the socket or of TLS; a ValueError of a name that is none.
-        host: its name.
-        secure: with TLS.
     """
     if isinstance(error, JMSException):
         return error

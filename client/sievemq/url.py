@@ -71,7 +71,6 @@ class _Kind:
         return int(text) if self.numbers and re.fullmatch(r"[0-9]{1,18}", text, re.ASCII) else text
 
     def allows(self, value: object) -> bool:
-        """True if an option may have this value."""
         if isinstance(value, int) and not isinstance(value, bool) and value in self.numbers:
             return True
         if isinstance(value, str) and 0 < len(value) <= self.length:
@@ -318,7 +317,6 @@ def parse_url(text: str, **options: Unpack[Options]) -> BrokerURL:
 
     Args:
         text: as the module's docstring shows.
-        options: options as Python values; they win over those in the text.
 
     Raises:
         InvalidURLException: (a ValueError) names the wrong part and the values allowed.

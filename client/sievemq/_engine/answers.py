@@ -13,10 +13,6 @@ from sievemq_core.wire.form import check_columns, check_envelope
 def check_answer(kind: int, result: object) -> None:
     """See that a broker's answer has the form that its readers take for granted.
 
-    Args:
-        kind: of the command that was sent.
-        result: of its OK.
-
     Raises:
         ProtocolError: it has not.
     """
@@ -27,9 +23,6 @@ def check_answer(kind: int, result: object) -> None:
 
 def check_resumed(memory: Mapping[str, object]) -> None:
     """Check that the memory of a lost connection has the form that its readers expect.
-
-    Args:
-        memory: `features.resumed` of its WELCOME.
 
     Raises:
         ProtocolError: it has not.

@@ -88,7 +88,6 @@ class Scan:
         return completion
 
     def take(self) -> Message | None:
-        """The next message of the page, or None if it is used up."""
         terms = self._browser.session.terms
         while self._page:
             count, fields, *_ = self._page.popleft()

@@ -96,7 +96,6 @@ class ClientConnection:
         Args:
             on_exception: called with errors that no call can raise (EXL-03).
             on_lost: with the reason when it is lost and is going to be repaired.
-            on_restored: when it is repaired.
         """
         self.outbox.listen(on_exception)
         self._on_lost, self._on_restored = on_lost, on_restored
@@ -120,7 +119,6 @@ class ClientConnection:
 
     @property
     def closed(self) -> bool:
-        """It was closed by :meth:`close`."""
         return self.outbox.closed
 
     @property
@@ -130,7 +128,6 @@ class ClientConnection:
 
     @property
     def down(self) -> bool:
-        """True while there is no usable transport."""
         return self.outbox.failure is not None or self.outbox.repairing
 
     @property
@@ -161,7 +158,6 @@ class ClientConnection:
         the first that succeeds is for :meth:`welcomed`.
 
         Args:
-            peer: host and port of the transport.
             closed: what it means if the peer closes the transport without an answer.
         """
         options = self.options
@@ -287,9 +283,7 @@ class ClientConnection:
         """Set a timeout for a call; :meth:`tick` must be called when it is over.
 
         Args:
-            sends: of the session whose send or commit it is.
             completion: settled with its fate; None of an asynchronous send.
-            now: as of :meth:`tick`.
             timeout: ms.
             sequence: of the send; 0 for a commit, and for a window to open.
         """
@@ -319,9 +313,6 @@ class ClientConnection:
 
     def set_client_id(self, client_id: object) -> Completion[Any]:
         """Claim a client id (CON-05).
-
-        Args:
-            client_id: what the application gave.
 
         Raises:
             IllegalStateException: closed; the id is administered (CON-06), set already (CON-07), or it is too late
@@ -375,7 +366,6 @@ class ClientConnection:
         """Open a session; wait for its `opened`.
 
         Args:
-            mode: a SessionMode, or its number.
             is_action: it makes it too late to set a client id (CON-08); not the session that a context is born with.
 
         Raises:
@@ -395,7 +385,6 @@ class ClientConnection:
         return session
 
     def _forget_session(self, session: EngineSession) -> None:
-        """The session is closed at both ends."""
         self.sessions.pop(session.id, None)
         if session.sends.blocked is not None:
             self.flow.changed()
@@ -434,7 +423,6 @@ class ClientConnection:
         """Make a request of the connection itself: about taps, staged sends.
 
         Args:
-            number: of the command.
             fields: behind its request number.
             undo: takes back what it makes, given the answer, if no caller waits for that any more.
         """
@@ -558,7 +546,6 @@ class ClientConnection:
 
         Args:
             error: what happened; None if the broker just ended the stream.
-            code: the exception's error code.
         """
         if self._shutdown_notice is not None:
             reason = f"the broker has shut down: {self._shutdown_notice}"

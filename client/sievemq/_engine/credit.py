@@ -53,7 +53,6 @@ class PrefetchWindow:
         self.set(FIRST_WINDOW if prefetch is None else min(prefetch, MAX_CREDIT))
 
     def set(self, size: int) -> None:
-        """Set the number of messages that may be held."""
         self.size = size
         self.half = max(1, size // 2)
 

@@ -43,16 +43,13 @@ class Deliveries:
         self.last_id = 0
 
     def flow(self, started: bool) -> None:
-        """Let messages flow, or not."""
         self.started = started
 
     def begin(self, consumer: EngineConsumer) -> None:
-        """Deliver to a consumer, which is about to be opened."""
         self.last_id = consumer.id
         self.consumers[consumer.id] = self.routes[consumer.id] = consumer
 
     def forget(self, consumer: EngineConsumer) -> None:
-        """Drop deliveries for a consumer from now on."""
         if consumer.acknowledges_itself and consumer.done:
             self.closed[consumer.id] = consumer.handed, consumer.done
             if len(self.closed) > _MAX_CLOSED:
@@ -65,7 +62,6 @@ class Deliveries:
         self.routes.pop(consumer.id, None)
 
     def stop_ignoring(self, consumer: EngineConsumer) -> None:
-        """Deliver to the consumer again, unless it is closed."""
         if consumer.id in self.consumers:
             self.routes[consumer.id] = consumer
 
@@ -75,7 +71,6 @@ class Deliveries:
             consumer.wake()
 
     def end(self) -> None:
-        """The connection has ended."""
         self.routes.clear()
         for consumer in tuple(self.consumers.values()):
             consumer.end()

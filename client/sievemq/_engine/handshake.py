@@ -46,11 +46,9 @@ class Handshake:
 
     @property
     def over(self) -> bool:
-        """It has succeeded or failed."""
         return self.welcome is not None or self.error is not None
 
     def data_to_send(self) -> bytes:
-        """The bytes to write now."""
         return self.wire.data_to_send()
 
     def receive_data(self, data: bytes) -> None:

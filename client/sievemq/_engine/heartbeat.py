@@ -31,9 +31,7 @@ class Heartbeat:
         """Send a heartbeat after half an interval without output; check whether something arrived.
 
         Args:
-            wire: the open connection.
             now: milliseconds.
-            speaking: there is output in any case.
             ask_for_time: called every few intervals.
 
         Returns:

@@ -55,9 +55,7 @@ class EngineOptions:
         """The options of a URL.
 
         Args:
-            url: the broker's.
             user, password: credentials; the URL's if both are None.
-            agent: client library and version.
         """
         chosen = url.options
         if user is None and password is None:

@@ -49,7 +49,6 @@ class Completion(Generic[T]):
         self._callbacks: list[Callable[[Completion[T]], None]] | None = None
 
     def add_callback(self, callback: Callable[[Completion[T]], None]) -> None:
-        """Call `callback` with this completion once it is settled; at once if it is already."""
         if self.done:
             callback(self)
         elif self._callbacks is None:
@@ -151,8 +150,6 @@ class Requests:
         """Create a request; the command, packed.
 
         Args:
-            completion: what its answer settles.
-            kind: of the command.
             fields: behind its request number.
         """
         self.last = number = self.last + 1
@@ -173,8 +170,6 @@ class Requests:
         """Repeat a pending request that may have been sent before.
 
         Args:
-            number: of the request.
-            kind: of the command.
             fields: behind its request number.
 
         Returns:
@@ -257,7 +252,6 @@ class Requests:
         """No answer will arrive any more: all requests fail, in the order in which they were made.
 
         Args:
-            error: why.
             goodbye: number of the one that has what it wanted: an end.
         """
         for number, (completion, _) in tuple(self.pending.items()):
@@ -389,7 +383,6 @@ class Outbox:
         """Queue a command that is answered by OK or ERROR. Acknowledgements that wait go out before it.
 
         Args:
-            number: of the command.
             fields: behind its request number.
             answer: what its answer settles; None for a new one.
             undo: takes back what it makes, given the answer's value; see :meth:`abandon`.
@@ -476,7 +469,6 @@ class Outbox:
         return self.wire.data_to_send()
 
     def _gather(self) -> None:
-        """Move the queue to the wire, which makes frames of it."""
         self.queued_bytes = 0
         # As many as there are now, one by one in C: senders append meanwhile, without the lock.
         self.wire.send_all([*itertools.starmap(self.queue.popleft, itertools.repeat((), len(self.queue)))])
@@ -494,7 +486,6 @@ class Outbox:
     # -- loss, repair, end --------------------------------------------------------------------------------------------
 
     def welcome(self, features: dict[str, Any]) -> None:
-        """WELCOME has come."""
         self._acknowledges_several = features.get("acknowledge_several") is True
 
     def lose(self, cause: JMSException | None) -> None:
@@ -525,7 +516,6 @@ class Outbox:
         """Send a request before anything that waits in the queue, while the connection is restored.
 
         Args:
-            kind: of the command.
             fields: behind its request number.
             number: of a request that waits already, and may have been sent before; None for a new one.
         """
@@ -539,12 +529,10 @@ class Outbox:
         return completion
 
     def clear(self) -> None:
-        """Drop what is queued."""
         self.queue.clear()
         self.queued_bytes = 0
 
     def resume(self) -> None:
-        """The connection is repaired."""
         self.repairing = False
 
     def fail(self, error: JMSException) -> None:

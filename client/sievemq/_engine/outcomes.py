@@ -28,7 +28,6 @@ class Outcome(Completion[Any]):
         self._instead = instead
 
     def succeed(self, value: Any) -> None:
-        """As of a Completion."""
         if self._instead is None:
             super().succeed(value)
         else:
@@ -66,7 +65,6 @@ class Outcomes:
         return self._open + self._committed + self._lost
 
     def begin_commit(self) -> None:
-        """A call of commit() begins."""
         self._open += 1
 
     def expect(
@@ -79,7 +77,6 @@ class Outcomes:
         """The outcome of a request that is about to be made.
 
         Args:
-            commits: it is a COMMIT.
             listed: it is in doubt at once; else from :meth:`add` on.
             instead: what its caller gets if it succeeds.
             undo: takes back what it makes, given the answer.
@@ -90,12 +87,10 @@ class Outcomes:
         return outcome
 
     def add(self, outcome: Completion[Any]) -> None:
-        """From here on a caller waits for this one."""
         if isinstance(outcome, Outcome) and outcome not in self.doubts:
             self.doubts.append(outcome)
 
     def answered(self, outcome: Outcome) -> None:
-        """A COMMIT has its answer."""
         commits = outcome.take_commits()
         self._open -= commits
         if outcome.error is None:

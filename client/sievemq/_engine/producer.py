@@ -186,7 +186,6 @@ class EngineProducer:
 
         Args:
             message: a SieveMQ message, or any object with the methods of one (D-31).
-            destination: what :meth:`target` gave.
             callbacks: for an asynchronous send; one will be among the session's `sends.calls`.
             delivery_mode, priority, time_to_live: None for the producer's (D-27).
 
@@ -265,7 +264,6 @@ class EngineProducer:
         """The beginning of a send to a destination, without its sequence and the digits of the message's number.
 
         Args:
-            text: address of the destination.
             number: of the message; None where ids are disabled.
         """
         self._longer_from = 0  # until all of it is built: an interrupt may come before

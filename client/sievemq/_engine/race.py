@@ -59,11 +59,9 @@ class Race:
         return max(0, min(due, self.until) - now)
 
     def failed(self, number: int, error: JMSException) -> None:
-        """This host does not welcome the client."""
         self._errors[number] = error
 
     def is_over(self, now: int) -> bool:
-        """True if no host is left that may welcome the client."""
         return now >= self.until or len(self._errors) == len(self._hosts)
 
     @property

@@ -74,11 +74,7 @@ class Recovery:
         self._handed = handed[: 2 * _MAX_HANDED]
 
     def options(self, last_session: int) -> dict[str, object]:
-        """The options of a HELLO that takes the place of a lost connection.
-
-        Args:
-            last_session: id of the last session.
-        """
+        """The options of a HELLO that takes the place of a lost connection."""
         done: list[int] = []
         failed: list[int] = []
         for session in self._sessions.values():

@@ -71,7 +71,6 @@ class Repair:
         """Milliseconds to wait before the next attempt, which this counts; never more than are left.
 
         Args:
-            now: as of :meth:`begin`.
             chance: at random from 0 to 1; the pause is from half its length to the whole.
         """
         self._attempts += 1
@@ -85,7 +84,6 @@ class Repair:
         """The hosts in the order in which they are tried, each with its number.
 
         Args:
-            hosts: all.
             last: number of the one that was connected last; 0 at first. It is the first to be tried.
         """
         return [((last + n) % len(hosts), hosts[(last + n) % len(hosts)]) for n in range(len(hosts))]

@@ -17,10 +17,6 @@ from sievemq_core.selector.dialect import dialect_named
 def verified(selector: str | None, dialect: str) -> str | None:
     """The selector to send; None for none (SES-22, D-12). Warns of a doubtful one.
 
-    Args:
-        selector: what the application gave.
-        dialect: its language.
-
     Raises:
         InvalidSelectorException: with the place of the mistake (SEL-02).
         TypeError: no text.

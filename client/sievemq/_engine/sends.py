@@ -51,7 +51,6 @@ Call: TypeAlias = tuple[Asynchronous, Exception | None]
 
 
 def of_another(message: object, callbacks: Callbacks) -> Callbacks:
-    """As `callbacks`, for a message that is sent in the place of this one."""
     on_completion, on_exception = callbacks
     return lambda _: on_completion(message), lambda _, error: on_exception(message, error)
 
@@ -104,12 +103,10 @@ class Hold:
         self._allowance = max(_FIRST, confirmed - self._since)
 
     def go_on(self, sequence: int) -> None:
-        """There is room again, from this send on."""
         self.waiting = False
         self._said = self._since = sequence - 1
 
     def allow(self, taken: int) -> None:
-        """This many have been settled since the last call."""
         if not self.waiting:
             self._allowance += taken
 
@@ -222,7 +219,6 @@ class Sends:
         return completion
 
     def open_window(self) -> None:
-        """Only unconfirmed sends limit senders from now on."""
         self.sequence_limit = self.confirmed + self._terms.window_messages
         self._wake_waiters()
 
@@ -239,9 +235,6 @@ class Sends:
 
         Args:
             packed: the SEND, with the sequence behind the last one.
-            message: for the callbacks.
-            mode: its delivery mode.
-            callbacks: of an asynchronous send.
 
         Returns:
             What a synchronous send waits for; None if it need not wait (D-24).
@@ -311,12 +304,10 @@ class Sends:
 
     @property
     def awaits_broker(self) -> bool:
-        """A call waits for a confirm, or for room in the window."""
         return bool(self.waiting or self.window_waiters)
 
     @property
     def calls_back(self) -> bool:
-        """True if an asynchronous send is not settled yet."""
         return bool(self.asynchronous)
 
     def call_back(self, notify: Callable[[], None]) -> None:
@@ -505,10 +496,6 @@ class Sends:
     def withdraw(self, sequence: int, error: Exception) -> None:
         """Take a send back that waits for room, or for a repair. Its caller gets `error`, unless the broker has taken
         it: it confirms the send before it answers then. There is no answer to wait for while the connection is lost.
-
-        Args:
-            sequence: of the send.
-            error: with the reason.
         """
         if _place(self.waiting, sequence) is _place(self.asynchronous, sequence) is None:
             return  # it is settled
@@ -562,7 +549,6 @@ class Sends:
 
     @property
     def _why(self) -> str:
-        """Why sends wait, for people."""
         if self._outbox.repairing:
             return f"the connection is lost ({self._outbox.cause})"
         if self.last_blocked is not None:
@@ -636,7 +622,6 @@ class Flow:
     def listen(
         self, on_blocked: Callable[[Blocked], None] | None, on_unblocked: Callable[[Blocked], None] | None
     ) -> None:
-        """Set the callbacks; None for none."""
         self.on_blocked, self.on_unblocked = on_blocked, on_unblocked
 
     def block(self, limit: str | None) -> None:
@@ -700,7 +685,6 @@ class Deadlines:
         """Set a timeout for a send or commit.
 
         Args:
-            sends: of the session whose send or commit it is.
             completion: settled with its fate; None of an asynchronous send.
             now: ms of the clock of :meth:`due`.
             timeout: how long it may take, in ms.

@@ -117,7 +117,6 @@ class EngineSession:
         return self.opened
 
     def call_to_acknowledge(self, hook: Callable[[], Any]) -> None:
-        """The function for ``acknowledge()`` of messages received here."""
         self.acknowledge_hook = hook
 
     # -- what a call may do ------------------------------------------------------------------------------------------
@@ -149,11 +148,8 @@ class EngineSession:
         """Open a consumer; it is in the session's list once its `opened` has succeeded.
 
         Args:
-            destination: what its messages show as JMSDestination.
-            address: the destination's address in text.
             selector: condition; None or blank for none (SEL-03, D-12). Verified here, before anything is sent (SEL-01).
             no_local: topics: not what this connection publishes (SES-21).
-            subscription: name of a durable or shared subscription.
             durable, shared: kind of the subscription (section 29).
 
         Raises:
@@ -336,9 +332,6 @@ class EngineSession:
         """A call of commit() or rollback() begins. It covers what was sent and received before, even if it is broken
         off before its request is made: then a commit() is decided with the next one, and nothing that a rollback() was
         to cover can be committed any more.
-
-        Args:
-            verb: ``commit`` or ``rollback``.
         """
         if verb == "commit":
             self.outcomes.begin_commit()
@@ -367,7 +360,6 @@ class EngineSession:
         """Move what the session sent since its last commit to a stage; the value is its name.
 
         Args:
-            key, batch: of the publisher.
             lease: ms for which it is kept unpublished.
 
         Raises:
@@ -522,7 +514,6 @@ class EngineSession:
         """Open it again on a connection that is being restored.
 
         Args:
-            confirmed: how many of its sends the broker has.
             number: of an OPEN_SESSION that waits for its answer; None if it was open.
         """
         return self.outbox.send_first(Command.OPEN_SESSION, self.id, self.mode, confirmed, number=number)
@@ -530,7 +521,6 @@ class EngineSession:
     # -- verbs of the connection that an application calls on a session -----------------------------------------------
 
     def declare(self, address: str) -> Completion[Any]:
-        """Check whether a destination can be sent to."""
         self.outbox.check_open()
         return self.outbox.request(Command.DECLARE, address)
 

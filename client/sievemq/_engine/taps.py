@@ -82,7 +82,6 @@ def state_of(answer: Mapping[str, Any]) -> TapState:
 
 
 def page_of(answer: Sequence[Any]) -> TapPage:
-    """An answer to FETCH_TAP."""
     first, times, counts, *columns = answer
     return TapPage(first, times, counts, columns)
 
@@ -93,8 +92,6 @@ def fields_of(
     """The fields of OPEN_TAP.
 
     Args:
-        engine: of the connection; knows the dialect.
-        name, destination, mode: of the tap.
         selector: verified here.
         options: None where the broker chooses.
 

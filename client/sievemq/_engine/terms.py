@@ -87,7 +87,6 @@ class Terms:
         """Take over what WELCOME carries.
 
         Args:
-            command: the WELCOME.
             asked: when HELLO was sent, by :attr:`clock`.
 
         Returns:
@@ -112,7 +111,6 @@ class Terms:
         self.peer = peer
 
     def claim(self, client_id: str) -> None:
-        """The broker has accepted a client id."""
         self.client_id = client_id
 
     # -- time ---------------------------------------------------------------------------------------------------------
@@ -175,11 +173,6 @@ class Terms:
 
     def check_limit(self, limit: str, there: int, where: str) -> None:
         """Raise unless there may be one more. The broker checks this too; checking here saves the round trip.
-
-        Args:
-            limit: its name in WELCOME; what is counted.
-            there: how many there are.
-            where: whose limit it is, for people.
 
         Raises:
             ResourceAllocationException: there are as many as the broker allows.

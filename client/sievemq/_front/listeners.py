@@ -18,7 +18,6 @@ def message_callback(listener: object, awaits: bool) -> Callable[[Message], Any]
     """The function to call with a message.
 
     Args:
-        listener: as the application gave it.
         awaits: the front awaits what a listener returns; here and below.
 
     Raises:

@@ -41,7 +41,6 @@ def adopted(message: Any, callbacks: Callbacks | None) -> tuple[Message, Callbac
 
 @contextmanager
 def sending(terms: Terms, message: Message | None, destination: Destination | None) -> Iterator[None]:
-    """Around a send."""
     with ExitStack() as stack:
         for observer in tuple(OBSERVERS):
             stack.enter_context(observer.send(message, destination, _client(terms)))
@@ -59,7 +58,6 @@ def refused(terms: Terms, error: Exception) -> None:
 
 
 def settling(operation: str, terms: Terms) -> AbstractContextManager[None]:
-    """Around what settles messages."""
     return _settling(operation, terms) if OBSERVERS else _UNOBSERVED
 
 

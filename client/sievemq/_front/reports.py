@@ -70,11 +70,9 @@ class ExceptionReports:
         self._soon(lambda: self._call_listener(exception))
 
     def lost(self, error: JMSException) -> None:
-        """Report soon that the connection is lost and is being repaired."""
         self._soon(lambda: self._lost and self._lost(error))
 
     def restored(self) -> None:
-        """Report soon that it is repaired."""
         self._soon(lambda: self._restored and self._restored())
 
     def blocked(self, blocked: Blocked) -> None:
@@ -113,9 +111,7 @@ class ExceptionReports:
         return self._callback(exception)
 
     def _soon(self, call: Callable[[], Any]) -> None:
-        """Append a call to the queue."""
         raise NotImplementedError
 
     def _report_flows(self) -> Any:
-        """Make the calls of :meth:`_flow_calls`."""
         raise NotImplementedError

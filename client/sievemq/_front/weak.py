@@ -36,11 +36,6 @@ def is_unclosed(engine: ClientConnection) -> bool:
 
 
 def unclosed(connection: object, engine: ClientConnection) -> str:
-    """The text of a ResourceWarning.
-
-    Args:
-        connection: the front's.
-        engine: its engine.
-    """
+    """The text of a ResourceWarning."""
     to = "" if engine.terms.peer is None else " to {}:{}".format(*engine.terms.peer)
     return f"unclosed {connection!r}{to} ({engine.options.agent}): close it or its context, or use `with`"

@@ -118,7 +118,6 @@ class Connection(Closing):
             return tuple(self._sessions)
 
     def _context_opened(self) -> int:
-        """Count in a context; return its number."""
         with self._transport.lock:
             number = next(self._numbers)
             self._contexts.add(number)

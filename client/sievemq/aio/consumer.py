@@ -178,14 +178,12 @@ class MessageConsumer(Closing):
             raise
 
     async def _receive(self, take: Callable[[], Message | None], timeout: int | None) -> Message | None:
-        """Receive with all checks, and call the observers."""
         if not OBSERVERS:
             return await self._control.receive_by(self._engine, take, timeout)
         with Receipt(self._engine, now) as receipt:
             return receipt.of(await self._control.receive_by(self._engine, take, timeout))
 
     async def _receive_now(self, take: Callable[[], Message | None]) -> Message | None:
-        """Receive a message that is available now, and call the observers."""
         if not OBSERVERS:
             return await self._control.receive_no_wait(self._engine, take)
         with Receipt(self._engine, now) as receipt:

@@ -80,8 +80,6 @@ class Control:
         that is cancelled has taken nothing.
 
         Args:
-            consumer: where.
-            take: takes a message from its buffer.
             timeout: in ms; 0 or None waits without limit.
         """
         transport = self.transport
@@ -176,13 +174,7 @@ class Control:
         self.transport.flush_soon()
 
     def interrupted(self, consumer: EngineConsumer, taken: int, error: BaseException) -> None:
-        """A signal handler raised while a message was taken: the connection is lost, and the message is redelivered.
-
-        Args:
-            consumer: where.
-            taken: how many it had taken before.
-            error: the exception that was raised.
-        """
+        """A signal handler raised while a message was taken: the connection is lost, and the message is redelivered."""
         if not isinstance(error, Exception):
             if consumer.taken != taken:
                 consumer.unsettle()
@@ -254,9 +246,7 @@ class Control:
         even if the caller is cancelled.
 
         Args:
-            consumer: whose listener is awaited.
             until: by the loop's clock, until when a listener is awaited that itself waits for the broker.
-            work: what to do.
         """
         if self.delivery.calling is not consumer or self.delivery.mine:
             await work()

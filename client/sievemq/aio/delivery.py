@@ -82,12 +82,10 @@ class Delivery:
 
     @property
     def wanted(self) -> bool:
-        """Some consumer has a listener."""
         return bool(self._listeners)
 
     @property
     def mine(self) -> bool:
-        """True in a listener of this session."""
         return self._task is not None and asyncio.current_task() is self._task
 
     def set_listener(self, consumer: EngineConsumer, listener: Callable[[Message], Any] | None) -> None:
@@ -144,13 +142,11 @@ class Delivery:
         self._holders += 1
 
     def release(self) -> None:
-        """Call listeners again."""
         self._holders -= 1
         if not self._holders:
             self._wake()
 
     def stop(self) -> None:
-        """End the task once its listener has returned."""
         self._stopping = True
         self._wake()
 
@@ -273,7 +269,6 @@ class Delivery:
             await self._redeliver(error)  # LIS-04
 
     def _end_call(self) -> None:
-        """No listener is running."""
         self.calling = None
         if not self._listeners:
             self.idle = True

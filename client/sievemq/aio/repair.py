@@ -83,7 +83,6 @@ async def attempt(race: Race, reach: Reach, greet: Greet) -> Candidate | None:
 
     Args:
         race: decides which host is tried when; what came of each is reported there.
-        reach, greet: as :data:`Reach` and :data:`Greet`.
     """
     loop = asyncio.get_running_loop()
     tasks: dict[asyncio.Task[None], Candidate] = {}

@@ -55,7 +55,6 @@ class Reports(ExceptionReports):
 
 
 async def _called(call: Callable[[], Any]) -> None:
-    """Call what may be a coroutine function."""
     result = call()
     if result is not None and inspect.isawaitable(result):
         await result

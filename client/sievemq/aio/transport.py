@@ -64,7 +64,6 @@ def wake(future: asyncio.Future[bool], expired: bool = False) -> None:
     """Resume the task that awaits the future; it may have been cancelled.
 
     Args:
-        future: the future that a caller awaits.
         expired: what the wait results in: True if it was for too long.
     """
     if not future.done():
@@ -72,7 +71,6 @@ def wake(future: asyncio.Future[bool], expired: bool = False) -> None:
 
 
 def release(waiters: list[asyncio.Future[bool]]) -> None:
-    """Wake every waiter in a list."""
     for future in waiters:
         wake(future)
     waiters.clear()

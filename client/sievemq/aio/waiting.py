@@ -32,7 +32,6 @@ class Once:
 
     @property
     def done(self) -> bool:
-        """It has ended, or failed."""
         return self._task is not None and self._task.done()
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

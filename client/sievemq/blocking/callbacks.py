@@ -53,11 +53,7 @@ class CompletionCalls:
         self.begun += 1
 
     def cancel(self, begun: int) -> None:
-        """The send call raised: no callback (CPL-03).
-
-        Args:
-            begun: what :attr:`begun` was before it.
-        """
+        """The send call raised: no callback (CPL-03)."""
         self.begun = begun
         self._notify_watchers()
 
@@ -115,7 +111,6 @@ class CompletionCalls:
 
     @property
     def calling(self) -> bool:
-        """A callback is running, or is about to be."""
         return bool(self._calls) or not self._resting
 
     def _notify_watchers(self) -> None:

@@ -117,8 +117,6 @@ class Control:
         """Receive with all checks, waiting if need be.
 
         Args:
-            consumer: where.
-            take: takes a message from its buffer.
             timeout: in ms; 0 or None waits without limit.
         """
         self._check_receivable(consumer)
@@ -258,13 +256,7 @@ class Control:
             self.transport.write()
 
     def interrupted(self, consumer: EngineConsumer, taken: int, error: BaseException) -> None:
-        """A signal handler raised while a message was taken: the connection is lost, and the message is redelivered.
-
-        Args:
-            consumer: where.
-            taken: how many it had taken before.
-            error: the exception that was raised.
-        """
+        """A signal handler raised while a message was taken: the connection is lost, and the message is redelivered."""
         if not isinstance(error, Exception):
             if consumer.taken != taken:
                 consumer.unsettle()
@@ -292,13 +284,7 @@ class Control:
         )
 
     def after(self, consumer: EngineConsumer, until: float, work: Callable[[], None]) -> None:
-        """Do something once no receive and no listener of a consumer is under way. Its gate is shut.
-
-        Args:
-            consumer: where.
-            until: as of :meth:`_wait_until_left`.
-            work: what to do.
-        """
+        """Do something once no receive and no listener of a consumer is under way. Its gate is shut."""
         self._wait_until_left(until, consumer)
         work()
 

@@ -89,12 +89,10 @@ class Delivery:
 
     @property
     def wanted(self) -> bool:
-        """Some consumer has a listener."""
         return bool(self._listeners)
 
     @property
     def mine(self) -> bool:
-        """True in a listener of this session."""
         return threading.current_thread() is self._thread
 
     def set_listener(self, consumer: EngineConsumer, listener: Callable[[Message], Any] | None) -> None:

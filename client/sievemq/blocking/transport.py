@@ -123,7 +123,6 @@ class _WakePipe:
                 pass
 
     def drain(self) -> None:
-        """Take the byte out of the pipe."""
         try:
             self._read_end.recv(64)
         except OSError:  # empty; or closed while a signal handler kept this thread
@@ -136,7 +135,6 @@ class _WakePipe:
 
     @property
     def sockets(self) -> tuple[socket.socket, socket.socket]:
-        """Its two ends."""
         return self._read_end, self._write_end
 
 
@@ -268,7 +266,6 @@ class Lead:
         """Wait until woken, or until the time is over; a leader reads meanwhile. Without the transport's lock.
 
         Args:
-            woken: as :meth:`begin` was given.
             seconds: at most; negative for no limit.
 
         Returns:
@@ -326,11 +323,7 @@ class Lead:
                 _polling_thread = 0
 
     def end(self, woken: LockType) -> None:
-        """This thread does not wait any more.
-
-        Args:
-            woken: as :meth:`begin` was given.
-        """
+        """This thread does not wait any more."""
         self._followers.discard(woken)
         if self._left:
             for pipe in self._left.pop(woken, ()):
@@ -494,7 +487,6 @@ class Transport:
         self._users.add(user)
 
     def start(self) -> None:
-        """Start the I/O thread."""
         _running.add(self)
         self._thread.start()
 
@@ -564,9 +556,6 @@ class Transport:
         """Send a request and wait for its answer. If a signal handler interrupts the wait or its time is over, what the
         request makes is undone when it is answered (:meth:`Outbox.abandon`).
 
-        Args:
-            request: makes it.
-
         Raises:
             JMSException: no answer within the option `request_timeout`; what the broker answered; the connection is
                 lost.
@@ -583,11 +572,7 @@ class Transport:
             raise
 
     def close_by(self, share: float = 1.0) -> float:
-        """By the monotonic clock: until when what closes now may wait for the broker (D-43).
-
-        Args:
-            share: of the option `close_timeout`.
-        """
+        """By the monotonic clock: until when what closes now may wait for the broker (D-43)."""
         return time.monotonic() + share * self._engine.options.close_timeout / 1000.0
 
     def until_lost(self, completion: Completion[Any]) -> Completion[None]:
@@ -599,7 +584,6 @@ class Transport:
         connection.
 
         Args:
-            request: makes it.
             until: by the monotonic clock.
 
         Returns:
@@ -660,10 +644,6 @@ class Transport:
     def broken(self, error: BaseException, sends: Sends | None = None) -> None:
         """An exception from outside, of a signal handler most likely, broke into the engine. Its work is half done, so
         the connection is lost, and repaired according to its options. No confirmed message is lost.
-
-        Args:
-            error: the exception.
-            sends: it broke into a send of these.
         """
         with self.lock:
             if sends is not None:
@@ -695,11 +675,7 @@ class Transport:
             self.write()
 
     def queued(self, has_callbacks: bool = False) -> None:
-        """A send was queued that is not waited for: write it now, or see that it is written with others soon.
-
-        Args:
-            has_callbacks: it has a callback.
-        """
+        """A send was queued that is not waited for: write it now, or see that it is written with others soon."""
         if has_callbacks:
             self.has_callbacks = True
         waited, size = time.monotonic() - self._wrote, self._engine.outbox.queued_bytes
@@ -716,7 +692,6 @@ class Transport:
             self.wake()
 
     def wake(self) -> None:
-        """Wake the I/O thread."""
         self.asleep = False
         try:
             self._wake_out.send(b"\0")
@@ -861,7 +836,6 @@ class Transport:
         return CAN_LEAD and not (self._tls or self._stopping or lost or outbox.closed)
 
     def fileno(self) -> int:
-        """Of the socket."""
         return self._socket.fileno()
 
     def watch(self) -> None:

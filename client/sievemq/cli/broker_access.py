@@ -89,7 +89,6 @@ def _hint(code: str | None, text: str) -> str:
 
 @contextmanager
 def warned() -> Iterator[None]:
-    """Warnings of the SDK as one line each."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SieveMQWarning)
         yield

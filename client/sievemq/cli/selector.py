@@ -174,7 +174,6 @@ def _show_inside(compiled: CompiledSelector, index: list[str], python: bool) -> 
 
 
 def _show(title: str, lines: list[str]) -> None:
-    """Lines beside a title."""
     for number, line in enumerate(lines):
         show(f"{title if not number else '':<15}{line}".rstrip())
 
@@ -211,7 +210,6 @@ def _read(file: Path, message: Message) -> bool:
 
 
 def _selectors(texts: list[str], files: list[Path]) -> Iterator[tuple[str, str]]:
-    """Each selector with where it stands."""
     for number, text in enumerate(texts, 1):
         yield (f"expression {number}" if len(texts) > 1 else "expression"), text
     for file in files:

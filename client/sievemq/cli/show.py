@@ -23,11 +23,6 @@ def print_message(message: Message, *, json_line: bool, verbose: bool) -> None:
 
     A body that cannot be decoded is printed as base64 of its bytes, and the reason on standard error.
 
-    Args:
-        message: the message.
-        json_line: as one line of JSON.
-        verbose: headers and properties too.
-
     Raises:
         OutputError: standard output cannot be written.
     """
@@ -149,7 +144,6 @@ def _decoded(message: Message) -> tuple[Any, str | None]:
 
 
 def _properties(message: Message) -> tuple[dict[str, PropertyValue], str]:
-    """The properties, and why they are not decoded."""
     try:
         return dict(message.properties), ""
     except Exception as error:

@@ -184,7 +184,6 @@ class Message(Properties):
 
         Args:
             fields: the envelope as the decoder yielded it; kept, not copied.
-            destination: shown as JMSDestination.
             count: delivery count, from 1; more is a redelivery (JSX-01, JSX-12). 0 shows none.
             acknowledge: what ``acknowledge()`` calls; None where it has no effect.
 
@@ -229,7 +228,6 @@ class Message(Properties):
             max_body: bytes that a body may have.
             message_id: None where ids are disabled.
             decided: the fields of a new message after its id, from timestamp to delivery time.
-            destination: where it is sent.
 
         Raises:
             MessageFormatException: too many properties, or a body that cannot be encoded.

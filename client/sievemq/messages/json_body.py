@@ -52,7 +52,6 @@ def read_json(body: object, kind: str) -> Any:
 
     Args:
         body: a text, or bytes in UTF-8.
-        kind: class of the message, for the error.
 
     Raises:
         MessageFormatException: it is neither, or no JSON.

@@ -15,7 +15,6 @@ def short(value: object, limit: int = 60) -> str:
 
 
 def short_mapping(values: Mapping[str, object], limit: int = 12) -> str:
-    """The first entries of a mapping in a repr."""
     shown = [f"{short(name)}: {short(value)}" for name, value in list(values.items())[:limit]]
     if len(values) > limit:
         shown.append(f"… {len(values) - limit} more")

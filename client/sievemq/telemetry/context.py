@@ -77,9 +77,5 @@ def _fit(properties: dict[str, PropertyValue]) -> bool:
 
 
 def creation_context(message: Message) -> Context:
-    """The context in which a message was sent; empty if it carries none.
-
-    Args:
-        message: a received message.
-    """
+    """The context in which a message was sent; empty if it carries none."""
     return propagate.extract(message, context=Context(), getter=_properties)

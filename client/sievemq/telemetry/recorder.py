@@ -120,7 +120,6 @@ class Recorder(Observer):
         self._duration.record(seconds, measured)
 
     def process(self, message: Message, source: Source) -> AbstractContextManager[Span]:
-        """Around the call of a listener."""
         return self.processing(message, source.destination, source.client, source.subscription, listener=True)
 
     @contextmanager
@@ -136,7 +135,6 @@ class Recorder(Observer):
         """A span around the processing of a message.
 
         Args:
-            message: the message.
             destination: the consumer's, or the message's.
             client: the consumer's connection, if one is known.
             subscription: the subscription's name, if it has one.

@@ -57,12 +57,7 @@ class Care(NamedTuple):
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask for confirmation before a change; a no ends the command. ``--yes`` answers the question.
-
-    Args:
-        question: what would be done, and to how many.
-        yes: it is settled.
-    """
+    """Ask for confirmation before a change; a no ends the command. ``--yes`` answers the question."""
     if yes:
         return
     # Not typer.confirm: it writes a part of the question to standard output, where the result is expected.
@@ -92,14 +87,9 @@ def act(
     """Carry out an action on messages of one destination.
 
     Args:
-        api: the broker.
-        address: the destination.
         verb: ``move``, ``copy``, ``delete``, ``purge``, ``retry``, ``cancel``.
-        chosen: which messages.
         care: only count; do not ask.
-        as_json: the result as JSON.
         more: what else the API takes for this action.
-        past: the verb for what has been done: ``moved``.
         question: the text of the question, with ``{}`` for the messages, ``1 message``.
         whole: one request does it all; it cannot be divided, because the same messages would be chosen again.
     """
@@ -149,9 +139,6 @@ def remove(api: Api, path: str, name: str, care: Care, *, called: str = "") -> N
     """Delete a thing with the messages in it.
 
     Args:
-        api: the broker.
-        path: of the thing.
-        name: of the thing, as the result names it.
         care: only count; do not ask.
         called: as the question names it, if not by its name alone.
     """

@@ -24,8 +24,6 @@ def print_rows(
     """Print a list.
 
     Args:
-        rows: as the API gives them.
-        columns: the columns of the table.
         as_json: one JSON object per line instead, whole.
         nothing: printed on standard error if there are no rows and the output is a terminal.
         seldom: columns that a person sees only where some row has something there.
