@@ -80,7 +80,6 @@ class AdjustableClock(Clock):
         self.drifted: Callable[[int], None] | None = None
 
     def follow(self, jumped: Callable[[int], None], drifted: Callable[[int], None]) -> None:
-        """See :meth:`Clock.follow`."""
         super().follow(jumped, drifted)
         self.drifted = drifted
 

@@ -317,7 +317,6 @@ def policy_rules(table: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _wanted(name: str) -> str:
-    """The values that a rule can have."""
     if name in _RULE_UNITS:
         unit = "seconds" if name.endswith("seconds") else "milliseconds"
         return f"a whole number of {unit}, or a timedelta"
@@ -408,7 +407,6 @@ class Settings:
         return {name: port for name, port in ports.items() if port is not None}
 
     def domain(self) -> DomainSettings:
-        """The settings of the domain."""
         return DomainSettings(
             policies=tuple(self.destinations.items()),
             auto_create=self.auto_create,
@@ -418,12 +416,10 @@ class Settings:
 
     @property
     def secured(self) -> bool:
-        """True if a name and a password are required."""
         return bool(self.users) or self.users_file is not None
 
     @property
     def http_address(self) -> str:
-        """The address the HTTP port listens on."""
         return self.http_host or self.host
 
 
@@ -433,7 +429,6 @@ _CONFIG_ENV = "SIEVEMQ_CONFIG"
 
 
 def env_name(name: str) -> str:
-    """The environment variable of a setting."""
     return _ENV_PREFIX + name.upper()
 
 
@@ -525,7 +520,6 @@ def check(settings: Settings) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine can reach `host`."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

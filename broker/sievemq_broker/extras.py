@@ -17,7 +17,6 @@ ALL: Final = (*_HTTP, *_HASHES)
 
 @lru_cache
 def has(package: str) -> bool:
-    """True if a package is installed."""
     return find_spec(package) is not None
 
 

@@ -101,7 +101,6 @@ class _Lines(logging.Formatter):
 
 
 def _shown(value: object) -> str:
-    """A value on one line."""
     text = str(value)
     return text if text.isprintable() and not set(text) & set(" =\"'") else repr(value)
 

@@ -16,5 +16,4 @@ def version() -> str:
 
 
 def broker_name() -> str:
-    """Name and version, as WELCOME sends them to clients."""
     return f"SieveMQ/{version()}"

@@ -89,7 +89,6 @@ class Answers(Generic[T]):
 
     @property
     def left(self) -> bool:
-        """True if targets are still to be evaluated."""
         return bool(self._left or self._buckets)
 
     def costs_more_than(self, units: int) -> bool:
@@ -155,7 +154,6 @@ class Answers(Generic[T]):
         return target in self.found
 
     def gather(self, gathered: object) -> None:
-        """The results of the targets have been collected."""
         self.gathered = gathered
         self.found = []
 
@@ -164,7 +162,6 @@ class Answers(Generic[T]):
         self.error = error
 
     def reach(self, serial: int) -> None:
-        """All selectors up to this one have been evaluated."""
         self.serial = serial
 
     def drop(self) -> None:

@@ -55,7 +55,6 @@ Score: TypeAlias = Callable[[Clue], float]
 
 
 def the_clue(condition: Condition) -> tuple[Clue, ...]:
-    """The only clue of a selector that is a look-up."""
     name, keys = condition.facts.equalities[0]
     return (Clue(name, Kind.KEYS, keys),)
 

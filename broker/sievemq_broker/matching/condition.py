@@ -66,12 +66,10 @@ def units(condition: Condition, envelope: Envelope) -> int:
 
 
 def body_units(envelope: Envelope) -> int:
-    """The cost of decoding a message with its body."""
     return len(envelope.packed) >> 12
 
 
 def decoding_units(envelope: Envelope) -> int:
-    """The cost of decoding the properties of a message."""
     try:
         return len(envelope.properties) >> 2
     except SieveError:  # it may hold anything, of a byte each

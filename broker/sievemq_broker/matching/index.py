@@ -125,7 +125,6 @@ class SelectorIndex(Generic[T]):
 
     @property
     def filed(self) -> Container[object]:
-        """The targets."""
         return self._filed
 
     def effort(self, target: T) -> tuple[int, int]:
@@ -133,7 +132,6 @@ class SelectorIndex(Generic[T]):
         return self._filed[target][0].effort
 
     def serial(self, target: T) -> int:
-        """Its number in the order in which they were added."""
         return self._filed[target][2]
 
     def _weigh(self) -> None:
@@ -164,7 +162,6 @@ class SelectorIndex(Generic[T]):
         return answers if answers.costs_more_than(AT_ONCE) else None
 
     def has_asked(self, envelope: Envelope) -> bool:
-        """True if a message has the results of all selectors."""
         known: Answers[T] | None = envelope.answers
         return known is not None and known.index is self and known.serial == self._serial
 
@@ -222,7 +219,6 @@ class SelectorIndex(Generic[T]):
         self.matches += matches
 
     def count(self) -> None:
-        """A selector was evaluated."""
         self.evaluations += 1
 
     def look(self, envelope: Envelope) -> list[T]:

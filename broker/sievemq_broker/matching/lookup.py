@@ -58,7 +58,6 @@ class ValueIndex(Generic[E]):
 
     @property
     def distinct(self) -> int:
-        """The number of distinct values."""
         return len(self._entries)
 
     def find(self, values: Collection[Any], most: float = inf) -> list[E] | None:
@@ -100,7 +99,6 @@ class ValueIndex(Generic[E]):
         self.scanning = scanning
 
     def clear(self) -> None:
-        """Remove everything."""
         self._entries.clear()
         self._more = 0
 

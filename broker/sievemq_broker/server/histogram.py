@@ -27,7 +27,6 @@ class Histogram:
         self.count = 0
 
     def observe(self, seconds: float) -> None:
-        """Count one duration."""
         self.last = seconds
         self.sum += seconds
         self.count += 1

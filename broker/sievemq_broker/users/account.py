@@ -42,7 +42,6 @@ class User:
 
     @property
     def identity(self) -> Identity:
-        """The identity of a client that has signed in as this user."""
         return Identity(self.name, self.rights)
 
 
@@ -100,7 +99,6 @@ class Users:
         return len(self._users)
 
     def find(self, name: str) -> User | None:
-        """The user of this name."""
         return self._users.get(name)
 
     def knows(self, user: User) -> bool:
@@ -109,7 +107,6 @@ class Users:
         return found is not None and found.secret == user.secret
 
     def names(self) -> frozenset[str]:
-        """All names."""
         return frozenset(self._users)
 
     def digest(self, name: str, password: str) -> bytes:

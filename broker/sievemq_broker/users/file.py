@@ -114,7 +114,6 @@ def write_users(path: Path, users: Mapping[str, User]) -> None:
 
     Args:
         path: the file; if it is a symbolic link, what that leads to is replaced.
-        users: by name.
 
     Raises:
         OSError: it cannot be written; the old one is unchanged.

@@ -62,7 +62,6 @@ class Authenticator:
 
     @property
     def required(self) -> bool:
-        """True if a name and a password are required."""
         return self.users.required
 
     def use(self, users: Users) -> Users:
@@ -72,11 +71,6 @@ class Authenticator:
 
     def begin(self, user: str | None, password: str | None, address: str) -> Identity | asyncio.Future[Identity]:
         """Check credentials.
-
-        Args:
-            user: the name that was given.
-            password: the password.
-            address: where it came from, for the throttle.
 
         Returns:
             who it is, or a future of that. Several callers may be given the same one: do not cancel it.
@@ -112,19 +106,13 @@ class Authenticator:
         return checking
 
     def scram(self, address: str) -> ScramSignIn | None:
-        """A sign-in by SCRAM-SHA-256; None if there are users whose secrets do not allow it, or a package is missing.
-
-        Args:
-            address: where it comes from, for the throttle.
-        """
+        """A sign-in by SCRAM-SHA-256; None if a user's secret does not allow it, or a package is missing."""
         return ScramSignIn(self, address) if self.users.scram and has("scramp") else None
 
     def prove(self, user: str, address: str, fits: Callable[[], bool]) -> Identity:
         """The result of a sign-in in which the client had to prove knowledge of a user's password.
 
         Args:
-            user: the name that was given.
-            address: where it came from, for the throttle.
             fits: True if it has.
 
         Raises:
@@ -149,7 +137,6 @@ class Authenticator:
         return now
 
     async def check(self, user: str | None, password: str | None, address: str) -> Identity:
-        """:meth:`begin`, awaited."""
         found = self.begin(user, password, address)
         return found if isinstance(found, Identity) else await asyncio.shield(found)
 
@@ -208,10 +195,6 @@ class ScramSignIn:
 
     def first(self, message: bytes, user_of: Callable[[str], str]) -> bytes:
         """Answer the client's first message.
-
-        Args:
-            message: with the name and a nonce.
-            user_of: the user that a name in it stands for.
 
         Raises:
             AuthenticationError: it is no such message.

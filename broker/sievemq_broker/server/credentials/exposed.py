@@ -16,7 +16,6 @@ def warn_if_exposed(holds: str, path: str | Path) -> None:
     """Log a warning if users outside the file's group can read or change it.
 
     Args:
-        holds: what is in it, for people.
         path: a file or directory; one that cannot be examined is passed over.
     """
     if os.name != "posix":

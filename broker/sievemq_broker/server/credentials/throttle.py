@@ -109,7 +109,6 @@ class Throttle:
         self._known_of: Shares[str] = Shares()
 
     def __len__(self) -> int:
-        """Entries held, of all kinds."""
         return len(self._addresses) + len(self._users) + len(self._pairs) + len(self._known)
 
     def wait(self, address: str, user: str, now: float) -> float:

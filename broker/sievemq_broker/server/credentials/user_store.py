@@ -65,7 +65,6 @@ class UserStore:
         """Watch the file from now on.
 
         Args:
-            loop: the broker's.
             change: called with the new users.
         """
         self._change = change
@@ -73,7 +72,6 @@ class UserStore:
             self._again(loop)
 
     def close(self) -> None:
-        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -88,18 +88,11 @@ _HEADERS = {
 
 
 def caller(request: HTTPConnection) -> Identity:
-    """The user that sent a request."""
     return cast("Identity", request.scope["state"]["identity"])
 
 
 def require(request: HTTPConnection, verb: Verb | str, namespace: str, address: str) -> Identity:
     """The user that sent a request, if it has this right.
-
-    Args:
-        request: the request.
-        verb: what is to be done.
-        namespace: where; "*" for all.
-        address: the destination in text; "*" for all.
 
     Raises:
         RequestError: SECURITY, they must not.

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 @cache
 def _document() -> bytes:
-    """The OpenAPI document."""
     from sievemq_broker.server.http.api.assemble import ENDPOINTS  # as in api() below
     from sievemq_broker.server.http.api.openapi import document
 
@@ -34,10 +33,6 @@ def _document() -> bytes:
 def make_app(server: Server, management: Management) -> Access:
     """The application of one server. Every route runs on the broker's loop, so the state does not change while it
     reads.
-
-    Args:
-        server: the broker.
-        management: what the management API shares.
     """
 
     async def livez(_: Request) -> Response:

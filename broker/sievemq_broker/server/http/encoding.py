@@ -6,7 +6,6 @@ from typing import Any
 
 
 def encode(answer: object) -> bytes:
-    """An answer as JSON."""
     import msgspec  # 1 MB, not needed before the first answer
 
     try:

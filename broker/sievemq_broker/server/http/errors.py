@@ -46,11 +46,9 @@ class ApiError(Exception):
 
     @property
     def content(self) -> bytes:
-        """The JSON."""
         return encode({"error": self.error, "text": self.text, "details": self.details})
 
     def response(self) -> Response:
-        """The answer."""
         return Response(self.content, self.status, self.headers, "application/json")
 
 
@@ -97,7 +95,6 @@ def answer_to(error: SieveError) -> ApiError:
 
 
 def failure(scope: Scope, error: Exception) -> ApiError:
-    """The answer for any exception of a request's handler."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, SieveError):

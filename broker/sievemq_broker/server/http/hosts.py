@@ -48,9 +48,7 @@ def is_same_site(host: str, origin: str | None, fetch_site: str | None) -> bool:
     """True unless a browser reports that a page of another site sent a request.
 
     Args:
-        host: the Host header.
         origin: the Origin header, which browsers send with everything that changes something.
-        fetch_site: the Sec-Fetch-Site header.
     """
     if fetch_site is not None and fetch_site not in ("same-origin", "none"):
         return False

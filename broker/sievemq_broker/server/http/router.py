@@ -53,7 +53,6 @@ class Page:
     handler: Callable[[Request], Awaitable[Response | None]]
 
     async def respond(self, path: Mapping[str, str], scope: Scope, receive: Receive, send: Send) -> Response | None:
-        """See :class:`Route`."""
         return await self.handler(Request(scope, receive))
 
 

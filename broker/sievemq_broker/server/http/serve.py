@@ -98,7 +98,6 @@ class HttpServer:
         """Answer requests on a bound socket; returns once it does.
 
         Args:
-            sock: listens already.
             tls: None for clear text.
 
         Raises:

@@ -75,11 +75,7 @@ button { padding: .5rem; color: var(--on); background: var(--accent); border: 0;
 
 
 def sign_in_routes(authenticator: Authenticator) -> list[Page]:
-    """The routes.
-
-    Args:
-        authenticator: knows the users.
-    """
+    """The routes."""
 
     async def form(request: Request) -> Response:
         if not authenticator.required:

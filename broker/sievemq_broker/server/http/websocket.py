@@ -52,10 +52,6 @@ log = logs.get("http")
 async def open_websocket(request: Request, server: Server) -> Response | None:
     """Answer the request that begins a WebSocket.
 
-    Args:
-        request: with the headers of the handshake.
-        server: the broker.
-
     Returns:
         None: the connection is a WebSocket now.
 

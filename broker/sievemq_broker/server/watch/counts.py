@@ -44,7 +44,6 @@ class Counts:
     published: int = 0
 
     def include(self, other: Counts) -> None:
-        """Add other counts."""
         for name in Counts.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -96,7 +95,6 @@ class Ended:
 
 
 def kind_of(destination: Queue | Topic) -> str:
-    """The label of a destination's kind."""
     if isinstance(destination, Topic):
         return "topic"
     return "queue" if destination.place.topic is None else "subscription"
@@ -141,7 +139,6 @@ class Holdings:
     consumers: int = 0
 
     def add(self, queue: Queue) -> None:
-        """Add one queue."""
         self.queues += 1
         self.ready += queue.depth
         self.in_flight += queue.in_flight
@@ -162,7 +159,6 @@ class Gauges(Holdings):
     """Since when the oldest message waits; ms since 1970, 0 if none waits."""
 
     def add(self, queue: Queue) -> None:
-        """Add one queue."""
         Holdings.add(self, queue)
         if queue.depth:
             self.since = _earlier(self.since, waits_since(queue))
@@ -181,7 +177,6 @@ class Tapped:
     since: int = 0
 
     def add(self, tap: CopyTap | DrainTap) -> None:
-        """Add one tap."""
         self.taps += 1
         self.messages += tap.lag
         self.bytes += tap.held_bytes

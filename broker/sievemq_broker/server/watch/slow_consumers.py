@@ -48,7 +48,6 @@ class SlowConsumers:
         self.slow: dict[Consumer, None] = {}
 
     def look(self) -> None:
-        """Check the next consumers."""
         for _ in self._round:
             return
         self._round = self._look_round()

@@ -44,5 +44,4 @@ ENDPOINTS = tuple(endpoint for routes in ROUTES for endpoint in routes.endpoints
 
 
 def make_api(management: Management) -> list[Operation]:
-    """The API of one broker, as routes."""
     return [Operation(endpoint, management) for endpoint in ENDPOINTS]

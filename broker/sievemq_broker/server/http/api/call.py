@@ -54,7 +54,6 @@ class Call(Generic[Q, B]):
 
     @property
     def server(self) -> Server:
-        """The broker."""
         return self.management.server
 
     @property

@@ -94,8 +94,6 @@ class Routes:
         status: tuple[int, ...] = (200,),
         **more: Any,
     ) -> Callable[[Handler], Handler]:
-        """Declare the decorated function as an endpoint."""
-
         def declare(handler: Handler) -> Handler:
             self.endpoints.append(Endpoint(method, path, handler, verb, query, body, answer, status, self.tag, **more))
             return handler

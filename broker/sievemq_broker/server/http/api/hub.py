@@ -63,7 +63,6 @@ class Listener:
 
     @property
     def receives_all(self) -> bool:
-        """True if it gets every event."""
         return self._everything and self.namespace is None
 
     def receives(self, event: Event) -> bool:
@@ -96,7 +95,6 @@ class Listener:
         self._awake.set()
 
     def end(self) -> None:
-        """No more events."""
         self.ended = True
         self._awake.set()
 
@@ -175,13 +173,11 @@ class Hub:
             self._known = await _Known.taken(self._server)
 
     def discard(self, listener: Listener) -> None:
-        """No more."""
         self.listeners.discard(listener)
         self._shares.discard(listener.identity.user, listener)
         self._left = time.monotonic()
 
     def end(self) -> None:
-        """The broker ends: every stream does."""
         for listener in self.listeners:
             listener.end()
 

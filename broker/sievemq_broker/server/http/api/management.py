@@ -36,16 +36,13 @@ class Management:
         self._sender: str | None = None
 
     def start(self) -> None:
-        """Begin to sample."""
         self.sampler.start(self.hub.look)
 
     async def stop(self) -> None:
-        """End the streams of events and the counting."""
         self.hub.end()
         await self.sampler.stop()
 
     def message_id(self) -> str:
-        """The next id of a message that is sent over the API."""
         if self._sender is None:
             self._sender = self.server.services.connection_id()
         self._sent += 1
@@ -59,5 +56,4 @@ class Management:
         return True
 
     def end_action(self) -> None:
-        """Count an action that has ended."""
         self.at_work -= 1

@@ -117,7 +117,6 @@ def _operation(endpoint: Endpoint, of: dict[Any, Any], components: dict[str, Any
 
 
 def _unusual(endpoint: Endpoint) -> set[int]:
-    """Errors that this endpoint never answers."""
     never: set[int] = {405, 500}
     if endpoint.body is None:
         never |= {415}

@@ -169,7 +169,6 @@ def _query(endpoint: Endpoint, raw: bytes) -> Any:
 
 
 def _fields(kind: type) -> dict[str, Any]:
-    """The fields of a request by name, with their types."""
     return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
 
 

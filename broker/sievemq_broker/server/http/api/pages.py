@@ -20,7 +20,6 @@ _CHUNK = 1_000
 
 
 def encode_cursor(place: object) -> str:
-    """A cursor in text."""
     return urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
 
 

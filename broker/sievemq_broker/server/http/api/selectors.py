@@ -79,7 +79,6 @@ async def explain_selector(call: Call[Any, requests.Explain]) -> answers.Explain
 def _explained(
     found: CompiledSelector | None, properties: dict[str, Any], headers: tuple[Any, ...]
 ) -> tuple[dict[str, Any], str]:
-    """The explanation as data and as text."""
     explanation = Explanation.of_nothing() if found is None else found.explain(properties, headers)
     return explanation.as_dict(), str(explanation)
 

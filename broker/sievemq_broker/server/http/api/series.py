@@ -159,7 +159,6 @@ class Sampler:
         self._task = asyncio.create_task(self._run(on_look))
 
     async def stop(self) -> None:
-        """End."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

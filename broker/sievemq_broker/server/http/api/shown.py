@@ -57,13 +57,11 @@ class Seen:
 
     @classmethod
     def of(cls, entry: Entry) -> Self:
-        """Its present state."""
         due = entry.due if entry.state == DELAYED else 0
         return cls(entry.sequence, entry.state, entry.count, entry.attempts, due, entry.envelope)
 
 
 async def show_messages(entries: Iterable[Entry]) -> list[answers.Message]:
-    """Messages without their bodies."""
     rows: list[answers.Message] = []
     async for seen in in_slices([Seen.of(entry) for entry in entries], every=1):
         rows.append(answers.Message(**_headers(seen)))
