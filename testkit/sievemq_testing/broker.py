@@ -511,7 +511,6 @@ class TestNamespace(EmbeddedNamespace):
 
 
 def left_open(test: str, connections: list[ConnectionView]) -> str:
-    """The warning for a test that did not close its connections."""
     listed = "\n".join(f"  {connection}" for connection in connections)
     return (
         f"{test} has left {counted(len(connections), 'SieveMQ connection')} open; close each context, by `with` or "

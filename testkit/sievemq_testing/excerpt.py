@@ -96,11 +96,8 @@ def excerpt(
     """The end of a journal, and why messages were never delivered.
 
     Args:
-        journal: of the namespace.
         now: the broker's time, ms since 1970.
-        destinations: addresses of those in the namespace.
         lines: events to show; None for all.
-        others: journals of other namespaces that were used in the same test.
     """
     events = list(journal)
     shown = events if lines is None else events[-lines:]
@@ -123,7 +120,6 @@ def excerpt(
 
 
 def _left(journal: Journal, now: int, destinations: tuple[str, ...]) -> Iterable[str]:
-    """The waiting messages, and the reasons."""
     yield from _section(
         "never delivered", [(fate, partial(_undelivered, destinations=destinations)) for fate in journal.undelivered()]
     )

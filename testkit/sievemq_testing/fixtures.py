@@ -51,6 +51,5 @@ class Opener:
 
     @asynccontextmanager
     async def __call__(self, *arguments: Any, **keywords: Any) -> AsyncIterator[JMSContext]:
-        """Open a context; see :class:`ContextOpener`."""
         async with ConnectionFactory(self._url).create_context(*arguments, **keywords) as context:
             yield context

@@ -22,7 +22,6 @@ class PlainImports(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """See MetaPathFinder."""
         if fullname.partition(".")[0] not in _PACKAGES:
             return None
         return PathFinder.find_spec(fullname, path, target)

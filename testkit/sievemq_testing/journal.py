@@ -98,7 +98,6 @@ class Fate:
         self.last = kind
 
     def deliver(self) -> None:
-        """Record another delivery."""
         self.deliveries += 1
 
     def release(self, last: str) -> None:
@@ -263,7 +262,6 @@ class Recorder:
         self.journals: dict[str, Journal] = {}
 
     def of(self, namespace: str) -> Journal:
-        """The journal of a namespace; begun if there is none."""
         name = namespace or "default"
         journal = self.journals.get(name)
         if journal is None:
@@ -292,7 +290,6 @@ class Recorder:
     # -- events of the domain ---------------------------------------------------------------------------------------
 
     def accepted(self, queue: Observed, entry: Entry) -> None:
-        """A message entered a queue."""
         assert isinstance(queue, Queue)
         fate = self.of(queue.place.namespace).begin(queue, entry)
         refusing = _refusing(queue, entry.envelope)
@@ -310,7 +307,6 @@ class Recorder:
             fate.release("redelivered" if entry.count else "accepted")
 
     def acknowledged(self, queue: Observed, entry: Entry, consumer: Taker | None) -> None:
-        """The message was acknowledged and removed."""
         self._tell(queue.place, entry, "acknowledged")
 
     def returned(self, queue: Observed, entry: Entry) -> None:
@@ -321,14 +317,12 @@ class Recorder:
         """The message has its outcome when its consumer settles it."""
 
     def expired(self, queue: Observed, entry: Entry) -> None:
-        """The message expired."""
         assert isinstance(queue, Queue)
         if entry not in self.of(queue.place.namespace).fates:
             self.of(queue.place.namespace).begin(queue, entry)  # it had expired on arrival
         self._tell(queue.place, entry, "expired")
 
     def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
-        """The message was moved to the dead-letter queue."""
         self._tell(queue.place, entry, "dead-lettered", f"reason: {reason}, after {entry.attempts} failed attempts")
 
     def removed(self, queue: Observed, entry: Entry, reason: str) -> None:
@@ -342,13 +336,11 @@ class Recorder:
         )
 
     def unreadable(self, queue: Observed, entry: Entry, error: Exception) -> None:
-        """Its properties cannot be decoded."""
         self._tell(queue.place, entry, "unreadable", str(error))
 
     # -- events of watched connections --------------------------------------------------------------------------------
 
     def delivered(self, place: Place, entry: Entry, by: str, detail: str) -> None:
-        """The message was sent to a consumer."""
         fate = self.of(place.namespace).fates.get(entry)
         if fate is not None:
             fate.deliver()
@@ -386,7 +378,6 @@ class Recorder:
 
 
 def _refusing(queue: Queue, envelope: Envelope) -> dict[str, CompiledSelector]:
-    """The selectors of a queue's consumers that do not want a message, by what to call the consumer."""
     refusing: dict[str, CompiledSelector] = {}
     for consumer in queue.consumers:
         condition = consumer.view.condition
@@ -396,7 +387,6 @@ def _refusing(queue: Queue, envelope: Envelope) -> dict[str, CompiledSelector]:
 
 
 def matches(selector: CompiledSelector, envelope: Envelope) -> bool:
-    """True if the selector is TRUE for the message."""
     try:
         return is_true(selector, envelope)
     except SieveError:

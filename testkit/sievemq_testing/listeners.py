@@ -21,18 +21,14 @@ class ListenerErrors(logging.Handler):
         self._raised: deque[tuple[object, BaseException]] = deque(maxlen=_KEPT)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler."""
         if record.exc_info and record.exc_info[1] is not None and isinstance(record.args, tuple) and record.args:
             self._raised.append((record.args[0], record.exc_info[1]))
 
     def of(self, messages: Set[object]) -> list[tuple[object, BaseException]]:
-        """The exceptions at messages with these ids, oldest first."""
         return [(name, error) for name, error in tuple(self._raised) if name in messages]
 
     def listen(self) -> None:
-        """Keep exceptions from now on."""
         logging.getLogger(LOGGER).addHandler(self)
 
     def stop(self) -> None:
-        """Keep no further ones."""
         logging.getLogger(LOGGER).removeHandler(self)

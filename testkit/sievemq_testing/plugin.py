@@ -214,7 +214,6 @@ def _needs_inside(what: str) -> None:
 
 
 def drop(item: pytest.Item, namespace: TestNamespace) -> None:
-    """Drop a test's namespace, and warn of the connections that the test has left open."""
     left = namespace.drop()
     if left:
         from sievemq_testing.broker import left_open

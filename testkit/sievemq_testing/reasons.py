@@ -20,7 +20,6 @@ _ABSENT: Final = re.compile(r"(\S+) is absent")
 
 
 def name_of(consumer: Consumer) -> str:
-    """A consumer as the journal calls it."""
     return f"consumer {consumer.id} of {getattr(consumer.port, 'connection_id', '?')}"
 
 
@@ -32,14 +31,12 @@ def near(name: str, names: Iterable[str]) -> str | None:
 
 
 def near_destination(label: str, labels: Iterable[str]) -> str | None:
-    """The destination of the same kind that was probably meant."""
     kind, _, name = label.partition(":")
     there = near(name, [other.partition(":")[2] for other in labels if other.startswith(f"{kind}:")])
     return None if there is None else f"{kind}:{there}"
 
 
 def due_in(milliseconds: int) -> str:
-    """How long a message is delayed."""
     seconds = f"{max(0.1, round(milliseconds / 1000, 1)):.1f}".removesuffix(".0")
     return f"due in {seconds} s; advance the clock"
 

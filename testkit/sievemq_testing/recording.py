@@ -162,7 +162,6 @@ class Tape:
             self._file = None
 
     def sent(self, namespace: str, destination: str, envelope: Envelope, now: int) -> None:
-        """A message was sent; called on the broker's thread."""
         if self._file is not None and self._namespace in (None, namespace):
             self._file.write(f"{Recorded(now, namespace, destination, envelope).to_line()}\n")
             self.messages += 1

@@ -59,7 +59,6 @@ _USES: Final = (*_LEFT, "consumers", "subscriptions")
 
 
 def needs_inside(what: str) -> NoReturn:
-    """Skip the running test."""
     pytest.skip(f"{what} needs a broker in the test's process; --sievemq-url names one elsewhere")
 
 
@@ -351,13 +350,7 @@ class _Remote:
         within: Seconds,
         look: Callable[[], tuple[int, list[Envelope] | None]],
     ) -> list[Message]:
-        """Wait for messages.
-
-        Args:
-            word: what should have become of them.
-            selector, count, within: as of the assertions.
-            look: returns how many there are, and which, as far as that is known.
-        """
+        """Wait for messages."""
         __tracebackhide__ = True
         condition, needed = compiled(selector), at_least(count)
         seen: tuple[int, list[Envelope] | None] = (0, [])
@@ -632,5 +625,4 @@ class RemoteTopic(_Remote):
 
 
 def _lost(counters: Mapping[str, int]) -> bool:
-    """True if messages had another outcome than acknowledgement."""
     return bool(counters["expired"] or counters["dead_lettered"] or counters["removed"])

@@ -625,18 +625,15 @@ def unawaited(name: str, count: int, consumers: list[ConsumerView], more: list[s
 
 
 def unsubscribed(name: str, count: int, found: int) -> str:
-    """The error of a topic that is not awaited."""
     return f"{name}: {counted(count, 'subscription')} should have an open consumer; {found or 'none'} has"
 
 
 def letters_of(name: str, selector: str | None) -> str:
-    """The selector of a destination's dead letters."""
     origin = "{} = '{}'".format(ORIGIN, name.replace("'", "''"))
     return f"({selector}) AND {origin}" if selector and not selector.isspace() else origin
 
 
 def at_least(count: int | None) -> int:
-    """For how many an assertion waits."""
     if count is None:
         return 1
     if type(count) is not int or count < 0:

@@ -152,7 +152,6 @@ class _Deliveries:
 
     @property
     def connection_id(self) -> str:
-        """Id of the connection, for the journal."""
         return self._connection.peer.id
 
     def allow(self, deliveries: int | None) -> None:
@@ -218,12 +217,10 @@ if TYPE_CHECKING:
 
         @property
         def closing(self) -> bool:
-            """See Connection."""
             return False
 
         @property
         def heartbeats(self) -> tuple[int, int]:
-            """See Connection."""
             return 0, 0
 
         def pause(self) -> None:
@@ -263,7 +260,6 @@ class WatchedConnection(_Face):
         super().__init__(broker, services, table, address=address, wake=wake, watcher=self, make_outbox=outbox)
 
     def note(self, kind: str, where: str = "", envelope: Envelope | None = None, detail: str = "") -> None:
-        """Write into the journal of the connection's namespace."""
         peer = self.peer
         if peer.id:
             self.watch.recorder.note(peer.namespace.name, kind, where, envelope, peer.id, detail)
@@ -305,7 +301,6 @@ class WatchedConnection(_Face):
         return 1
 
     def hold(self) -> None:
-        """Hold commands back from now on."""
         if self.held is None:
             self.held = []
 
@@ -344,14 +339,12 @@ class WatchedConnection(_Face):
     # -- called by the client's Peer: see Watcher -----------------------------------------------------------------
 
     def sending(self, peer: Peer, address: str, envelope: Envelope, transacted: bool) -> None:
-        """A message has come."""
         where = canonical(address)
         self.note("sent", where, envelope, "in a transaction" if transacted else "")
         if not transacted:
             _fan_out(self, where, envelope)
 
     def sent(self, peer: Peer, address: str, envelopes: Sequence[Envelope], now: int) -> None:
-        """Messages were accepted."""
         where = canonical(address)
         for envelope in envelopes:
             _published(self, where, envelope)
@@ -359,7 +352,6 @@ class WatchedConnection(_Face):
                 tape.sent(peer.namespace.name, where, envelope, now)
 
     def refused(self, peer: Peer, session: Session, sequence: int, error: SieveError) -> None:
-        """A send is refused."""
         self.note("refused", detail=f"send {sequence} of session {session.id}: {error.text} ({error.code.name})")
 
     def committed(self, peer: Peer, sends: Sequence[tuple[str, Envelope]], error: SieveError | None, now: int) -> None:
@@ -376,7 +368,6 @@ class WatchedConnection(_Face):
                 tape.sent(peer.namespace.name, where, envelope, now)
 
     def ending(self, peer: Peer, lost: bool) -> None:
-        """The client is about to disconnect."""
         held = sum(consumer.unacknowledged for consumer in peer.consumers.values())
         for session in tuple(peer.sessions.values()):
             self.leaving(session)
@@ -522,7 +513,6 @@ def _fan_out(connection: WatchedConnection, where: str, envelope: Envelope) -> N
 
 
 def canonical(text: str) -> str:
-    """An address as the broker writes it."""
     try:
         return str(parse_address(text))
     except AddressError:
@@ -621,7 +611,6 @@ class WatchedLink(Link):
 
         Args:
             milliseconds: by which the clock was moved.
-            now: its time.
         """
         self._silence += milliseconds
         connection = self.connection
@@ -644,7 +633,6 @@ class WatchedLink(Link):
 
 
 def entries_of(queue: Queue) -> list[Entry]:
-    """The messages that wait or are scheduled in a queue."""
     return [*queue.main.waits(-1, queue.depth), *queue.scheduled.values()]
 
 

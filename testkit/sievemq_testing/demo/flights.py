@@ -65,7 +65,6 @@ class Flight(NamedTuple):
 
     @property
     def fingerprint(self) -> int:
-        """A checksum of all flights."""
         return fingerprint("flight", self.tail_number, self.properties, self.body)
 
 

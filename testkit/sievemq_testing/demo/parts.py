@@ -52,11 +52,7 @@ def publish(url: str, limit: int | None, pipe: Pipe) -> None:
 
 
 def take(url: str, selector: str | None, subscribe: bool, pipe: Pipe) -> None:
-    """Receive by a selector: from the topic while it is published to, then, at its turn, from the queue.
-
-    Args:
-        subscribe: False leaves the topic out.
-    """
+    """Receive by a selector: from the topic while it is published to, then, at its turn, from the queue."""
     with ConnectionFactory(url).create_context() as context:
         if subscribe:
             with context.create_consumer(context.create_topic(DESTINATION), selector) as subscriber:
@@ -108,5 +104,4 @@ class Counting:
             self._pipe.send(("received", REPORT_EVERY))
 
     def tally(self) -> Tally:
-        """The result: numbers and checksums."""
         return Tally(self._count, self._checksum, self._in_order)

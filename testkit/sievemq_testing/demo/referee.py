@@ -52,5 +52,4 @@ class Referee:
         return Verdict(count, checksum)
 
     def close(self) -> None:
-        """Free the table."""
         self._connection.close()

@@ -43,7 +43,6 @@ class Line(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """True if count, checksum and order are as they must be."""
         return (self.got.messages, self.got.checksum) == self.expected and self.got.in_order
 
 
@@ -58,7 +57,6 @@ class Outcome(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """True if every line does."""
         return all(line.agrees for line in self.lines)
 
 
