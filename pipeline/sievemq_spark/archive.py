@@ -233,7 +233,6 @@ def archive_outcomes(spark: SparkSession, outcomes: DataFrame, path: str) -> Arc
 
 
 def outcomes_of(path: str) -> str:
-    """The folder of an archive's outcomes."""
     return f"{path.rstrip('/')}/{OUTCOMES}"
 
 

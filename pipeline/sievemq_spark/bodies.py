@@ -193,7 +193,6 @@ def _letter(kind: pa.DataType, name: str) -> str:
 
 
 def _holder(kind: pa.DataType, name: str) -> Callable[[Any], BodyValue]:
-    """The function that makes a held value from an item of this type."""
     if pa.types.is_struct(kind) and {field.name for field in kind} == {field.name for field in _ENTRY}:
         return _untyped
     letter = _letter(kind, name)

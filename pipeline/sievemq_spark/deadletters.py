@@ -114,7 +114,6 @@ def deadletters(
 
 
 def _ordinary(normal: DataFrame, dead: DataFrame) -> DataFrame:
-    """Messages that never became a dead letter."""
     from pyspark.sql import functions as f
 
     ids = dead.select("message_id").union(normal.filter(is_dead_letter()).select("message_id")).distinct()

@@ -140,7 +140,6 @@ class Files:
             raise OSError(f"{self.at(name)} cannot be renamed to {self.at(to)}")
 
     def read(self, name: str) -> str:
-        """A small text file."""
         stream = self._fs.open(self._path(self.at(name)))
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))

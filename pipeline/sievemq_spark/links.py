@@ -83,7 +83,6 @@ class Link:
         return (os.getpid(), *self._where)  # a forked process must not use its parent's sockets
 
     def close(self) -> None:
-        """Close the connection; the next question opens one."""
         connection = _open.pop(self._key, None)
         if connection is not None:
             connection.close()
@@ -108,11 +107,6 @@ def require_queues(connection: Connection, url: str, options: ReadOptions) -> No
     """Raise if a queue cannot be browsed; or if it is not there, unless the options allow that.
 
     A dead-letter queue counts as there if its origin is.
-
-    Args:
-        connection: to the broker.
-        url: the broker's.
-        options: of a read with mode ``browse``.
 
     Raises:
         NoDestinationError: names it.

@@ -64,8 +64,6 @@ def require_columns(
     """Raise unless rows have columns of their types. One that can be widened fits, and NULL of no type.
 
     Args:
-        schema, columns, ordered: as for :func:`misfits`.
-        subject: what the rows are not: ``these are no messages``.
         remedy: what to do; how to select and cast them, if not given.
 
     Raises:
@@ -144,7 +142,6 @@ def require_files(place: Files, found: Sequence[tuple[str, int]], columns: Mappi
     """Raise unless files hold rows with columns of their types. A process checks a file once.
 
     Args:
-        place: the archive's folder.
         found: names below it and bytes, as :meth:`Files.parquet` gives them.
         columns: name -> Spark type, as in schema.py; columns that the folders name are not in the files.
 

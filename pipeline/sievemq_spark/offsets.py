@@ -40,7 +40,6 @@ class Place:
         """The place after more was read.
 
         Args:
-            seq: how far.
             before: the place in the offset before; None if that does not name the source.
         """
         known = before is not None and before.tap == self.tap and seq > before.seq
@@ -48,7 +47,6 @@ class Place:
 
 
 def places(offset: JSON) -> dict[str, Place]:
-    """The places that an offset names."""
     return {
         key: Place(each["tap"], each["seq"], each.get("lost", 0), each.get("after", 0)) for key, each in offset.items()
     }

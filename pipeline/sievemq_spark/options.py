@@ -80,7 +80,6 @@ class _Options:
 
     @property
     def broker_url(self) -> BrokerURL:
-        """The URL, read."""
         return parse_url(self.url)
 
     @property
@@ -196,7 +195,6 @@ class ReadOptions(_Options):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The brokers."""
         found = tuple(dict.fromkeys(_NEXT_URL.split(self.url.strip())))
         for each in found:
             parse_url(each)
@@ -204,7 +202,6 @@ class ReadOptions(_Options):
 
     @property
     def destinations(self) -> tuple[Destination, ...]:
-        """The destinations to read."""
         names = [name.strip() for name in self.destination.split(",") if name.strip()]
         if not names:
             raise PipelineError("the option 'destination' is missing, such as 'queue:orders'")
@@ -212,7 +209,6 @@ class ReadOptions(_Options):
 
     @property
     def queues(self) -> tuple[Queue, ...]:
-        """The queues to browse."""
         self.no_topics("it cannot be browsed, it keeps nothing. Read what goes through it as a stream, with mode 'tap'")
         return tuple(each for each in self.destinations if isinstance(each, Queue))
 
@@ -250,7 +246,6 @@ class ReadOptions(_Options):
 
     @property
     def tap_name(self) -> str:
-        """The name of the taps."""
         if not self.tap:
             raise PipelineError("the option 'tap' is missing: a name for the cursors that only this query reads")
         return self.tap
@@ -262,7 +257,6 @@ class ReadOptions(_Options):
 
     @property
     def promoted(self) -> dict[str, str]:
-        """Promoted columns, name -> Spark type."""
         return parse_columns(self.columns, COLUMN_NAMES)
 
 

@@ -61,7 +61,6 @@ def outcomes(messages: DataFrame, fates: DataFrame) -> Outcomes:
     """Find the outcomes of messages, each message once (:func:`sievemq_spark.traffic.traffic`).
 
     Args:
-        messages: rows as in schema.py.
         fates: their outcomes, see :func:`sievemq_spark.archive.read_outcomes`; those of other messages count as well,
             those of dead letters that are left out do not.
 

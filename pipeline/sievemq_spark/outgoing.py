@@ -51,8 +51,6 @@ def outgoing(
     """Each row as a message, with its destination.
 
     Args:
-        batches: the rows.
-        options: of the write.
         columns: that become properties, name -> Spark type.
 
     Raises:

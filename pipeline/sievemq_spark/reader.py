@@ -47,8 +47,6 @@ def pages(
     While a page is used the broker makes the next one.
 
     Args:
-        connection: to the broker.
-        queue: to browse.
         selector: only messages for which it is true.
         limit: messages at most; 0 for all.
         part: only the messages of this part, from 0, of so many; None for all.

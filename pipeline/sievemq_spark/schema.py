@@ -122,7 +122,6 @@ class Typed(NamedTuple):
 
 
 def ddl(promoted: Mapping[str, str] | None = None, columns: Mapping[str, str] = COLUMNS) -> str:
-    """The schema of rows in DDL, with promoted columns behind."""
     names = [*columns.items(), *(promoted or {}).items()]
     return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in names)
 
@@ -249,9 +248,6 @@ def _body_of(row: Mapping[str, Any]) -> tuple[int, bytes | None]:
 
 def envelope_of(row: Mapping[str, Any]) -> EnvelopeFields:
     """A row as the envelope of a message; columns that are missing or NULL count as a new message's.
-
-    Args:
-        row: values by column.
 
     Raises:
         PipelineError: a body that no reader can decode, a body kind that there is not, or a property that does not

@@ -41,7 +41,6 @@ def quote_text(text: str) -> str:
 
 
 def quote_name(name: str) -> str:
-    """A column's name in backticks."""
     return f"`{name.replace('`', '``')}`"
 
 
@@ -78,7 +77,6 @@ def either(conditions: list[str]) -> str:
 
 
 def all_of(*conditions: str | None) -> str | None:
-    """AND of conditions of a WHEN."""
     if None in conditions:
         return None
     found = [condition for condition in conditions if condition is not None and condition != "TRUE"]
@@ -134,7 +132,6 @@ class Value:
 
     @property
     def other(self) -> str | None:
-        """Condition: it has a value which is no number."""
         return any_of(self.has(self.text), self.has(self.boolean))
 
     def has(self, sql: str | None) -> str | None:
@@ -145,14 +142,12 @@ class Value:
 
     @property
     def as_double(self) -> str:
-        """A number as a double."""
         if type(self.constant) in NUMBERS:
             return _double(float(self.constant))  # type: ignore[arg-type]  # a number, as just tested
         return self._floating(f"CAST({self.long} AS DOUBLE)")
 
     @property
     def as_single(self) -> str:
-        """A number that is no double as a float, widened again."""
         if type(self.constant) in NUMBERS:
             return _double(to_float(self.constant))  # type: ignore[arg-type]
         # + 0: without it Spark's optimizer takes long -> float -> double for long -> double

@@ -25,7 +25,6 @@ class SieveMQDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for ``format(…)``."""
         return "sievemq"
 
     def schema(self) -> str:
@@ -62,7 +61,6 @@ class SieveMQDataSource(DataSource):
         return TapStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch writer."""
         if overwrite:
             raise PipelineError("messages can only be added: write with .mode('append')")
         from sievemq_spark.writer import MessageWriter

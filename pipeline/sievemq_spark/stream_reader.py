@@ -288,6 +288,5 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return True
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a range."""
         assert isinstance(partition, TapRange)
         return read_range(self._options, to_arrow_schema(self._schema), partition)

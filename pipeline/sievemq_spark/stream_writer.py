@@ -32,7 +32,6 @@ class MessageStreamWriter(DataSourceStreamArrowWriter):
         self._columns = check_schema({field.name: field.dataType.simpleString() for field in schema.fields}, options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Send the rows of a partition."""
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY) if context is not None else None
         batch = context.getLocalProperty(_BATCH) if context is not None else None
@@ -47,7 +46,6 @@ class MessageStreamWriter(DataSourceStreamArrowWriter):
             publish_all(messages, self._options, key, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """A task has failed."""
         key = _key_of(messages)
         if key is not None:
             discard_all(self._options, key, batchId)

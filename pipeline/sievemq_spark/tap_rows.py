@@ -51,11 +51,6 @@ def record_batches(
     """The messages of a page as rows of schema.py.
 
     Args:
-        page: of a tap, or of a queue.
-        origin: broker, namespace, destination.
-        columns: promoted properties.
-        schema: Spark's, from ``to_arrow_schema``.
-        size: rows of a batch.
         places: column ``seq``; None to count from the first of the page.
     """
     if not len(page):
@@ -155,14 +150,7 @@ _NO_HEADERS: Final = (None,) * PROPERTIES
 def outcome_batches(
     page: TapPage, origin: tuple[str, str, str], schema: pa.Schema, size: int
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a page as rows.
-
-    Args:
-        page: of a tap of outcomes.
-        origin: broker, namespace, destination.
-        schema: Spark's, from ``to_arrow_schema``.
-        size: rows of a batch.
-    """
+    """The records of a page as rows."""
     fields, count = page.columns, len(page)
     pairs = zip(fields[PROPERTIES], fields[PROPERTY_TYPES], strict=True)
     said: dict[Any, Any] = {}  # most records share a few sets of properties

@@ -81,7 +81,6 @@ def unit_for(*spans: Sequence[int | None]) -> Unit:
 
 
 def unit_shown(time: str) -> Unit:
-    """The unit of a time that :func:`time_of` wrote."""
     return next(unit for unit, (length, _) in _FORMS.items() if len(time) == length)
 
 

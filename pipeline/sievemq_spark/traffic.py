@@ -42,7 +42,6 @@ def copies(messages: DataFrame) -> DataFrame:
 
 
 def without(rows: DataFrame, keys: DataFrame) -> DataFrame:
-    """The rows, of messages or outcomes, whose key is not among `keys`."""
     from pyspark.sql import functions as f
 
     same = reduce(and_, (f.col(f"kept.{name}") == f.col(f"gone.{name}") for name in KEY))

@@ -65,7 +65,6 @@ def check_schema(columns: Mapping[str, str], options: WriteOptions) -> dict[str,
 
     Args:
         columns: of the rows, name -> Spark type.
-        options: where they go.
 
     Raises:
         PipelineError: a column of a message has a wrong type, one of a property a type or name that no property has,
@@ -124,8 +123,6 @@ def write_rows(
     """Send the rows of a partition. Runs in a task.
 
     Args:
-        iterator: the rows.
-        options: checked.
         columns: that become properties, name -> Spark type.
         key, batch: under which they are published, all of them or piece by piece.
 
@@ -250,7 +247,6 @@ class MessageWriter(DataSourceArrowWriter):
         self._key = _key_of(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Send the rows of a partition."""
         return write_rows(iterator, self._options, self._columns, self._key, 0)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -263,7 +259,6 @@ class MessageWriter(DataSourceArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task has failed."""
         discard_all(self._options, self._key, 0)
 
     def send(self, frame: DataFrame) -> int:

@@ -117,11 +117,6 @@ class Output(NamedTuple):
     def show(self, result: Any, title: str, about: list[str]) -> None:
         """Show a result on the terminal, or as JSON; and as an HTML file, on request.
 
-        Args:
-            result: of a job, a dataclass.
-            title: of the report.
-            about: the source of the report.
-
         Raises:
             PipelineError: the file cannot be written.
         """

@@ -41,7 +41,6 @@ def running_spark(
     """A session for one command; errors as one message and an exit code.
 
     Args:
-        master: where Spark runs.
         selectors, dialect: checked before Spark starts, which takes seconds.
         broker: must be reachable; checked before as well.
         checks: what else raises if it is wrong; called first of all.

@@ -63,7 +63,6 @@ def write_html(path: str | Path, title: str, parts: Sequence[Part], about: Seque
 
     Args:
         path: the file; replaced if it exists.
-        title: of the page.
         parts: tables and charts, in order.
         about: lines below the title, such as the source of the messages.
 

@@ -48,9 +48,6 @@ Part: TypeAlias = Table | Chart
 def parts_of(result: object) -> list[Part]:
     """A result's tables and charts, in the order in which they are to be read.
 
-    Args:
-        result: what a job gave.
-
     Raises:
         TypeError: there is no way to show such a result.
     """
