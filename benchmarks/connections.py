@@ -85,11 +85,7 @@ class Prober(threading.Thread):
 
 
 def run(number: int) -> dict[str, Any]:
-    """Open so many connections and say what they took.
-
-    Args:
-        number: of connections.
-    """
+    """Open so many connections and say what they took."""
     _raise_file_limit(number + 256)
     http_port = free_port()
     with Broker("--http-port", str(http_port), "--max-connections", str(number + 100)) as broker:
@@ -146,7 +142,6 @@ def _raise_file_limit(wanted: int) -> None:
 
 
 def main() -> None:
-    """Print one run as JSON."""
     parser = argparse.ArgumentParser(description="what an open connection costs the broker")
     parser.add_argument("--number", type=int, default=5_000, help="connections (default: %(default)s)")
     print(json.dumps(run(parser.parse_args().number), indent=2))

@@ -36,7 +36,6 @@ def rates(broker: float, clients: float, cores: int, destinations: int = 1_000) 
 
     Args:
         broker, clients: microseconds of processor time for a message.
-        cores: of the machine with the brokers.
         destinations: of equal traffic, divided by the hash of the name.
 
     Returns:

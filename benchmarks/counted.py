@@ -94,7 +94,6 @@ class _Transport(asyncio.Transport):
         self._world.loop.call_soon(self._world.arrive, self, bytes(data))
 
     def deliver(self, data: bytes) -> None:
-        """Bytes from the broker."""
         self._protocol.data_received(data)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
@@ -139,11 +138,9 @@ class _Amqp:
         self.say(AMQP_HEADER, *frames)
 
     def say(self, *frames: bytes) -> None:
-        """Write frames at once."""
         self._world.arrive(self, b"".join(frames))
 
     def send(self, *messages: bytes) -> None:
-        """Write transfers at once."""
         self.say(*[self._transfer(next(self._numbers).to_bytes(4, "big"), message) for message in messages])
 
     @staticmethod
@@ -158,7 +155,6 @@ class _Amqp:
         self.say(*[_framed(begin + 2 * (b"\x70" + number) + end) for number in held])
 
     def deliver(self, data: bytes) -> None:
-        """Bytes from the broker."""
         at = 8 if data.startswith(b"AMQP") else 0
         while at < len(data):
             if data[at + 8 : at + 11] == b"\x00\x53\x14":
@@ -422,7 +418,6 @@ def play(name: str, n: int, *, counting: bool) -> Counter[str]:
 
 
 def count(name: str) -> dict[str, float]:
-    """The cost of one message more."""
     n = CASES[name][1]
     play(name, n, counting=False)  # imports, caches: the work that a process does once
     less, more = play(name, n, counting=True), play(name, 2 * n, counting=True)

@@ -34,8 +34,6 @@ def run(quick: bool, repeats: int, say: Callable[[str], None]) -> list[dict[str,
     """All rows: what, figure, beside what, figure, ratio.
 
     Args:
-        quick: a tenth of everything.
-        repeats: runs of each; the median counts.
         say: called with progress.
     """
     folder = Path(tempfile.mkdtemp(prefix="sievemq-bench-"))
@@ -81,8 +79,6 @@ def one_at_a_time(
     machine does meets all of them. No process is pinned to a processor.
 
     Args:
-        folder: on the disk that is meant.
-        n, repeats: so many sends, so often.
         say: called with progress.
         in_a_row: of each before the next one's turn. With 1 the broker is asleep each time, and each writer's data have
             left the processor's caches.
@@ -162,7 +158,6 @@ def _committing(path: Path) -> Iterator[Callable[[], object]]:
 
 @contextlib.contextmanager
 def _sending(factory: ConnectionFactory) -> Iterator[Callable[[], object]]:
-    """A send that waits for its confirm."""
     with factory.create_context() as context:
         queue, producer, body = context.create_queue("one"), context.create_producer(), b"x" * SIZE
         yield lambda: producer.send(queue, body)

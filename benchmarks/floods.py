@@ -123,7 +123,6 @@ class Client:
             pass
 
     def close(self) -> None:
-        """End, and with it who drains it."""
         with suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
         if self.drainer is not None:

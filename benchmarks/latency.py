@@ -36,7 +36,6 @@ now = time.monotonic_ns
 
 
 def body(due: int) -> bytes:
-    """A body that says when it was due."""
     return b"%020d" % due + b"x" * (SIZE - 20)
 
 
@@ -64,7 +63,6 @@ class Timetable:
         return None if self._next is None else max(0.0, (self._next - now() - EARLY) / 1e9)
 
     def take(self) -> Iterator[bytes]:
-        """The bodies that are due now."""
         while self._next is not None and self._next - now() <= EARLY:
             yield body(self._next)
             self._next = next(self._due, None)
@@ -90,12 +88,10 @@ def percentiles(times: list[int]) -> dict[str, float]:
 
 
 def table_row(*first: str, rate: float, found: Mapping[str, float]) -> str:
-    """A line of the table."""
     return f"| {' | '.join([*first, f'{rate:,.0f}', *(f'{value:,.0f}' for value in found.values())])} |"
 
 
 def send_blocking(url: str, queue: str, rate: float, n: int) -> None:
-    """Keep to the timetable."""
     from sievemq import BytesMessage, ConnectionFactory, DeliveryMode
 
     with ConnectionFactory(url).create_context() as context:

@@ -81,7 +81,6 @@ class Tree:
         return {name: processor_ns(pid) for name, pid in processes.items()}
 
     def stop(self) -> None:
-        """End what was started."""
         for part in self.parts.values():
             part.kill()
             part.wait()
@@ -89,7 +88,6 @@ class Tree:
 
 
 def processor_ns(pid: int) -> int:
-    """Nanoseconds that the threads of a process have been on a processor."""
     return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())
 
 
@@ -208,7 +206,6 @@ def _run(folder: Path, workload: str, api: str, compiled: bool, run: str) -> dic
 
 
 def report(was: list[dict[str, float]], now: list[dict[str, float]]) -> None:
-    """Print medians, the best block, and the median of the pairs' ratios, column by column."""
     for column in was[0]:
         best = max if column == RATE else min
         blocks = [[row[column] for row in rows] for rows in (was, now)]

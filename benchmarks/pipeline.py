@@ -48,7 +48,6 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds that something takes."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -68,7 +67,6 @@ def properties_of(number: int, count: int) -> dict[str, Any]:
 
 
 def fill(url: str, queue: str, rows: int, properties: int) -> None:
-    """Messages of 256 bytes."""
     with ConnectionFactory(url).create_context() as context:
         producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
         for number in range(rows):
@@ -84,15 +82,12 @@ class Generator(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in ``format(…)``."""
         return "generator"
 
     def schema(self) -> str:
-        """Of messages, or plain."""
         return ddl() if "messages" in self.options else "id BIGINT, region STRING, amount DOUBLE, body STRING"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch reader."""
         return _Generated(self.options, schema)
 
 
@@ -231,14 +226,12 @@ def columns(spark: Any, selectors: int, rows: int) -> list[dict[str, Any]]:
 
 
 def show(line: dict[str, Any]) -> None:
-    """One row of the table."""
     rate = line["rows"] / line["seconds"]
     sys.stdout.write(f"| {line['case']} | {line['rows']:,} | {line['seconds']:.2f} s | {rate:,.0f} rows/s |\n")
     sys.stdout.flush()
 
 
 def numbers(text: str) -> list[int]:
-    """``1,2,4`` as numbers."""
     return [int(part) for part in text.split(",") if part]
 
 

@@ -31,7 +31,6 @@ def envelope(number: int, size: int = 256, **properties: Any) -> tuple[Any, ...]
 
 
 def resident_bytes() -> int:
-    """Bytes of this process in memory."""
     gc.collect()
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -69,17 +68,14 @@ class Client:
         self.ask(Command.OPEN_SESSION, 1, 1, 0)
 
     def say(self, *command: object) -> list[Any]:
-        """Say a command and hear what comes back."""
         self._wire.send(*command)
         return self.flush()
 
     def ask(self, number: int, *fields: object) -> list[Any]:
-        """A request."""
         self._request += 1
         return self.say(number, self._request, *fields)
 
     def consumer(self, address: str, selector: str | None = None, credit: int = 0) -> int:
-        """Open a consumer; its id."""
         self._consumers += 1
         fields = (address, selector, None, False, None, False, False, credit, 0)
         answer = self.ask(Command.OPEN_CONSUMER, 1, self._consumers, *fields)[0]
@@ -87,12 +83,10 @@ class Client:
         return self._consumers
 
     def send(self, address: str, fields: tuple[Any, ...]) -> None:
-        """Queue a message."""
         self._sent += 1
         self._wire.send(Command.SEND, 1, self._sent, address, fields)
 
     def acknowledge(self, consumer: int, tag: int, credit: int) -> None:
-        """Queue an acknowledgement, with credit."""
         self._wire.send(Command.ACKNOWLEDGE, consumer, tag, credit)
 
     def flush(self) -> list[Any]:
@@ -120,7 +114,6 @@ class Rig:
         self.spent = 0.0
 
     def client(self) -> Client:
-        """A new connection."""
         return Client(self)
 
     def work(self) -> None:

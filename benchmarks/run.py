@@ -101,12 +101,10 @@ def micro(names: list[str], quick: bool) -> list[dict[str, Any]]:
 
 
 def say(text: str) -> None:
-    """Progress, beside the tables."""
     print(f"  … {text}", file=sys.stderr, flush=True)
 
 
 def table(head: list[str], lines: list[list[str]]) -> str:
-    """A Markdown table with aligned columns."""
     widths = [max(len(row[i]) for row in [head, *lines]) for i in range(len(head))]
     padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in [head, *lines]]
     rule = ["-" * width for width in widths]

@@ -30,7 +30,6 @@ def properties_of(workload: str, i: int) -> dict[str, Any]:
 
 
 def body_of(i: int, size: int) -> bytes:
-    """The body of message `i`, `size` bytes long."""
     return b"%010d" % i + b"x" * (size - 10)
 
 

@@ -225,7 +225,6 @@ def run_workload(
     Args:
         api: the driver: ``blocking`` or ``aio``, or the name of a peer.
         run: text that makes the run's destinations its own.
-        command: how a part is started.
 
     Raises:
         RuntimeError: a part failed, or what was received is not what was sent.

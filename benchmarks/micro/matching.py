@@ -40,7 +40,6 @@ def selector(text: str) -> CompiledSelector:
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
     gc.collect()
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -130,7 +129,6 @@ def deep(depth: int) -> tuple[Callable[[], None], Callable[[], None]]:
 
 
 def fill(context: JMSContext, depth: int, correlated: bool) -> None:
-    """So many messages wait."""
     producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
     queue = context.create_queue("q")
     for number in range(depth):

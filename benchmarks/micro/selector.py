@@ -110,7 +110,6 @@ def run(seconds: float) -> list[Row]:
 
 
 def nothing(_properties: object, _headers: object) -> bool:
-    """What a call costs."""
     return True
 
 

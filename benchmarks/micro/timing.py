@@ -24,11 +24,7 @@ class Row(NamedTuple):
 
 
 def time_us(function: Callable[[], object], operations: int = 1, seconds: float = 0.1) -> float:
-    """Microseconds per operation: the median of three stretches of about `seconds` each.
-
-    Args:
-        function: does `operations` operations at a call.
-    """
+    """Microseconds per operation: the median of three stretches of about `seconds` each."""
     function()
     calls, spent = 1, 0.0
     while spent < seconds / 10:  # how many calls fill a tenth of a stretch

@@ -132,7 +132,6 @@ def measure(broker: Server, name: str, rate: float, seconds: float) -> dict[str,
 
 
 def of_peer(name: str, seconds: float, messages: int) -> Iterator[dict[str, Any]]:
-    """What a peer sustains, and its rows."""
     peer = PEERS[name]
     with peer.start("W1") as broker:
         sustained = run_workload(broker, "W1", messages, SIZE, name, "max", peer.command)["msgs_per_s"]

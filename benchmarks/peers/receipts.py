@@ -28,7 +28,6 @@ class Receipts:
         self.count = self.sum = self.end = 0
 
     def add(self, body: bytes) -> bool:
-        """Count one; True once nothing more is expected."""
         self.sum += int(body[:10])
         self.count += 1
         if self.count == self.expected:
@@ -36,7 +35,6 @@ class Receipts:
         return self.count >= self.expected
 
     def result(self) -> dict[str, Any]:
-        """The figures of the part."""
         return {"received": self.count, "need": self.expected, "sum": self.sum, "t_end": self.end or now()}
 
 
@@ -58,6 +56,5 @@ class TimedReceipts(Receipts):
 
 
 def receipts_of(job: dict[str, Any]) -> Receipts:
-    """The receipts that a consumer's job asks for."""
     kind = TimedReceipts if job.get("timed") else Receipts
     return kind(sum(sub["expected"] for sub in job["subs"]))

@@ -23,7 +23,6 @@ async def connect(job: dict[str, Any]) -> Any:
 
 
 def headers(workload: str, i: int) -> dict[str, str]:
-    """The three properties; NATS' headers are text."""
     return {name: str(value) for name, value in properties_of(workload, i).items()}
 
 

@@ -14,7 +14,6 @@ PIPELINE, READ = 500, 1_000
 
 
 def client(job: dict[str, Any]) -> Any:
-    """A client with one connection."""
     import redis.asyncio
 
     return redis.asyncio.Redis.from_url(job["url"], socket_timeout=None, single_connection_client=True)
