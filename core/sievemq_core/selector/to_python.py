@@ -53,7 +53,6 @@ def make_factory(test: plan.Test, holes: Mapping[Hole, str]) -> Callable[..., Ma
     """Compile a plan for all selectors of its shape (shape.py).
 
     Args:
-        test: the plan of one of them.
         holes: the comparisons whose constant is an argument, with its name ``p<n>``; n counts from 0.
 
     Returns:
@@ -475,7 +474,6 @@ def _is_direct(number: int | float, *, exact_only: bool) -> bool:
     2^24) is too small for the rounding of a long (an int) to matter. NaN and the infinities are beyond rounding.
 
     Args:
-        number: the constant.
         exact_only: the other side is an int or long.
     """
     if isinstance(number, int):
