@@ -16,12 +16,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.macro.processes import Broker, run_workload
-
-if TYPE_CHECKING:
-    from sievemq import ConnectionFactory
+from sievemq import ConnectionFactory
 
 SIZE = 256
 #: Bytes of a bare write.

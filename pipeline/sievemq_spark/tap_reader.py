@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -23,9 +23,6 @@ from sievemq_spark.links import HINT, PATIENCE, Link, is_missing
 from sievemq_spark.offsets import Place
 from sievemq_spark.options import WORTH, ReadOptions, broker_name
 from sievemq_spark.tap_rows import outcome_batches, record_batches
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: Mode of a read -> mode of its taps.
 _MODES: Final[dict[str, Literal["copy", "outcomes", "drain"]]] = {

@@ -7,25 +7,21 @@ Written on the broker's thread, by the domain's observer and by watched connecti
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, Entry
+from sievemq_broker.domain.place import Place
+from sievemq_broker.domain.ports import Observed, Taker
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.matching.condition import is_true
 from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope
 from sievemq_core.selector import CompiledSelector
 from sievemq_testing.reasons import due_in, idle, name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sievemq_broker.domain.consumer import Consumer
-    from sievemq_broker.domain.place import Place
-    from sievemq_broker.domain.ports import Observed, Taker
 
 #: Events that a journal keeps; the oldest go first. A message costs three to six of them.
 EVENTS: Final = 20_000

@@ -11,15 +11,12 @@ import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
+from sievemq_broker.config import Settings
 from sievemq_broker.server.credentials.exposed import warn_if_exposed
 from sievemq_broker.users.account import Users
 from sievemq_broker.users.file import read_file
-
-if TYPE_CHECKING:
-    from sievemq_broker.config import Settings
 
 #: Name of the key's file in a data directory, and its bytes.
 SIGN_IN_KEY = "sign-in-key"

@@ -37,27 +37,23 @@ from __future__ import annotations
 
 import time
 from base64 import b64decode
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Callable
+from typing import Final, cast
 from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sievemq_broker import logs
+from sievemq_broker.config import Settings
 from sievemq_broker.server.credentials.authenticator import Authenticator, TooManyAttemptsError
 from sievemq_broker.server.http.errors import ApiError, GoneError, failure
 from sievemq_broker.server.http.hosts import Hosts, is_same_site
 from sievemq_broker.server.http.sessions import Session, Sessions
 from sievemq_broker.session.rights import Identity, Rights, Verb
 from sievemq_broker.session.settings import AuthenticationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from sievemq_broker.config import Settings
 
 #: Answered without credentials: probes have none, and the answers contain nothing worth hiding.
 HEALTH = frozenset({"/livez", "/readyz", "/healthz"})

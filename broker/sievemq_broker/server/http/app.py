@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sievemq_broker.server.http.access import WEBSOCKET, Access
+from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.console import console_routes
 from sievemq_broker.server.http.encoding import encode
 from sievemq_broker.server.http.router import Page, Route, Router
 from sievemq_broker.server.http.sign_in import sign_in_routes
 from sievemq_broker.server.server import Phase, Server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from sievemq_broker.server.http.api.management import Management
 
 
 @cache

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
+from starlette.types import Scope
 
 from sievemq_broker import logs
 from sievemq_broker.server.http.encoding import encode
 from sievemq_core.errors import ErrorCode, SieveError, cut_details, cut_text
-
-if TYPE_CHECKING:
-    from starlette.types import Scope
 
 log = logs.get("http")
 

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase, translate
 from itertools import chain, islice
-from typing import TYPE_CHECKING
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -25,6 +24,7 @@ from prometheus_client.core import (
     Metric,
 )
 from prometheus_client.registry import Collector
+from starlette.requests import Request
 from starlette.responses import Response
 
 from sievemq_broker.domain.dead_letters import dead_letter_address
@@ -37,15 +37,11 @@ from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.server.http.access import require
 from sievemq_broker.server.http.errors import bad_request
 from sievemq_broker.server.http.router import Page
+from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, kind_of, queues_at
 from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_broker.version import version
 from sievemq_core.message.dead_letters import EXPIRED, FAILED, REJECTED
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from sievemq_broker.server.server import Server
 
 _LABELS = ("namespace", "kind")
 

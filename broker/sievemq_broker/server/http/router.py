@@ -9,16 +9,14 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
 
 
 class Route(Protocol):

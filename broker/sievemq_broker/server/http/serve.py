@@ -8,7 +8,7 @@ import socket
 import ssl
 import time
 from collections.abc import Generator
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import uvicorn
 
@@ -17,9 +17,7 @@ from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.app import make_app
 from sievemq_broker.server.http.protocol import HEAD_BYTES, PatientProtocol
 from sievemq_broker.server.net.listener import listen
-
-if TYPE_CHECKING:
-    from sievemq_broker.server.server import Server
+from sievemq_broker.server.server import Server
 
 #: Seconds that open requests may take at the end. Probes and scrapes are short; a stuck one must not hold it up.
 GRACE_SECONDS = 1.0

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from sievemq_broker.domain.shares import Shares
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sievemq_broker.users.account import User, Users
+from sievemq_broker.users.account import User, Users
 
 #: Sessions at a time; of the user with the most of them the least lately used ends first. A handful of people, with
 #: some browsers each.

@@ -8,20 +8,17 @@ The cookie is HttpOnly and SameSite=Strict, and Secure under TLS. `access.py` de
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from sievemq_broker.server.credentials.authenticator import Authenticator, TooManyAttemptsError
 from sievemq_broker.server.http.access import caller, cookie_name
 from sievemq_broker.server.http.router import Page
+from sievemq_broker.server.http.sessions import Session, Sessions
 from sievemq_broker.session.settings import AuthenticationError
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from sievemq_broker.server.http.sessions import Session, Sessions
 
 #: Bytes of the form that are read before the user is authenticated.
 _MAX_FORM = 8 * 1024

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import h11
 from starlette.requests import Request
@@ -32,11 +32,8 @@ from sievemq_broker.protocols.stomp.frames import split
 from sievemq_broker.server.http.access import caller
 from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
 from sievemq_broker.server.net.link import HIGH_WATER, Link
-from sievemq_broker.server.server import Phase
+from sievemq_broker.server.server import Phase, Server
 from sievemq_core.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from sievemq_broker.server.server import Server
 
 #: Names of STOMP's versions in Sec-WebSocket-Protocol, the newest first.
 SUBPROTOCOLS: Final = ("v12.stomp", "v11.stomp", "v10.stomp")

@@ -12,19 +12,17 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sievemq_broker import logs
 from sievemq_broker.domain.admission import MESSAGE_BYTES, UNLIMITED, Gate, Overfull
+from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.net.large_frames import share_of
+from sievemq_broker.server.net.link import Links
 from sievemq_broker.server.watch.counts import held_bytes, queues_of
 from sievemq_core.errors import ErrorCode, RequestError
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.broker import Broker
-    from sievemq_broker.server.net.link import Links
 
 #: Producers continue when this share of the limit is reached from above.
 RESUME = 0.9

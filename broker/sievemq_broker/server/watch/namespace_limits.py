@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
 from sievemq_broker.domain.admission import MESSAGE_BYTES, UNLIMITED, Gate, Overfull
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.policy import FAIL
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.server.watch.memory import COSTLY, RESUME, SLICE, STEP
 from sievemq_core.errors import ErrorCode, RequestError
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.broker import Broker
-    from sievemq_broker.domain.namespace import Namespace
 
 #: The longest share of the time that checking full namespaces may take.
 _COST = 0.02

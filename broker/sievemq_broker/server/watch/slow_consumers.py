@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sievemq_broker import logs
+from sievemq_broker.clock import Clock
+from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.policy import CLOSE
+from sievemq_broker.session.peer import Peer
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from sievemq_broker.clock import Clock
-    from sievemq_broker.domain.consumer import Consumer
-    from sievemq_broker.session.peer import Peer
 
 #: Consumers checked in one tick, and connections without any; more of them take turns.
 CONSUMERS: Final = 1_500

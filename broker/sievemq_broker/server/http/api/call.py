@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from starlette.types import Receive, Scope, Send
 
 from sievemq_broker.domain.namespace import Destination, Namespace
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.errors import ApiError, not_found
+from sievemq_broker.server.server import Server
+from sievemq_broker.session.rights import Identity
 from sievemq_core.message.destination import Address, parse_address
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
-    from sievemq_broker.server.server import Server
-    from sievemq_broker.session.rights import Identity
-
 
 Q = TypeVar("Q")
 B = TypeVar("B")

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from inspect import getdoc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.session.rights import Verb
-
-if TYPE_CHECKING:
-    from sievemq_broker.server.http.api.call import Call
 
 Handler = Callable[["Call[Any, Any]"], Awaitable[Any]]
 

@@ -13,22 +13,19 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.shares import Shares
+from sievemq_broker.domain.tap import Tap
+from sievemq_broker.domain.topic import Subscription, Topic
 from sievemq_broker.server.http.api.history import Event, History
-from sievemq_broker.server.http.api.series import Changes
+from sievemq_broker.server.http.api.series import Changes, Sampler
 from sievemq_broker.server.http.api.slices import in_slices
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.consumer import Consumer
-    from sievemq_broker.domain.queue import Queue
-    from sievemq_broker.domain.tap import Tap
-    from sievemq_broker.domain.topic import Subscription, Topic
-    from sievemq_broker.server.http.api.series import Sampler
-    from sievemq_broker.server.server import Server
-    from sievemq_broker.session.peer import Peer
-    from sievemq_broker.session.rights import Identity
+from sievemq_broker.server.server import Server
+from sievemq_broker.session.peer import Peer
+from sievemq_broker.session.rights import Identity
 
 #: Events that a listener may have waiting; not fewer than a history keeps.
 BUFFER = 500

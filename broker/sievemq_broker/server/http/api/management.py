@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sievemq_broker.server.http.api.hub import Hub
 from sievemq_broker.server.http.api.series import Sampler
-
-if TYPE_CHECKING:
-    from sievemq_broker.server.server import Server
+from sievemq_broker.server.server import Server
 
 
 class Management:

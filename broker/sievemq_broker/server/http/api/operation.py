@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import msgspec
 import msgspec.inspect
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from sievemq_broker.server.http.access import caller
 from sievemq_broker.server.http.api import PREFIX
@@ -25,10 +26,6 @@ from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
 from sievemq_broker.session.rights import EVERYTHING, Identity
 from sievemq_core.errors import AddressError
 from sievemq_core.message.destination import parse_address
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
 
 #: Seconds that a body may take to arrive.
 BODY_SECONDS = 30.0

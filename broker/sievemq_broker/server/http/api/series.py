@@ -16,15 +16,13 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from sievemq_broker import logs
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import queues_at
-
-if TYPE_CHECKING:
-    from sievemq_broker.server.server import Server
 
 STEP_SECONDS: Final = 1.0
 

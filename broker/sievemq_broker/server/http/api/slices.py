@@ -11,14 +11,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextvars import ContextVar
 from time import perf_counter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.server.http.errors import GoneError
-
-if TYPE_CHECKING:
-    from sievemq_broker.server.server import Server
+from sievemq_broker.server.server import Server
 
 #: How long the loop may be kept before others have their turn.
 SLICE_SECONDS = 0.002

@@ -9,14 +9,12 @@ from __future__ import annotations
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 from sievemq_broker.server.http.router import Page
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 __all__ = ["CONTENT_SECURITY_POLICY", "console_routes"]
 
