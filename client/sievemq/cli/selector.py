@@ -17,10 +17,13 @@ from sievemq.cli.exits import REFUSED, USAGE
 from sievemq.cli.show import json_line
 from sievemq.cli.values import parse_property, typed_value
 from sievemq.exceptions import JMSException
+from sievemq.messages.properties import to_property
+from sievemq_core.message.values import PropertyValue
 from sievemq_core.output import complain, report, show
 from sievemq_core.selector import CompiledSelector, SelectorError, compile_selector
 from sievemq_core.selector.describe import describe_facts, describe_plan
 from sievemq_core.selector.dialect import DIALECTS
+from sievemq_core.selector.explain import Explanation
 
 selector = typer.Typer(help="Check and explain selectors; no broker is needed.", no_args_is_help=True)
 
@@ -121,19 +124,21 @@ def explain(
     with failures():
         parsed = Selector(text, dialect.value)
         message = Message()
-        tried = _read(file, message) if file is not None else False
-        for name, value in map(parse_property, properties or ()):
-            message.set_object_property(name, value)
-            tried = True
+        values: dict[str, PropertyValue] = {}  # a message from elsewhere may have names that Message refuses
+        if file is not None:
+            _read(file, message, values)
+        values.update(map(parse_property, properties or ()))
         if jms_type is not None:
             message.set_jms_type(jms_type)
         if correlation_id is not None:
             message.set_jms_correlation_id(correlation_id)
         if priority is not None:
             message.set_jms_priority(priority)
-        tried = tried or any(given is not None for given in (jms_type, correlation_id, priority))
-        explanation = parsed.explain(message) if tried else None
-    compiled = compile_selector(text, dialect.value)
+        compiled = compile_selector(text, dialect.value)
+        tried = file or properties or any(given is not None for given in (jms_type, correlation_id, priority))
+        explanation = None
+        if tried:
+            explanation = Explanation.of_nothing() if compiled is None else compiled.explain(values, message._fields)
     index = [] if compiled is None else describe_facts(compiled.facts, compiled.alternatives)
     truth = None if explanation is None else explanation.as_dict()
     verdict = None if truth is None else truth["truth"]
@@ -182,8 +187,9 @@ def _print(record: dict[str, Any]) -> None:
     show(json_line(record))
 
 
-def _read(file: Path, message: Message) -> bool:
-    """Fill a message from a file in the form of `sievemq browse --json`; missing fields stay unchanged."""
+def _read(file: Path, message: Message, values: dict[str, PropertyValue]) -> None:
+    """Fill a message and its properties from a file in the form of `sievemq browse --json`; missing fields stay
+    unchanged."""
     try:
         record = json.loads(_content(file))
         if not isinstance(record, dict):
@@ -191,7 +197,7 @@ def _read(file: Path, message: Message) -> bool:
         types = record.get("property_types") or {}
         for name, value in (record.get("properties") or {}).items():
             kind = types.get(name)
-            message.set_object_property(name, value if kind is None or value is None else typed_value(value, kind))
+            values[name] = to_property(name, value if kind is None or value is None else typed_value(value, kind))
         for header, setter in (
             ("message_id", message.set_jms_message_id),
             ("timestamp", message.set_jms_timestamp),
@@ -206,7 +212,6 @@ def _read(file: Path, message: Message) -> bool:
     except (ValueError, TypeError, AttributeError, KeyError, JMSException) as error:
         complain(f"sievemq: {file} is not a message in the form of `sievemq browse --json`: {error}")
         raise typer.Exit(USAGE) from None
-    return True
 
 
 def _selectors(texts: list[str], files: list[Path]) -> Iterator[tuple[str, str]]:

@@ -28,6 +28,7 @@ from sievemq_core.selector.ast import (
     walk,
 )
 from sievemq_core.selector.dialect import Dialect
+from sievemq_core.selector.lexer import quoting_hint
 from sievemq_core.selector.like import PatternError, parse_pattern
 from sievemq_core.selector.names import HEADERS, OTHER_HEADERS
 from sievemq_core.selector.source import SelectorError
@@ -120,13 +121,13 @@ class _Checker:
                     self._fail(
                         f"{kind.value} has no order, so '{node.op}' cannot compare it",
                         side,
-                        hint=_unordered(node, side),
+                        hint=self._unordered(node, side),
                     )
         if left is not right and Kind.UNKNOWN not in (left, right):
             self._fail(
                 f"{left.value} is never comparable with {right.value}",
                 node,
-                hint=_hyphen(node.left) or _hyphen(node.right) or "only values of one kind can be compared",
+                hint=self._hyphen(node.left) or self._hyphen(node.right) or "only values of one kind can be compared",
             )
 
     def _subject(self, node: Node, operation: str) -> None:
@@ -136,7 +137,7 @@ class _Checker:
                 f"{operation} is about a header field or property, not {_described(node)}",
                 node,
                 expected="a name",
-                hint=_hyphen(node),
+                hint=self._hyphen(node),
             )
         self._name(node)
 
@@ -247,6 +248,29 @@ class _Checker:
                 what = "arithmetic"
         self._fail(f"the dialect {self._dialect} has no {what}", node, hint="it has AND, = and IS NULL")
 
+    def _hyphen(self, node: Node) -> str | None:
+        """The hint for a difference where no number can stand: ``trace-id`` is two names with a minus in between."""
+        if not (isinstance(node, Arithmetic) and node.op == "-" and isinstance(node.right, Identifier | Literal)):
+            return None
+        first = node.left
+        while isinstance(first, Arithmetic) and first.op == "-":
+            first = first.left
+        if not isinstance(first, Identifier):
+            return None
+        said = f"a name has no '-' in it, so this is {first.name[:60]} minus something"
+        return f"{said}; {quoting_hint(self._text, first.span[0], self._dialect)}"
+
+    def _unordered(self, node: Compare, side: Node) -> str:
+        """The hint for an ordering comparison of a string or boolean."""
+        other = node.right if side is node.left else node.left
+        if _is_numeric(side):
+            return "a number stands without quotes"
+        if isinstance(other, Identifier) and other.name == "JMSTimestamp":
+            return "JMSTimestamp is a number, the milliseconds since 1970"
+        if isinstance(side, Literal) and isinstance(side.value, str) and _DATE.match(side.value):
+            return "there are no dates; send a number, such as milliseconds since 1970"
+        return self._hyphen(other) or "strings and booleans can be compared with = and <> only"
+
     def _source(self, node: Node) -> str:
         text = self._text[node.span[0] : node.span[1]]
         return text if len(text) <= 40 else text[:39] + "…"
@@ -271,33 +295,6 @@ def _described(node: Node) -> str:
 def _is_numeric(node: Node) -> bool:
     """True for a string that looks like a number."""
     return isinstance(node, Literal) and isinstance(node.value, str) and _NUMERIC.fullmatch(node.value) is not None
-
-
-def _hyphen(node: Node) -> str | None:
-    """The hint for a difference where no number can stand: ``trace-id`` is two names with a minus in between."""
-    if not (isinstance(node, Arithmetic) and node.op == "-" and isinstance(node.right, Identifier | Literal)):
-        return None
-    first = node.left
-    while isinstance(first, Arithmetic) and first.op == "-":
-        first = first.left
-    if not isinstance(first, Identifier):
-        return None
-    return (
-        f"a name has no '-' in it, so this is {first.name[:60]} minus something; a property with '-' in its name "
-        "cannot be selected: let its sender set another one"
-    )
-
-
-def _unordered(node: Compare, side: Node) -> str:
-    """The hint for an ordering comparison of a string or boolean."""
-    other = node.right if side is node.left else node.left
-    if _is_numeric(side):
-        return "a number stands without quotes"
-    if isinstance(other, Identifier) and other.name == "JMSTimestamp":
-        return "JMSTimestamp is a number, the milliseconds since 1970"
-    if isinstance(side, Literal) and isinstance(side.value, str) and _DATE.match(side.value):
-        return "there are no dates; send a number, such as milliseconds since 1970"
-    return _hyphen(other) or "strings and booleans can be compared with = and <> only"
 
 
 def names_of(node: Node) -> frozenset[str]:

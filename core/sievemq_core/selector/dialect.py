@@ -24,7 +24,8 @@ class Dialect:
         null_between_is_false: BETWEEN with a NULL is false and NOT BETWEEN true instead of unknown (D-15).
         zero_id_matches_any: ``JMSMessageID = 'ID:000…'`` and the same for JMSCorrelationID match any message (D-15).
         fields: what a name with a dot stands for, by section and field; None if no name has one. Of a section that
-            has None as its fields, each stands for the property of that name. With them ``!=`` is ``<>``.
+            has None as its fields, each stands for the property of that name. With them ``!=`` is ``<>``, and a name in
+            double quotes may have any characters.
     """
 
     name: str
@@ -68,7 +69,7 @@ _HEADER = {"priority": "JMSPriority"}
 #: fields beside those of Jakarta Messaging.
 AMQP = Dialect(
     "amqp",
-    _WORDS | {"ESCAPE"},
+    _WORDS,
     fields={
         "p": _PROPERTIES, "properties": _PROPERTIES, "h": _HEADER, "header": _HEADER,
         "a": None, "application_properties": None,

@@ -46,7 +46,8 @@ _NAME, _WORD, _STRING_KIND, _NUMBER, _SYMBOL = (
 
 @dataclass(slots=True)  # not frozen: that would double the time to make one
 class Token:
-    """A piece of the text. ``text`` is upper case for a WORD; ``value`` is set for a STRING or NUMBER."""
+    """A piece of the text. ``text`` is upper case for a WORD; ``value`` is set for a STRING, a NUMBER and a NAME in
+    double quotes."""
 
     kind: TokenKind
     text: str
@@ -114,6 +115,9 @@ _EQUALS = re.compile(_EQUAL)
 _BLANKS = re.compile(f"[{WHITE_SPACE}]*")
 _ASCII_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _STRING = re.compile(r"'[^']*+(?:''[^']*+)*+'")
+_QUOTED = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
+#: The rest of a name that other brokers allow: letters and digits with points and hyphens between.
+_REST = re.compile(r"(?:[.-][\w$]++)*+")
 # Atomic groups: a run of digits is taken once, so hostile input cannot make the patterns try every way to cut it.
 _DIGITS = r"(?>[0-9](?:[0-9_]*[0-9])?)"
 _HEX_DIGITS = r"(?>[0-9A-Fa-f](?:[0-9A-Fa-f_]*[0-9A-Fa-f])?)"
@@ -195,21 +199,47 @@ def identifier_end(text: str, start: int) -> int:
 
 def is_identifier(name: str, dialect: Dialect) -> bool:
     """True if `name` can name a property in a selector of that dialect (§3.8.1.1)."""
-    return bool(name) and identifier_end(name, 0) == len(name) and name.upper() not in dialect.reserved
+    return bool(name) and identifier_end(name, 0) == len(name) and not _is_word(name, dialect.reserved)
 
 
 def is_property_name(name: str) -> bool:
     """True if a selector of some dialect can name a property of that name (PRP-08)."""
-    return bool(name) and identifier_end(name, 0) == len(name) and name.upper() not in RESERVED
+    return bool(name) and identifier_end(name, 0) == len(name) and not _is_word(name, RESERVED)
+
+
+def _is_word(name: str, words: frozenset[str]) -> bool:
+    """True for a reserved word. Only an ASCII spelling is one, although ``"ı".upper()`` is ``"I"``."""
+    return name.upper() in words and name.isascii()
+
+
+def printed_name(name: str) -> str:
+    """A name as a selector writes it: in double quotes if it is none by itself."""
+    return name if is_property_name(name) else '"' + name.replace('"', '""') + '"'
+
+
+def quoting_hint(text: str, start: int, dialect: Dialect) -> str:
+    """The hint for a name with a character that no name has.
+
+    Args:
+        text: the selector.
+        start: of the name.
+        dialect: of the selector.
+    """
+    end = _REST.match(text, identifier_end(text, start)).end()  # type: ignore[union-attr]  # matches the empty text too
+    name = f'"{_short(text[start:end])}"'
+    if dialect.fields is not None:
+        return f"such a name stands in double quotes: {name}"
+    return f"only the dialect amqp has such names, in double quotes: {name}"
 
 
 class Lexer:
     """Hands out the tokens of one text. ``next()`` after the end gives END again."""
 
-    __slots__ = ("_at", "_fields", "_reserved", "_text")
+    __slots__ = ("_at", "_dialect", "_fields", "_reserved", "_text")
 
     def __init__(self, text: str, dialect: Dialect) -> None:
         self._text = text
+        self._dialect = dialect
         self._reserved = dialect.reserved
         self._fields = dialect.fields
         self._at = 0
@@ -338,18 +368,18 @@ class Lexer:
 
     def _name(self, start: int, end: int) -> Token:
         word = self._text[start:end]
-        upper = word.upper()
-        # "ı".upper() is "I": only an ASCII spelling is a reserved word
-        if upper in self._reserved and word.isascii():
-            return Token(TokenKind.WORD, upper, start, end)
+        if _is_word(word, self._reserved):
+            return Token(TokenKind.WORD, word.upper(), start, end)
         follows = self._text[end : end + 2]
+        if self._fields is not None and follows == '."':
+            return self._field(word, start, end + 1)
         if follows[:1] == "." and len(follows) == 2 and (follows[1].isalpha() or follows[1] == "_"):
             if self._fields is not None:
                 return self._field(word, start, end + 1)
             raise self.fail(
                 f"a name has no dots, but '.' follows '{_short(word)}'",
                 (end, end + 1),
-                hint="names have letters, digits, '_' and '$'",
+                hint=quoting_hint(self._text, start, self._dialect),
             )
         return Token(TokenKind.NAME, word, start, end)
 
@@ -360,10 +390,12 @@ class Lexer:
             raise self.fail(
                 f"there is no section '{_short(section)}' that a selector can read",
                 (start, at - 1),
-                hint=f"there are {', '.join(self._fields)}",
+                hint=f"there are {', '.join(self._fields)}; {quoting_hint(self._text, start, self._dialect)}",
             )
         fields = self._fields[section.lower()]
         if fields is None:
+            if self._text[at] == '"':
+                return self._quoted(start, at)
             end = identifier_end(self._text, at)
             return Token(TokenKind.NAME, self._text[at:end], start, end)
         for name, stands_for in fields.items():
@@ -376,6 +408,31 @@ class Lexer:
             (start, end),
             hint=f"it can read {', '.join(fields)}",
         )
+
+    def _quoted(self, start: int, at: int) -> Token:
+        """A name in double quotes.
+
+        Args:
+            start: of the name with its section.
+            at: the opening quote.
+        """
+        match = _QUOTED.match(self._text, at)
+        if match is None:
+            raise self.fail(
+                "this name never ends",
+                (at, at + 1),
+                expected="a closing double quote",
+                hint='names have double quotes, strings single ones; a double quote inside is written twice: "a""b"',
+            )
+        end = match.end()
+        name = self._text[at + 1 : end - 1].replace('""', '"')
+        if not name:
+            raise self.fail("a name has at least one character", (at, end), hint="the empty string is ''")
+        if self._text[end : end + 1] == ".":
+            raise self.fail(
+                "no '.' follows a name in double quotes", (end, end + 1), hint='the quotes enclose all of a name: "a.b"'
+            )
+        return Token(TokenKind.NAME, name, start, end, name)
 
     def _string(self, start: int) -> Token:
         match = _STRING.match(self._text, start)
@@ -401,12 +458,14 @@ class Lexer:
         for foreign, message, hint in _FOREIGN:
             if text.startswith(foreign, start):
                 raise self.fail(message, (start, start + len(foreign)), hint=hint)
+        if c == '"' and self._fields is not None:
+            return self._quoted(start, start)
         if c in _DOUBLE_QUOTES:
             close = next((at for at in range(start + 1, len(text)) if text[at] in _DOUBLE_QUOTES), start)
             raise self.fail(
                 "double quotes mean nothing in a selector",
                 (start, close + 1),
-                hint="a string has single quotes: 'text'; names have none",
+                hint="a string has single quotes: 'text'; names have none, except in the dialect amqp",
             )
         if c in _QUOTES:
             raise self.fail(

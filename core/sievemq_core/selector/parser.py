@@ -377,7 +377,8 @@ class _Parser:
         pattern = self._literal()
         escape: Literal | None = None
         # ESCAPE is not reserved in every dialect (D-15, D-16)
-        if self._token.kind in (TokenKind.NAME, TokenKind.WORD) and self._token.text.upper() == "ESCAPE":
+        follows = self._token
+        if follows.kind in (_NAME, _WORD) and follows.value is None and follows.text.upper() == "ESCAPE":
             self._token = self._next()
             token = self._token
             if token.kind is not TokenKind.STRING or len(str(token.value)) != 1:

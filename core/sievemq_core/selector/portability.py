@@ -31,7 +31,7 @@ from sievemq_core.selector.ast import (
     walk,
 )
 from sievemq_core.selector.dialect import Dialect
-from sievemq_core.selector.lexer import Lexer, TokenKind
+from sievemq_core.selector.lexer import Lexer, TokenKind, is_property_name, printed_name
 from sievemq_core.selector.names import HEADERS, FieldType, field_type
 from sievemq_core.selector.printer import print_selector
 from sievemq_core.selector.rewrite import equal, unequal, where_present, without_idle_escapes
@@ -356,7 +356,16 @@ class _Notes:
             self.note(_RELATED, "D-01", "fails on a byte or short, and -0.0 is not equal to 0", None, node)
 
     def _on_identifier(self, node: Identifier, _place: _Place) -> None:
-        if not node.name.isascii():
+        if not is_property_name(node.name):
+            self.note(
+                (_CLASSIC, _RABBIT, _IBM),
+                "D-11",
+                f"there are no names in double quotes, such as {printed_name(node.name)}",
+                None,
+                node,
+                once=True,
+            )
+        elif not node.name.isascii():
             self.note((_CLASSIC, _ARTEMIS, _RABBIT, _QPID), "D-09", "a name has ASCII letters only", None, node)
         if node.name.upper() in _XML_WORDS:
             self.note((_CLASSIC, _ARTEMIS), "D-09", f"{node.name} is a reserved word", None, node)

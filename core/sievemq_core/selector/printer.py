@@ -26,6 +26,7 @@ from sievemq_core.selector.ast import (
     Or,
     Unary,
 )
+from sievemq_core.selector.lexer import printed_name
 from sievemq_core.selector.source import Span
 
 _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _SIGN, _ATOM = range(8)
@@ -78,7 +79,7 @@ class _Printer:
         """The text and how tightly it binds."""
         match node:
             case Identifier():
-                return node.name, _ATOM
+                return printed_name(node.name), _ATOM
             case Compare():
                 return self._comparison(node), _PREDICATE
             case And():

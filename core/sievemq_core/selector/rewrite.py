@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sievemq_core.selector.ast import Compare, Identifier, Literal, Node, Unary, walk
+from sievemq_core.selector.lexer import printed_name
 from sievemq_core.selector.names import FieldType, field_type
 from sievemq_core.selector.printer import print_selector
 
@@ -14,14 +15,15 @@ def unequal(node: Compare) -> str | None:
     for name, constant in ((node.left, node.right), (node.right, node.left)):
         if not isinstance(name, Identifier):
             continue
+        written = printed_name(name.name)
         match constant:
             case Literal(value=bool() as truth):
-                return f"{name.name} = {'FALSE' if truth else 'TRUE'}"
+                return f"{written} = {'FALSE' if truth else 'TRUE'}"
             case Literal(value=str()):
-                return f"({name.name} LIKE '%' AND {name.name} <> {print_selector(constant)})"
+                return f"({written} LIKE '%' AND {written} <> {print_selector(constant)})"
             case Literal() | Unary():
                 number = print_selector(constant)
-                return f"({name.name} < {number} OR {name.name} > {number})"
+                return f"({written} < {number} OR {written} > {number})"
     return None
 
 
@@ -30,21 +32,22 @@ def equal(node: Compare) -> str | None:
     for name, constant in ((node.left, node.right), (node.right, node.left)):
         if not isinstance(name, Identifier):
             continue
+        written = printed_name(name.name)
         match constant:
             case Literal(value=str()):
-                return f"({name.name} LIKE '%' AND {name.name} = {print_selector(constant)})"
+                return f"({written} LIKE '%' AND {written} = {print_selector(constant)})"
             case Literal(value=bool()):
                 return None
             case Literal() | Unary():
                 number = print_selector(constant)
-                return f"({name.name} >= {number} AND {name.name} <= {number})"
+                return f"({written} >= {number} AND {written} <= {number})"
     return None
 
 
 def where_present(sides: Iterable[Node], node: Node) -> str:
     """The condition for messages only that have every name of `sides`: FALSE for others, which it was not TRUE for."""
     names = dict.fromkeys(
-        part.name
+        printed_name(part.name)
         for side in sides
         for part in walk(side)
         if isinstance(part, Identifier) and field_type(part.name) in (FieldType.PROPERTY, FieldType.TEXT)

@@ -978,6 +978,17 @@ def test_a_filter_in_sql_decides_and_is_repeated(world: World, descriptor: objec
     assert client.messages() == ["b", "c"]
 
 
+def test_a_filter_in_sql_names_a_property_with_a_hyphen(world: World) -> None:
+    client = Amqp(world)
+    client.sender("queue:a")
+    for number, trace in enumerate(["x", "y", "x"]):
+        client.send(message(str(number), {"trace-id": trace, "a.b": number}), number)
+    client.receiver(
+        "queue:a", filter={Symbol("sql"): Described(Symbol("amqp:sql-filter"), '"trace-id" = \'x\' AND a."a.b" > 0')}
+    )
+    assert client.messages() == ["2"]
+
+
 def test_a_browser_with_a_filter_in_sql(world: World) -> None:
     client = filled(world, "a", "b", "c")
     sql = {Symbol("sql"): Described(Symbol("amqp:sql-filter"), "a.n != 1")}

@@ -285,6 +285,34 @@ def test_a_send_that_cannot_be_is_an_error_with_its_receipt(world: World, header
     assert not client.take("RECEIPT")
 
 
+@pytest.mark.parametrize("browser", ["true", "false"])
+def test_a_selector_in_another_dialect_names_a_header_with_a_hyphen(world: World, browser: str) -> None:
+    client = Stomp(world)
+    for number in range(250):  # more than a page of a browser
+        client.say("SEND", str(number).encode(), destination="/queue/a", **{"trace-id": str(number % 125)})
+    headers = {"selector": "\"trace-id\" = '124'", "selector-dialect": "amqp", "browser": browser}
+    client.say("SUBSCRIBE", id="1", destination="/queue/a", **headers)
+    messages = [each for each in client.take("MESSAGE") if each.body]
+    assert [(each.body, each.headers["trace-id"]) for each in messages] == [(b"124", "124"), (b"249", "124")]
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"selector": "\"trace-id\" = 'x'"}, "names have none, except in the dialect amqp"),
+        ({"selector": "trace-id = 'x'", "selector-dialect": "amqp"}, 'in double quotes: "trace-id"'),
+        ({"selector": "a = 1", "selector-dialect": "sql"}, "there are jakarta, ibm-mq, mqe, amqp"),
+        ({"selector-dialect": "sql"}, "there are jakarta, ibm-mq, mqe, amqp"),
+    ],
+)
+def test_the_error_of_a_selector_says_which_dialect_has_it(world: World, headers: dict[str, str], said: str) -> None:
+    client = Stomp(world)
+    client.say("SUBSCRIBE", id="1", destination="/queue/a", **headers)
+    error = client.error()
+    assert error.headers["code"] == "INVALID_SELECTOR"
+    assert said in error.body.decode()
+
+
 def test_a_bad_selector_is_an_error_with_a_caret(world: World) -> None:
     client = Stomp(world)
     client.say("SUBSCRIBE", id="1", destination="/queue/a", selector="a = ")

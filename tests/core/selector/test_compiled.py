@@ -15,7 +15,7 @@ from sievemq_core.selector import SelectorError, cache, compile_selector
 from sievemq_core.selector.cache import SelectorCache
 from sievemq_core.selector.compiled import CompiledSelector
 from sievemq_core.selector.dialect import DIALECTS, IBM_MQ, JAKARTA, dialect_named
-from sievemq_core.selector.lexer import is_identifier
+from sievemq_core.selector.lexer import is_identifier, is_property_name
 from sievemq_core.selector.parser import parse
 from sievemq_core.selector.printer import print_literal, print_selector
 
@@ -293,6 +293,8 @@ def test_identifiers(name: str, expected: bool) -> None:
 
 
 def test_escape_is_an_identifier_where_it_is_not_reserved() -> None:
+    assert is_identifier("ıs", JAKARTA)  # upper() makes IS of it
+    assert is_property_name("ıs")
     assert not is_identifier("ESCAPE", JAKARTA)
     assert is_identifier("ESCAPE", IBM_MQ)
 

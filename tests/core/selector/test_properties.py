@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast as python_ast
 import random
 import re
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
@@ -91,6 +92,8 @@ values = st.one_of(
     st.sampled_from(STRINGS),
 )
 PROPERTIES = ["a", "b", "c"]
+#: The same three as they are called where names may have any characters.
+QUOTED = {"a": "trace-id", "b": "b.c", "c": 'say "c"'}
 messages = st.tuples(
     st.dictionaries(st.sampled_from(PROPERTIES), values),
     st.tuples(
@@ -218,6 +221,34 @@ def test_the_small_dialect_agrees_too(operands: list[Node], batch: list[Any]) ->
     selector = compiled(tree, "mqe")
     for properties, headers in batch:
         assert selector.function(properties, headers) is (selector.evaluate(properties, headers) is True)
+
+
+def renamed(node: Any) -> Any:
+    """The tree with other names for its properties."""
+    if isinstance(node, Identifier):
+        return Identifier(QUOTED.get(node.name, node.name))
+    if isinstance(node, tuple):
+        return tuple(map(renamed, node))
+    if isinstance(node, Literal) or not is_dataclass(node):
+        return node
+    return replace(node, **{part.name: renamed(getattr(node, part.name)) for part in fields(node)})  # type: ignore[type-var]
+
+
+@settings(max_examples=200)
+@given(conditions, st.lists(messages, min_size=1, max_size=6))
+def test_names_in_double_quotes_mean_what_others_mean(tree: Node, batch: list[Any]) -> None:
+    """Both evaluators, the printed and the canonical text, and the names of which an index is built."""
+    plain, quoted = compiled(tree, "jakarta"), compiled(renamed(tree), "amqp")
+    again = compile_selector(quoted.canonical.removeprefix("amqp: "), "amqp")
+    assert again is not None
+    assert again.canonical == quoted.canonical
+    assert quoted.facts.names == {QUOTED.get(name, name) for name in plain.facts.names}
+    for properties, headers in batch:
+        expected = plain.evaluate(properties, headers)
+        other = {QUOTED[name]: value for name, value in properties.items()}
+        assert quoted.evaluate(other, headers) is expected
+        for selector in (quoted, again):
+            assert selector.function(other, headers) is (expected is True)
 
 
 @settings(max_examples=300)

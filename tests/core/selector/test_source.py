@@ -46,8 +46,8 @@ WHOLE = {
     ),
     "TRUE = 0": "a boolean is never comparable with a number (only values of one kind can be compared)",
     "trace-id = 'x'": (
-        "a number is never comparable with a string (a name has no '-' in it, so this is trace minus something; a "
-        "property with '-' in its name cannot be selected: let its sender set another one)"
+        "a number is never comparable with a string (a name has no '-' in it, so this is trace minus something; only "
+        'the dialect amqp has such names, in double quotes: "trace-id")'
     ),
     "JMSRedelivered = TRUE": (
         "the header field JMSRedelivered cannot be used in a selector (usable are "

@@ -71,6 +71,12 @@ def test_explain_covers_headers(sievemq: Sievemq) -> None:
     assert json.loads(sievemq("selector", "explain", text, *options, "--json").out)["verdict"] == "TRUE"
 
 
+def test_explain_covers_names_in_double_quotes(sievemq: Sievemq) -> None:
+    options = ("--dialect", "amqp", "--json", "-p", "trace-id=x")
+    told = json.loads(sievemq("selector", "explain", "\"trace-id\" = 'x'", *options).out)
+    assert (told["verdict"], told["index"]) == ("TRUE", ["trace-id = 'x'"])
+
+
 def test_explain_for_people(sievemq: Sievemq) -> None:
     outcome = sievemq("selector", "explain", "(region='EU')  AND total>10", "-p", "region=EU")
     assert outcome.code == 0

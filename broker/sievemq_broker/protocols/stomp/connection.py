@@ -305,14 +305,14 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
             )
         address = self._address(destination, headers, now)
         self._check_name(address)
-        selector = headers.get("selector")
+        selector, dialect = headers.get("selector"), headers.get("selector-dialect")
         if headers.get("browser") == "true":
             if len(self._browsers) >= self._services.settings.max_consumers:
                 raise RequestError(
                     "too many browsers; UNSUBSCRIBE those that have ended", ErrorCode.RESOURCE_ALLOCATION
                 )
             self._browsers.add(number)
-            self._browse(number, destination, address, selector, None, now)
+            self._browse(number, destination, address, selector, dialect, None, now)
             return
         self._ids += 1
         consumer = self._ids
@@ -321,12 +321,19 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
         self.outbox.subscriptions[consumer] = subscription
         no_local = any(headers.get(name) == "true" for name in _NO_LOCAL)
         self._ask(
-            now, _nothing, Command.OPEN_CONSUMER, _SESSION, consumer, address, selector, None, no_local, durable,
+            now, _nothing, Command.OPEN_CONSUMER, _SESSION, consumer, address, selector, dialect, no_local, durable,
             durable is not None, False, _credit(headers), 0, 0,
         )  # fmt: skip
 
     def _browse(
-        self, number: str, destination: str, address: str, selector: str | None, cursor: object, now: int
+        self,
+        number: str,
+        destination: str,
+        address: str,
+        selector: str | None,
+        dialect: str | None,
+        cursor: object,
+        now: int,
     ) -> None:
         """Send a page of a queue, and then the next; a frame without a body is the end."""
 
@@ -340,10 +347,10 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
             for at, (_, envelope) in enumerate(messages):  # each when there is time for it
                 self._todo.append(partial(show, message_id_of(envelope.fields, f"{number}-{at}"), envelope))
             end = partial(show, f"{number}-end", None)
-            again = partial(self._browse, number, destination, address, selector, following)
+            again = partial(self._browse, number, destination, address, selector, dialect, following)
             self._todo.append(end if following is None else again)
 
-        self._ask(now, page, Command.BROWSE, address, selector, None, cursor, _PAGE, 0, 0)
+        self._ask(now, page, Command.BROWSE, address, selector, dialect, cursor, _PAGE, 0, 0)
 
     def _unsubscribe(self, headers: dict[str, str], now: int) -> None:
         number = headers.get("id", headers.get("destination"))

@@ -153,6 +153,29 @@ def test_a_selector_names_its_dialect(dialect: str, truth: Any) -> None:
     assert Selector("a NOT BETWEEN 1 AND 2", dialect).evaluate(Message()) is truth
 
 
+@pytest.mark.parametrize("name", ["trace-id", "a.b", "order id", "NULL"])
+def test_a_quoted_name_selects_what_other_protocols_send(name: str) -> None:
+    """By the SDK with its option, by a STOMP header, and by a filter of AMQP."""
+    text = f"\"{name}\" = 'x'"
+    with EmbeddedBroker() as broker, ExitStack() as stack:
+        context = stack.enter_context(ConnectionFactory(f"{broker.url}?selector_dialect=amqp").create_context())
+        consumer = context.create_consumer(context.create_topic("t"), text)
+        subscriber = stack.enter_context(StompSocket(broker.port))
+        headers = {"selector": text, "selector-dialect": "amqp"}
+        subscriber.confirmed("SUBSCRIBE", id="1", destination="/topic/t", **headers)
+        stomp = stack.enter_context(StompSocket(broker.port))
+        amqp = stack.enter_context(AmqpSocket(broker.port))
+        amqp.sender("topic:t")
+        for number, value in enumerate(["x", "y"]):
+            stomp.confirmed("SEND", b"stomp", destination="/topic/t", **{name: value})
+            amqp.send(message("amqp", {name: value}), number)
+        received = [consumer.receive(SOON) for _ in range(2)]
+        assert sorted(each.get_body(str) for each in received if each is not None) == ["amqp", "stomp"]
+        assert all(Selector(text, "amqp").matches(each) for each in received if each is not None)
+        assert sorted(subscriber.message() for _ in range(2)) == ["amqp", "stomp"]
+        assert consumer.receive_no_wait() is None
+
+
 @pytest.mark.parametrize("name", ["ESCAPE", "Escape"])
 def test_d15_d16_escape_names_a_property_over_every_protocol(name: str) -> None:
     """A message has no dialect: whatever makes it may use the name."""
