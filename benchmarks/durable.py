@@ -185,7 +185,6 @@ def recovery(folder: Path, n: int, say: Callable[[str], None]) -> dict[str, Any]
                 restore(domain, _Empty(store), 1)
                 assert domain.journal is not None
                 space = domain.namespace("")
-                domain.journal.cut()
     store.close()
     size = sum(file.stat().st_size for file in (folder / "many").glob("store.db*"))
     took, cpu, resident = until_welcome("--data-dir", str(folder / "many"))
@@ -216,12 +215,10 @@ class _Empty:
     """What a store has kept, without its messages."""
 
     def __init__(self, store: Any) -> None:
-        self._store = store
         self.definitions = store.definitions
-
-    @property
-    def next_batch(self) -> int:
-        return int(self._store.next_batch)
+        self.next_write: int = store.next_write
+        self.next_batch: int = store.next_batch
+        self.batch_bytes: int = store.batch_bytes
 
     def entries(self) -> tuple[()]:
         return ()

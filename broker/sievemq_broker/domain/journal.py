@@ -1,16 +1,18 @@
 """Collects what must survive the process: events in, batches out, no I/O.
 
-    Queue, Namespace, … ── accepted, handed, acknowledged, … ──► Journal ── cut() ──► Batch ──► Store.write
+    Queue, Namespace, … ── accepted, handed, acknowledged, … ──► Journal ── cut() ──► Write ──► Store.write
                                                                                         (one per group commit)
 
-After BATCH_BYTES a further batch begins; all of them are cut, and written, together.
-
-The domain's verbs are synchronous, and a batch is cut only between two of them. So everything that one verb does (a
+The domain's verbs are synchronous, and the journal is cut only between two of them. So everything that one verb does (a
 commit, a move to the dead-letter queue) is on disk as a whole or not at all. A verb that takes several turns, such as
-publishing a large batch, delays the cut.
+publishing a large batch, delays the cut; or it has a :class:`Share` of its own, and writes of others go on meanwhile.
 
-A message has a number: its batch and its place there. A topic's message is stored once, however many durable
-subscriptions got it.
+A write has a number, and consists of batches. A batch is what was done without a break for the next write, or for one
+share; it also ends when it is large. A share's batches are in the write that is cut after its verb is complete, so a
+batch may be written after batches with higher ids. Ids ascend with time whatever the write, and a message's number is
+its batch's id and its place there. So the order of numbers is the order in which messages were accepted.
+
+A topic's message is stored once, however many durable subscriptions got it.
 """
 
 from __future__ import annotations
@@ -48,10 +50,13 @@ PUBLISHED: Final = "published"
 
 PERSISTENT: Final = 2
 
-#: Bytes of new messages, with a surcharge for each, after which a further batch begins. Stores need not take rows of
-#: any size, and a place must fit its bits. One turn stays far below; a slow disk or a large commit may exceed it.
-BATCH_BYTES: Final = 256 * 1024 * 1024
+#: The surcharge for each message in the size of a batch. A store says how large its batches may be; a place must fit
+#: its bits at least.
 ENTRY_BYTES: Final = 64
+BATCH_BYTES: Final = ENTRY_BYTES << PLACE_BITS - 2
+
+#: Kinds of definitions that other definitions and messages refer to.
+_REFERRED_TO: Final = frozenset((NAMESPACE, DESTINATION, SUBSCRIPTION, PAUSED))
 
 #: Room in the store below which each PERSISTENT message is checked. Above it only transactions are, since other
 #: messages that come while one batch is written are far less.
@@ -70,10 +75,10 @@ def state_of(count: int, attempts: int) -> int:
 
 
 class Batch:
-    """The contents of one write: everything since the last one.
+    """Consecutive changes that are written together.
 
     Attributes:
-        id: 1, 2, 3, …
+        id: ascends with the time at which batches begin.
         accepted: new messages, by place: the queue's number, the message's packed envelope. The same bytes object
             several times in a row is one message of a topic.
         held: numbers of messages that were delivered for the first time.
@@ -82,12 +87,11 @@ class Batch:
         failures: time of the first attempt (ms epoch), by number.
         definitions: by kind and key; None for a deleted one.
         size: bytes of the new messages and definitions.
-        before: earlier batches of the same write.
     """
 
-    __slots__ = ("accepted", "base", "before", "definitions", "failures", "gone", "held", "id", "size", "states")
+    __slots__ = ("accepted", "base", "definitions", "failures", "gone", "held", "id", "size", "states")
 
-    def __init__(self, batch_id: int, before: tuple[Batch, ...] = ()) -> None:
+    def __init__(self, batch_id: int) -> None:
         self.id = batch_id
         self.base = batch_id << PLACE_BITS
         self.accepted: list[tuple[int, bytes]] = []
@@ -97,7 +101,6 @@ class Batch:
         self.failures: dict[int, int] = {}
         self.definitions: dict[tuple[str, Key], tuple[Any, ...] | None] = {}
         self.size = 0
-        self.before = before
 
     def add(self, owner: int, packed: bytes) -> int:
         """Add a new message of the queue or tap with this number. Returns the message's own number."""
@@ -107,31 +110,105 @@ class Batch:
         accepted.append((owner, packed))
         return number
 
-    def follow(self) -> Batch:
-        """A batch that continues this one, and is cut with it."""
-        before, self.before = self.before, ()
-        return Batch(self.id + 1, (*before, self))
-
     def __bool__(self) -> bool:
-        return bool(self.before or self.accepted or self.held or self.gone or self.states or self.definitions)
-
-    @property
-    def bytes(self) -> int:
-        """:attr:`size` of all batches of this write."""
-        return self.size + sum([batch.size for batch in self.before])
-
-    @property
-    def parts(self) -> tuple[Batch, ...]:
-        """The batches of one write, in order."""
-        return (*self.before, self)
+        return bool(self.accepted or self.held or self.gone or self.states or self.definitions)
 
     def sort(self) -> None:
         """Sort the numbers of messages, and drop duplicates."""
         self.held = _ascending(self.held)
         self.gone = _ascending(self.gone)
 
+    def split(self, ids: set[int], *, inside: bool) -> Batch:
+        """Move outcomes of messages to another batch with this id.
+
+        Args:
+            ids: of batches.
+            inside: move the outcomes of their messages; otherwise the outcomes of all other messages, except that they
+                are gone.
+        """
+        other = Batch(self.id)
+        self.held, moved = _divided(self.held, ids, inside)
+        other.held.extend(moved)
+        for number in [number for number in self.states if (number >> PLACE_BITS in ids) is inside]:
+            other.states[number] = self.states.pop(number)
+            if number in self.failures:
+                other.failures[number] = self.failures.pop(number)
+        if inside:
+            self.gone, moved = _divided(self.gone, ids, inside)
+            other.gone.extend(moved)
+        return other
+
     def __repr__(self) -> str:
         return f"<Batch {self.id} accepted={len(self.accepted)} gone={len(self.gone)}>"
+
+
+class Write(NamedTuple):
+    """What is written at once, all or nothing. False if it is empty; then the next one has the same number.
+
+    Attributes:
+        number: 1, 2, 3, …; a store knows by it a write that it has already.
+        parts: batches, by ascending id. They are applied in this order, except that outcomes of messages of earlier
+            writes may come before new messages.
+        next_batch: above the id of every batch so far, also of those that are not written yet.
+    """
+
+    number: int
+    parts: tuple[Batch, ...]
+    next_batch: int
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    @property
+    def bytes(self) -> int:
+        """:attr:`Batch.size` of all parts."""
+        return sum([part.size for part in self.parts])
+
+
+class Share:
+    """What one verb that takes several turns does. All of it is in one write, after the verb is complete.
+
+    That goes for new messages, messages that are gone, and definitions. These do not wait for the rest of the share,
+    but are in the next write: deliveries and returns of messages that the share has not added, since later ones may
+    follow meanwhile; and namespaces, destinations and subscriptions, which messages of others may refer to. On the
+    other hand, what others do with a new message of the share is written with it.
+
+    A tap's sequences have no holes, so a tap whose copies are in a share must not be read beyond them before they are
+    written.
+    """
+
+    __slots__ = ("_ids", "parts")
+
+    def __init__(self) -> None:
+        self.parts: list[Batch] = []
+        self._ids: set[int] = set()
+
+    def add(self, batch: Batch) -> Batch:
+        """Add what was done without a break. Returns what does not wait for the share's end."""
+        if batch.accepted:
+            self._ids.add(batch.id)
+        free = batch.split(self._ids, inside=False)
+        for name in [name for name in batch.definitions if name[0] in _REFERRED_TO]:
+            free.definitions[name] = batch.definitions.pop(name)
+        if batch:
+            self.parts.append(batch)
+        return free
+
+    def take_from(self, batch: Batch) -> None:
+        """Take what others have done with messages that the share has added."""
+        outcomes = batch.split(self._ids, inside=True)
+        if outcomes:
+            self.parts.append(outcomes)
+
+
+def _divided(numbers: list[int], ids: set[int], inside: bool) -> tuple[list[int], list[int]]:
+    """Numbers of messages that stay, and those that are moved: of these batches if `inside`, of others if not."""
+    if inside and (not ids or not numbers or max(numbers) >> PLACE_BITS < min(ids)):
+        return numbers, []
+    moved = [number for number in numbers if (number >> PLACE_BITS in ids) is inside]
+    if not moved:
+        return numbers, moved
+    return [number for number in numbers if (number >> PLACE_BITS in ids) is not inside], moved
 
 
 def _ascending(numbers: list[int]) -> list[int]:
@@ -166,8 +243,16 @@ class Saved(Protocol):
     """The contents of a store, for :func:`~sievemq_broker.domain.restore.restore`."""
 
     @property
+    def next_write(self) -> int:
+        """The number of the next write."""
+
+    @property
     def next_batch(self) -> int:
-        """The id of the next batch."""
+        """Above the ids of all batches that were ever begun, as far as a write is known that came after."""
+
+    @property
+    def batch_bytes(self) -> int:
+        """:attr:`Batch.size` above which no message is added to a batch."""
 
     def definitions(self, kind: str) -> Mapping[Key, tuple[Any, ...]]:
         """All definitions of a kind."""
@@ -184,11 +269,12 @@ class Store(Saved, Protocol):
     def epoch(self) -> int:
         """The number of owners so far, this one included."""
 
-    def write(self, batch: Batch, now: int) -> None:
-        """Write a batch and those before it, all or nothing. They are on stable storage when this returns.
+    def write(self, write: Write, now: int) -> None:
+        """Write batches, all or nothing. They are on stable storage when this returns. A write that is there already
+        is not made again, whether the caller knew of it or not.
 
         Args:
-            batch: ids ascend.
+            write: the next one, or again the last one.
             now: ms epoch.
 
         Raises:
@@ -302,28 +388,40 @@ class Lacking:
 
 
 class Journal:
-    """Collects what is to be stored, batch after batch.
+    """Collects what is to be stored, write after write.
 
     Args:
         next_batch: id of the first batch.
         next_number: number of the first queue to come; none is ever given twice.
+        next_write: number of the first write.
+        batch_bytes: see :attr:`Saved.batch_bytes`.
 
     Attributes:
         batch: being gathered.
-        holds: verbs that take more than a turn and have not come to their end: what they do is in one batch.
+        holds: verbs that take more than a turn and have not come to their end: what they do is in one write.
         refusing: why PERSISTENT messages are not taken now (the disk is full); None while they are.
         scarce: the disk has so little room that each message is checked.
         lacks: how often a message or transaction was too large for what room the disk had.
     """
 
     __slots__ = (
-        "_fails", "_measure", "_measured", "_next_number", "_room", "_writing", "batch", "holds", "lacks", "refusing",
-        "scarce",
+        "_batch_bytes", "_complete", "_fails", "_measure", "_measured", "_next_batch", "_next_number", "_next_write",
+        "_open", "_room", "_share", "_writing", "batch", "holds", "lacks", "refusing", "scarce",
     )  # fmt: skip
 
-    def __init__(self, next_batch: int = 1, next_number: int = 1) -> None:
-        self.batch = Batch(next_batch)
+    def __init__(
+        self, next_batch: int = 1, next_number: int = 1, next_write: int = 1, batch_bytes: int = BATCH_BYTES
+    ) -> None:
+        self._next_batch = next_batch
         self._next_number = next_number
+        self._next_write = next_write
+        self._batch_bytes = min(batch_bytes, BATCH_BYTES)
+        #: Other batches of the next write.
+        self._complete: list[Batch] = []
+        #: Shares of verbs that are not complete, and the one for which the present batch is gathered.
+        self._open: dict[Share, None] = {}
+        self._share: Share | None = None
+        self.batch = self._new_batch()
         self.holds = 0
         self.refusing: Overfull | None = None
         self.scarce = False
@@ -333,7 +431,7 @@ class Journal:
         self._measure: Callable[[], int] | None = None
         self._room = UNLIMITED
         self._measured = 0
-        #: Bytes of the batch that is being written.
+        #: Bytes of the write that is under way.
         self._writing = 0
 
     def hold(self) -> None:
@@ -344,17 +442,61 @@ class Journal:
         """Such a verb is complete."""
         self.holds -= 1
 
-    def cut(self) -> Batch:
-        """Return the present batch and begin a new one. Called only between two verbs of the domain, never while a verb
-        holds it."""
-        batch = self.batch
-        self.batch = Batch(batch.id + 1)
-        self._writing = batch.bytes
-        return batch
+    @property
+    def has_changes(self) -> bool:
+        """True if there is something for the next write."""
+        return bool(self._complete or self.batch)
+
+    def cut(self) -> Write:
+        """Return everything for the next write. Called only between two verbs of the domain, never while a verb holds
+        it or works on its share."""
+        assert self._share is None
+        self._seal()
+        parts, self._complete = self._complete, []
+        for share in self._open:
+            for part in parts:
+                share.take_from(part)
+        parts = [part for part in parts if part]
+        parts.sort(key=lambda part: part.id)
+        write = Write(self._next_write, tuple(parts), self._next_batch)
+        if parts:
+            self._next_write += 1
+        self._writing = write.bytes
+        return write
 
     def written(self) -> None:
-        """The batch that was cut last is stored."""
+        """The write that was cut last is stored."""
         self._writing = 0
+
+    # -- batches and shares -------------------------------------------------------------------------------------
+
+    def turn_to(self, share: Share | None) -> None:
+        """What happens from now on belongs to a share, or (None) to the next write."""
+        if share is not self._share:
+            self._seal()
+            self._share = share
+            if share is not None:
+                self._open[share] = None
+
+    def complete(self, share: Share) -> None:
+        """A share's verb is complete: all of it is in the next write."""
+        self.turn_to(None)
+        self._open.pop(share, None)
+        self._complete += share.parts
+
+    def _seal(self) -> None:
+        """The present batch ends, and the next one begins."""
+        batch = self.batch
+        self.batch = self._new_batch()
+        if self._share is not None:
+            batch = self._share.add(batch)
+        if batch:
+            self._complete.append(batch)
+
+    def _new_batch(self) -> Batch:
+        batch = Batch(self._next_batch)
+        self._next_batch += 1
+        return batch
 
     # -- the room of the store ----------------------------------------------------------------------------------
 
@@ -387,7 +529,8 @@ class Journal:
 
     @property
     def _unwritten(self) -> int:
-        return self._writing + self.batch.bytes
+        parts = [*self._complete, *[part for share in self._open for part in share.parts]]
+        return self._writing + self.batch.size + sum([part.size for part in parts])
 
     def has_room(self, size: int) -> bool:
         """True if so many bytes of new messages can be written after all that is unwritten."""
@@ -408,8 +551,8 @@ class Journal:
         """
         batch = self.batch
         number = batch.add(owner, packed)
-        if batch.size > BATCH_BYTES:
-            self.batch = batch.follow()  # large enough: the next message goes to another batch
+        if batch.size > self._batch_bytes:
+            self._seal()  # large enough: the next message goes to another batch
         return number
 
     def refuse(self, full: Overfull | None) -> None:

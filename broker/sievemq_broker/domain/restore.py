@@ -53,7 +53,7 @@ def restore(broker: Broker, saved: Saved, now: int) -> int:
     Raises:
         RestoreError: something kept is refused by this broker's settings or rules.
     """
-    journal = Journal(saved.next_batch)
+    journal = Journal(saved.next_batch, next_write=saved.next_write, batch_bytes=saved.batch_bytes)
     try:
         queues = _definitions(broker, saved, journal)
         taps = _taps(broker, saved, journal, now)
@@ -137,13 +137,15 @@ def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> N
     arrived (ORD-05)."""
     arrivals: list[tuple[int, int, SavedEntry, Envelope]] = []
     late = False
-    for each in kept:
+    latest = kept[-1].time
+    for each in reversed(kept):
         envelope = Envelope.from_packed(each.packed)
-        arrival = each.time
+        latest = arrival = min(latest, each.time)  # it arrived before those that follow, although written after them
         if envelope.delivery_time > arrival:
             arrival = envelope.delivery_time
             late = True
         arrivals.append((arrival, each.number, each, envelope))
+    arrivals.reverse()
     if late:
         arrivals.sort(key=lambda item: item[:2])
     for _, number, each, envelope in arrivals:

@@ -5,12 +5,11 @@ A batch whose messages are all gone is deleted; one that has lost half of its by
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from sievemq_broker.domain.journal import PLACE_BITS, Batch, SavedEntry
-from sievemq_broker.store.blob import State, unpack_batch
+from sievemq_broker.domain.journal import Batch, SavedEntry, Write
+from sievemq_broker.store.blob import Outcomes, State, outcomes_of, unpack_batch
 from sievemq_broker.store.errors import DamagedError
 
 #: The most batches whose state is cached. Most messages are acknowledged soon after they were stored.
@@ -56,27 +55,35 @@ class Batches:
         if orphan is not None:
             raise DamagedError(f"batch {orphan[0]} is missing, although its state exists")
 
-    def write(self, batch: Batch, now: int, room: Callable[[], int]) -> None:
-        """Write a batch, and its outcomes of earlier messages.
+    def write(self, write: Write, now: int, room: Callable[[], int]) -> None:
+        """Write the batches, and their outcomes of earlier messages.
 
         Args:
-            batch: see :class:`~sievemq_broker.domain.journal.Batch`.
+            write: see :class:`~sievemq_broker.domain.journal.Write`.
             now: ms epoch.
             room: bytes that may be spent on rewriting sparse batches; a larger one waits for more.
         """
-        batch.sort()
-        if batch.held or batch.gone or batch.states:
-            self._settle(batch)  # first: on a full disk the new messages take the place of those that are gone
-        if batch.accepted:
-            self._append(batch, now)
+        own: dict[int, list[Outcomes]] = {part.id: [] for part in write.parts if part.accepted}
+        for part in write.parts:
+            if part.held or part.gone or part.states:
+                part.sort()
+                for batch_id, outcomes in outcomes_of(part):
+                    if batch_id in own:
+                        own[batch_id].append(outcomes)
+                    else:  # first: on a full disk the new messages take the place of those that are gone
+                        self._settle(batch_id, outcomes)
+        for part in write.parts:
+            if part.accepted:
+                self._append(part, own[part.id], now)
         if self._sparse:
             self._rewrite(room())
 
-    def _append(self, batch: Batch, now: int) -> None:
+    def _append(self, batch: Batch, outcomes: list[Outcomes], now: int) -> None:
         """Write the batch's own row, with the outcomes of its messages before it was written."""
         own = batch.id
         state = State.new(len(batch.accepted))
-        state.apply(batch, own)
+        for each in outcomes:
+            state.apply(own, each)
         if not state.live:
             return  # arrived and gone between two writes
         self._execute("INSERT INTO batch VALUES (?, ?)", (own, state.pack_batch(own, now, batch.accepted)))
@@ -84,27 +91,18 @@ class Batches:
             self._execute("INSERT INTO state VALUES (?, ?)", (own, state.pack(own)))
         self._remember(own, state)
 
-    def _settle(self, batch: Batch) -> None:
-        """Write the outcomes of messages of earlier batches: mostly few, or consecutive ones."""
-        base = batch.base
-        touched = {number >> PLACE_BITS for number in batch.states if number < base}
-        for numbers in (batch.held, batch.gone):
-            at, end = 0, bisect_left(numbers, base)
-            while at < end:
-                batch_id = numbers[at] >> PLACE_BITS
-                touched.add(batch_id)
-                at = bisect_left(numbers, (batch_id + 1) << PLACE_BITS, at, end)
-        for batch_id in touched:
-            state = self._state_of(batch_id)
-            if state is None:
-                continue  # all of it was gone before
-            state.apply(batch, batch_id)
-            if not state.live:
-                self._drop(batch_id)
-                continue
-            self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, state.pack(batch_id)))
-            if state.size >= _SPARSE_BYTES and state.live * 2 < state.kept:
-                self._sparse[batch_id] = None
+    def _settle(self, batch_id: int, outcomes: Outcomes) -> None:
+        """Write the outcomes of messages of an earlier batch."""
+        state = self._state_of(batch_id)
+        if state is None:
+            return  # all of it was gone before
+        state.apply(batch_id, outcomes)
+        if not state.live:
+            self._drop(batch_id)
+            return
+        self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, state.pack(batch_id)))
+        if state.size >= _SPARSE_BYTES and state.live * 2 < state.kept:
+            self._sparse[batch_id] = None
 
     def _state_of(self, batch_id: int) -> State | None:
         state = self._states.get(batch_id)

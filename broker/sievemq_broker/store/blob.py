@@ -19,7 +19,7 @@ import sys
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgpack
@@ -135,22 +135,25 @@ class State:
         self.size = len(row)
         return row
 
-    def apply(self, batch: Batch, batch_id: int) -> None:
-        """Record a batch's outcomes of these messages.
+    def apply(self, batch_id: int, outcomes: Outcomes) -> None:
+        """Record outcomes of these messages. A message that is gone stays gone.
 
         Args:
-            batch: a later one or the same; its numbers ascend.
             batch_id: of the batch that this is the state of.
+            outcomes: that a batch has of them.
         """
         states = self.states
         first = batch_id << PLACE_BITS
-        end = first + len(states)
-        _set(states, batch.held, first, end, HELD_FLAG)
-        if batch.states:
-            failures = batch.failures
-            for number, value in batch.states.items():
+        if outcomes.held:
+            if self.live < len(states):
+                _set(states, [n for n in outcomes.held if states[n - first] != GONE_STATE], first, HELD_FLAG)
+            else:
+                _set(states, outcomes.held, first, HELD_FLAG)
+        if outcomes.states:
+            failures = outcomes.failures
+            for number, value in outcomes.states:
                 place = number - first
-                if first <= number < end and states[place] != GONE_STATE:
+                if states[place] != GONE_STATE:
                     states[place] = value & _STATE
                     if value > _STATE:
                         self.attempts[place] = value >> STATE_BITS
@@ -158,7 +161,7 @@ class State:
                         self.attempts.pop(place, None)
                     if number in failures:
                         self.failures[place] = failures[number]
-        _set(states, batch.gone, first, end, GONE_STATE)
+        _set(states, outcomes.gone, first, GONE_STATE)
         self.live = len(states) - states.count(GONE_STATE)
         if self.failures or self.attempts:
             self.failures = {place: when for place, when in self.failures.items() if states[place] != GONE_STATE}
@@ -205,26 +208,73 @@ class State:
             raise DamagedError(f"{what} has an invalid form: {error}") from error
 
 
-def _set(states: array[int], numbers: list[int], first: int, end: int, value: int) -> None:
+def _set(states: array[int], numbers: list[int], first: int, value: int) -> None:
     """Give messages their state.
 
     Args:
         states: by place.
-        numbers: ascending; those from `first` to before `end` are meant.
+        numbers: ascending.
         first: number of the message at place 0.
-        end: behind the last.
         value: the state.
     """
-    low = bisect_left(numbers, first)
-    high = bisect_left(numbers, end, low)
-    if low == high:
+    if not numbers:
         return
-    start = numbers[low] - first
-    if numbers[high - 1] - numbers[low] == high - low - 1:  # consecutive
-        states[start : start + high - low] = array("H", (value,)) * (high - low)
+    count, start = len(numbers), numbers[0] - first
+    if numbers[-1] - numbers[0] == count - 1:  # consecutive
+        states[start : start + count] = array("H", (value,)) * count
         return
-    for number in numbers[low:high]:
+    for number in numbers:
         states[number - first] = value
+
+
+class Outcomes:
+    """What a batch says of the messages of one batch, itself or another.
+
+    Attributes:
+        held, gone: as of :class:`~sievemq_broker.domain.journal.Batch`, ascending.
+        states: number and state.
+        failures: those of the whole batch.
+    """
+
+    __slots__ = ("failures", "gone", "held", "states")
+
+    def __init__(self, failures: dict[int, int]) -> None:
+        self.held: list[int] = []
+        self.states: list[tuple[int, int]] = []
+        self.gone: list[int] = []
+        self.failures = failures
+
+
+def outcomes_of(batch: Batch) -> Iterable[tuple[int, Outcomes]]:
+    """The outcomes that a batch has, by the id of the batch whose messages they are of.
+
+    Args:
+        batch: sorted. Mostly few batches are meant, or consecutive messages.
+    """
+    found: dict[int, Outcomes] = {}
+
+    def of(batch_id: int) -> Outcomes:
+        if batch_id not in found:
+            found[batch_id] = Outcomes(batch.failures)
+        return found[batch_id]
+
+    for number, value in batch.states.items():
+        of(number >> PLACE_BITS).states.append((number, value))
+    for batch_id, numbers in _runs(batch.held):
+        of(batch_id).held.extend(numbers)
+    for batch_id, numbers in _runs(batch.gone):
+        of(batch_id).gone.extend(numbers)
+    return found.items()
+
+
+def _runs(numbers: list[int]) -> Iterator[tuple[int, list[int]]]:
+    """Ascending numbers of messages, by batch."""
+    at = 0
+    while at < len(numbers):
+        batch_id = numbers[at] >> PLACE_BITS
+        end = bisect_left(numbers, (batch_id + 1) << PLACE_BITS, at)
+        yield batch_id, numbers[at:end]
+        at = end
 
 
 class Kept:

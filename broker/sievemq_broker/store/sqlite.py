@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from sievemq_broker.domain.journal import Batch, Key, SavedEntry
+from sievemq_broker.domain.journal import BATCH_BYTES, Key, SavedEntry, Write
 from sievemq_broker.store.batches import Batches
 from sievemq_broker.store.blob import pack_value, unpack_value
 from sievemq_broker.store.database import (
@@ -94,6 +94,8 @@ class SqliteStore:
     Attributes:
         epoch: how many owners there have been.
         incarnation: the broker's name, the same as long as the store exists.
+        next_batch: see :class:`~sievemq_broker.domain.journal.Saved`.
+        batch_bytes: see there.
     """
 
     def __init__(
@@ -107,10 +109,10 @@ class SqliteStore:
         self.directory = Path(directory)
         self._folder = str(directory)
         self.incarnation = incarnation
+        self.batch_bytes = BATCH_BYTES
         self.epoch = 0
-        #: Writes that are on disk.
+        #: Writes that are on disk: the number of the last one. Taking over the store is one.
         self._sequence = 0
-        #: Id of the next batch.
         self.next_batch = 1
         self._db: Any = None
         self._opener = opener
@@ -305,22 +307,29 @@ class SqliteStore:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def write(self, batch: Batch, now: int) -> None:
-        """Write a batch; see :meth:`Store.write`. A batch that is stored although its write reported an error is not
-        written again."""
-        if batch.id >= self.next_batch:
+    @property
+    def next_write(self) -> int:
+        """The number of the next write."""
+        return self._sequence + 1
+
+    def write(self, write: Write, now: int) -> None:
+        """Write batches; see :meth:`Store.write`. What is stored although its write reported an error is not written
+        again."""
+        if not write:
+            return
+        if write.number > self._sequence:
             try:
-                self._transact(batch, now)
+                self._transact(write, now)
             except Exception as error:
                 raise self._translated(error, "be written") from error
             # At most, until it is measured.
-            written = batch.bytes + batch.bytes // 16 + _WRITE_BYTES
+            written = write.bytes + write.bytes // 16 + _WRITE_BYTES
             self._growth += written
             self._unused = max(0, self._unused - written)
             self._log_unused = 0
         self._witness.write(self._sequence)
 
-    def _transact(self, batch: Batch, now: int) -> None:
+    def _transact(self, write: Write, now: int) -> None:
         before = self._sequence, self.next_batch
         begun = False
         try:
@@ -328,13 +337,16 @@ class SqliteStore:
             begun = True
             self._reload()
             before = self._sequence, self.next_batch
-            if batch.id >= self.next_batch:
-                for part in batch.parts:
-                    self._batches.write(part, now, self._spare)
+            if write.number > self._sequence:
+                if write.number > self._sequence + 1:
+                    raise StoreError(f"write {write.number} was given to {self.directory / DATABASE}, which ends with "
+                                     f"write {self._sequence}")  # fmt: skip
+                self._batches.write(write, now, self._spare)
+                for part in write.parts:
                     for (kind, key), value in part.definitions.items():
                         self._define(kind, key, value)
-                self._sequence += 1
-                self.next_batch = batch.id + 1
+                self._sequence = write.number
+                self.next_batch = max(self.next_batch, write.next_batch)
                 self._execute(_WRITE_HEAD, (self._head(),))
             self._execute("COMMIT")
         except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Generic, TypeVar
 
-from sievemq_broker.domain.journal import Batch, Journal
+from sievemq_broker.domain.journal import Journal, Write
 from sievemq_broker.server.durability.commits import Commits
 
 
@@ -36,7 +36,7 @@ class Obedient:
         self.closed = False
         self.calls: list[str] = []
 
-    def write(self, batch: Batch, now: int) -> None:
+    def write(self, write: Write, now: int) -> None:
         raise NotImplementedError
 
     def relieve(self) -> None:

@@ -7,7 +7,17 @@ from typing import Any
 
 from sievemq_broker.domain import Broker, Queue
 from sievemq_broker.domain.entry import DELAYED, Entry
-from sievemq_broker.domain.journal import GONE_STATE, HELD_FLAG, Batch, Journal, Key, SavedEntry
+from sievemq_broker.domain.journal import (
+    BATCH_BYTES,
+    GONE_STATE,
+    HELD_FLAG,
+    Batch,
+    Journal,
+    Key,
+    SavedEntry,
+    Store,
+    Write,
+)
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.message.envelope import MESSAGE_ID, BodyKind, Envelope, pack_properties
 
@@ -30,27 +40,33 @@ def name_of(packed: bytes) -> str:
 class DictStore:
     """The obvious store: what SqliteStore must agree with, and a picture of any moment at no cost."""
 
-    def __init__(self) -> None:
-        self.next_batch = 1
+    def __init__(self, batch_bytes: int = BATCH_BYTES) -> None:
+        self.batch_bytes = batch_bytes
+        self.next_write = self.next_batch = 1
         self.messages: dict[int, SavedEntry] = {}
         self.defined: dict[tuple[str, Key], tuple[Any, ...]] = {}
 
     def copy(self) -> DictStore:
         """As it is now."""
-        other = DictStore()
-        other.next_batch = self.next_batch
+        other = DictStore(self.batch_bytes)
+        other.next_write, other.next_batch = self.next_write, self.next_batch
         other.messages = dict(self.messages)
         other.defined = dict(self.defined)
         return other
 
-    def write(self, batch: Batch, now: int) -> None:
-        for part in batch.parts:
-            self._keep(part, now)
+    def write(self, write: Write, now: int) -> None:
+        if write.number < self.next_write:
+            return
+        assert write.number == self.next_write
+        for part in write.parts:
+            for place, (owner, packed) in enumerate(part.accepted):
+                number = part.base | place
+                self.messages[number] = SavedEntry(number, owner, packed, 0, 0, now)
+        for part in write.parts:
+            self._apply(part)
+        self.next_write, self.next_batch = write.number + 1, max(self.next_batch, write.next_batch)
 
-    def _keep(self, batch: Batch, now: int) -> None:
-        for place, (owner, packed) in enumerate(batch.accepted):
-            number = batch.base | place
-            self.messages[number] = SavedEntry(number, owner, packed, 0, 0, now)
+    def _apply(self, batch: Batch) -> None:
         for number in batch.held:
             self._set(number, HELD_FLAG, 0)
         for number, state in batch.states.items():
@@ -62,7 +78,6 @@ class DictStore:
                 self.defined.pop((kind, key), None)
             else:
                 self.defined[kind, key] = value
-        self.next_batch = batch.id + 1
 
     def _set(self, number: int, state: int, failed: int) -> None:
         entry = self.messages.get(number)
@@ -79,6 +94,16 @@ class DictStore:
 
     def entries(self) -> Iterator[SavedEntry]:
         return iter([self.messages[number] for number in sorted(self.messages)])
+
+
+def write_of(store: DictStore | Store, *parts: Batch) -> Write:
+    """The store's next write, of these batches."""
+    return Write(store.next_write, parts, max(part.id for part in parts) + 1)
+
+
+def write(store: DictStore | Store, *parts: Batch) -> None:
+    """Write batches as the next write."""
+    store.write(write_of(store, *parts), NOW)
 
 
 def durable_queues(broker: Broker) -> Iterator[tuple[str, Queue]]:

@@ -12,7 +12,7 @@ import pytest
 
 from sievemq import ConnectionFactory, JMSContext, JMSRuntimeException
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.domain.journal import Batch
+from sievemq_broker.domain.journal import Write
 from sievemq_broker.server.durability import commits as module
 from sievemq_broker.server.server import Server
 from sievemq_broker.store import DamagedError, StoreError, StoreFullError
@@ -27,11 +27,11 @@ class Store(Obedient):
     def __init__(self) -> None:
         super().__init__()
         self.answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
-        self.began: asyncio.Queue[Batch] = asyncio.Queue()
+        self.began: asyncio.Queue[Write] = asyncio.Queue()
         self.loop = asyncio.get_running_loop()
 
-    def write(self, batch: Batch, now: int) -> None:
-        self.loop.call_soon_threadsafe(self.began.put_nowait, batch)
+    def write(self, write: Write, now: int) -> None:
+        self.loop.call_soon_threadsafe(self.began.put_nowait, write)
         error = self.answers.get()
         if error is not None:
             raise error
@@ -90,7 +90,7 @@ async def test_turns_during_a_write_share_the_next_one(rig: Rig) -> None:
         rig.commits.end_turn()
     rig.store.answers.put(None)
     second = await rig.store.began.get()
-    assert [list(batch.definitions) for batch in (first, second)] == [
+    assert [list(write.parts[0].definitions) for write in (first, second)] == [
         [("kind", ("first",))],
         [("kind", ("2",)), ("kind", ("3",)), ("kind", ("4",))],
     ]
@@ -99,7 +99,7 @@ async def test_turns_during_a_write_share_the_next_one(rig: Rig) -> None:
     rig.store.answers.put(None)
     await rig.links[1].something.wait()
     assert rig.left == [[b"1", b"234"], [b"234"]]
-    assert (rig.commits.writes, second.id) == (2, first.id + 1)
+    assert (rig.commits.writes, second.number) == (2, first.number + 1)
 
 
 async def test_a_commit_of_several_turns_is_one_write(rig: Rig) -> None:
@@ -112,8 +112,8 @@ async def test_a_commit_of_several_turns_is_one_write(rig: Rig) -> None:
     assert rig.store.began.empty()
     rig.journal.holds = 0
     rig.commits.end_turn()
-    batch = await rig.store.began.get()
-    assert {key for _, key in batch.definitions} == {("first",), ("second",)}
+    write = await rig.store.began.get()
+    assert {key for _, key in write.parts[0].definitions} == {("first",), ("second",)}
     rig.store.answers.put(None)
     await synced
     assert rig.left == [[b"xx"], []]
@@ -123,7 +123,7 @@ async def test_changes_without_a_waiting_client_are_written(rig: Rig) -> None:
     rig.record()
     rig.commits.end_turn()
     assert rig.store.began.empty()
-    assert (await rig.store.began.get()).definitions
+    assert (await rig.store.began.get()).parts[0].definitions
 
 
 async def test_synced_waits_for_everything_so_far(rig: Rig) -> None:
@@ -220,7 +220,7 @@ async def test_the_end_does_not_wait_for_a_disk_that_stays_full(monkeypatch: pyt
     monkeypatch.setattr(module, "STUCK_CLOSE_SECONDS", 0.05)
 
     class Full(Obedient):
-        def write(self, batch: Batch, now: int) -> None:
+        def write(self, write: Write, now: int) -> None:
             raise StoreFullError("full")
 
     rig = committing.Rig(Full())

@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings, journal
+from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings
 from sievemq_broker.domain.consumer import Held, Source
+from sievemq_broker.domain.journal import BATCH_BYTES
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.steps import Meter, finish
 from sievemq_broker.store import SqliteStore
@@ -206,14 +207,13 @@ class Program:
 
     def cut(self, *_: int) -> None:
         assert self.broker.journal is not None
-        batch = self.broker.journal.cut()
-        if not batch:
-            self.broker.journal.batch = batch
+        write = self.broker.journal.cut()
+        if not write:
             return
-        self.store.write(batch, self.now)
+        self.store.write(write, self.now)
         self.moments.append((self.store.copy(), picture(self.broker), self.now))
         if self.real is not None:
-            self.real.write(batch, self.now)
+            self.real.write(write._replace(number=self.real.next_write), self.now)
             assert list(self.real.entries()) == list(self.store.entries())
             for kind in ("namespace", "destination", "subscription", "paused"):
                 assert self.real.definitions(kind) == self.store.definitions(kind)
@@ -240,20 +240,17 @@ def test_every_prefix_opens_to_the_broker_as_it_was(program: list[tuple[str, int
 def test_crashes_between_several_batches_of_one_write_are_consistent(
     program: list[tuple[str, int, int, int]], size: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(journal, "BATCH_BYTES", size)
-        run = Program(None)
-        run.run(program)
-        run.check()
+    run = Program(None, store=DictStore(size))
+    run.run(program)
+    run.check()
 
 
 @settings(max_examples=25)
-@given(program=PROGRAMS, size=st.sampled_from([300, journal.BATCH_BYTES]))
+@given(program=PROGRAMS, size=st.sampled_from([300, BATCH_BYTES]))
 def test_the_store_on_disk_agrees_with_the_model(program: list[tuple[str, int, int, int]], size: int) -> None:
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(journal, "BATCH_BYTES", size)
+    with TemporaryDirectory() as folder:
         store = SqliteStore(folder, reserve=0)
-        run = Program(store)
+        run = Program(store, store=DictStore(size))
         run.run(program)
         store.close()
         again = SqliteStore(folder, reserve=0)

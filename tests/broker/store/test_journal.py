@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sievemq_broker.domain import Broker, journal
+from sievemq_broker.domain import Broker
 from sievemq_broker.domain.consumer import Held
-from sievemq_broker.domain.journal import HELD_FLAG, Batch, state_of
+from sievemq_broker.domain.journal import HELD_FLAG, Batch, Journal, state_of
 from sievemq_broker.domain.publishing import AT_ONCE
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.store import SqliteStore, StoreError
 from sievemq_broker.store.batches import Batches
+from sievemq_broker.store.blob import Outcomes
 from sievemq_core.errors import ErrorCode, RequestError
 
 from .support import NOW, journalled, message, name_of
@@ -29,8 +29,10 @@ class Port:
 
 
 def cut(broker: Broker) -> Batch:
+    """The only batch of the next write."""
     assert broker.journal is not None
-    return broker.journal.cut()
+    [batch] = broker.journal.cut().parts
+    return batch
 
 
 def test_only_persistent_messages_in_lasting_destinations_are_written() -> None:
@@ -47,7 +49,8 @@ def test_only_persistent_messages_in_lasting_destinations_are_written() -> None:
         ("destination", ("default", "queue:q")),
         ("destination", ("default", "topic:nobody")),
     }
-    assert not cut(broker)
+    assert broker.journal is not None
+    assert not broker.journal.cut()
 
 
 def test_a_commit_is_in_one_batch() -> None:
@@ -81,8 +84,8 @@ def test_a_batch_that_is_published_in_slices_holds_the_cut_until_it_is_complete(
 def test_oversized_work_continues_in_another_batch_of_the_same_write(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(journal, "BATCH_BYTES", 1_000)
     store = SqliteStore(tmp_path, reserve=0)
+    store.batch_bytes = 1_000
     broker = Broker()
     restore(broker, store, NOW)
     space = broker.namespace("")
@@ -90,30 +93,32 @@ def test_oversized_work_continues_in_another_batch_of_the_same_write(
     space.commit([("queue:q", message(name)) for name in names], NOW)
     consumer = space.open_consumer(Port(), 1, "queue:q", connection="c", credit=30, now=NOW)  # type: ignore[arg-type]
     consumer.acknowledge(20, NOW)
-    batch = cut(broker)
-    assert len(batch.parts) > 5
-    assert [part.id for part in batch.parts] == list(range(1, batch.id + 1))
-    assert max(part.size for part in batch.before) < 1_500
-    assert not cut(broker)
+    journal = broker.journal
+    assert journal is not None
+    write = journal.cut()
+    assert len(write.parts) > 5
+    assert [part.id for part in write.parts] == list(range(1, len(write.parts) + 1))
+    assert max(part.size for part in write.parts) < 1_500
+    assert not journal.cut()
 
-    writes = []
+    written = []
 
-    def fails(rows: Batches, part: Batch, now: int, room: Callable[[], int]) -> None:
-        writes.append(part.id)
-        if len(writes) == 4:
+    def fails(rows: Batches, batch: Batch, outcomes: list[Outcomes], now: int) -> None:
+        written.append(batch.id)
+        if len(written) == 4:
             raise OSError("no")
-        write(rows, part, now, room)
+        append(rows, batch, outcomes, now)
 
-    write = Batches.write
+    append = Batches._append
     with monkeypatch.context() as broken:
-        broken.setattr(Batches, "write", fails)
+        broken.setattr(Batches, "_append", fails)
         with pytest.raises(StoreError):
-            store.write(batch, NOW)
+            store.write(write, NOW)
     assert list(store.entries()) == []  # all or nothing
-    assert store.next_batch == 1
-    store.write(batch, NOW)
-    store.write(batch, NOW)  # said again
-    assert store.next_batch == batch.id + 1
+    assert (store.next_write, store.next_batch) == (write.number, 1)
+    store.write(write, NOW)
+    store.write(write, NOW)  # said again
+    assert (store.next_write, store.next_batch) == (write.number + 1, write.next_batch)
     store.close()
     again = SqliteStore(tmp_path, reserve=0)
     assert [name_of(entry.packed) for entry in again.entries()] == names[20:]
@@ -121,16 +126,16 @@ def test_oversized_work_continues_in_another_batch_of_the_same_write(
     again.close()
 
 
-def test_a_tap_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "BATCH_BYTES", 1_000)
+def test_a_tap_counts_as_well() -> None:
     broker = journalled()
+    journal = broker.journal = Journal(batch_bytes=1_000)
     space = broker.namespace("")
     space.taps.open("c", "t", "queue:q", "copy", None, {}, NOW, None)
     for number in range(20):
         space.send("queue:q", message(str(number), mode=1), NOW)
-    batch = cut(broker)
-    assert len(batch.parts) > 1
-    assert sum(len(part.accepted) for part in batch.parts) == 20
+    write = journal.cut()
+    assert len(write.parts) > 1
+    assert sum(len(part.accepted) for part in write.parts) == 20
 
 
 def test_an_attempt_of_a_message_that_another_consumer_has_is_recorded() -> None:

@@ -22,7 +22,7 @@ from sievemq_broker.store import SqliteStore
 from sievemq_broker.store.database import DATABASE
 from sievemq_broker.store.files import Witness, sync_directory
 
-from .support import NOW, DictStore, message
+from .support import DictStore, message, write
 
 SECTOR = 512
 
@@ -180,10 +180,10 @@ def live(record: Record, folder: Path, chance: random.Random, *, in_order: bool 
                     batch.states[number] = chance.choice((1, 2, HELD_FLAG))
             batch.definitions["kind", (chance.randrange(3),)] = (life, step)
             after = moments[-1].copy()
-            after.write(batch, NOW)
+            write(after, batch)
             moments.append(after)
             record.note("", "begun", len(moments) - 1)
-            store.write(batch, NOW)
+            write(store, batch)
             record.note("", "confirmed", len(moments) - 1)
         if in_order if life else chance.random() < 0.5:
             store.close()

@@ -12,7 +12,7 @@ from sievemq_broker.store import SqliteStore
 from sievemq_broker.store.database import DATABASE
 
 from .kill import COMMAND, Life
-from .support import NOW, message
+from .support import message, write
 
 
 def start(directory: Path) -> tuple[int, list[dict[str, object]]]:
@@ -74,7 +74,7 @@ def test_a_store_with_an_invalid_message_is_refused(tmp_path: Path) -> None:
     batch.accepted += [(1, message("good").packed), (1, b"\xc1 no envelope")]
     batch.definitions["destination", ("default", "queue:q")] = (1,)
     batch.definitions["namespace", ("default",)] = ()
-    store.write(batch, NOW)
+    write(store, batch)
     store.close()
     code, log = start(tmp_path)
     assert code == 1

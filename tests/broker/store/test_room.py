@@ -22,7 +22,7 @@ from sievemq_broker.domain.journal import PLACE_BITS, Batch
 from sievemq_broker.store import SqliteStore, StoreFullError
 from sievemq_broker.store.database import PAGE_BYTES
 
-from .support import NOW, message, name_of
+from .support import NOW, message, name_of, write_of
 
 RESERVE = 256 * 1024
 
@@ -128,11 +128,12 @@ class Sender:
 
     def write(self, batch: Batch) -> None:
         """As Commits does."""
+        write = write_of(self.store, batch)
         try:
-            self.store.write(batch, NOW)
+            self.store.write(write, NOW)
         except StoreFullError:
             self.store.relieve()
-            self.store.write(batch, NOW)
+            self.store.write(write, NOW)
         self.store.tidy()
 
     def send(self, size: int, count: int = 1) -> bool:

@@ -19,7 +19,7 @@ from sievemq_broker.store.blob import State, pack_batch, unpack_batch
 from sievemq_broker.store.database import DATABASE, connect
 from sievemq_broker.store.salvage import check, export, repair
 
-from .support import NOW, DictStore, message, name_of
+from .support import NOW, DictStore, message, name_of, write, write_of
 
 
 def opened(folder: Path, **more: object) -> SqliteStore:
@@ -31,14 +31,14 @@ def add(store: SqliteStore | DictStore, *names: str, owner: int = 1, size: int =
     batch = Batch(store.next_batch)
     for name in names:
         batch.accepted.append((owner, message(name, body=b"x" * size).packed))
-    store.write(batch, NOW)
+    write(store, batch)
     return [batch.base | place for place in range(len(names))]
 
 
 def settle(store: SqliteStore | DictStore, *numbers: int) -> None:
     batch = Batch(store.next_batch)
     batch.gone += numbers
-    store.write(batch, NOW)
+    write(store, batch)
 
 
 def names(store: SqliteStore) -> list[str]:
@@ -69,7 +69,7 @@ class TestKeeping:
         batch.failures[numbers[1]] = NOW + 5
         batch.gone.append(numbers[2])
         batch.definitions["kind", ("key", None, 7)] = ("value", 2)
-        store.write(batch, NOW)
+        write(store, batch)
         for _ in range(2):
             found = [(name_of(e.packed), e.number, e.owner, e.state, e.failed, e.time) for e in store.entries()]
             assert found == [("a", numbers[0], 1, HELD_FLAG, 0, NOW), ("b", numbers[1], 1, 3, NOW + 5, NOW)]
@@ -91,7 +91,7 @@ class TestKeeping:
         for value, expected in (((1,), {("k",): (1,)}), ((2,), {("k",): (2,)}), (None, {})):
             batch = Batch(store.next_batch)
             batch.definitions["kind", ("k",)] = value
-            store.write(batch, NOW)
+            write(store, batch)
             assert store.definitions("kind") == expected
         store.close()
 
@@ -101,7 +101,7 @@ class TestKeeping:
         batch = Batch(store.next_batch)
         batch.accepted += [(owner, packed) for owner in range(1, 11)]
         batch.accepted.append((1, message("last").packed))
-        store.write(batch, NOW)
+        write(store, batch)
         found = [(entry.owner, name_of(entry.packed)) for entry in store.entries()]
         assert found == [(owner, "t") for owner in range(1, 11)] + [(1, "last")]
         store.close()
@@ -115,7 +115,7 @@ class TestKeeping:
         batch = Batch(store.next_batch)
         batch.accepted += [(1, message("a").packed), (1, message("b").packed)]
         batch.gone += [batch.base, batch.base | 1]
-        store.write(batch, NOW)
+        write(store, batch)
         assert names(store) == []
         store.close()
         assert rows(tmp_path, "batch") == rows(tmp_path, "state") == 0
@@ -189,9 +189,10 @@ class TestOwners:
         store = opened(tmp_path)
         batch = Batch(1)
         batch.accepted.append((1, message("a").packed))
-        store.write(batch, NOW)
+        twice = write_of(store, batch)
+        store.write(twice, NOW)
         store.reopen()
-        store.write(batch, NOW)
+        store.write(twice, NOW)
         assert names(store) == ["a"]
         store.close()
 
@@ -204,7 +205,7 @@ class TestDamage:
         settle(store, numbers[1])
         batch = Batch(store.next_batch)
         batch.definitions["destination", ("ns", "queue:q")] = (1,)
-        store.write(batch, NOW)
+        write(store, batch)
         store.close()
 
     def read(self, folder: Path) -> object:
@@ -331,10 +332,10 @@ class TestFullDisk:
         large.gone.append(numbers[0])
         for _ in range(2):
             with pytest.raises(StoreFullError, match="the disk is full"):
-                store.write(large, NOW)
+                write(store, large)
             assert names(store) == ["a", "b"]
         store._execute("PRAGMA max_page_count = 1000")
-        store.write(large, NOW)
+        write(store, large)
         assert names(store) == ["b", "large"]
         store.close()
         store = opened(tmp_path)
@@ -406,8 +407,8 @@ class TestKill:
                     batch.states[number] = chance.choice((1, 2, HELD_FLAG))
             numbers += fresh
             batch.definitions["kind", (chance.randrange(3),)] = None if chance.random() < 0.2 else (step,)
-            other.write(batch, NOW)
-            store.write(batch, NOW)
+            write(other, batch)
+            write(store, batch)
             if chance.random() < 0.5:
                 folder = killed(tmp_path / "live", tmp_path / f"killed{step}")
                 report = check(folder)
@@ -438,14 +439,15 @@ class TestKill:
         store._db.fails = ("COMMIT",)
         for _ in range(2):
             with pytest.raises(StoreError, match="disk I/O error"):
-                store.write(batch, NOW)
+                write(store, batch)
         again = opened(killed(tmp_path / "live", tmp_path / "killed"))
         assert names(again) == ["a", "b"]
         again.close()
         store._db.fails = ()
         store.reopen()
-        store.write(batch, NOW)
-        store.write(batch, NOW)  # kept already
+        twice = write_of(store, batch)
+        store.write(twice, NOW)
+        store.write(twice, NOW)  # kept already
         assert len(names(store)) == 22
         store.close()
 
@@ -465,16 +467,17 @@ class TestKill:
             add(store, f"a{number}")
         batch = Batch(store.next_batch)
         batch.accepted += [(1, message(f"m{number}").packed) for number in range(20)]
+        failing = write_of(store, batch)
         made[0].fails = ("COMMIT", "ROLLBACK", "SELECT data FROM definition WHERE kind = ''", "PRAGMA synchronous")
         with pytest.raises(StoreError):
-            store.write(batch, NOW)
+            store.write(failing, NOW)
         with pytest.raises(StoreError):
             store.reopen()
         with pytest.raises(StoreError):
-            store.write(batch, NOW)
+            store.write(failing, NOW)
         made[0].fails = ()
         store.reopen()
-        store.write(batch, NOW)
+        store.write(failing, NOW)
         again = opened(killed(tmp_path / "live", tmp_path / "killed"))
         assert len(names(again)) == 20 + before
         again.close()
@@ -491,11 +494,12 @@ class TestKill:
         batch = Batch(store.next_batch)
         batch.accepted.append((1, message("a").packed))
         store._db.fails = ("COMMIT",)
+        twice = write_of(store, batch)
         with pytest.raises(StoreError, match="disk I/O error"):
-            store.write(batch, NOW)
+            store.write(twice, NOW)
         store._db.fails = ()
         store.reopen()
-        store.write(batch, NOW)
+        store.write(twice, NOW)
         add(store, "b")
         assert names(store) == ["a", "b"]
         store.close()

@@ -15,7 +15,7 @@ from sievemq_broker.store import DamagedError, FencedError, SqliteStore, StoreEr
 from sievemq_broker.store.files import Witness
 from sievemq_broker.store.salvage import check
 
-from .support import NOW, message, name_of
+from .support import NOW, message, name_of, write, write_of
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def add(store: SqliteStore, *names: str) -> None:
     batch = Batch(store.next_batch)
     for name in names:
         batch.accepted.append((1, message(name).packed))
-    store.write(batch, NOW)
+    write(store, batch)
 
 
 def names(store: SqliteStore) -> list[str]:
@@ -201,6 +201,7 @@ def test_a_failed_write_is_not_taken_for_kept_by_what_another_owner_has_written(
     add(former, "a")
     batch = Batch(former.next_batch)
     batch.accepted.append((1, message("lost").packed))
+    failing = write_of(former, batch)
     others: list[SqliteStore] = []
     mine = [f"b{number}" for number in range(written)]
 
@@ -212,13 +213,13 @@ def test_a_failed_write_is_not_taken_for_kept_by_what_another_owner_has_written(
     with monkeypatch.context() as patch:
         Failing(former, code, patch).before_reload = take_over
         with pytest.raises(StoreError):
-            former.write(batch, NOW)
+            former.write(failing, NOW)
     if reopens:
         with pytest.raises(FencedError):
             former.reopen()
     for _ in range(2):
         with pytest.raises(FencedError, match=r"opened by another broker \(epoch 2, this one is 1\)"):
-            former.write(batch, NOW)
+            former.write(failing, NOW)
     (owner,) = others
     add(owner, "last")
     assert names(owner) == ["a", *mine, "last"]

@@ -31,7 +31,7 @@ from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, S
 
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
-    from sievemq_broker.domain.journal import Batch, Journal
+    from sievemq_broker.domain.journal import Journal, Write
     from sievemq_broker.server.durability.progress import Progress
 
 #: The longest time for which changes without a waiting caller wait for others.
@@ -67,8 +67,8 @@ def log_full(reason: str) -> None:
 class DurableStore(Protocol):
     """A store that can handle a full or failing disk."""
 
-    def write(self, batch: Batch, now: int) -> None:
-        """Write a batch."""
+    def write(self, write: Write, now: int) -> None:
+        """Write batches."""
 
     @property
     def room(self) -> int:
@@ -186,7 +186,7 @@ class Commits:
 
     def hold(self, link: Holder, data: bytes) -> bool:
         """Hold `data` until everything that it may confirm is on disk. False if it is already."""
-        if self._held or self._journal.batch:
+        if self._held or self._journal.has_changes:
             waiting = self._held
         elif self._busy:
             waiting = self._flying
@@ -218,13 +218,13 @@ class Commits:
             return
         if self._held or self._asked:
             self._begin()
-        elif self._lazy is None and self._journal.batch:
+        elif self._lazy is None and self._journal.has_changes:
             self._lazy = self._loop.call_later(LAZY_SECONDS, self._begin_lazily)
 
     def synced(self) -> asyncio.Future[None]:
         """Completed when everything that has happened so far is on disk."""
         future: asyncio.Future[None] = self._loop.create_future()
-        if self._journal.batch or self._held:
+        if self._journal.has_changes or self._held:
             self._asked.append(future)
             self.end_turn()
         elif self._busy:
@@ -237,7 +237,7 @@ class Commits:
 
     def _begin_lazily(self) -> None:
         self._lazy = None
-        if not self._busy and self._journal.batch:
+        if not self._busy and self._journal.has_changes:
             self._begin()
 
     def _begin(self) -> None:
@@ -253,35 +253,35 @@ class Commits:
         self._since = self._loop.time()
         self._cut = time.perf_counter()
         if self._fed:
-            if self._progress is not None and self._journal.batch:
+            if self._progress is not None and self._journal.has_changes:
                 self._progress.note([link.connection.peer for link in self._fed])
             self._fed.clear()
-        batch = self._journal.cut()
-        if not batch:  # a failed start has cut the journal; there is nothing to write
-            self._done(batch, 0, None)
+        write = self._journal.cut()
+        if not write:  # a failed start has cut the journal; there is nothing to write
+            self._done(write, 0, None)
         else:
-            self._submit(batch, self._clock.now())
+            self._submit(write, self._clock.now())
 
-    def _submit(self, batch: Batch, now: int) -> None:
+    def _submit(self, write: Write, now: int) -> None:
         loop, done = self._loop, self._done
 
-        def write() -> None:
+        def carry_out() -> None:
             error = None
             try:
-                self._store.write(batch, now)
+                self._store.write(write, now)
             except Exception as raised:
                 error = raised
-            loop.call_soon_threadsafe(done, batch, now, error)
+            loop.call_soon_threadsafe(done, write, now, error)
             if error is None:
                 self._tidy()
 
-        self._jobs.put(write)
+        self._jobs.put(carry_out)
 
-    def _done(self, batch: Batch, now: int, error: Exception | None) -> None:
+    def _done(self, write: Write, now: int, error: Exception | None) -> None:
         if self._dead:
             return
         if error is not None:
-            self._on_error(batch, now, error)
+            self._on_error(write, now, error)
             return
         if self.stuck is not None:
             self.stuck = None
@@ -314,13 +314,13 @@ class Commits:
 
     # -- a full or failing disk -----------------------------------------------------------------------------------
 
-    def _on_error(self, batch: Batch, now: int, error: Exception) -> None:
+    def _on_error(self, write: Write, now: int, error: Exception) -> None:
         waited = self._loop.time() - self._since
         if isinstance(error, StoreFullError):
             self._jobs.put(self._store.relieve)
             if not self._relieved:
                 self._relieved = True
-                self._submit(batch, now)
+                self._submit(write, now)
                 return
             if self.full is None:
                 self._begin_refusing(str(error))
@@ -335,7 +335,7 @@ class Commits:
         if self.stuck is None:
             self.stuck = str(error)
             self._stands(self.stuck)
-        self._later = self._loop.call_later(PAUSE_SECONDS, self._submit, batch, now)
+        self._later = self._loop.call_later(PAUSE_SECONDS, self._submit, write, now)
 
     def _reopen(self) -> None:
         try:

@@ -1,0 +1,281 @@
+"""Batches that are written later than batches with higher ids: each verb of several turns has a share of its own."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from sievemq_broker.domain import Broker, Queue
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.journal import HELD_FLAG, Batch, Journal, Share, Write
+from sievemq_broker.domain.restore import restore
+from sievemq_broker.domain.settlement import Outcome
+from sievemq_broker.store import SqliteStore, StoreError
+from sievemq_broker.store.salvage import check, repair
+
+from .support import NOW, DictStore, message, name_of, write
+from .test_journal import Port
+
+
+class Life:
+    """A broker over a store, and a share of a long verb."""
+
+    def __init__(self, store: DictStore | SqliteStore) -> None:
+        self.store = store
+        self.broker = Broker()
+        restore(self.broker, store, NOW)
+        assert self.broker.journal is not None
+        self.journal: Journal = self.broker.journal
+        self.space = self.broker.namespace("")
+        self.share = Share()
+
+    def send(self, *names: str, to: str = "queue:q", share: Share | None = None, at: int = 0) -> None:
+        self.journal.turn_to(share)
+        for name in names:
+            self.space.send(to, message(name, at=at), NOW)
+        self.journal.turn_to(None)
+
+    def cut(self, now: int = NOW) -> None:
+        self.store.write(self.journal.cut(), now)
+
+    def consume(self, credit: int) -> Consumer:
+        return self.space.open_consumer(Port(), 1, "queue:q", connection="c", credit=credit, now=NOW)  # type: ignore[arg-type]
+
+    def killed(self, now: int = NOW) -> Queue:
+        """The queue after a restart."""
+        broker = Broker()
+        restore(broker, self.store, now)
+        return broker.namespace("").queue("queue:q")
+
+
+@pytest.fixture(params=["model", "disk"])
+def life(request: pytest.FixtureRequest, tmp_path: Path) -> Life:
+    return Life(DictStore() if request.param == "model" else SqliteStore(tmp_path, reserve=0))
+
+
+def order(queue: Queue) -> list[tuple[str, int]]:
+    """Messages by their place in the queue, each with its deliveries."""
+    return [(name_of(entry.envelope.packed), entry.count) for entry in queue.main.waits(-1, queue.depth)]
+
+
+def names(queue: Queue) -> list[str]:
+    return [name for name, _ in order(queue)]
+
+
+def test_messages_of_a_share_that_completes_late_are_restored_where_they_were_accepted(life: Life) -> None:
+    life.send("a")
+    life.send("S1", "S2", share=life.share)
+    life.send("b")
+    life.cut()
+    life.send("S3", share=life.share)
+    life.send("c")
+    life.cut(NOW + 1)
+    assert names(life.killed()) == ["a", "b", "c"]
+    life.send("S4", share=life.share)
+    life.journal.complete(life.share)
+    life.send("d")
+    life.cut(NOW + 2)
+    before = order(life.space.queue("queue:q"))
+    assert [name for name, _ in before] == ["a", "S1", "S2", "b", "S3", "c", "S4", "d"]
+    assert order(life.killed()) == before
+
+
+def test_a_scheduled_message_comes_between_messages_by_time_not_by_the_write_they_are_in(life: Life) -> None:
+    life.send("S1", share=life.share)
+    life.send("b")
+    life.send("scheduled", at=NOW + 1)
+    life.cut(NOW)
+    life.send("c")
+    life.journal.complete(life.share)
+    life.cut(NOW + 2)
+    assert names(life.killed(NOW + 10)) == ["S1", "b", "scheduled", "c"]
+
+
+def test_outcomes_of_a_share_s_messages_are_written_with_them(life: Life) -> None:
+    life.send("S1", "S2", "S3", share=life.share)
+    consumer = life.consume(2)
+    consumer.acknowledge(1, NOW)
+    life.cut()
+    assert names(life.killed()) == []  # and no trace of their outcomes
+    life.journal.complete(life.share)
+    life.cut()
+    assert order(life.killed()) == [("S2", 1), ("S3", 0)]
+
+
+def test_what_a_share_removes_is_there_until_it_is_complete(life: Life) -> None:
+    life.send("a", "b", "c")
+    consumer = life.consume(3)
+    life.cut()
+    life.journal.turn_to(life.share)
+    consumer.acknowledge(2, NOW)
+    life.space.send("queue:q", message("S1"), NOW)
+    life.journal.turn_to(None)
+    life.send("d")
+    life.cut()
+    assert sorted(names(life.killed())) == ["a", "b", "c", "d"]
+    life.journal.complete(life.share)
+    life.cut()
+    assert names(life.killed()) == ["c", "S1", "d"]
+
+
+def test_a_later_delivery_is_not_overwritten_by_a_return_in_a_share(life: Life) -> None:
+    """The share returns the message, others deliver and remove it before the share is complete."""
+    life.send("a", "b")
+    first = life.consume(2)
+    life.cut()
+    life.journal.turn_to(life.share)
+    first.settle((1, 2), Outcome.KILLED, NOW)  # both may have been seen
+    life.space.send("queue:q", message("S"), NOW)
+    life.journal.turn_to(None)
+    second = life.consume(2)
+    second.acknowledge(1, NOW)
+    life.cut()
+    assert order(life.killed()) == [("b", 2)]
+    life.journal.complete(life.share)
+    life.cut()
+    assert order(life.killed()) == [("b", 2), ("S", 0)]
+
+
+def test_a_queue_that_a_share_has_created_keeps_messages_of_others(life: Life) -> None:
+    life.send("S", share=life.share)
+    life.send("a")
+    life.cut()
+    assert names(life.killed()) == ["a"]
+
+
+def test_other_definitions_of_a_share_wait_for_its_end(life: Life) -> None:
+    life.journal.turn_to(life.share)
+    life.journal.define("published", ("default", None, "key"), (7,))
+    life.journal.turn_to(None)
+    life.send("a")
+    life.cut()
+    assert life.store.definitions("published") == {}
+    life.journal.complete(life.share)
+    assert life.journal.has_changes
+    life.cut()
+    assert life.store.definitions("published") == {("default", None, "key"): (7,)}
+
+
+def test_messages_of_open_shares_count_as_unwritten() -> None:
+    journal, share = Journal(), Share()
+    journal.measure_with(lambda: 4_000, fails=True)
+    journal.turn_to(share)
+    journal.keep(1, b"x" * 1_000)
+    journal.turn_to(None)
+    assert journal.has_room(2_000)
+    assert not journal.has_room(3_500)
+    assert not journal.cut()
+    assert not journal.has_room(3_500)
+    journal.complete(share)
+    assert journal.cut()
+    assert not journal.has_room(3_500)
+    journal.written()
+    assert journal.has_room(3_500)
+
+
+def test_ids_of_batches_that_were_never_written_are_not_given_again(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, reserve=0)
+    life = Life(store)
+    life.send("a")
+    life.send("S", share=life.share)
+    life.cut()
+    begun = life.journal.batch.id
+    store.close()
+    again = SqliteStore(tmp_path, reserve=0)
+    assert again.next_batch == begun + 1
+    again.close()
+
+
+def test_a_write_is_known_by_its_number_not_by_the_ids_of_its_batches(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, reserve=0)
+    early, late = Batch(5), Batch(3)
+    early.add(1, message("early").packed)
+    late.add(1, message("late").packed)
+    write(store, early)
+    second = Write(store.next_write, (late,), 6)
+    store.write(second, NOW)
+    store.write(second, NOW)
+    assert [name_of(entry.packed) for entry in store.entries()] == ["late", "early"]
+    with pytest.raises(StoreError, match=r"write 9 was given to .*, which ends with write 3"):
+        store.write(Write(9, (Batch(6),), 7), NOW)
+    store.close()
+
+
+def test_a_repaired_store_has_batches_that_were_written_out_of_order(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, reserve=0)
+    life = Life(store)
+    life.send("S1", share=life.share)
+    life.send("a")
+    life.cut()
+    life.journal.complete(life.share)
+    life.cut()
+    write_number, batch_id = store.next_write, store.next_batch
+    store.close()
+    assert check(tmp_path).findings == []
+    (tmp_path / "witness").write_bytes(b"no number")
+    assert repair(tmp_path, lambda: "name").set_aside is not None
+    again = SqliteStore(tmp_path, reserve=0)
+    assert (again.next_write, again.next_batch) == (write_number + 1, batch_id)  # opening it is a write
+    assert names(Life(again).killed()) == ["S1", "a"]
+    again.close()
+
+
+def test_a_message_that_is_gone_stays_gone(tmp_path: Path) -> None:
+    """Whatever else is said of it later, in any order of writes and batches."""
+    store = SqliteStore(tmp_path, reserve=0)
+    batch = Batch(1)
+    numbers = [batch.add(1, message(name).packed) for name in ("a", "b", "c", "d")]
+    write(store, batch)
+    gone, again = Batch(3), Batch(2)
+    gone.gone += numbers[:2]
+    again.held += numbers[:3]
+    again.states[numbers[1]] = 4
+    write(store, gone)
+    write(store, again)
+    assert [(name_of(entry.packed), entry.state) for entry in store.entries()] == [("c", HELD_FLAG), ("d", 0)]
+    store.close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_the_order_a_restart_shows_what_is_complete(tmp_path: Path, seed: int) -> None:
+    """Three shares at a time send and acknowledge beside others; after each write a restarted broker has, in order,
+    the messages of what was complete then."""
+    chance = random.Random(seed)
+    disk = SqliteStore(tmp_path, reserve=0)
+    disk.batch_bytes = chance.choice((300, 10_000))
+    life = Life(disk)
+    consumer = life.consume(0)
+    shares = [Share() for _ in range(3)]
+    #: The share that has added a message, and that has removed it; None for no share.
+    added: dict[str, Share | None] = {}
+    removed: dict[str, Share | None] = {}
+    delivered: set[str] = set()
+    complete: set[Share | None] = {None}
+    for step in range(60):
+        share = chance.choice([None, *shares])
+        life.journal.turn_to(share)
+        for _ in range(chance.randrange(3)):
+            name = f"{step}.{len(added)}"
+            added[name] = share
+            life.space.send("queue:q", message(name), NOW)
+        if chance.random() < 0.5:
+            consumer.grant(chance.randrange(1, 4), NOW)
+        delivered |= {name_of(entry.envelope.packed) for entry in consumer.window if entry is not None}
+        if consumer.window and chance.random() < 0.6:
+            [oldest, *_] = consumer.window
+            assert oldest is not None
+            removed[name_of(oldest.envelope.packed)] = share
+            consumer.acknowledge(consumer.base + 1, NOW)
+        life.journal.turn_to(None)
+        if share is not None and chance.random() < 0.3:
+            life.journal.complete(share)
+            complete.add(share)
+            shares[shares.index(share)] = Share()
+        if chance.random() < 0.5:
+            life.cut()
+            there = [n for n, by in added.items() if by in complete and not (n in removed and removed[n] in complete)]
+            expected = [(n, 1) for n in there if n in delivered] + [(n, 0) for n in there if n not in delivered]
+            assert order(life.killed()) == expected
+    disk.close()
