@@ -232,6 +232,9 @@ if TYPE_CHECKING:
         def close(self, code: ErrorCode, text: str, now: int) -> None:
             """See Connection."""
 
+        def lost(self, now: int) -> None:
+            """See Connection."""
+
 else:
     _Face = object
 
@@ -334,7 +337,7 @@ class WatchedConnection(_Face):
 
     def cut(self) -> None:
         """The network has failed: nothing more is written or carried out."""
-        self.peer.cut()
+        self.lost(self.peer.services.now())
 
     # -- called by the client's Peer: see Watcher -----------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.protocols.heartbeat import Heartbeat
+from sievemq_broker.session.life import CLOSING, LEAVING, OPEN, Life
 from sievemq_broker.session.peer import Peer, Table
 from sievemq_broker.session.ports import PortOwner, Services, Watcher
 from sievemq_broker.session.rights import Verb
@@ -118,8 +119,8 @@ class ForeignOutbox(ABC):
     """
 
     __slots__ = (
-        "_awake", "_converted", "_failure", "_high", "_over", "_owner", "_parts", "_requests", "_settings", "_size",
-        "_starved", "_stopped", "_wake", "_work", "asked_back", "congested", "open", "resumed", "session", "writable",
+        "_awake", "_converted", "_failure", "_high", "_life", "_owner", "_parts", "_requests", "_settings", "_size",
+        "_starved", "_stopped", "_wake", "_work", "asked_back", "congested", "resumed", "session", "writable",
     )  # fmt: skip
 
     def __init__(self, settings: SessionSettings, wake: Callable[[], None], converted: Converted) -> None:
@@ -130,13 +131,12 @@ class ForeignOutbox(ABC):
         self._high = settings.outbox_high
         self._wake = wake
         self._owner: PortOwner | None = None
+        self._life = _UNUSED
         self._parts: list[bytes] = []
         self._size = 0
-        self._awake = self._over = self._starved = False
+        self._awake = self._starved = False
         self.writable = True
         self.congested = False
-        #: True between the handshake and the end.
-        self.open = False
         #: The connection's id, after the handshake.
         self.session = ""
         #: Consumers with recalled messages: such a client cannot return them.
@@ -254,7 +254,7 @@ class ForeignOutbox(ABC):
 
     def leave(self) -> None:
         """The I/O layer has fed the connection, and fetches no output."""
-        if not self._over:
+        if self._life.state < LEAVING:
             self._awake = False
 
     def pause(self) -> None:
@@ -288,18 +288,18 @@ class ForeignOutbox(ABC):
 
     def recall(self, consumer_id: int, tags: list[int]) -> None:
         """Other consumers wait for buffered messages. The client cannot return any."""
-        if not self._over:
+        if self._life.state < LEAVING:
             self.asked_back.append(consumer_id)
             self.nudge()
 
     def closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         """The consumer was closed: its destination was deleted, or an administrator closed it."""
-        if not self._over and self._owner is not None:
+        if self._life.state < LEAVING and self._owner is not None:
             self._owner.consumer_closed(consumer_id, code, text)
 
     def settled(self, consumer_id: int) -> None:
         """A WANT is answered: everything that could be delivered has been."""
-        if not self._over and self._owner is not None:
+        if self._life.state < LEAVING and self._owner is not None:
             self._owner.want_settled(consumer_id)
 
     # -- called by the client's Peer ----------------------------------------------------------------------------------
@@ -335,14 +335,20 @@ class ForeignOutbox(ABC):
         """Nothing: each delivery is written."""
         return {}
 
-    def attach(self, owner: PortOwner) -> None:
+    @property
+    def is_new(self) -> bool:
+        """True until the handshake is complete."""
+        return self._life.state < OPEN
+
+    def attach(self, owner: PortOwner, life: Life) -> None:
         """Become the port of `owner`."""
         self._owner = owner
+        self._life = life
 
     def shut(self) -> None:
         """The connection has ended."""
         self.writable = self._starved = False
-        self._over = self._awake = True
+        self._awake = True
 
     def touch(self) -> None:
         """A deferred command of this client was carried out: wake the I/O layer, even if output was queued already."""
@@ -421,7 +427,7 @@ class Line:
     @property
     def awaited(self) -> str:
         """The part of the handshake that is awaited, for people."""
-        return "" if self._outbox.open else self._awaited
+        return self._awaited if self._outbox.is_new else ""
 
     @property
     def frame_text(self) -> str:
@@ -541,7 +547,7 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
             data: bytes from the peer, cut anywhere.
             now: milliseconds since 1970.
         """
-        if self.peer.closing:
+        if self.peer.life.state >= CLOSING:
             return
         self._line.excuse()
         self._parser.receive(data)
@@ -578,7 +584,7 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
         """Carry out frames, as far as there is time and nothing must be waited for."""
         peer, outbox, spent = self.peer, self.outbox, self._services.spent
         self._more = True
-        while not (peer.closing or peer.behind or outbox.waiting or outbox.crowded or outbox.failed):
+        while not (peer.life.state >= CLOSING or peer.behind or outbox.waiting or outbox.crowded or outbox.failed):
             frame: Any = None
             try:
                 if self._todo:
@@ -598,7 +604,7 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
             if spent():
                 break
         self._finish(now)
-        if outbox.failed and not peer.closing:
+        if outbox.failed and peer.life.state < CLOSING:
             self._fail(outbox.take_failure(), None, now)
 
     def _check_name(self, address: str) -> None:
@@ -652,12 +658,12 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
         """Frames, or what follows an answer, can be carried out."""
         outbox, peer = self.outbox, self.peer
         due = bool(self._todo) or bool(self._later) or bool(outbox.resumed) or (self._more and not self._laden)
-        return due and not (outbox.waiting or outbox.crowded or peer.behind or peer.closing)
+        return due and not (outbox.waiting or outbox.crowded or peer.behind or peer.life.state >= CLOSING)
 
     @property
     def _duties_due(self) -> bool:
         peer = self.peer
-        return not (peer.behind or peer.closing) and (
+        return not (peer.behind or peer.life.state >= CLOSING) and (
             peer.clock_lag != 0 or bool(self.outbox.asked_back) or self._has_duties
         )
 
@@ -673,7 +679,7 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
         if peer.unconfirmed:
             peer.flush_confirms()
         data = outbox.take()
-        if not peer.gone:
+        if peer.life.state < LEAVING:
             if outbox.sent():
                 self._deliver_again = True
             if self._duties_due:
@@ -696,13 +702,13 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
 
     def pause(self) -> None:
         """The transport holds too much output: accept no messages until :meth:`resume`."""
-        if not self.peer.gone:
+        if self.peer.life.state < LEAVING:
             self.outbox.pause()
 
     def resume(self, now: int) -> None:
         """The transport has room again."""
         self.outbox.unpause()
-        if not self.peer.gone:
+        if self.peer.life.state < LEAVING:
             self._resume_consumers(now)
 
     def _resume_consumers(self, now: int) -> None:
@@ -719,7 +725,7 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
     @property
     def closing(self) -> bool:
         """True once the transport must be closed after writing."""
-        return self.peer.closing
+        return self.peer.life.state >= CLOSING
 
     @property
     def heartbeats(self) -> tuple[int, int]:
@@ -742,8 +748,8 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
         return self._parser.pending + self.peer.unpublished
 
     def receive_eof(self, now: int) -> None:
-        """The peer has sent its last byte."""
-        self.lost(now)
+        """The peer has sent its last byte: what is queued is the last output."""
+        self.peer.end(now)
 
     def lost(self, now: int) -> None:
         """The connection is lost: all messages come back (ACK-18, TXN-05, CON-11). Idempotent."""
@@ -768,7 +774,7 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
         Returns:
             When to call again at the latest (ms since 1970), None for never.
         """
-        if self.peer.closing:
+        if self.peer.life.state >= CLOSING:
             return None
         if self.peer.unconfirmed:
             self.peer.flush_confirms()
@@ -785,6 +791,10 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
     def clock_jumped(self, by: int) -> None:
         """The machine's clock was set by this many ms: deadlines of the peer move with it."""
         self._heartbeat.clock_jumped(by)
+
+
+#: Of an outbox that is not attached yet.
+_UNUSED: Final = Life()
 
 
 def _no_wake() -> None:

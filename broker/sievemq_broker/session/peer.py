@@ -23,6 +23,7 @@ from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.steps import Meter, Steps
 from sievemq_broker.domain.temporaries import GoneError
 from sievemq_broker.session.checks import check_identifier, pairs, undelivered, unknown
+from sievemq_broker.session.life import CLOSING, LEAVING, OPEN, Life
 from sievemq_broker.session.lost import MAX_REFUSED, Memory, Report, Returned, Survived
 from sievemq_broker.session.ports import ClientPort, Services, Watcher
 from sievemq_broker.session.rights import Identity, Verb, forbidden
@@ -183,14 +184,13 @@ class Peer:
         "clock_lag",
         "clock_seen",
         "clock_stands",
-        "closing",
         "consumers",
-        "gone",
         "highest_consumer",
         "highest_session",
         "id",
         "identity",
         "keep",
+        "life",
         "namespace",
         "out",
         "owners",
@@ -265,17 +265,14 @@ class Peer:
         self.clock_seen = self.clock_lag = 0
         #: The client knows that the clock is frozen, and when: its times stand still as well.
         self.clock_stands = False
-        #: True once the transport must be closed after writing.
-        self.closing = False
-        #: True once no more commands are carried out.
-        self.gone = False
+        self.life = Life()
         #: Commands that wait for their turn, and their size in bytes.
         self._late: list[CommandTuple] = []
         self._late_bytes = 0
         #: The command before them that has begun.
         self._pending: Pending | None = None
         self._turn = 0
-        out.attach(self)
+        out.attach(self, self.life)
 
     # -- what a protocol calls --------------------------------------------------------------------------------------
 
@@ -294,7 +291,7 @@ class Peer:
             return
         self._late_bytes = size
         at, count = 0, len(commands)
-        while at < count and not self.closing:
+        while at < count and self.life.state < CLOSING:
             command = commands[at]
             number = command[0]
             try:
@@ -355,10 +352,6 @@ class Peer:
         late, self._late = self._late, []
         return late
 
-    def cut(self) -> None:
-        """The transport has failed: carry out and write nothing more."""
-        self.closing = True
-
     @property
     def unpublished(self) -> int:
         """Bytes that arrived and are no messages yet: of waiting commands, and of open transactions."""
@@ -366,9 +359,15 @@ class Peer:
         return self.staged.used + late
 
     def lost(self, now: int) -> None:
-        """The connection is lost: all messages come back (ACK-18, TXN-05, CON-11). Idempotent."""
-        self.closing = True
-        self.end(now, None)
+        """The connection is lost: all messages come back (ACK-18, TXN-05, CON-11). Nothing more is written.
+        Idempotent."""
+        if self.life.lose():
+            self._close_sessions(now, None)
+
+    def end(self, now: int) -> None:
+        """As :meth:`lost`, but what is queued is written first. Idempotent."""
+        if self.life.end():
+            self._close_sessions(now, None)
 
     def resume_consumers(self, now: int) -> None:
         """The port is writable again. Continues where the last round stopped, so that a consumer with a long backlog
@@ -385,7 +384,7 @@ class Peer:
 
     def close(self, code: ErrorCode, text: str, now: int) -> None:
         """End the connection from this side, with an error. Idempotent."""
-        if not self.closing:
+        if self.life.state < CLOSING:
             self.fail(ProtocolError(text, code), now)
             self.out.touch()
 
@@ -596,6 +595,7 @@ class Peer:
 
     def welcomed(self) -> None:
         """The handshake is complete."""
+        self.life.welcome()
         self.see_clock(self.services.clock_offset, self.out.follows_clock)
         if self.services.blocked is not None:
             self.flow_changed()
@@ -770,18 +770,18 @@ class Peer:
         error: Exception | None = None
         try:
             now = yield from steps
-            if not self.closing:
+            if self.life.state < CLOSING:
                 act(now)
         except Exception as fault:
             error = fault
         returning.end()
         if isinstance(error, SieveError):
             self.refuse(command, error, now)
-        elif error is not None and self.closing:
+        elif error is not None and self.life.state >= CLOSING:
             self.services.report(self, "giving back messages", error)
         elif error is not None:
             self.crash(command, error, now)
-        if returning.deferred and (error is not None or not self.closing):
+        if returning.deferred and (error is not None or self.life.state < CLOSING):
             self.out.touch()
 
     # -- consumers ----------------------------------------------------------------------------------------------------
@@ -1043,7 +1043,7 @@ class Peer:
         """A send has been delivered: confirm it, unless that is done, and carry out the command that waits for it."""
         if session.blocked_sender is sender:
             sender.end_delivery(now)
-        if not self.closing:
+        if self.life.state < CLOSING:
             self.carry_out_late(command, handler, now)
 
     def refuse_blocked_send(self, session: Session, error: SieveError) -> None:
@@ -1077,7 +1077,7 @@ class Peer:
             return
         text = f"this was rolled back while its commit waited for room: {sender.text}"
         session.end_wait()
-        if sender.request and not self.closing:
+        if sender.request and self.life.state < CLOSING:
             self.out.refuse(sender.request, RequestError(text, ErrorCode.TRANSACTION_ROLLED_BACK))
             self.out.flow(False, "", session.id)
 
@@ -1109,7 +1109,7 @@ class Peer:
         publishing = self.namespace.publishing
         if publishing is None:
             return False
-        publishing.then(lambda now: None if self.closing else self.carry_out_late(command, handler, now))
+        publishing.then(lambda now: self.carry_out_late(command, handler, now) if self.life.state < CLOSING else None)
         return True
 
     def refuse(self, command: CommandTuple, error: SieveError, now: int) -> bool:
@@ -1129,33 +1129,39 @@ class Peer:
 
     def fail(self, error: SieveError, now: int) -> None:
         """Send the error, then end the connection."""
-        if self.out.open:
+        if self.life.state == OPEN:
             self.flush_confirms()  # accepted sends stay accepted
         if not error.code.repairable:
             self.keep = 0  # it would send the same again, or an operator closed it
-        self.closing = True
+        present = self.life.end()
         self.out.fail(error)
-        self.end(now, None)
+        if present:
+            self._close_sessions(now, None)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def end(self, now: int, handed: Mapping[int, int] | None, request: int | None = None) -> None:
-        """Return all messages that this client holds, in slices if they are many. Idempotent.
+    def leave(self, now: int, handed: Mapping[int, int], request: int) -> None:
+        """The client ends the connection in order. Idempotent.
+
+        Args:
+            now: milliseconds since 1970.
+            handed: what the application has, or may have, seen, by consumer.
+            request: of its GOODBYE, answered when all messages are returned.
+        """
+        if self.life.goodbye():
+            self._close_sessions(now, handed, request)
+
+    def _close_sessions(self, now: int, handed: Mapping[int, int] | None, request: int | None = None) -> None:
+        """Return all messages that this client holds, in slices if they are many.
 
         Until all are returned, the client id stays taken and the request unanswered. A connection that cannot wait (of
         the same client, or of another with the same client id) completes this: :meth:`Broker.finish_leaving`.
 
         Args:
-            now: milliseconds since 1970.
-            handed: of an end in order: what the application has, or may have, seen, by consumer. None if the connection
-                is lost (ACK-18).
-            request: of its GOODBYE, answered when all is returned.
+            now, handed, request: as :meth:`leave`; `handed` is None if the connection is lost (ACK-18).
         """
-        if self.gone:
-            return
         if self.watcher is not None:
             self.watcher.ending(self, handed is None)
-        self.gone = True
         self._late = []
         self._pending = None
         if handed is not None:
@@ -1234,9 +1240,9 @@ class Peer:
                 self.namespace.client_ids.free(self.client_id, self.id)
             except Exception as error:
                 report(self, "freeing the client id", error)
-        if request is not None and not self.closing:
+        if request is not None and self.life.state == LEAVING:
             self.answer(request)
-            self.closing = True
+            self.life.end()
             self.out.touch()
 
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.ports import DeliveryPort
+from sievemq_broker.session.life import Life
 from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.session import Session
@@ -71,10 +72,6 @@ class ClientPort(DeliveryPort, Protocol):
         connection: of a service, for instance, because one of its clients has given up."""
 
     @property
-    def open(self) -> bool:
-        """True between the handshake and the end: all commands may be sent."""
-
-    @property
     def unread(self) -> int:
         """Bytes that wait to be written."""
 
@@ -83,8 +80,8 @@ class ClientPort(DeliveryPort, Protocol):
         """The consumers with deliveries that the client cannot have, since its window has no room for them: by number,
         the last tag before these."""
 
-    def attach(self, owner: PortOwner) -> None:
-        """Become the port of `owner`."""
+    def attach(self, owner: PortOwner, life: Life) -> None:
+        """Become the port of `owner`, whose connection has this life."""
 
     def shut(self) -> None:
         """The client is gone, or about to be: drop later output of the domain, and input that was not decoded."""

@@ -9,6 +9,7 @@ import pytest
 
 from sievemq_broker.clock import Clock
 from sievemq_broker.domain import Broker
+from sievemq_broker.session.life import Life
 
 
 class FakeConnection:
@@ -21,6 +22,8 @@ class FakeConnection:
         self.peer = self
         self.broker = Broker()
         self.id = "welcomed"
+        self.life = Life()
+        self.life.welcome()
         self.received: list[bytes] = []
         self.calls: list[str] = []
         self.output = b""

@@ -10,6 +10,7 @@ import pytest
 
 from sievemq_broker.domain.consumer import Consumer as DomainConsumer
 from sievemq_broker.domain.steps import SLICE
+from sievemq_broker.session.life import GONE, LEAVING
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
@@ -69,10 +70,12 @@ def test_goodbye_is_answered_when_all_is_given_back(world: World) -> None:
     client, _ = with_many_consumers(world)
     request = client.request(Command.GOODBYE, ())
     assert client.answer_to(request) is None
+    assert client.broker.peer.life.state == LEAVING
     assert client.transport_open
     depths(world)
     world.settle()
     assert client.answer_to(request) == (Command.OK, request, None)
+    assert client.broker.peer.life.state == GONE
     assert not client.transport_open
     assert len(world.clients[1].browse()) == MANY
     assert not world.services.reports
@@ -159,7 +162,7 @@ def test_of_two_clients_that_resume_one_connection_the_later_one_continues(world
     world.settle()
     assert second.take(Command.WELCOME)[0][7]["resumed"]
     assert second.broker.peer.id == client.broker.peer.id
-    assert first.broker.peer.gone
+    assert first.broker.closing
     assert not world.services.reports
 
 

@@ -82,6 +82,7 @@ from sievemq_broker.protocols.amqp.performatives import (
 from sievemq_broker.protocols.amqp.senders import Sender
 from sievemq_broker.protocols.amqp.types import Symbol
 from sievemq_broker.protocols.foreign import Converted, ForeignConnection, Line
+from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer, Table
 from sievemq_broker.session.ports import Services, SignIn, Watcher
 from sievemq_broker.session.rights import Identity
@@ -205,7 +206,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             return
         if body is None:
             return  # a heartbeat
-        if not self.outbox.open:
+        if self.outbox.is_new:
             if not isinstance(body, Open) or self.outbox.stage != "header":
                 raise _unexpected(f"{_name(body)} before open")
             self._open(frame.channel, body, now)
@@ -240,7 +241,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
     def _fail(self, error: SieveError, frame: Frame | None, now: int) -> None:
         if self._batch:  # what came before
             self._behind_batch(partial(self._fail, error, None), now)
-        elif self.peer.closing:
+        elif self.peer.life.state >= CLOSING:
             return
         elif isinstance(error, SessionError):
             self._end(error.session, now, error)
@@ -531,7 +532,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self.outbox.expect(0, lambda _: self._signed_in(None))
 
         def later(found: Identity | AuthenticationError, now: int) -> None:
-            if not self.peer.closing:
+            if self.peer.life.state < CLOSING:
                 if isinstance(found, AuthenticationError):
                     self.outbox.refuse(0, found)
                 else:

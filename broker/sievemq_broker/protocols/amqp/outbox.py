@@ -106,7 +106,6 @@ class Outbox(ForeignOutbox):
     def opened(self, frame_bytes: int) -> None:
         """The client accepts frames of this size, and the handshake is complete."""
         self._frame = max(MIN_FRAME, frame_bytes)
-        self.open = True
         self.stage = "open"
 
     def frame(self, performative: Composite | None, channel: int = 0, kind: int = AMQP) -> None:
@@ -412,4 +411,3 @@ class Outbox(ForeignOutbox):
             self.frame(Close(error=error_of(error)))
         else:
             self.write(AMQP_HEADER)
-        self.open = False

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.protocols.sieve.outbox import Outbox
+from sievemq_broker.session.life import CLOSING, LEAVING
 from sievemq_broker.session.peer import Peer, Table
 from sievemq_broker.session.ports import Services, Watcher
 from sievemq_broker.session.table import TABLE
@@ -77,7 +78,7 @@ class SieveConnection:
             now: milliseconds since 1970.
         """
         peer = self.peer
-        if peer.closing:
+        if peer.life.state >= CLOSING:
             return
         self.outbox.attend()
         try:
@@ -137,8 +138,8 @@ class SieveConnection:
             self.peer.carry_out(commands, before - wire.unfinished, now)
 
     def receive_eof(self, now: int) -> None:
-        """The peer has sent its last byte; nothing can be answered usefully any more."""
-        self.lost(now)
+        """The peer has sent its last byte: what is queued is the last output."""
+        self.peer.end(now)
 
     def lost(self, now: int) -> None:
         """The transport is closed or broken: all unacknowledged messages return (ACK-18, TXN-05, CON-11).
@@ -185,13 +186,13 @@ class SieveConnection:
 
     def data_to_send(self) -> bytes:
         """Everything to write now, in frames. May wake the rim again at once: call it again next turn then."""
-        peer, outbox = self.peer, self.outbox
+        outbox = self.outbox
         if self._deliver_again and not outbox.congested:
             self._resume_consumers(self._services.now())
         data = self.wire.data_to_send()
         # When the outbox was full and is empty now, deliveries continue in the next turn: by then the transport has
         # taken everything, or has paused.
-        if not peer.gone and outbox.sent():
+        if outbox.sent():
             self._deliver_again = True
         return data
 
@@ -206,13 +207,13 @@ class SieveConnection:
 
     def pause(self) -> None:
         """The transport holds more than it likes: no deliveries until :meth:`resume`."""
-        if not self.peer.gone:
+        if self.peer.life.state < LEAVING:
             self.outbox.pause()
 
     def resume(self, now: int) -> None:
         """The transport has room again."""
         self.outbox.unpause()
-        if not self.peer.gone:
+        if self.peer.life.state < LEAVING:
             self._resume_consumers(now)
 
     def _resume_consumers(self, now: int) -> None:
@@ -225,7 +226,7 @@ class SieveConnection:
     @property
     def closing(self) -> bool:
         """True once the transport is to be closed after writing."""
-        return self.peer.closing
+        return self.peer.life.state >= CLOSING
 
     def close(self, code: ErrorCode, text: str, now: int) -> None:
         """End the connection from this side, with a fatal ERROR as the last word. Idempotent."""
@@ -238,7 +239,7 @@ class SieveConnection:
             When to call again at the latest (ms since 1970), None for never.
         """
         peer = self.peer
-        if peer.closing:
+        if peer.life.state >= CLOSING:
             return None
         if peer.unconfirmed:
             peer.flush_confirms()

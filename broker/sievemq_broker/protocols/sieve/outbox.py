@@ -7,6 +7,7 @@ from typing import Any
 
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.protocols.heartbeat import Heartbeat
+from sievemq_broker.session.life import LEAVING, OPEN, Life
 from sievemq_broker.session.ports import ClientPort, PortOwner
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.compiled import mypyc_attr
@@ -14,7 +15,7 @@ from sievemq_core.errors import ErrorCode, SieveError
 from sievemq_core.limits import GATHER_BYTES
 from sievemq_core.wire.codec import DELIVERIES_HEAD, pack_page
 from sievemq_core.wire.commands import Command
-from sievemq_core.wire.connection import State, WireConnection
+from sievemq_core.wire.connection import WireConnection
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
@@ -34,7 +35,7 @@ class Outbox(ClientPort):
     """
 
     __slots__ = (
-        "_awake", "_heartbeat", "_high", "_over", "_owner", "_settings", "_several", "_starved", "_wake", "_wire",
+        "_awake", "_heartbeat", "_high", "_life", "_owner", "_settings", "_several", "_starved", "_wake", "_wire",
         "congested", "writable",
     )  # fmt: skip
 
@@ -47,13 +48,12 @@ class Outbox(ClientPort):
         self._high = settings.outbox_high
         self._wake = wake
         self._owner: PortOwner = _NOBODY
+        self._life = _UNUSED
         self.writable = True
         #: The transport has paused writing.
         self.congested = False
         #: Deliveries were held back since the last resume.
         self._starved = False
-        #: The connection has ended.
-        self._over = False
         #: A flush is due anyway; no wake-up is needed.
         self._awake = False
         #: The client takes DELIVER_SEVERAL.
@@ -89,17 +89,17 @@ class Outbox(ClientPort):
 
     def recall(self, consumer_id: int, tags: Sequence[int]) -> None:
         """Ask the client to give back what it has only buffered (D-23)."""
-        if not self._over:
+        if self._life.state < LEAVING:
             self._send(Command.RECALL, consumer_id, tuple(tags))
 
     def closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         """The consumer is gone: its destination was deleted, or an administrator closed it."""
-        if not self._over:
+        if self._life.state < LEAVING:
             self._owner.consumer_closed(consumer_id, code, text)
 
     def settled(self, consumer_id: int) -> None:
         """A WANT of this consumer is answered: everything available was delivered."""
-        if not self._over:
+        if self._life.state < LEAVING:
             self._owner.want_settled(consumer_id)
 
     # -- called by the client's Peer ----------------------------------------------------------------------------------
@@ -120,11 +120,6 @@ class Outbox(ClientPort):
         return False
 
     @property
-    def open(self) -> bool:
-        """True between the handshake and the end: all commands may be sent."""
-        return self._wire.state is State.OPEN
-
-    @property
     def unread(self) -> int:
         """Bytes that wait to be written."""
         return self._wire.pending_bytes
@@ -134,15 +129,16 @@ class Outbox(ClientPort):
         """Nothing: each delivery is written."""
         return {}
 
-    def attach(self, owner: PortOwner) -> None:
+    def attach(self, owner: PortOwner, life: Life) -> None:
         """From now on this is the port of `owner`."""
         self._owner = owner
+        self._life = life
 
     def shut(self) -> None:
         """The connection is over: the domain's output is dropped, without a wake-up. While its
         consumers are closed one by one, messages that one returns may cause recalls to the others."""
         self.writable = self._starved = False
-        self._over = self._awake = True
+        self._awake = True
         self._wire.drop_input()
 
     def touch(self) -> None:
@@ -211,7 +207,7 @@ class Outbox(ClientPort):
 
     def shutdown(self, grace: int, text: str) -> None:
         """SHUTDOWN, to a client that has been welcomed."""
-        if self.open:
+        if self._life.state == OPEN:
             self._send(Command.SHUTDOWN, grace, text)
 
     def fail(self, error: SieveError) -> None:
@@ -237,7 +233,7 @@ class Outbox(ClientPort):
 
     def leave(self) -> None:
         """The connection was fed, and has no output."""
-        if not self._over:
+        if self._life.state < LEAVING:
             self._awake = False
 
     def sent(self) -> bool:
@@ -263,7 +259,7 @@ class Outbox(ClientPort):
 
     def urgent_flow(self, text: str) -> bytes:
         """A frame with a FLOW, past what waits; empty before the handshake and after the end."""
-        return self._wire.frame_of(Command.FLOW, True, text) if self.open else b""
+        return self._wire.frame_of(Command.FLOW, True, text) if self._life.state == OPEN else b""
 
     def disown(self) -> None:
         """Break the references between connection, outbox and I/O layer: reference counts then free them at once,
@@ -285,6 +281,7 @@ class _Nobody:
 
 
 _NOBODY = _Nobody()
+_UNUSED = Life()
 
 
 def _no_wake() -> None:

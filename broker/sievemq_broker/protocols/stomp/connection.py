@@ -24,6 +24,7 @@ from sievemq_broker.protocols.stomp.mapping import (
     temporary_kind,
 )
 from sievemq_broker.protocols.stomp.outbox import Outbox, Subscription
+from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer, Table
 from sievemq_broker.session.ports import Services, Watcher
 from sievemq_broker.session.table import TABLE
@@ -132,7 +133,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
 
     def _fail(self, error: SieveError, frame: Frame | None, now: int) -> None:
         """ERROR, then the end of the connection (STOMP 1.2, "ERROR")."""
-        if not self.peer.closing:
+        if self.peer.life.state < CLOSING:
             if frame is not None:
                 self.outbox.blame(frame.headers.get("receipt"))
             self.peer.fail(error, now)
@@ -149,7 +150,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
 
     def _carry_out(self, frame: Frame, now: int) -> None:
         command, headers = frame.command, frame.headers
-        if not self.outbox.open:
+        if self.outbox.is_new:
             if command not in ("CONNECT", "STOMP"):
                 raise _unexpected(f"{command} before CONNECT")
             self._connect(headers, now)

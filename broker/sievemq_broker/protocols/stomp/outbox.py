@@ -163,7 +163,6 @@ class Outbox(ForeignOutbox):
             heartbeats: intervals in ms, as the header has them.
         """
         self.version = version
-        self.open = True
         headers = [("version", version), ("session", self.session), ("server", self._settings.broker.replace(" ", "/"))]
         if version != "1.0":
             headers.append(("heart-beat", heartbeats))
@@ -198,4 +197,3 @@ class Outbox(ForeignOutbox):
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             lines.append(("version", "1.2,1.1,1.0"))
         self.write(encode("ERROR", lines, error.text.encode("utf-8", "replace"), self.version))
-        self.open = False

@@ -23,6 +23,7 @@ from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.server.net.large_frames import LargeFrames
 from sievemq_broker.server.net.turn import Turn
+from sievemq_broker.session.life import OPEN
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Identity
 from sievemq_core.errors import ErrorCode
@@ -231,7 +232,7 @@ class Links:
         while self._unwelcomed:
             link = next(iter(self._unwelcomed))
             del self._unwelcomed[link]
-            if not link.connection.peer.id:
+            if link.connection.peer.life.state < OPEN:
                 link.evict()
                 self.discard(link)
                 return True

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from sievemq_broker.session.checks import check_identifier, pairs
+from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.lost import Report
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Identity
@@ -34,10 +35,11 @@ def on_hello(peer: Peer, command: CommandTuple, now: int) -> None:
             f"protocol version {version} is not supported; this broker supports {OLDEST_VERSION} to {PROTOCOL_VERSION}",
             ErrorCode.UNSUPPORTED_VERSION,
         )
+    peer.life.sign_in()
     hello = (*command[:4], None, *command[5:])  # the password is not needed any more
 
     def later(found: Identity | AuthenticationError, now: int) -> None:
-        if not peer.closing:
+        if peer.life.state < CLOSING:
             _identified(peer, found, hello, now)
 
     identity = peer.services.authenticate(peer, user, password, later)
@@ -162,7 +164,7 @@ def on_goodbye(peer: Peer, command: CommandTuple, now: int) -> None:
     if any(session.committing for session in peer.sessions.values()):
         peer.wait_for_publishing(command, on_goodbye)  # earlier commands are answered first
     elif not peer.wait_for_delivery(peer.sessions.values(), command, on_goodbye, now):
-        peer.end(now, pairs(handed), request)
+        peer.leave(now, pairs(handed), request)
 
 
 def on_ping(peer: Peer, command: CommandTuple, now: int) -> None:

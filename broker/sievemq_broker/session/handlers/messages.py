@@ -15,6 +15,7 @@ from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.steps import Meter
 from sievemq_broker.session.checks import check_message, shift_times, too_much_credit, unknown, with_readable_properties
+from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer, Pending
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.transaction import Transaction
@@ -515,7 +516,7 @@ def _rolled_back(peer: Peer, session: Session, doom: SieveError, now: int) -> No
 def _committed(peer: Peer, session: Session, command: CommandTuple, publishing: Publishing, now: int) -> None:
     """A large COMMIT has been published."""
     session.end_commit()
-    if peer.closing:
+    if peer.life.state >= CLOSING:
         return
     if publishing.error is not None:
         peer.crash(command, publishing.error, now)

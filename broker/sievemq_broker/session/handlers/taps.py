@@ -18,6 +18,7 @@ from sievemq_broker.domain.publishing import Weighing
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.tap import CopyTap, DrainTap
 from sievemq_broker.session.checks import check_unread, require_there, the_selector
+from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer, Pending
 from sievemq_broker.session.rights import Identity, Verb
 from sievemq_broker.session.settings import SessionSettings
@@ -107,7 +108,7 @@ def _deleting(peer: Peer, tap: CopyTap | DrainTap, command: tuple[Any, ...]) -> 
     except Exception as error:
         peer.crash(command, error, peer.services.now())
         return
-    if not peer.closing:
+    if peer.life.state < CLOSING:
         peer.answer(command[1], True)
         peer.out.touch()
 
@@ -174,7 +175,7 @@ def _publish(
         identity.require(Verb.SEND, namespace, address)
 
     def complete(now: int) -> None:
-        if peer.closing:
+        if peer.life.state >= CLOSING:
             return
         assert publishing is not None
         if publishing.error is not None:
