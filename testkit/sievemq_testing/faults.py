@@ -20,6 +20,7 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.server.net.link import Link
 from sievemq_broker.server.server import Server
 from sievemq_broker.session.peer import Peer
+from sievemq_broker.session.sends import refuse
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import misspelt_kind
@@ -155,10 +156,9 @@ class Rule:
             return False
         if command[0] == Command.SEND:
             session = connection.peer.sessions.get(command[1])
-            if session is None:
+            if session is None or not session.is_next(command[2]):
                 return False
-            session.took(1)
-            connection.peer.refuse_send(session, command[2], self._error)
+            refuse(connection.peer, session, self._error)
             return True
         raise self._error
 

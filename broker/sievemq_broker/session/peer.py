@@ -13,15 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from sievemq_broker.domain.admission import Limited
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.examining import EXAMINED
-from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.steps import Meter, Steps
-from sievemq_broker.domain.temporaries import GoneError
 from sievemq_broker.session.checks import check_identifier, pairs, undelivered, unknown
 from sievemq_broker.session.life import CLOSING, LEAVING, OPEN, Life
 from sievemq_broker.session.lost import MAX_REFUSED, Memory, Report, Returned, Survived
@@ -33,7 +30,6 @@ from sievemq_broker.session.transaction import StagedBytes
 from sievemq_broker.session.waiting import BlockedSender
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.message.destination import parse_address
-from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import COMMANDS, Command
 
@@ -923,18 +919,6 @@ class Peer:
         if session.confirm(sequence):
             self.out.confirm(session.id, sequence)
 
-    def refuse_send(self, session: Session, sequence: int, error: SieveError) -> None:
-        """Refuse a send; earlier ones are confirmed first."""
-        if self.watcher is not None:
-            self.watcher.refused(self, session, sequence, error)
-        if isinstance(error, GoneError) and self.out.drops_replies:
-            self.services.drop_replies(self, str(error.details["destination"]), 1)
-            self.confirm(session, sequence)
-            return
-        self.confirm(session, sequence - 1)
-        session.refuse(sequence, error, self.settings.window_messages if self.keep else 0)
-        self.out.refuse_send(session.id, sequence, error)
-
     def go_on_with(self, pending: Pending, now: int) -> None:
         """Go on with a command, as far as there is time. Later commands wait until it is done."""
         if pending.go_on(self.services.spent, now):
@@ -943,80 +927,6 @@ class Peer:
             self._pending = pending
 
     # -- waiting for room ---------------------------------------------------------------------------------------------
-
-    def block_send(self, session: Session, full: list[Limited], address: str, envelope: Envelope) -> None:
-        """The session's next send waits for room.
-
-        Args:
-            session: that has sent it.
-            full: where there is no room for it.
-            address: where it goes.
-            envelope: the message.
-        """
-        retry = partial(self._retry_send, session, address, envelope)
-        sender = BlockedSender(self.broker.rooms, full, self.services.now(), retry, envelope=envelope)
-        session.wait(sender)
-        self.out.flow(True, sender.text, session.id, session.sent + 1, address)
-
-    def block_commit(self, session: Session, full: list[Limited], command: CommandTuple, handler: Handler) -> None:
-        """The session's COMMIT, with all staged messages, waits for room.
-
-        Args:
-            session: the transacted one.
-            full: where there is no room for what it has sent.
-            command: the COMMIT.
-            handler: tries again.
-        """
-        sender = session.blocked_sender
-        if sender is not None:
-            sender.wait_in(full)
-            return
-        retry = partial(self.carry_out_late, command, handler)
-        sender = BlockedSender(
-            self.broker.rooms, full, self.services.now(), retry, transaction=session.transaction, request=command[1]
-        )
-        session.wait(sender)
-        self.out.flow(True, sender.text, session.id, 0, getattr(full[0], "label", None) if len(full) == 1 else None)
-
-    def _retry_send(self, session: Session, address: str, envelope: Envelope, now: int) -> None:
-        sender = session.blocked_sender
-        if sender is None:
-            return
-        before = self.broker.fan_out
-        try:
-            full = self.namespace.send(address, envelope, now, self.id, waited=True)
-        except SieveError as error:
-            self.refuse_blocked_send(session, error)
-        except Exception as error:  # the broker's own fault: other connections must go on
-            self.crash((_SEND,), error, now)
-            self.out.touch()
-        else:
-            fan_out = self.broker.fan_out
-            if full is not None:
-                sender.wait_in(full)
-            elif fan_out is None or fan_out is before:
-                session.expect_again()
-                self._blocked_send_taken(session, address, envelope, now)
-            else:
-                self.flush_confirms()  # of earlier sends
-                session.expect_again()  # from here on it is sent, even if the connection is lost
-                sender.deliver(fan_out, partial(self._blocked_send_delivered, session, address, envelope, fan_out))
-
-    def _blocked_send_delivered(
-        self, session: Session, address: str, envelope: Envelope, fan_out: FanOut, now: int
-    ) -> None:
-        if fan_out.error is not None:
-            self.crash((_SEND,), fan_out.error, now)
-            self.out.touch()
-        else:
-            self._blocked_send_taken(session, address, envelope, now)
-
-    def _blocked_send_taken(self, session: Session, address: str, envelope: Envelope, now: int) -> None:
-        session.end_wait()
-        self.confirm(session, session.sent)
-        self._resume_sends(session)
-        if self.watcher is not None:
-            self.watcher.sent(self, address, [envelope], now)
 
     def wait_for_delivery(self, sessions: Iterable[Session], command: CommandTuple, handler: Handler, now: int) -> bool:
         """True if a send that has waited for room is being delivered in slices: then the command is carried out after
@@ -1045,30 +955,6 @@ class Peer:
             sender.end_delivery(now)
         if self.life.state < CLOSING:
             self.carry_out_late(command, handler, now)
-
-    def refuse_blocked_send(self, session: Session, error: SieveError) -> None:
-        """Refuse the send that waited, or end its wait as its client has withdrawn it; inform the client from where to
-        continue.
-
-        Args:
-            session: that has waited.
-            error: why.
-        """
-        session.end_wait()
-        session.expect_again()
-        self.refuse_send(session, session.sent, error)
-        self._resume_sends(session)
-
-    def _resume_sends(self, session: Session) -> None:
-        """Ask the client for the messages behind the send that waited."""
-        self.out.flow(False, "", session.id, session.again)
-        self.out.touch()
-
-    def end_blocked_commit(self, session: Session) -> None:
-        """The COMMIT that waited was carried out, or refused: its answer informs the client."""
-        session.end_wait()
-        self.out.flow(False, "", session.id)
-        self.out.touch()
 
     def end_blocked_sender(self, session: Session) -> None:
         """The session is about to be closed or rolled back: drop what waits."""

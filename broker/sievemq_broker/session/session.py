@@ -78,6 +78,18 @@ class Session:
         """Count sends that were accepted or refused."""
         self.sent += count
 
+    def count_next(self) -> None:
+        """Count the next send, which is accepted or refused. If it has waited for room, its client repeats those behind
+        it."""
+        self.sent += 1
+        if self.send_waits:
+            self.again = self.sent + 1
+
+    @property
+    def send_waits(self) -> bool:
+        """True if the next send waits for room."""
+        return self.blocked_sender is not None and self.blocked_sender.envelope is not None
+
     def confirm(self, sequence: int) -> bool:
         """Settle the sends up to `sequence`. True if the client must be informed."""
         if sequence <= self.confirmed:
@@ -111,17 +123,14 @@ class Session:
             self.blocked_sender.finish()
             self.blocked_sender = None
 
-    def expect_again(self) -> None:
-        """The send that waited is settled: the client repeats those behind it."""
-        self.sent += 1
-        self.again = self.sent + 1
+    def is_next(self, sequence: int) -> bool:
+        """True if a send is the next one, and none waits for room."""
+        return sequence == self.sent + 1 and not self.send_waits
 
     def passes_over(self, sequence: int) -> bool:
         """True if a send must be skipped: it waits for room or comes behind one that does. Or it is out of order in a
         session that has waited, since the client repeats some sends twice."""
-        if self.blocked_sender is not None and self.blocked_sender.envelope is not None:
-            return True
-        return self.again > 0 and sequence != self.sent + 1
+        return self.send_waits or (self.again > 0 and sequence != self.sent + 1)
 
     # -- transactions -----------------------------------------------------------------------------------------------
 

@@ -55,6 +55,7 @@ from sievemq_broker.session.handlers.taps import (
 )
 from sievemq_broker.session.peer import Handler, Peer, SendHandler, Table, Verbs
 from sievemq_broker.session.rights import Verb, forbidden
+from sievemq_broker.session.sends import refuse
 from sievemq_core.errors import AddressError, RequestError
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import Command
@@ -219,9 +220,8 @@ def _send_behind(handler: SendHandler) -> SendHandler:
                 _require(peer, Verb.SEND, text)
             except RequestError as error:
                 session = peer.sessions.get(session_id)
-                if session is not None and sequence == session.sent + 1 and not session.passes_over(sequence):
-                    session.took(1)
-                    peer.refuse_send(session, sequence, error)
+                if session is not None and session.is_next(sequence):
+                    refuse(peer, session, error)
                     return 1
                 # a closed session, or a send out of order: the handler refuses it
             else:

@@ -92,8 +92,9 @@ def use_decoder(decode: Callable[[bytes], dict[str, PropertyValue]] | None) -> N
         decode: unpacks a map of at most MAX_PROPERTIES whose keys are text and whose values are scalars, no integer
             above LONG_MAX, or raises ValueError: then msgpack decodes it. None for msgpack alone.
     """
-    global _decode
+    global _decode, read_properties
     _decode = decode
+    read_properties = _read_well_formed if decode is None else decode
 
 
 # Values whose JMS type msgpack's form does not show; a message with one of them needs the letters.
@@ -135,12 +136,6 @@ def too_long(properties: Mapping[str, PropertyValue]) -> str | None:
     return None
 
 
-def properties_reader() -> Callable[[bytes], dict[str, PropertyValue]]:
-    """The function that decodes packed properties which any reader can read, without their type letters, and raises
-    ValueError or ProtocolError for others. The broker calls it for a message that it accepts."""
-    return _read_well_formed if _decode is None else _decode
-
-
 def unpack_properties(fields: EnvelopeFields) -> dict[str, PropertyValue]:
     """The properties of an envelope as held values, in a new dict. Type letters that do not fit them are ignored.
 
@@ -169,6 +164,11 @@ def unpack_properties(fields: EnvelopeFields) -> dict[str, PropertyValue]:
 
 def _read_well_formed(packed: bytes) -> dict[str, PropertyValue]:
     return _unpack_properties(packed, "strict")
+
+
+#: Decodes packed properties that any reader can read, without their type letters; raises ValueError or ProtocolError
+#: for others. A broker calls it for each message that it accepts; :func:`use_decoder` replaces it.
+read_properties: Callable[[bytes], dict[str, PropertyValue]] = _read_well_formed
 
 
 def _unpack_properties(packed: bytes, errors: str = "surrogatepass") -> dict[str, PropertyValue]:

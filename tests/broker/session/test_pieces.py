@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from sievemq_broker.matching import index
 from sievemq_broker.session import peer
-from sievemq_broker.session.handlers import messages
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
@@ -116,7 +115,6 @@ def in_pieces() -> Iterator[None]:
         patch.setattr(index, "AT_ONCE", -1)
         patch.setattr(index.SelectorIndex, "_weigh", lambda self: setattr(self, "costly", True))
         patch.setattr(peer, "EXAMINED", 1)
-        patch.setattr(messages, "EXAMINED", 1)
         yield
 
 

@@ -9,18 +9,18 @@ from typing import Final
 from sievemq_broker.domain.admission import Limited
 from sievemq_broker.domain.broker_properties import without_broker_properties
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.examining import EXAMINED
-from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.steps import Meter
 from sievemq_broker.session.checks import check_message, shift_times, too_much_credit, unknown, with_readable_properties
 from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer, Pending
+from sievemq_broker.session.sends import Send, end_commit_wait, refuse, wait_to_commit
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.transaction import Transaction
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT, MAX_HEADER_CHARS
+from sievemq_core.message import envelope as envelopes
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import (
     BODY_KIND,
@@ -31,7 +31,6 @@ from sievemq_core.message.envelope import (
     BodyKind,
     Envelope,
     EnvelopeFields,
-    properties_reader,
 )
 from sievemq_core.message.headers import PERSISTENT
 from sievemq_core.wire.codec import CommandTuple
@@ -77,9 +76,6 @@ def on_close_session(peer: Peer, command: CommandTuple, now: int) -> None:
 def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     """Send messages to their destination, or stage them in a transaction (TXN-02).
 
-    Consecutive messages of one session to one destination form a batch, up to one that needs a check of its own. A
-    single message is a batch of one.
-
     Args:
         peer: the client.
         commands: as it has sent them.
@@ -87,49 +83,94 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
         now: ms epoch.
 
     Returns:
-        How many commands that were.
+        How many commands that were: a batch, see :func:`_take_batch`.
     """
-    verb: int  # the types of fields were checked with the form of the command
-    session_id: int
-    number: int
+    session_id: int  # the types of fields were checked with the form of the command
     sequence: int
-    following: int
     text: str
-    where: str
-    fields: EnvelopeFields
-    _, session_id, sequence, text, fields = commands[at]
+    _, session_id, sequence, text, _ = commands[at]
     session = peer.sessions.get(session_id)
     if session is None:
         _refuse_closed(peer, session_id, sequence)
         return 1
-    if sequence != session.sent + 1 or session.blocked_sender is not None:
-        if peer.resumed and sequence <= session.sent:
-            return 1  # a repeat of a send that was carried out, on the lost connection or this one
-        if session.passes_over(sequence):
-            return 1  # its client repeats it
-        if sequence != session.sent + 1:
-            raise ProtocolError(
-                f"SEND {sequence} in session {session_id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
-            )
+    if (sequence != session.sent + 1 or session.blocked_sender is not None) and _is_skipped(peer, session, sequence):
+        return 1
     transaction = session.transaction
     destination = peer.namespace.route(text) if transaction is None else None
-    at_once = destination is not None and not destination.index.costly and not destination.large
+    if destination is not None and (destination.index.costly or destination.large):
+        destination = None
     most = 1
-    if at_once and at + 1 < len(commands) and commands[at + 1][0] == _SEND:
-        assert destination is not None
+    if destination is not None and at + 1 < len(commands) and commands[at + 1][0] == _SEND:
         most = max(1, _DELIVERIES // (destination.fan_out + _MATCHING * destination.index.units or 1))
+    batch, urgent = _take_batch(peer, session, commands, at, most)
+    if not batch:
+        return 1
+    if peer.watcher is not None:
+        for envelope in batch:
+            peer.watcher.sending(peer, text, envelope, transaction is not None)
+    if transaction is not None:
+        _stage(peer, session, transaction, text, batch[0], urgent)
+        return 1
+    if destination is None:
+        Send(peer, session, text, batch[0], urgent).begin(now)
+        return 1
+    peer.namespace.send_row(destination, batch, now, peer.id)
+    peer.took(session, len(batch), urgent)  # not before: after a fault of the broker the accepted ones are confirmed
+    if peer.watcher is not None:
+        peer.watcher.sent(peer, text, batch, now)
+    return len(batch)
+
+
+def _is_skipped(peer: Peer, session: Session, sequence: int) -> bool:
+    """True if a send is not the session's next one, or must wait behind one that does.
+
+    Raises:
+        ProtocolError: its client had no reason to send it.
+    """
+    if peer.resumed and sequence <= session.sent:
+        return True  # a repeat of a send that was carried out, on the lost connection or this one
+    if session.passes_over(sequence):
+        return True  # its client repeats it
+    if sequence != session.sent + 1:
+        raise ProtocolError(
+            f"SEND {sequence} in session {session.id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
+        )
+    return False
+
+
+def _take_batch(
+    peer: Peer, session: Session, commands: list[CommandTuple], at: int, most: int
+) -> tuple[list[Envelope], bool]:
+    """The messages of consecutive sends of one session to one destination, checked, up to one that is sent alone or is
+    not valid. A single message is a batch of one.
+
+    Args:
+        peer: the client.
+        session: whose sends these are.
+        commands: as the client has sent them.
+        at: where the first SEND stands.
+        most: how many messages.
+
+    Returns:
+        The messages: none if the first one was refused. And whether the client may wait for the confirm.
+    """
+    verb: int
+    number: int
+    sequence: int
+    text: str
+    fields: EnvelopeFields
+    _, session_id, due, address, fields = commands[at]
     batch: list[Envelope] = []
     urgent = False
-    read = properties_reader()
+    read = envelopes.read_properties
     try:
-        due = sequence
         for command in islice(commands, at, at + most):
             if batch:
                 verb = command[0]
                 if verb != _SEND:
                     break
-                _, number, following, where, fields = command
-                if following != due or number != session_id or where != text:
+                _, number, sequence, text, fields = command
+                if sequence != due or number != session_id or text != address:
                     break
             due += 1
             if peer.clock_lag and peer.sent_after_move(fields[TIMESTAMP]):
@@ -160,84 +201,14 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
                 break
     except SieveError as error:
         if not batch:
-            _refuse(peer, session, text, Envelope(fields), error)
-            return 1
+            _refuse_invalid(peer, session, address, Envelope(fields), error)
+    return batch, urgent
+
+
+def _refuse_invalid(peer: Peer, session: Session, text: str, envelope: Envelope, error: SieveError) -> None:
     if peer.watcher is not None:
-        for envelope in batch:
-            peer.watcher.sending(peer, text, envelope, transaction is not None)
-    if transaction is not None:
-        _stage(peer, session, transaction, text, batch[0], urgent)
-        return 1
-    if at_once:
-        assert destination is not None
-        peer.namespace.send_row(destination, batch, now, peer.id)
-    else:
-        envelope = batch[0]
-        sends = [(text, envelope)]
-        examining = peer.namespace.examining(sends)
-        if examining is not None:
-            if destination is None or destination.large or not examining.work(EXAMINED, now):
-                act = partial(_send_examined, peer, session, commands[at], sends, urgent)
-                peer.go_on_with(Pending(examining, commands[at], act, len(envelope.packed)), now)
-                return 1
-            envelope = sends[0][1]
-        try:
-            full = peer.namespace.send(text, envelope, now, peer.id)
-        except SieveError as error:
-            session.took(1)
-            peer.refuse_send(session, sequence, error)
-            return 1
-        if full is not None:
-            _wait(peer, session, text, batch[0], full)
-            return 1
-    peer.took(session, len(batch), urgent)  # not before: after a fault of the broker the accepted ones are confirmed
-    if peer.watcher is not None:
-        peer.watcher.sent(peer, text, batch, now)
-    return len(batch)
-
-
-def _send_examined(
-    peer: Peer,
-    session: Session,
-    command: CommandTuple,
-    sends: list[tuple[str, Envelope]],
-    urgent: bool,
-    now: int,
-) -> None:
-    """Carry out a send whose selectors are evaluated, or that may go to very many subscriptions."""
-    text, envelope = sends[0]
-    peer.flush_confirms()  # of earlier sends: this one may take some turns
-    before = peer.broker.fan_out
-    session.took(1)  # from here on it is sent, even if the connection is lost
-    try:
-        full = peer.namespace.send(text, envelope, now, peer.id)
-    except SieveError as error:
-        peer.refuse_send(session, session.sent, error)
-        return
-    fan_out = peer.broker.fan_out
-    if full is not None:
-        session.took(-1)
-        _wait(peer, session, text, envelope, full)
-    elif fan_out is None or fan_out is before:
-        _taken(peer, session, text, envelope, urgent, now)
-    else:
-        delivered = partial(_delivered, peer, session, text, envelope, urgent, fan_out)
-        peer.go_on_with(Pending(fan_out, command, delivered, 0), now)
-
-
-def _delivered(
-    peer: Peer, session: Session, text: str, envelope: Envelope, urgent: bool, fan_out: FanOut, now: int
-) -> None:
-    """Every subscription has what was sent."""
-    if fan_out.error is not None:
-        raise fan_out.error
-    _taken(peer, session, text, envelope, urgent, now)
-
-
-def _wait(peer: Peer, session: Session, text: str, envelope: Envelope, full: list[Limited]) -> None:
-    """Make the session wait: there is no room for its message."""
-    peer.confirm(session, session.sent)
-    peer.block_send(session, full, text, envelope)
+        peer.watcher.sending(peer, text, envelope, session.transaction is not None)
+    refuse(peer, session, error)
 
 
 def _stage(peer: Peer, session: Session, transaction: Transaction, text: str, envelope: Envelope, urgent: bool) -> None:
@@ -246,25 +217,9 @@ def _stage(peer: Peer, session: Session, transaction: Transaction, text: str, en
             peer.namespace.declare(text)
             transaction.stage(text, envelope)
     except SieveError as error:
-        session.took(1)
-        peer.refuse_send(session, session.sent, error)
+        refuse(peer, session, error)
     else:
         peer.took(session, 1, urgent)
-
-
-def _refuse(peer: Peer, session: Session, text: str, envelope: Envelope, error: SieveError) -> None:
-    """Refuse a message that is not valid."""
-    if peer.watcher is not None:
-        peer.watcher.sending(peer, text, envelope, session.transaction is not None)
-    session.took(1)
-    peer.refuse_send(session, session.sent, error)
-
-
-def _taken(peer: Peer, session: Session, text: str, envelope: Envelope, urgent: bool, now: int) -> None:
-    """Confirm a message that is counted as sent already."""
-    peer.took(session, 0, urgent)
-    if peer.watcher is not None:
-        peer.watcher.sent(peer, text, [envelope], now)
 
 
 def _refuse_closed(peer: Peer, session_id: int, sequence: int) -> None:
@@ -288,12 +243,7 @@ def on_withdraw(peer: Peer, command: CommandTuple, now: int) -> None:
     elif not sequence:
         _withdraw_commit(peer, session, now)
     elif sequence == session.sent + 1:
-        error = RequestError("its sender has withdrawn it", ErrorCode.RESOURCE_ALLOCATION)
-        if session.blocked_sender is not None and session.blocked_sender.envelope is not None:
-            peer.refuse_blocked_send(session, error)
-        else:
-            session.took(1)
-            peer.refuse_send(session, sequence, error)
+        refuse(peer, session, RequestError("its sender has withdrawn it", ErrorCode.RESOURCE_ALLOCATION))
     elif sequence <= session.sent:
         peer.confirm(session, session.sent)
     elif not session.passes_over(sequence):
@@ -471,12 +421,11 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
             else:
                 full = peer.namespace.commit(transaction.staged, now, peer.id, **how)
             if full is not None:
-                peer.block_commit(session, full, command, on_commit)
+                wait_to_commit(peer, session, full, command, on_commit)
                 return
         except SieveError as error:  # nothing was published
             doom = error
-    if session.blocked_sender is not None:
-        peer.end_blocked_commit(session)
+    end_commit_wait(peer, session)
     if peer.watcher is not None:
         peer.watcher.committed(peer, transaction.staged, doom, now)
     transaction.clear()
