@@ -540,7 +540,7 @@ class Queue(Source):
         else:
             self._hand(turns, consumer, entry)
 
-    def _serve(self, turns: Turns, now: int, budget: int = SERVED) -> int:
+    def _serve(self, turns: Turns, now: int, budget: int = SERVED) -> int:  # noqa: C901
         """Deliver what waits in a view, as far as its consumers can take it. Beyond the budget this becomes pending
         work; the queue delivers nothing else until that is done, so the order is kept.
 

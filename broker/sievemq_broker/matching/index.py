@@ -228,7 +228,7 @@ class SelectorIndex(Generic[T]):
         self.evaluations, self.matches = counted
         return found
 
-    def match(self, envelope: Envelope) -> list[T]:
+    def match(self, envelope: Envelope) -> list[T]:  # noqa: C901
         """The targets whose selector is TRUE for this message. One that is filed under several facts may be asked once
         for each that the message meets; it is found once.
 

@@ -4,8 +4,8 @@
     ports        its output; what it needs from the I/O layer         transaction  what waits for COMMIT
     table        verb -> handler, and the right it takes              waiting      a send or COMMIT that waits for room
     handlers/    handshake, consumers, destinations, messages, taps   lost         what is kept of a lost connection
-    rights       who may do what                                      checks       ids, pairs, limits, selectors, times
-    settings     limits and names that the broker announces
+    rights       who may do what                                      sends        what becomes of a send
+    settings     limits and names that the broker announces           checks       ids, pairs, limits, selectors, times
 
 Three rules hold it together. A refused request changes nothing. A broken connection harms no other. However a
 connection ends, everything it held goes back, once.

@@ -73,7 +73,7 @@ class Control:
                 raise
         return await self.receive_by(consumer, consumer.take_for_good, timeout)
 
-    async def receive_by(
+    async def receive_by(  # noqa: C901
         self, consumer: EngineConsumer, take: Callable[[], Message | None], timeout: int | None
     ) -> Message | None:
         """Receive with all checks, waiting if need be. Nothing is awaited between the take and the return: a receive

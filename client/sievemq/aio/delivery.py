@@ -193,7 +193,7 @@ class Delivery:
                 left = _TURN
                 await turn()
 
-    def _turn(self, consumer: EngineConsumer, budget: int) -> int:
+    def _turn(self, consumer: EngineConsumer, budget: int) -> int:  # noqa: C901
         """Deliver some messages of one consumer, until there is something to await; returns how many."""
         engine, transport = self._engine, self._transport
         for number in range(budget):

@@ -121,7 +121,7 @@ def _of_type(key: object) -> Possible:
     return Possible()
 
 
-def _demands(test: plan.Test, truth: bool) -> Iterator[tuple[object, Possible | frozenset[str]]]:
+def _demands(test: plan.Test, truth: bool) -> Iterator[tuple[object, Possible | frozenset[str]]]:  # noqa: C901
     """Conditions for a test to hold, or not to hold: sets of values by field or computed value, orders by pair."""
     match test:
         case plan.Missing(value=value, holds=holds):

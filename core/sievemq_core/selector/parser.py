@@ -138,7 +138,7 @@ class _Parser:
                 hint="join two conditions with AND: a < b AND b < c",
             )
 
-    def _operand(self, power: int) -> Node:
+    def _operand(self, power: int) -> Node:  # noqa: C901
         token = self._token
         kind, text = token.kind, token.text
         if kind is _NAME:

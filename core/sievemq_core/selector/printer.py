@@ -75,7 +75,7 @@ class _Printer:
         self._holes = holes
         self._terms: dict[str, set[tuple[str, int]]] = {}  # text of a chain -> its terms, so that chains can merge
 
-    def text(self, node: Node) -> tuple[str, int]:
+    def text(self, node: Node) -> tuple[str, int]:  # noqa: C901
         """The text and how tightly it binds."""
         match node:
             case Identifier():

@@ -29,7 +29,7 @@ LOG: Final = "-Dlog4j2.configurationFile="
 
 
 @contextmanager
-def running_spark(
+def running_spark(  # noqa: C901
     master: str,
     selectors: Sequence[str | None] = (),
     dialect: str = "jakarta",

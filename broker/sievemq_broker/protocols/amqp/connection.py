@@ -182,7 +182,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._released: Frame | None = None
         self._held_bytes = 0
 
-    def _carry_out(self, frame: Frame, now: int) -> None:
+    def _carry_out(self, frame: Frame, now: int) -> None:  # noqa: C901
         if self._stalled and frame is not self._released and self._must_wait(frame):
             return
         body = frame.body

@@ -388,7 +388,7 @@ class Reader:
         self.at = at + 1
         return self._behind(self._data[at], end, depth)
 
-    def _behind(self, code: int, end: int, depth: int) -> Any:
+    def _behind(self, code: int, end: int, depth: int) -> Any:  # noqa: C901
         """A value behind its constructor, whose upper half tells how long it is."""
         form = code >> 4
         if form == 0x5:

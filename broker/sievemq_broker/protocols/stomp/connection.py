@@ -148,7 +148,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
     ) -> None:
         super()._ask(now, then, verb, *fields, refused=refused or self.outbox.end_with(self._receipt))
 
-    def _carry_out(self, frame: Frame, now: int) -> None:
+    def _carry_out(self, frame: Frame, now: int) -> None:  # noqa: C901
         command, headers = frame.command, frame.headers
         if self.outbox.is_new:
             if command not in ("CONNECT", "STOMP"):

@@ -193,7 +193,7 @@ class Access:
             response = error.response if isinstance(error, _SignInError) else failure(scope, error).response()
             await response(scope, receive, send_on)
 
-    async def _admit(self, scope: Scope, headers: Headers) -> tuple[Identity, Callable[[], bool]]:
+    async def _admit(self, scope: Scope, headers: Headers) -> tuple[Identity, Callable[[], bool]]:  # noqa: C901
         """The caller, and whether that still holds later on; the steps of the module's text."""
         if "content-length" in headers and "transfer-encoding" in headers:
             # A proxy in front may use the other length, and take the rest of this request for another request.

@@ -219,7 +219,7 @@ class Sampler:
         self._round, due = self._round[:-SWEEP], self._round[-SWEEP:]
         return [destination for destination in due if destination not in self.tracks]
 
-    async def _visit(self, destination: Destination, elapsed: float, visited: int) -> int:
+    async def _visit(self, destination: Destination, elapsed: float, visited: int) -> int:  # noqa: C901
         """Note what has changed at a destination.
 
         Args:
