@@ -17,20 +17,9 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from sievemq_broker.domain.policy import (
-    AT_LIMIT,
-    BLOCK,
-    CLOSE,
-    FAIL,
-    INFER,
-    TEXT,
-    WARN,
-    DestinationPolicy,
-    DomainSettings,
-    NamespacePolicy,
-)
+from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy, DomainSettings, NamespacePolicy, PolicyRules
 from sievemq_broker.logs import LEVELS
 from sievemq_broker.protocols import PROTOCOLS
 from sievemq_broker.users.account import User, Users
@@ -179,30 +168,22 @@ def _auto_bytes(value: object) -> int | None:
 
 _POLICY = {f.name: f for f in fields(DestinationPolicy) if f.init}
 _NAMESPACE_RULES = {f.name: f for f in fields(NamespacePolicy)}
-_RULE_TYPES: Mapping[str, tuple[type, ...]] = {
-    "dead_letter_expired": (bool,),
-    "redelivery_factor": (int, float),
-    "at_limit": (str,),
-    "slow_consumer": (str,),
-    "stomp_types": (str,),
+#: How a rule may be written.
+_WRITTEN = get_type_hints(PolicyRules)
+#: The values of a rule that is one of some words.
+_CHOICES = {name: get_args(kind) for name, kind in _WRITTEN.items() if get_origin(kind) is Literal}
+#: Rules that are lengths of time, and what their numbers count.
+_RULE_UNITS = {
+    name: timedelta(seconds=1) if name.endswith("_seconds") else MILLISECOND
+    for name, kind in _WRITTEN.items()
+    if timedelta in get_args(kind)
 }
-#: The values of a rule that is neither a whole number nor a length of time.
+#: The values of a rule that is neither a whole number, nor a length of time, nor one of some words.
 _RULE_VALUES: Mapping[str, str] = {
     "dead_letter_expired": "True or False",
     "redelivery_factor": "a number of at least 1",
-    "at_limit": f"one of {', '.join(AT_LIMIT)}",
-    "slow_consumer": f"{WARN} or {CLOSE}",
-    "stomp_types": f"{TEXT} or {INFER}",
     "delivery_mode": "PERSISTENT or NON_PERSISTENT",
     "priority": "a whole number from 0 to 9",
-}
-#: Rules that are lengths of time, and what their numbers count.
-_RULE_UNITS = {
-    "redelivery_delay": MILLISECOND,
-    "redelivery_delay_max": MILLISECOND,
-    "time_to_live": MILLISECOND,
-    "delay": MILLISECOND,
-    "slow_consumer_seconds": timedelta(seconds=1),
 }
 #: What other brokers call a rule.
 _ELSEWHERE = {
@@ -249,7 +230,7 @@ def parse_namespaces(value: object) -> dict[str, NamespacePolicy]:
         for name, rule in table.items():
             if name not in _NAMESPACE_RULES:
                 raise ValueError(f"has no rule {name!r} for {pattern!r}{_guess(name, _NAMESPACE_RULES)}")
-            if type(rule) not in _RULE_TYPES.get(name, (int,)):
+            if not _fits(rule, _NAMESPACE_RULES[name].default):
                 wanted = f"{BLOCK} or {FAIL}" if name == "at_limit" else _wanted(name)
                 raise ValueError(f"rule {name} for {pattern!r} must be {wanted}, not {rule!r:.60}")
         try:
@@ -311,12 +292,21 @@ def policy_rules(table: Mapping[str, object]) -> dict[str, Any]:
             rules[name] = int(number)
         elif name in _RULE_UNITS and isinstance(value, timedelta):
             rules[name] = in_units(value, _RULE_UNITS[name])
-        elif name == "delivery_mode" or type(value) not in _RULE_TYPES.get(name, (int,)):
+        elif name == "delivery_mode" or not _fits(value, _POLICY[name].default):
             raise ValueError(f"the rule {name} must be {_wanted(name)}, not {value!r:.60}")
     return rules
 
 
+def _fits(value: object, default: object) -> bool:
+    """True if a rule with this default can have a value of that type; a rule without a default is a whole number."""
+    if type(default) is float:
+        return type(value) in (int, float)
+    return type(value) is (int if default is None else type(default))
+
+
 def _wanted(name: str) -> str:
+    if choices := _CHOICES.get(name):
+        return " or ".join(choices) if len(choices) == 2 else f"one of {', '.join(choices)}"
     if name in _RULE_UNITS:
         unit = "seconds" if name.endswith("seconds") else "milliseconds"
         return f"a whole number of {unit}, or a timedelta"

@@ -13,9 +13,9 @@ from sievemq_core.counted import counted
 from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector
+from sievemq_core.selector.explain import WORDS
 from sievemq_core.selector.names import HEADERS
 
-_WORDS: Final = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 _ABSENT: Final = re.compile(r"(\S+) is absent")
 
 
@@ -65,7 +65,7 @@ def why_not(selector: CompiledSelector, envelope: Envelope) -> str:
     # The comparisons that decide: the ones that are not TRUE; below a NOT one may be TRUE.
     decisive = [step for step in leaves if step.truth is not True] or leaves
     reasons = [
-        f"{step.text} is {_WORDS[step.truth]}{f' ({with_near(step.reason)})' if step.reason else ''}"
+        f"{step.text} is {WORDS[step.truth]}{f' ({with_near(step.reason)})' if step.reason else ''}"
         for step in decisive
     ]
     return "; ".join(dict.fromkeys(reasons))

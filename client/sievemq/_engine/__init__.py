@@ -95,9 +95,9 @@ from sievemq._engine.connection import ClientConnection
 from sievemq._engine.consumer import PATIENCE, EngineConsumer
 from sievemq._engine.handshake import Handshake
 from sievemq._engine.options import EngineOptions, SendConfirm
-from sievemq._engine.outbox import Completion
+from sievemq._engine.outbox import ACKNOWLEDGE_DELAY, Completion
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
-from sievemq._engine.race import Host, Race
+from sievemq._engine.race import LEAVE_SECONDS, Host, Race
 from sievemq._engine.repair import Repair, for_how_long
 from sievemq._engine.sends import Blocked, Callbacks, Sends, call
 from sievemq._engine.session import (
@@ -111,9 +111,11 @@ from sievemq._engine.terms import Terms, TimeLimit
 
 __all__ = [
     "ABSENT",
+    "ACKNOWLEDGE_DELAY",
     "AUTO_ACKNOWLEDGE",
     "CLIENT_ACKNOWLEDGE",
     "DUPS_OK_ACKNOWLEDGE",
+    "LEAVE_SECONDS",
     "PATIENCE",
     "SESSION_TRANSACTED",
     "Absent",

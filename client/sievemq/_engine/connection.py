@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sievemq._engine.deliveries import Deliveries
-from sievemq._engine.handshake import Handshake
+from sievemq._engine.handshake import LINES, Handshake
 from sievemq._engine.heartbeat import Heartbeat
 from sievemq._engine.options import EngineOptions
 from sievemq._engine.outbox import Completion, Outbox, when_settled
@@ -27,8 +27,6 @@ from sievemq_core.wire.connection import BusyPoll, State
 
 _log = logging.getLogger("sievemq")
 
-#: Of a broker's text these stay: the lines of a selector with a caret below its mistake.
-_LINES: Final = "\n\t"
 #: Decoded commands over which the average size of a delivery is kept.
 _AVERAGE_OVER: Final = 1_024
 _DELIVER: Final = int(Command.DELIVER)
@@ -647,7 +645,7 @@ class ClientConnection:
 
     def _on_error(self, command: CommandTuple) -> None:
         _, request, code, text, details, *_ = command
-        error = exception_for(code, harmless(text, _LINES), details)
+        error = exception_for(code, harmless(text, LINES), details)
         if request == 0:  # fatal: the connection ends
             if self.closing:
                 self._end()
@@ -664,7 +662,7 @@ class ClientConnection:
     def _on_send_failed(self, command: CommandTuple) -> None:
         session = self.sessions.get(command[1])
         if session is not None:
-            session.sends.failed(command[2], command[3], harmless(command[4], _LINES))
+            session.sends.failed(command[2], command[3], harmless(command[4], LINES))
 
     def _on_deliver_several(self, command: CommandTuple) -> None:
         _, number, tag, envelopes = command
@@ -682,7 +680,7 @@ class ClientConnection:
         _, number, code, text, *_ = command
         consumer = self.deliveries.consumers.get(number)
         if consumer is not None:
-            error = exception_for(code, harmless(text, _LINES))
+            error = exception_for(code, harmless(text, LINES))
             self._recovery.close_consumer(consumer, error)
 
     def _on_flow(self, command: CommandTuple) -> None:

@@ -3,6 +3,8 @@ and continues with the first that is welcomed."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from sievemq.exceptions import JMSException, exception_for
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.harmless import harmless
@@ -10,8 +12,8 @@ from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import WireConnection
 
-#: Of a broker's text these stay.
-_LINES = "\n\t"
+#: Of a broker's text these stay: the lines of a selector with a caret below its mistake.
+LINES: Final = "\n\t"
 
 
 class Handshake:
@@ -67,7 +69,7 @@ class Handshake:
                 return
             if command[0] == Command.ERROR:
                 _, _, code, text, details, *_ = command
-                self.error = exception_for(code, harmless(text, _LINES), details)
+                self.error = exception_for(code, harmless(text, LINES), details)
                 return
         if self.welcome is not None:
             self.rest += commands

@@ -25,6 +25,8 @@ _DELETING: Final = frozenset({Command.DELETE_TEMPORARY, Command.UNSUBSCRIBE})
 _ACKNOWLEDGE: Final = int(Command.ACKNOWLEDGE)  # up to Python 3.11 looking up a member is a call
 #: Consumers in one ACKNOWLEDGE_SEVERAL. Far below the limit of an array.
 _SEVERAL: Final = 1_000
+#: Seconds that acknowledgements alone may wait for company before they are written.
+ACKNOWLEDGE_DELAY: Final = 0.005
 
 
 class Completion(Generic[T]):

@@ -13,6 +13,8 @@ Host: TypeAlias = tuple[int, tuple[str, int]]
 
 #: Milliseconds that a host is ahead of the next one at most.
 _LONGEST_LEAD: Final = 2_000
+#: Seconds for the last word to a host that has lost the race.
+LEAVE_SECONDS: Final = 1.0
 
 
 class Race:

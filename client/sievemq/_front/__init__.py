@@ -9,7 +9,7 @@ listener, an object or a callable, into a function.
 from __future__ import annotations
 
 from sievemq._front.factory import FactorySettings, refuse_lone_name
-from sievemq._front.listeners import completion_callbacks, log_raised, message_callback, refuse_awaitable
+from sievemq._front.listeners import LISTENER_TURN, completion_callbacks, log_raised, message_callback, refuse_awaitable
 from sievemq._front.metadata import ConnectionMetaData, version
 from sievemq._front.observed import (
     Receipt,
@@ -21,13 +21,15 @@ from sievemq._front.observed import (
     settling,
 )
 from sievemq._front.producers import Body, ProducerDefaults, ProducerState, destination_and_message, message_for
-from sievemq._front.receiving import Wanted, answers, as_body, as_kind, check_timeout
+from sievemq._front.receiving import SHORT_TIMEOUT, Wanted, answers, as_body, as_kind, check_timeout
 from sievemq._front.reports import ExceptionReports
 from sievemq._front.runtime import translated
 from sievemq._front.unpicklable import Unpicklable
 from sievemq._front.weak import is_gone, is_unclosed, unclosed, weakly
 
 __all__ = [
+    "LISTENER_TURN",
+    "SHORT_TIMEOUT",
     "Body",
     "ConnectionMetaData",
     "ExceptionReports",

@@ -6,10 +6,13 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
+
+#: Messages of one consumer before the next one, and other tasks, have a turn.
+LISTENER_TURN: Final = 32
 
 _log = logging.getLogger("sievemq.listeners")
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from sievemq._engine.consumer import EngineConsumer
 from sievemq.exceptions import MessageFormatException
 from sievemq.messages import Message, StreamMessage
 from sievemq_core.durations import milliseconds
+
+#: Milliseconds; a receive with a shorter timeout informs the broker immediately that it waits.
+SHORT_TIMEOUT: Final = 20
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)

@@ -9,16 +9,13 @@ from typing import Final
 
 from sievemq._engine import Completion, Sends, call
 from sievemq.aio.transport import Transport, own_task, release, turn
-from sievemq.aio.waiting import ends_its_task
+from sievemq.aio.waiting import LOOK_SECONDS, ends_its_task
 
 _log = logging.getLogger("sievemq")
 
 #: Calls after which others have a turn: no fewer than the sends that a turn may add, of which the smallest takes more
 #: than 32 bytes, or confirmed sends would gather without a limit.
 _TURN: Final = 2_048
-
-#: Seconds between two looks, after the time to wait is over, at a callback that is still running.
-_LOOK: Final = 0.05
 
 
 class CompletionCalls:
@@ -63,7 +60,7 @@ class CompletionCalls:
                     calling = bool(self._calls) or self._task is not None
                     if (lost.done or loop.time() >= until) and (not calling or self._sends.awaits_broker):
                         return
-                    end = max(until, loop.time() + _LOOK)
+                    end = max(until, loop.time() + LOOK_SECONDS)
                 await self._transport.park(self._waiters, end)
         finally:
             lost.succeed(None)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, NoReturn
 
 from sievemq._engine import PATIENCE, Callbacks, Completion, EngineConsumer, EngineProducer, EngineSession, TimeLimit
-from sievemq._front import sending, settling
+from sievemq._front import SHORT_TIMEOUT, sending, settling
 from sievemq.aio.acknowledging import NOTHING, Acknowledgement
 from sievemq.aio.callbacks import CompletionCalls
 from sievemq.aio.delivery import Delivery
@@ -17,8 +17,6 @@ from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.messages import Message
 
-#: Milliseconds below which a wait is too short to wait for what is probably on its way.
-_SHORT: Final = 20
 #: The last receive of so many lets the loop turn, although its message is there already; not the first: what it gets
 #: may be all that this consumer is for. A power of two, less one.
 _TURN: Final = 127
@@ -91,7 +89,7 @@ class Control:
         outbox = self.engine.outbox
         limit = TimeLimit(self.engine.terms, loop.time(), timeout)
         # With a short time to wait there is none to lose before WANT (PATIENCE).
-        patient = not timeout or timeout >= _SHORT
+        patient = not timeout or timeout >= SHORT_TIMEOUT
         expired = False
         future: asyncio.Future[bool] | None = None
         try:

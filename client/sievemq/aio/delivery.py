@@ -11,22 +11,17 @@ from functools import partial
 from typing import Any, Final
 
 from sievemq._engine import Completion, EngineConsumer, EngineSession
-from sievemq._front import awaiting_listener, log_raised
+from sievemq._front import LISTENER_TURN, awaiting_listener, log_raised
 from sievemq.aio.transport import Transport, own_task, release, turn
-from sievemq.aio.waiting import ends_its_task
+from sievemq.aio.waiting import LOOK_SECONDS, ends_its_task
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
 from sievemq.observers import OBSERVERS
 
 _log = logging.getLogger("sievemq")
 
-#: Messages of one consumer before the next one has a turn, and of all before other tasks have one.
-_TURN: Final = 32
 #: Seconds without a message after which a consumer informs the broker that it waits.
 _PATIENCE: Final = 0.003
-
-#: Seconds between two looks, after the time to wait is over, at a listener that is still running.
-_LOOK: Final = 0.05
 
 
 class Delivery:
@@ -132,7 +127,7 @@ class Delivery:
                         if not logged:
                             logged = True
                             _log.warning("closing or stopping waits for a message listener that has not returned")
-                    end = max(until, time + _LOOK)
+                    end = max(until, time + LOOK_SECONDS)
                 await transport.park(waiters, end)
         finally:
             lost.succeed(None)
@@ -165,7 +160,7 @@ class Delivery:
     async def _run(self) -> None:
         ready = self._ready
         loop = self._transport.loop
-        left = _TURN
+        left = LISTENER_TURN
         while not self._stopping:
             if not ready or self._holders:
                 if self._hungry and not self._feeding:
@@ -175,7 +170,7 @@ class Delivery:
                 await self._signal
                 continue
             consumer = ready.popleft()
-            budget = _TURN
+            budget = LISTENER_TURN
             while True:
                 count = self._turn(consumer, budget)
                 left -= count
@@ -190,7 +185,7 @@ class Delivery:
                 if consumer.taken >= consumer.mark:
                     self._top_up(consumer)
             if left <= 0:
-                left = _TURN
+                left = LISTENER_TURN
                 await turn()
 
     def _turn(self, consumer: EngineConsumer, budget: int) -> int:  # noqa: C901

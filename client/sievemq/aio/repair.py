@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias, cast
+from typing import TypeAlias, cast
 
-from sievemq._engine import Handshake, Host, Race
+from sievemq._engine import LEAVE_SECONDS, Handshake, Host, Race
 from sievemq.exceptions import JMSException
 from sievemq.tls import failure_of, refuses_certificate
 
 Greet: TypeAlias = Callable[[tuple[str, int]], Handshake]
 """Makes a HELLO for a host."""
-
-#: Seconds for the last word to a host that has lost the race.
-_LEAVE: Final = 1.0
 
 
 class Candidate(asyncio.Protocol):
@@ -71,7 +68,7 @@ class Candidate(asyncio.Protocol):
         if transport is not None and self.handshake is not None:
             transport.write(self.handshake.leave())
             transport.close()
-            asyncio.get_running_loop().call_later(_LEAVE, transport.abort)
+            asyncio.get_running_loop().call_later(LEAVE_SECONDS, transport.abort)
 
 
 Reach: TypeAlias = Callable[[Candidate], Awaitable[None]]

@@ -23,16 +23,13 @@ from contextvars import Context
 from types import coroutine
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from sievemq._engine import ClientConnection, Completion, Race, Repair, Sends
+from sievemq._engine import ACKNOWLEDGE_DELAY, ClientConnection, Completion, Race, Repair, Sends
 from sievemq.aio.repair import Candidate, Greet, Reach, attempt
 from sievemq.exceptions import IllegalStateException, JMSException
+from sievemq_core.limits import GATHER_BYTES
 from sievemq_core.wire.connection import BusyPoll
 
 T = TypeVar("T")
-#: Bytes of sends after which a producer lets the loop turn: so that they are written, answers are read, others run.
-_GATHER: Final = 64 * 1024
-#: Seconds that acknowledgements alone may wait for company.
-_ACKNOWLEDGE_DELAY: Final = 0.005
 #: Bytes that the loop's transport may hold before the peer counts as slow.
 _HIGH_WATER: Final = 256 * 1024
 
@@ -277,7 +274,7 @@ class Transport(asyncio.Protocol):
         if (
             sends.sequence >= sends.sequence_limit
             or sends.sent_bytes >= sends.byte_limit
-            or self.engine.outbox.queued_bytes >= _GATHER
+            or self.engine.outbox.queued_bytes >= GATHER_BYTES
         ):
             return False
         if self.asleep:
@@ -300,7 +297,7 @@ class Transport(asyncio.Protocol):
         """Something is to be acknowledged, and no write is due: see that it is written within a few milliseconds."""
         if not self._acknowledging:
             self._acknowledging = True
-            self.loop.call_later(_ACKNOWLEDGE_DELAY, self._acknowledge)
+            self.loop.call_later(ACKNOWLEDGE_DELAY, self._acknowledge)
 
     def _flush(self) -> None:
         for_input, self.asleep, self._flushing = self.asleep, True, False

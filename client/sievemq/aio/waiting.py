@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from asyncio import Lock
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from sievemq.aio.transport import Transport
 
-__all__ = ["Lock", "Once", "ends_its_task", "now"]
+__all__ = ["LOOK_SECONDS", "Lock", "Once", "ends_its_task", "now"]
+
+#: Between two looks, after the time to wait is over, at a callback or listener that is still running.
+LOOK_SECONDS: Final = 0.05
 
 
 def now() -> float:

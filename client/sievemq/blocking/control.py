@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeVar
 
 from sievemq._engine import PATIENCE, Callbacks, Completion, EngineConsumer, EngineProducer, EngineSession, TimeLimit
-from sievemq._front import sending, settling
+from sievemq._front import SHORT_TIMEOUT, sending, settling
 from sievemq.blocking.callbacks import CompletionCalls
 from sievemq.blocking.delivery import Delivery
 from sievemq.blocking.transport import Transport
@@ -25,8 +25,6 @@ T = TypeVar("T")
 _LOOK: Final = 0.002
 #: Seconds between two looks, while callbacks are awaited, at whether they still can be.
 _WATCH: Final = 0.02
-#: Milliseconds; a receive with a shorter timeout informs the broker immediately that it waits.
-_SHORT: Final = 20
 
 
 class Control:
@@ -124,7 +122,7 @@ class Control:
         outbox = self.engine.outbox
         limit = TimeLimit(self.engine.terms, time.monotonic(), timeout)
         # With a short time to wait there is none to lose before WANT (PATIENCE).
-        patient = not timeout or timeout >= _SHORT
+        patient = not timeout or timeout >= SHORT_TIMEOUT
         turn, taking, taken = object(), False, consumer.taken
         try:
             with guard:

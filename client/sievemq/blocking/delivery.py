@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from sievemq._engine import PATIENCE, EngineConsumer, EngineSession
-from sievemq._front import log_raised, observed_listener, refuse_awaitable
+from sievemq._front import LISTENER_TURN, log_raised, observed_listener, refuse_awaitable
 from sievemq.blocking.transport import Transport
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
@@ -19,8 +19,6 @@ from sievemq.observers import OBSERVERS
 
 _log = logging.getLogger("sievemq")
 
-#: Messages of one consumer before the next one has a turn.
-_TURN = 32
 #: Seconds between two looks at whether the thread can end.
 _JOIN = 0.02
 
@@ -186,7 +184,7 @@ class Delivery:
     def _turn(self, consumer: EngineConsumer) -> None:
         """Deliver some messages of one consumer. The session's guard is held by this thread."""
         engine, transport = self._engine, self._transport
-        for _ in range(_TURN):
+        for _ in range(LISTENER_TURN):
             listener = self._listeners.get(consumer)
             if listener is None or consumer.shut or self._stopping:
                 return

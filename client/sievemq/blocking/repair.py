@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
-from sievemq._engine import Handshake, Host, Race
+from sievemq._engine import LEAVE_SECONDS, Handshake, Host, Race
 from sievemq.exceptions import JMSException
 from sievemq.tls import failure_of, refuses_certificate
 
@@ -22,10 +22,6 @@ Reach: TypeAlias = Callable[[tuple[str, int], float], socket.socket]
 Greet: TypeAlias = Callable[[tuple[str, int]], Handshake]
 """Makes a HELLO for a host."""
 
-_READ: Final = 128 * 1024
-#: Seconds for the last word to a host that has lost the race.
-_LEAVE: Final = 1.0
-
 
 class Found(NamedTuple):
     """A host that has welcomed the client: its number, the socket, what was said there."""
@@ -33,6 +29,9 @@ class Found(NamedTuple):
     number: int
     sock: socket.socket
     handshake: Handshake
+
+
+READ_BYTES: Final = 128 * 1024
 
 
 class Attempt:
@@ -129,7 +128,7 @@ class Attempt:
             sock.sendall(handshake.data_to_send())
             while not handshake.over and not self._abandoned:
                 sock.settimeout(self._left)
-                data = sock.recv(_READ)
+                data = sock.recv(READ_BYTES)
                 if data:
                     handshake.receive_data(data)
                 elif not self._abandoned:
@@ -148,7 +147,7 @@ class Attempt:
             self._notify()
             return
         with suppress(OSError):
-            sock.settimeout(_LEAVE)
+            sock.settimeout(LEAVE_SECONDS)
             sock.sendall(handshake.leave())
         sock.close()
         error = error or handshake.error

@@ -34,22 +34,19 @@ from math import ceil
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
 
-from sievemq._engine import ClientConnection, Completion, Race, Repair, Sends
-from sievemq.blocking.repair import Attempt, Found, Greet, Reach
+from sievemq._engine import ACKNOWLEDGE_DELAY, ClientConnection, Completion, Race, Repair, Sends
+from sievemq.blocking.repair import READ_BYTES, Attempt, Found, Greet, Reach
 from sievemq.exceptions import JMSException
+from sievemq_core.limits import GATHER_BYTES
 from sievemq_core.wire.connection import BusyPoll
 
 T = TypeVar("T")
 
-#: Bytes of sends after which the sender writes, whatever the time.
-_GATHER: Final = 64 * 1024
-_READ: Final = 128 * 1024
 #: Bytes of sends up to which traffic is light, and seconds after which the sender writes then.
 _LITTLE: Final = 4 * 1024
 _SOON: Final = 0.00025
-#: Seconds that sends, and that acknowledgements alone, may wait for company.
+#: Seconds that sends may wait for company.
 _SEND_DELAY: Final = 0.001
-_ACKNOWLEDGE_DELAY: Final = 0.005
 #: Rounds of the I/O thread without anything to write, after which it sleeps.
 _QUIET_ROUNDS: Final = 10
 #: Seconds: what a selector can wait for has a limit.
@@ -679,7 +676,7 @@ class Transport:
         if has_callbacks:
             self.has_callbacks = True
         waited, size = time.monotonic() - self._wrote, self._engine.outbox.queued_bytes
-        if waited >= _SEND_DELAY or size >= _GATHER or (waited >= _SOON and size <= _LITTLE):
+        if waited >= _SEND_DELAY or size >= GATHER_BYTES or (waited >= _SOON and size <= _LITTLE):
             self.flush()
         elif self.asleep:
             self.wake()
@@ -772,7 +769,7 @@ class Transport:
             if engine.outbox.queue:
                 return _SEND_DELAY
             if engine.outbox.unsettled or quiet < _QUIET_ROUNDS:
-                return _ACKNOWLEDGE_DELAY
+                return ACKNOWLEDGE_DELAY
             # In this order: a thread that queues output from here on sees it asleep, or is seen below.
             self.asleep = True
         if engine.has_output:
@@ -795,7 +792,7 @@ class Transport:
         if not engine.reads:  # what the old socket still has is not for the connection to come
             return False
         try:
-            data = self._socket.recv(_READ)
+            data = self._socket.recv(READ_BYTES)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return False
         except OSError as error:
@@ -807,7 +804,7 @@ class Transport:
             engine.receive_eof()
         if engine.outbox.urgent:
             self.write()
-        return (len(data) == _READ or self._tls) and engine.reads
+        return (len(data) == READ_BYTES or self._tls) and engine.reads
 
     def _write_what_waited(self) -> None:
         engine = self._engine
@@ -817,7 +814,7 @@ class Transport:
         if engine.has_output:
             # By a clock that neither an administrator nor a test sets back or stops.
             waited = time.monotonic() - self._wrote
-            if waited >= _ACKNOWLEDGE_DELAY or (engine.outbox.queue and waited >= _SEND_DELAY):
+            if waited >= ACKNOWLEDGE_DELAY or (engine.outbox.queue and waited >= _SEND_DELAY):
                 self.flush()
 
     def _drain_wakes(self) -> None:

@@ -16,11 +16,9 @@ from sievemq_core.limits import MAX_NAME_CHARS
 from sievemq_core.message.conversion import convert
 from sievemq_core.message.envelope import pack_properties, unpack_properties
 from sievemq_core.message.headers import DELIVERY_COUNT, HEADERS, JMSX, ON_RECEIVE
-from sievemq_core.message.values import LONG_MAX, LONG_MIN, Byte, Float, Long, PropertyValue, Short, hold, normalise
+from sievemq_core.message.values import AMBIGUOUS, LONG_MAX, LONG_MIN, PropertyValue, hold, normalise
 from sievemq_core.selector.dialect import RESERVED
 from sievemq_core.selector.lexer import is_property_name
-
-_AMBIGUOUS: Final = frozenset({Byte, Short, Long, Float})
 
 #: Names that passed :func:`check_property_name` and are not checked again: a program sets the same few on each message.
 #: Bounded, since names can be made from data. Names in ON_RECEIVE never enter, so setting one always takes the slow
@@ -206,14 +204,14 @@ class Properties(Headers):
             return
         self._check_settable(name)
         held = to_property(name, value)
-        if type(held) in _AMBIGUOUS:
+        if type(held) in AMBIGUOUS:
             self._modes |= HAS_TYPED
         self._properties[name] = held  # type: ignore[index]
 
     def _set_typed(self, name: str, letter: str, value: object) -> None:
         self._check_settable(name)
         held = to_typed_property(name, letter, value)
-        if type(held) in _AMBIGUOUS:
+        if type(held) in AMBIGUOUS:
             self._modes |= HAS_TYPED
         self._properties[name] = held  # type: ignore[index]
 

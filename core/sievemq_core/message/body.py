@@ -18,12 +18,12 @@ import msgpack
 from sievemq_core.errors import FormatError
 from sievemq_core.limits import MAX_BODY_VALUES
 from sievemq_core.message.values import (
+    AMBIGUOUS,
     LONG_MAX,
     BodyValue,
     Byte,
     Char,
     Float,
-    Long,
     Short,
     letter_of,
     to_long,
@@ -31,8 +31,7 @@ from sievemq_core.message.values import (
 
 _pack = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass").pack
 
-#: Types that msgpack does not distinguish from plain ones.
-_AMBIGUOUS = frozenset({Byte, Short, Long, Float, Char})
+_LETTERED = AMBIGUOUS | {Char}
 _FIELD_TYPES = frozenset({bool, int, float, str, bytes, type(None)})
 _WRAP: dict[str, Callable[[Any], Any]] = {"b": Byte, "h": Short, "l": to_long, "f": Float, "c": Char}
 #: What a letter may stand at; a letter at anything else is a broken body.
@@ -177,7 +176,7 @@ def check_count(body: bytes, of: str, most: int | None = None) -> None:
 
 def _letters(values: Iterable[BodyValue]) -> str | None:
     values = list(values)
-    if _AMBIGUOUS.isdisjoint(map(type, values)):
+    if _LETTERED.isdisjoint(map(type, values)):
         return None
     return "".join(map(letter_of, values))
 

@@ -35,12 +35,12 @@ import msgpack
 from sievemq_core.errors import FormatError, ProtocolError
 from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
 from sievemq_core.message.values import (
+    AMBIGUOUS,
     LONG_MAX,
     Byte,
     Double,
     Float,
     Int,
-    Long,
     PropertyValue,
     Short,
     letter_of,
@@ -97,9 +97,6 @@ def use_decoder(decode: Callable[[bytes], dict[str, PropertyValue]] | None) -> N
     read_properties = _read_well_formed if decode is None else decode
 
 
-# Values whose JMS type msgpack's form does not show; a message with one of them needs the letters.
-_AMBIGUOUS = frozenset({Byte, Short, Long, Float})
-
 _WRAP: dict[str, Callable[[Any], Any]] = {"b": Byte, "h": Short, "l": to_long, "f": Float, "i": Int, "d": Double}
 
 
@@ -119,7 +116,7 @@ def pack_properties(properties: Mapping[str, PropertyValue]) -> tuple[bytes | No
         )
     if len(packed) > MAX_PROPERTY_CHARS and (wrong := too_long(properties)) is not None:
         raise FormatError(wrong)
-    if _AMBIGUOUS.isdisjoint(map(type, properties.values())):
+    if AMBIGUOUS.isdisjoint(map(type, properties.values())):
         return packed, None
     return packed, "".join(map(letter_of, properties.values()))
 

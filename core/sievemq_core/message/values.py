@@ -230,6 +230,8 @@ def normalise_field(value: object) -> BodyValue:
         ) from error
 
 
+#: Types of property that msgpack does not distinguish from plain ones: a message with one of them needs the letters.
+AMBIGUOUS = frozenset({Byte, Short, Long, Float})
 _AS_THEY_ARE = frozenset({str, bool, float, type(None), Byte, Short, Long, Float})
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from sievemq_broker.config import ConfigError, Settings, load
-from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.policy import DestinationPolicy, PolicyRules
 from sievemq_broker.users.account import User
 from sievemq_broker.users.file import parse_users
 
@@ -215,6 +216,10 @@ def test_the_action_at_a_limit_is_validated(tmp_path: Path) -> None:
     file.write_text("[destinations.ticks]\nat_limit = 1\n")
     with pytest.raises(ConfigError, match="at_limit"):
         load(config=file)
+
+
+def test_a_table_of_rules_has_each_rule_of_a_destination() -> None:
+    assert list(PolicyRules.__annotations__) == [rule.name for rule in fields(DestinationPolicy) if rule.init]
 
 
 def test_rules_of_destinations_from_the_environment() -> None:
