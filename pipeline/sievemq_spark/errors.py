@@ -21,3 +21,7 @@ class NoDestinationError(PipelineError):
 
 class MissingSparkError(RuntimeError):
     """PySpark or Java is missing; the text names what to install."""
+
+
+class UnusualError(Exception):
+    """Rows or messages have something that is converted one by one, not by column. It never leaves the pipeline."""

@@ -19,29 +19,24 @@ from sievemq import Destination, JMSException
 from sievemq.destinations import parse_destination
 from sievemq.messages.properties import check_property_name
 from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
-from sievemq_core.message.envelope import BodyKind, EnvelopeFields
+from sievemq_core.message.envelope import EnvelopeFields
 from sievemq_core.message.headers import ON_RECEIVE
 from sievemq_core.message.values import INT_MAX, INT_MIN, PropertyValue, letter_of
 from sievemq_spark.columns import TYPES
-from sievemq_spark.errors import PipelineError
+from sievemq_spark.errors import PipelineError, UnusualError
 from sievemq_spark.options import WriteOptions
-from sievemq_spark.schema import body_of, envelope_of, kind_of, typed, untyped
+from sievemq_spark.schema import BODY_KINDS, body_of, envelope_of, kind_of, typed, untyped
 
 Outgoing: TypeAlias = tuple[EnvelopeFields, Destination]
 
 _FIELDS: Final = {"z": 1, "b": 2, "h": 2, "i": 2, "l": 2, "f": 3, "d": 3, "s": 4}
 _RANGES: Final = {"b": (-128, 127), "h": (-32768, 32767), "i": (INT_MIN, INT_MAX)}
-_KINDS: Final = {kind.name: int(kind) for kind in BodyKind}
 _pack: Final = msgpack.Packer(use_bin_type=True).pack
-
-
-class _UnusualError(Exception):
-    """A batch has something that is taken row by row."""
 
 
 #: Whatever it was: the slow way finds the row, and says what is wrong with it.
 _UNUSUAL: Final = (
-    _UnusualError, PipelineError, ValueError, TypeError, LookupError, OverflowError, pa.ArrowException, JMSException
+    UnusualError, PipelineError, ValueError, TypeError, LookupError, OverflowError, pa.ArrowException, JMSException
 )  # fmt: skip
 
 
@@ -138,7 +133,7 @@ def _by_column(batch: pa.RecordBatch, options: WriteOptions, columns: Mapping[st
 
     priorities, modes = values("priority", 4), values("delivery_mode", 2)
     if not set(priorities) <= set(range(10)) or not set(modes) <= {1, 2}:
-        raise _UnusualError
+        raise UnusualError
     correlations = [
         text if text is not None else data
         for text, data in zip(values("correlation_id"), values("correlation_bytes"), strict=True)
@@ -177,7 +172,7 @@ def _bodies(there: Mapping[str, pa.Array], kinds: list[str | None], count: int) 
     bodies: list[bytes | None] = []
     for named, text, body in zip(kinds, texts, data, strict=True):
         kind = kind_of(named, text, body)
-        found.append(_KINDS[kind])
+        found.append(BODY_KINDS[kind])
         if kind == "TEXT" and body is None:  # Spark's text is UTF-8
             bodies.append(text)
         elif kind == "BYTES" and text is None:
@@ -195,13 +190,13 @@ def _properties(
     own = [(name, TYPES[kind], there[name].to_pylist()) for name, kind in columns.items() if name in there]
     group = [(name, there[column].to_pylist()) for column, name in _GROUP.items() if column in there]
     if not {name for name, _, _ in own}.isdisjoint(names):
-        raise _UnusualError
+        raise UnusualError
     packed: list[bytes | None] = []
     letters: list[str | None] = []
     for row, (begin, end) in enumerate(pairwise(offsets)):
         properties = dict(zip(names[begin:end], found[begin:end], strict=True))
         if len(properties) != end - begin:
-            raise _UnusualError
+            raise UnusualError
         types, wrapped = said[begin:end], typed_by_letter[row]
         for name, letter, values in own:
             value = values[row]
@@ -214,7 +209,7 @@ def _properties(
             if value is None:
                 continue
             if properties.setdefault(name, value) != value:
-                raise _UnusualError
+                raise UnusualError
             if len(properties) > len(types):
                 types += letter_of(value)
         if not properties:
@@ -223,7 +218,7 @@ def _properties(
             continue
         data = _pack(properties)
         if len(properties) > MAX_PROPERTIES or len(data) > min(MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS):
-            raise _UnusualError
+            raise UnusualError
         packed.append(data)
         letters.append(types if wrapped else None)
     return packed, letters
@@ -236,15 +231,15 @@ def _map_of(there: Mapping[str, pa.Array], count: int) -> tuple[list[str], list[
     if column is None or column.null_count == count:
         return [], [], "", [False] * count, [0] * (count + 1)
     if column.null_count or column.offset:
-        raise _UnusualError
+        raise UnusualError
     offsets = column.offsets.to_numpy()
     begin, total = int(offsets[0]), int(offsets[-1] - offsets[0])
     keys, items = column.keys.slice(begin, total), column.items.slice(begin, total)
     if items.null_count:
-        raise _UnusualError
+        raise UnusualError
     t, b, long, d, s = items.flatten()
     if t.null_count or (total and pc.max(pc.binary_length(t)).as_py() != 1) or "" in set(t.unique().to_pylist()):
-        raise _UnusualError
+        raise UnusualError
     said = "".join(t.to_pylist())
     codes = np.frombuffer(said.encode("ascii"), np.uint8)
     values = np.empty(total, object)
@@ -257,10 +252,10 @@ def _map_of(there: Mapping[str, pa.Array], count: int) -> tuple[list[str], list[
         if part.null_count and (
             letter != "s" or _any_other(here & source.is_null().to_numpy(zero_copy_only=False), b, long, d)
         ):
-            raise _UnusualError
+            raise UnusualError
         low, high = _RANGES.get(letter, (None, None))
         if low is not None and (pc.min(part).as_py() < low or pc.max(part).as_py() > high):
-            raise _UnusualError
+            raise UnusualError
         if letter == "f":
             with np.errstate(over="ignore"):
                 values[here] = part.to_numpy(zero_copy_only=False).astype(np.float32).astype(np.float64).tolist()
@@ -275,7 +270,7 @@ def _map_of(there: Mapping[str, pa.Array], count: int) -> tuple[list[str], list[
     names = known.dictionary.to_pylist()
     for name in names:
         if name in ON_RECEIVE:
-            raise _UnusualError
+            raise UnusualError
         if name not in there:
             check_name(name)
     spread = np.array(names, object)[known.indices.to_numpy()].tolist() if total else []

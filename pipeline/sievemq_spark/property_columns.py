@@ -20,6 +20,7 @@ from sievemq_core.limits import MAX_PROPERTIES
 from sievemq_core.message.envelope import PROPERTIES, EnvelopeFields, unpack_properties, well_formed
 from sievemq_core.message.values import INT_MAX, INT_MIN, LONG_MAX, PropertyValue
 from sievemq_spark.columns import TYPES
+from sievemq_spark.errors import UnusualError
 from sievemq_spark.schema import WIDENS, typed
 
 _NULL, _BOOLEAN, _INTEGER, _FLOATING, _TEXT = range(5)
@@ -36,10 +37,6 @@ _NONE: Final[dict[str, Any]] = {}
 
 _Value = str | Annotated[int, msgspec.Meta(le=LONG_MAX)] | float | bool | None
 _decode: Final = msgspec.msgpack.Decoder(Annotated[dict[str, _Value], msgspec.Meta(max_length=MAX_PROPERTIES)]).decode
-
-
-class _UnusualError(Exception):
-    """A page has something that is read value by value."""
 
 
 def properties_or_none(fields: EnvelopeFields) -> dict[str, PropertyValue]:
@@ -66,7 +63,7 @@ class PropertyColumns:
         try:
             self.each: Sequence[dict[str, Any]] = [_NONE if each is None else _decode(each) for each in packed]
             self._read(letters)
-        except (_UnusualError, LookupError, ValueError, TypeError, OverflowError, RecursionError, pa.ArrowException):
+        except (UnusualError, LookupError, ValueError, TypeError, OverflowError, RecursionError, pa.ArrowException):
             self._read_slowly(packed, letters)
 
     def _count(self) -> None:
@@ -111,12 +108,12 @@ class PropertyColumns:
             found = long[here[numbers]]
             low, high = _RANGES.get(letter, (-(2**63), 2**63 - 1))
             if len(found) != here.sum() or (len(found) and (found.min() < low or found.max() > high)):
-                raise _UnusualError
+                raise UnusualError
             t[here] = ord(letter)
         here = said == ord("f")
         single = here[reals]
         if single.sum() != here.sum():
-            raise _UnusualError
+            raise UnusualError
         t[here] = ord("f")
         with np.errstate(over="ignore"):
             double[single] = double[single].astype(np.float32)
@@ -164,10 +161,10 @@ class PropertyColumns:
 def _joined(letters: Sequence[str | None], each: Sequence[Mapping[str, Any]]) -> Any:
     said = [_UNSAID * len(one) if some is None else some for some, one in zip(letters, each, strict=True)]
     if list(map(len, said)) != list(map(len, each)):
-        raise _UnusualError
+        raise UnusualError
     joined = np.frombuffer(bytearray("".join(said), "ascii"), np.uint8)  # writable
     if not np.isin(joined, np.frombuffer(b"zbhilfds" + _UNSAID.encode(), np.uint8)).all():
-        raise _UnusualError
+        raise UnusualError
     return joined
 
 

@@ -199,7 +199,7 @@ def properties_of(
 
 
 KINDS: Final = {int(kind): kind.name for kind in BodyKind}
-_BODY_KINDS: Final = {kind.name: int(kind) for kind in BodyKind}
+BODY_KINDS: Final = {kind.name: int(kind) for kind in BodyKind}
 
 
 def body_of(kind: str, text: bytes | None, data: bytes | None) -> bytes | None:
@@ -241,9 +241,9 @@ def kind_of(kind: str | None, text: object, data: object) -> str:
 def _body_of(row: Mapping[str, Any]) -> tuple[int, bytes | None]:
     text, data = row.get("body_text"), row.get("body_bytes")
     kind = kind_of(row.get("body_kind"), text, data)
-    if kind not in _BODY_KINDS:
-        raise PipelineError(f"there is no body kind {kind!r} (column body_kind); there are {', '.join(_BODY_KINDS)}")
-    return _BODY_KINDS[kind], body_of(kind, None if text is None else encode_text(text), data)
+    if kind not in BODY_KINDS:
+        raise PipelineError(f"there is no body kind {kind!r} (column body_kind); there are {', '.join(BODY_KINDS)}")
+    return BODY_KINDS[kind], body_of(kind, None if text is None else encode_text(text), data)
 
 
 def envelope_of(row: Mapping[str, Any]) -> EnvelopeFields:

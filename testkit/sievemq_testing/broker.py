@@ -24,7 +24,7 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.embedded import EmbeddedBroker, EmbeddedNamespace, EmbeddedOptions
 from sievemq_broker.server.server import Server
-from sievemq_broker.server.watch.counts import queues_in
+from sievemq_broker.server.watch.counts import DROPPED_AT_ONCE, queues_in
 from sievemq_broker.session.lost import LostConnections
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
@@ -40,9 +40,6 @@ from sievemq_testing.watched import Watch, WatchedServer, entries_of, when_idle
 R = TypeVar("R")
 
 _NON_PERSISTENT: Final = 1
-
-#: Messages of a queue that are dropped with it in one go: two or three milliseconds.
-_AT_ONCE: Final = 1_000
 
 
 class BrokerOptions(EmbeddedOptions, total=False):
@@ -483,7 +480,7 @@ class TestNamespace(EmbeddedNamespace):
                     link.abort()
                     connection.lost(server.clock.now())
             namespace = broker.namespaces.get(self.name)
-            large = [] if namespace is None else [q for q in queues_in(namespace) if _waiting(q) > _AT_ONCE]
+            large = [] if namespace is None else [q for q in queues_in(namespace) if _waiting(q) > DROPPED_AT_ONCE]
             return left, large
 
         def begin(_: Broker, steps: Steps[object]) -> None:

@@ -38,7 +38,7 @@ DestinationOption = Annotated[
 ]
 
 
-class Archived(NamedTuple):
+class ArchivePart(NamedTuple):
     """Options: the part of an archive that a command reads."""
 
     archive: ArchiveArgument

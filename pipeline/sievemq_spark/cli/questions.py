@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from sievemq_spark.cli.options import LOCAL, Archived, DialectOption, MasterOption, Output
+from sievemq_spark.cli.options import LOCAL, ArchivePart, DialectOption, MasterOption, Output
 from sievemq_spark.cli.running import running_spark
 from sievemq_spark.progress import progress
 
 
 def backtest(
-    archived: Archived,
+    archived: ArchivePart,
     selectors: Annotated[
         list[str], typer.Argument(metavar="SELECTOR…", help="One or more selectors; two are compared.")
     ],
@@ -32,7 +32,7 @@ def backtest(
 
 
 def coverage(
-    archived: Archived,
+    archived: ArchivePart,
     selectors: Annotated[list[str], typer.Argument(metavar="SELECTOR…")],
     *,
     dialect: DialectOption = "jakarta",
@@ -48,7 +48,7 @@ def coverage(
         output.show(result, "Coverage", archived.about)
 
 
-def profile(archived: Archived, *, master: MasterOption = LOCAL, output: Output) -> None:
+def profile(archived: ArchivePart, *, master: MasterOption = LOCAL, output: Output) -> None:
     """Report property names with types and cardinality, sizes, and messages by hour."""
     from sievemq_spark.profile import profile as job
 
@@ -58,7 +58,7 @@ def profile(archived: Archived, *, master: MasterOption = LOCAL, output: Output)
         output.show(result, "Profile", archived.about)
 
 
-def outcomes(archived: Archived, *, master: MasterOption = LOCAL, output: Output) -> None:
+def outcomes(archived: ArchivePart, *, master: MasterOption = LOCAL, output: Output) -> None:
     """Report the outcomes of messages: acknowledged, expired, dead-lettered, dropped; when, and after how long."""
     from sievemq_spark.archive import read_outcomes
     from sievemq_spark.outcomes import outcomes as job
@@ -71,7 +71,7 @@ def outcomes(archived: Archived, *, master: MasterOption = LOCAL, output: Output
 
 
 def deadletters(
-    archived: Archived,
+    archived: ArchivePart,
     *,
     values: Annotated[int, typer.Option("--values", min=0, help="Maximum number of property values.")] = 20,
     master: MasterOption = LOCAL,

@@ -11,7 +11,7 @@ from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.values import parse_property
 from sievemq_core.counted import counted
 from sievemq_core.output import report
-from sievemq_spark.cli.options import LOCAL, Access, Archived, DialectOption, JsonOption, MasterOption
+from sievemq_spark.cli.options import LOCAL, Access, ArchivePart, DialectOption, JsonOption, MasterOption
 from sievemq_spark.cli.running import running_spark
 from sievemq_spark.cli.shown import print_json
 from sievemq_spark.files import check_writable
@@ -77,7 +77,7 @@ def archive(
 
 
 def replay(
-    archived: Archived,
+    archived: ArchivePart,
     *,
     to: Annotated[str, typer.Option("--to", help="Destination (default: that of each message).")] = "",
     selector: SelectorOption = None,

@@ -15,7 +15,7 @@ from sievemq_broker.domain.admission import MESSAGE_BYTES, Limited
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.server.net.link import Links
 from sievemq_broker.server.watch.counts import SELECTOR_BYTES
-from sievemq_broker.server.watch.memory import SLICE, Memory, machine_limit
+from sievemq_broker.server.watch.memory import SUMMED_AT_ONCE, Memory, machine_limit
 from sievemq_core.errors import RequestError
 from sievemq_core.selector import compile_selector
 
@@ -154,7 +154,7 @@ def test_sends_are_counted_only_until_a_sum_of_several_turns_is_known() -> None:
     world = World(GIB)
     soon: list[Callable[[], None]] = []
     world.memory._soon = soon.append  # type: ignore[assignment]
-    for number in range(SLICE + 2):
+    for number in range(SUMMED_AT_ONCE + 2):
         world.space.queue(f"queue:q{number}")
     world.look()
     world.look()  # the end of the first sum that takes several turns
@@ -267,14 +267,14 @@ def test_long_selectors_count_once_for_each_text() -> None:
 
 def test_very_many_connections_are_added_up_in_several_ticks() -> None:
     world = World(GIB)
-    links: Any = [SlowLink() for _ in range(2 * SLICE + 1)]
+    links: Any = [SlowLink() for _ in range(2 * SUMMED_AT_ONCE + 1)]
     world.links.open.update(links)
     sums = []
     for _ in range(3):
         world.memory.bytes = 0
         world.look()
         sums.append(world.memory.bytes)
-    assert sums == [0, 0, (2 * SLICE + 1) * EACH]
+    assert sums == [0, 0, (2 * SUMMED_AT_ONCE + 1) * EACH]
 
 
 def test_unacknowledged_messages_count() -> None:
@@ -314,7 +314,7 @@ def test_the_machines_limit_is_the_containers_where_that_is_less(tmp_path: Path)
 
 def test_very_many_queues_are_added_up_in_several_ticks() -> None:
     world = World(GIB)
-    for number in range(2 * SLICE + 1):
+    for number in range(2 * SUMMED_AT_ONCE + 1):
         world.space.open_consumer(Port(), number, "topic:t", connection="c", credit=0, now=NOW)
     assert world.send(1, address="topic:t") == 1
     sums = []
@@ -322,13 +322,13 @@ def test_very_many_queues_are_added_up_in_several_ticks() -> None:
         world.memory.bytes = 0
         world.look()
         sums.append(world.memory.bytes)
-    assert sums == [0, 0, (2 * SLICE + 1) * EACH]
+    assert sums == [0, 0, (2 * SUMMED_AT_ONCE + 1) * EACH]
 
 
 @pytest.mark.parametrize("last", ["topic:t", "queue:q"])
 def test_the_limit_holds_for_sends_during_the_sum(last: str) -> None:
-    world = World(20 * SLICE * EACH)
-    for number in range(2 * SLICE):
+    world = World(20 * SUMMED_AT_ONCE * EACH)
+    for number in range(2 * SUMMED_AT_ONCE):
         world.space.open_consumer(Port(), number, "topic:t", connection="c", credit=0, now=NOW)
     for _ in range(4):
         world.look()  # there is so little room that sends are counted
@@ -344,8 +344,8 @@ def test_the_limit_holds_for_sends_during_the_sum(last: str) -> None:
 
 def test_no_send_adds_up_very_many_queues() -> None:
     """Near the limit each send that found nothing left once added up all queues in its turn."""
-    world = World(4 * SLICE * EACH)
-    for number in range(2 * SLICE):
+    world = World(4 * SUMMED_AT_ONCE * EACH)
+    for number in range(2 * SUMMED_AT_ONCE):
         world.space.open_consumer(Port(), number, "topic:t", connection="c", credit=0, now=NOW)
     for _ in range(8):
         world.look()

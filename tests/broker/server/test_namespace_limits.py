@@ -15,7 +15,7 @@ from sievemq_broker.domain import Broker, DomainSettings, Queue
 from sievemq_broker.domain.admission import MESSAGE_BYTES
 from sievemq_broker.domain.policy import NamespacePolicy
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.watch.memory import SLICE
+from sievemq_broker.server.watch.memory import SUMMED_AT_ONCE
 from sievemq_broker.server.watch.namespace_limits import NamespaceLimits
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.selector import compile_selector
@@ -173,8 +173,8 @@ def test_rules_from_file_and_environment(tmp_path: Path) -> None:
 def test_very_many_queues_of_a_namespace_are_added_up_in_several_ticks(
     at_limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(max_messages=5 * SLICE, at_limit=at_limit)
-    for number in range(2 * SLICE):
+    world = World(max_messages=5 * SUMMED_AT_ONCE, at_limit=at_limit)
+    for number in range(2 * SUMMED_AT_ONCE):
         world.team.open_consumer(Port(), number, "topic:t", connection="c", credit=0, now=NOW)
     added: list[int] = []
     depth = Queue.depth.fget  # type: ignore[attr-defined]
@@ -204,7 +204,7 @@ def test_very_many_queues_of_a_namespace_are_added_up_in_several_ticks(
     for _ in range(12):
         taken += sent()
         during(world.look)
-    assert max(added) <= SLICE
+    assert max(added) <= SUMMED_AT_ONCE
     while world.broker.busy is not None:
         world.broker.work(NOW)
     assert taken == 2

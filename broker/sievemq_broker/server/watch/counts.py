@@ -19,7 +19,11 @@ from sievemq_core.selector import cache
 SELECTOR_BYTES: Final = 24
 
 #: Queues and topics in one slice of :class:`Totals`: at three to six microseconds each some 2 ms.
-SLICE: Final = 400
+TOTALLED_AT_ONCE: Final = 400
+
+
+#: Messages of a queue that may be dropped with it in one go, two or three milliseconds. More are removed before.
+DROPPED_AT_ONCE: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -227,7 +231,7 @@ class Totals:
                     self._of += [subscription.queue for subscription in destination.subscriptions]
 
     def steps(self) -> Iterator[None]:
-        """Compute the sums; yields after every SLICE of them."""
+        """Compute the sums; yields after every TOTALLED_AT_ONCE of them."""
         for number, of in enumerate(self._of, 1):
             key = of.place.namespace, kind_of(of)
             counts = self.counts.get(key)
@@ -238,11 +242,11 @@ class Totals:
                 self.topics[key[0]] += 1
             else:
                 self.holdings[key].add(of)
-            if not number % SLICE:
+            if not number % TOTALLED_AT_ONCE:
                 yield
         for number, tap in enumerate(self._taps, 1):
             space = tap.destination.place.namespace
             self.taps[space, tap.mode].add(tap)
             self.missed[space] += tap.missed
-            if not number % SLICE:
+            if not number % TOTALLED_AT_ONCE:
                 yield

@@ -31,18 +31,18 @@ RESUME = 0.9
 #: connections, for memory that the allocator cannot return, and for other programs.
 SHARE = 0.6
 
-#: The longest share of the time that summing up may take; with very many queues it is done less often.
-_COST = 0.02
+#: The longest share of the time that sums of queues, or of full namespaces, may take; with many it is done less often.
+COST = 0.02
 
-#: Seconds. If summing up takes longer, it is not repeated for the last bit of room, a STEPth of the limit.
+#: Seconds. If summing up takes longer, it is not repeated for the last bit of room, a LAST_PARTth of the limit.
 COSTLY: Final = 0.0001
-STEP: Final = 64
+LAST_PART: Final = 64
 
 #: The smallest SEND has 30 bytes, and its message takes 24 and MESSAGE_BYTES.
 AMPLIFIED: Final = 10
 
 #: Queues and consumers summed up in one tick: two or three milliseconds.
-SLICE: Final = 1_500
+SUMMED_AT_ONCE: Final = 1_500
 
 #: Copies of a message that are allowed for. A topic with more subscriptions may exceed the limit by what is read at
 #: once.
@@ -127,7 +127,7 @@ class Memory:
         """Sum up :attr:`bytes`; yields when a tick has done enough."""
         in_slices = False
         broker, links = self._broker, self._links.open
-        total, left = 0, SLICE
+        total, left = 0, SUMMED_AT_ONCE
         for queue in tuple(queues_of(broker)):  # queues may be created or deleted between two ticks
             total += queue.bytes + MESSAGE_BYTES * (queue.depth + len(queue.scheduled))
             left -= 1
@@ -141,7 +141,7 @@ class Memory:
             if left <= 0:
                 in_slices = True
                 yield
-                left = SLICE
+                left = SUMMED_AT_ONCE
         input_bytes = output = staged = 0
         for link in tuple(links):
             input_bytes += link.input_bytes
@@ -151,7 +151,7 @@ class Memory:
             if left <= 0:
                 in_slices = True
                 yield
-                left = SLICE
+                left = SUMMED_AT_ONCE
         self.input, self._staged = input_bytes, staged
         self.bytes = total + held_bytes(broker) + input_bytes + output
         self._in_slices = in_slices
@@ -183,7 +183,7 @@ class Memory:
         else:
             room = self._measure_room()
         self._look(room)
-        self._next = begin + (self._round_took + self._clock() - begin) / _COST
+        self._next = begin + (self._round_took + self._clock() - begin) / COST
 
     def _look_soon(self) -> None:
         if not self._going_on:
@@ -202,7 +202,7 @@ class Memory:
         over = self._broker.over
         wanted = 0 if over is None else self._broker.rooms.load_of_first(over)[1]
         unsure, self._unsure = self._unsure, False
-        enough = room >= self.limit // STEP if unsure else self.limit - room < self.limit * RESUME
+        enough = room >= self.limit // LAST_PART if unsure else self.limit - room < self.limit * RESUME
         if enough and room >= wanted:
             self.blocked = False
             log.info("memory.below_limit", bytes=self.bytes, limit=self.limit)
@@ -271,7 +271,7 @@ class Memory:
             return over
         begin = self._clock()
         room = self._measure_room()
-        if size > room or (self._clock() - begin > COSTLY and room < self.limit // STEP):
+        if size > room or (self._clock() - begin > COSTLY and room < self.limit // LAST_PART):
             self._block()
             return self._broker.over
         self._gate.count(messages, size)

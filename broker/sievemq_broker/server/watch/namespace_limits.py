@@ -15,11 +15,8 @@ from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.policy import FAIL
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.watch.counts import queues_in
-from sievemq_broker.server.watch.memory import COSTLY, RESUME, SLICE, STEP
+from sievemq_broker.server.watch.memory import COST, COSTLY, LAST_PART, RESUME, SUMMED_AT_ONCE
 from sievemq_core.errors import ErrorCode, RequestError
-
-#: The longest share of the time that checking full namespaces may take.
-_COST = 0.02
 
 _RULES = ("max_messages", "max_bytes")
 
@@ -58,7 +55,7 @@ class NamespaceLimits:
             self._round_took += self._clock() - begin
             return
         self._round = None
-        self._next = begin + (self._round_took + self._clock() - begin) / _COST
+        self._next = begin + (self._round_took + self._clock() - begin) / COST
 
     def _look(self) -> Iterator[None]:
         for space, keeper in tuple(self._full.items()):
@@ -116,7 +113,7 @@ class _Keeper:
         rooms = self._rooms()
         costly = self._clock() - begin > COSTLY
         for index, (wanted, room, limit) in enumerate(zip((messages, size), rooms, limits, strict=True)):
-            if wanted > room or (costly and limit and room < limit // STEP):
+            if wanted > room or (costly and limit and room < limit // LAST_PART):
                 self._full[space] = self
                 return self._set_over(index)
         gate.allow(*rooms)
@@ -145,7 +142,7 @@ class _Keeper:
         unsure, self._unsure = self._unsure, False
         limits = policy.max_messages, policy.max_bytes
         for index, (wanted, room, limit) in enumerate(zip(load, rooms, limits, strict=True)):
-            enough = room >= limit // STEP if unsure else limit - room < limit * RESUME
+            enough = room >= limit // LAST_PART if unsure else limit - room < limit * RESUME
             if limit and (room < wanted or room <= 0 or not enough):
                 if unsure:
                     self._set_over(index)
@@ -163,7 +160,7 @@ class _Keeper:
         for number, queue in enumerate(tuple(queues_in(self._space)), 1):
             messages += queue.depth + len(queue.scheduled)
             size += queue.bytes
-            if not number % SLICE:
+            if not number % SUMMED_AT_ONCE:
                 yield
         self._held = messages, size + MESSAGE_BYTES * messages
 
@@ -180,7 +177,7 @@ class _Keeper:
 
 def _is_large(space: Namespace) -> bool:
     """True if a namespace has more queues than one turn sums up."""
-    left = SLICE - len(space.destinations)
+    left = SUMMED_AT_ONCE - len(space.destinations)
     if left < 0:
         return True
     topics = (each for each in space.destinations.values() if isinstance(each, Topic))

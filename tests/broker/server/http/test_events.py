@@ -462,7 +462,7 @@ def pieces(sampler: series.Sampler, visited: list[object]) -> list[int]:
 def many(fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> tuple[series.Sampler, list[Any], list[object]]:
     """A sampler of 3,000 queues that visits 500 idle ones in a look, 100 at a time; and what it visits."""
     monkeypatch.setattr(series, "SWEEP", 500)
-    monkeypatch.setattr(series, "SLICE", 100)
+    monkeypatch.setattr(series, "VISITED_AT_ONCE", 100)
     fresh.call(lambda b: [b.namespace("n").create(f"queue:{n}") for n in range(3_000)])
     queues = list(fresh.call(lambda b: b.namespace("n").destinations).values())
     sampler = sampler_over(fresh)

@@ -18,7 +18,7 @@ from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, pa
 from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
 from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.server.http.errors import ApiError
-from sievemq_broker.server.watch.counts import Counts, queues_at, waits_since
+from sievemq_broker.server.watch.counts import DROPPED_AT_ONCE, Counts, queues_at, waits_since
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.dead_letters import PREFIX
 from sievemq_core.message.destination import Kind, parse_address
@@ -26,9 +26,6 @@ from sievemq_core.message.destination import Kind, parse_address
 routes = Routes("Destinations")
 
 _PATH = "/namespaces/{ns}/destinations"
-
-#: Messages that deleting a destination drops in one go; more are removed in slices first.
-_AT_ONCE = 1_000
 
 _RULES = tuple(field.name for field in fields(DestinationPolicy) if field.init)
 
@@ -167,7 +164,7 @@ async def empty(call: Call[Any, Any], destination: Queue | Topic, *, dry_run: bo
     for queue in queues_at(destination):
         held = queue.depth + len(queue.scheduled)
         messages += held + queue.in_flight
-        if held > _AT_ONCE and not dry_run:
+        if held > DROPPED_AT_ONCE and not dry_run:
             await run(call.server, management.purge(queue, management.Choice()))
     return messages
 

@@ -1,8 +1,8 @@
 """Figures over time, for charts: depth and rates of every destination, for the last minutes.
 
 Nothing is counted on the data path. Each second the sampler visits the destinations with recent changes, and the next
-SWEEP of the others, a SLICE at a time. Totals are kept by difference: a visit adds what has changed since the last one.
-So a sample costs the same with a hundred destinations and with a hundred thousand. Only changes of a destination that
+SWEEP of the others, VISITED_AT_ONCE at a time. Totals are kept by difference: a visit adds what has changed since the
+last one. So a sample costs the same with a hundred destinations and with a hundred thousand. Only changes of one that
 was idle are found later, after one round through all of them.
 
 Only destinations with activity have samples, the latest MAX_TRACKS of them. The others have not changed."""
@@ -38,7 +38,7 @@ MAX_TRACKS: Final = 4_000
 SWEEP: Final = 10_000
 
 #: Queues and topics that are visited before other work of the loop has a turn: a millisecond, or less (decision 0026).
-SLICE: Final = 500
+VISITED_AT_ONCE: Final = 500
 
 #: The shortest pause between two samples, as a share of a step: if the loop is busy, sampling does not use the rest.
 _LEAST_PAUSE: Final = 0.1
@@ -245,7 +245,7 @@ class Sampler:
         given_before = known[_GIVEN]
         dead = figures[_DEAD] - known[_DEAD]
         visited += 1
-        if not visited % SLICE:
+        if not visited % VISITED_AT_ONCE:
             await asyncio.sleep(0)
         if isinstance(destination, Topic):
             for queue in queues_at(destination):
@@ -260,7 +260,7 @@ class Sampler:
                 in_flight += figures_there[_IN_FLIGHT]
                 dead += figures_there[_DEAD] - before[_DEAD]
                 visited += 1
-                if not visited % SLICE:
+                if not visited % VISITED_AT_ONCE:
                     await asyncio.sleep(0)
         if destination not in self._seen:
             return visited  # deleted since the loop had a turn
