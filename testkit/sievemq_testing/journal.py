@@ -111,16 +111,8 @@ class Journal:
     """
 
     __slots__ = (
-        "_events",
-        "_fates",
-        "_forgotten",
-        "_limit",
-        "_number",
-        "fates_dropped",
-        "namespace",
-        "open_dropped",
-        "touched",
-    )
+        "_events", "_fates", "_forgotten", "_limit", "_number", "fates_dropped", "namespace", "open_dropped", "touched",
+    )  # fmt: skip
 
     def __init__(self, namespace: str, limit: int = EVENTS) -> None:
         self.namespace = namespace

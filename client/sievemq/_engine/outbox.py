@@ -291,21 +291,9 @@ class Outbox:
     """
 
     __slots__ = (
-        "_acknowledges_several",
-        "cause",
-        "closed",
-        "closing",
-        "failure",
-        "goodbye",
-        "hurried",
-        "on_exception",
-        "queue",
-        "queued_bytes",
-        "repairing",
-        "requests",
-        "unsettled",
-        "wire",
-    )
+        "_acknowledges_several", "cause", "closed", "closing", "failure", "goodbye", "hurried", "on_exception", "queue",
+        "queued_bytes", "repairing", "requests", "unsettled", "wire",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.wire = WireConnection("client")

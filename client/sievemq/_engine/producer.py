@@ -59,26 +59,10 @@ class EngineProducer:
     """
 
     __slots__ = (
-        "_decided",
-        "_decided_at",
-        "_decided_mode",
-        "_decided_packed",
-        "_id_prefix",
-        "_longer_from",
-        "_start",
-        "_text",
-        "closed",
-        "delivery_delay",
-        "delivery_mode",
-        "destination",
-        "disable_message_id",
-        "disable_timestamp",
-        "priority",
-        "send_timeout",
-        "sends",
-        "session",
-        "time_to_live",
-    )
+        "_decided", "_decided_at", "_decided_mode", "_decided_packed", "_id_prefix", "_longer_from", "_start", "_text",
+        "closed", "delivery_delay", "delivery_mode", "destination", "disable_message_id", "disable_timestamp",
+        "priority", "send_timeout", "sends", "session", "time_to_live",
+    )  # fmt: skip
 
     def __init__(self, session: EngineSession, destination: Destination | None) -> None:
         self.session = session

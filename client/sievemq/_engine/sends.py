@@ -144,32 +144,10 @@ class Sends:
     """
 
     __slots__ = (
-        "_barriers",
-        "_given_up",
-        "_outbox",
-        "_overdue",
-        "_sent",
-        "_session",
-        "_terms",
-        "_transacted",
-        "asynchronous",
-        "blocked",
-        "byte_limit",
-        "calls",
-        "confirmed",
-        "confirmed_bytes",
-        "hold",
-        "last_blocked",
-        "notify",
-        "sent_bytes",
-        "sequence",
-        "sequence_limit",
-        "unconfirmed",
-        "waiting",
-        "waits",
-        "window_waiters",
-        "withdrawn",
-    )
+        "_barriers", "_given_up", "_outbox", "_overdue", "_sent", "_session", "_terms", "_transacted", "asynchronous",
+        "blocked", "byte_limit", "calls", "confirmed", "confirmed_bytes", "hold", "last_blocked", "notify",
+        "sent_bytes", "sequence", "sequence_limit", "unconfirmed", "waiting", "waits", "window_waiters", "withdrawn",
+    )  # fmt: skip
 
     def __init__(self, outbox: Outbox, terms: Terms, session: int, transacted: bool) -> None:
         self._outbox = outbox

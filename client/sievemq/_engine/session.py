@@ -51,27 +51,10 @@ class EngineSession:
     """
 
     __slots__ = (
-        "_began",
-        "_consumed",
-        "_deliveries",
-        "_forget",
-        "_pausing",
-        "_returned",
-        "acknowledge_hook",
-        "acknowledges_itself",
-        "closed",
-        "consumers",
-        "id",
-        "mode",
-        "opened",
-        "outbox",
-        "outcomes",
-        "recoveries",
-        "sends",
-        "shut",
-        "terms",
-        "transacted",
-    )
+        "_began", "_consumed", "_deliveries", "_forget", "_pausing", "_returned", "acknowledge_hook",
+        "acknowledges_itself", "closed", "consumers", "id", "mode", "opened", "outbox", "outcomes", "recoveries",
+        "sends", "shut", "terms", "transacted",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -44,27 +44,10 @@ class Terms:
     """
 
     __slots__ = (
-        "ahead",
-        "broker",
-        "client_id",
-        "clock",
-        "clock_offset",
-        "connection_id",
-        "features",
-        "id_prefix",
-        "incarnation",
-        "jumps",
-        "limits",
-        "max_body",
-        "next_message",
-        "options",
-        "peer",
-        "read",
-        "skew",
-        "skipped",
-        "window_bytes",
-        "window_messages",
-    )
+        "ahead", "broker", "client_id", "clock", "clock_offset", "connection_id", "features", "id_prefix",
+        "incarnation", "jumps", "limits", "max_body", "next_message", "options", "peer", "read", "skew", "skipped",
+        "window_bytes", "window_messages",
+    )  # fmt: skip
 
     def __init__(self, options: EngineOptions, clock: Callable[[], int]) -> None:
         self.options = options

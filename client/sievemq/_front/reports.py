@@ -26,17 +26,9 @@ class ExceptionReports:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_blocked",
-        "_callback",
-        "_flows",
-        "_guard",
-        "_lost",
-        "_restored",
-        "_told",
-        "_unblocked",
+        "__weakref__", "_blocked", "_callback", "_flows", "_guard", "_lost", "_restored", "_told", "_unblocked",
         "_waiting",
-    )
+    )  # fmt: skip
 
     _awaits: ClassVar[bool]  # the front awaits what a listener returns
 

@@ -38,23 +38,9 @@ class Delivery:
     """
 
     __slots__ = (
-        "_engine",
-        "_feeding",
-        "_holders",
-        "_hungry",
-        "_listeners",
-        "_ready",
-        "_recover",
-        "_rest",
-        "_signal",
-        "_stopping",
-        "_task",
-        "_transport",
-        "_waiters",
-        "_wakers",
-        "calling",
-        "idle",
-    )
+        "_engine", "_feeding", "_holders", "_hungry", "_listeners", "_ready", "_recover", "_rest", "_signal",
+        "_stopping", "_task", "_transport", "_waiters", "_wakers", "calling", "idle",
+    )  # fmt: skip
 
     def __init__(self, engine: EngineSession, transport: Transport, recover: Callable[[], Awaitable[None]]) -> None:
         self._engine = engine

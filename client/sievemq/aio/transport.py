@@ -134,35 +134,11 @@ class Transport(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_acknowledging",
-        "_beat",
-        "_busy_poll",
-        "_connect_timeout",
-        "_drained",
-        "_flushing",
-        "_greet",
-        "_hosts",
-        "_limiting",
-        "_limits",
-        "_looks",
-        "_lost",
-        "_opened",
-        "_outages",
-        "_patience",
-        "_reach",
-        "_repair",
-        "_repairing",
-        "_transport",
-        "_waits_since",
-        "asked",
-        "asleep",
-        "at",
-        "ended",
-        "engine",
-        "lock",
-        "loop",
+        "_acknowledging", "_beat", "_busy_poll", "_connect_timeout", "_drained", "_flushing", "_greet", "_hosts",
+        "_limiting", "_limits", "_looks", "_lost", "_opened", "_outages", "_patience", "_reach", "_repair",
+        "_repairing", "_transport", "_waits_since", "asked", "asleep", "at", "ended", "engine", "lock", "loop",
         "paused",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,

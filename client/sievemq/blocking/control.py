@@ -49,21 +49,9 @@ class Control:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_doubts",
-        "_owner",
-        "_receiver",
-        "_turn",
-        "_waiting",
-        "_woken",
-        "calls",
-        "delivery",
-        "engine",
-        "guard",
-        "receiving",
-        "sending",
-        "transport",
-    )
+        "__weakref__", "_doubts", "_owner", "_receiver", "_turn", "_waiting", "_woken", "calls", "delivery", "engine",
+        "guard", "receiving", "sending", "transport",
+    )  # fmt: skip
 
     def __init__(self, engine: EngineSession, transport: Transport, owner: object) -> None:
         self._owner = owner

@@ -38,20 +38,9 @@ class Delivery:
     """
 
     __slots__ = (
-        "_engine",
-        "_guard",
-        "_idle",
-        "_listeners",
-        "_ready",
-        "_recover",
-        "_signal",
-        "_stopping",
-        "_thread",
-        "_transport",
-        "_wakers",
-        "calling",
-        "idle",
-    )
+        "_engine", "_guard", "_idle", "_listeners", "_ready", "_recover", "_signal", "_stopping", "_thread",
+        "_transport", "_wakers", "calling", "idle",
+    )  # fmt: skip
 
     def __init__(
         self,

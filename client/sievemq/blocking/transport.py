@@ -202,18 +202,9 @@ class Lead:
     """
 
     __slots__ = (
-        "_asked",
-        "_busy_poll",
-        "_expects",
-        "_followers",
-        "_left",
-        "_pipe",
-        "_poll",
-        "_transport",
-        "_woken",
-        "state",
+        "_asked", "_busy_poll", "_expects", "_followers", "_left", "_pipe", "_poll", "_transport", "_woken", "state",
         "thread",
-    )
+    )  # fmt: skip
 
     def __init__(self, transport: _Socket, busy_poll: BusyPoll) -> None:
         self._transport = transport
@@ -405,37 +396,11 @@ class Transport:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_abandoned",
-        "_at",
-        "_backlog",
-        "_close_by",
-        "_connect_timeout",
-        "_engine",
-        "_greet",
-        "_hosts",
-        "_more",
-        "_opened",
-        "_outages",
-        "_patience",
-        "_reach",
-        "_repair",
-        "_selector",
-        "_socket",
-        "_stopping",
-        "_thread",
-        "_tls",
-        "_users",
-        "_wake_in",
-        "_wake_out",
-        "_watched",
-        "_wrote",
-        "asked",
-        "asleep",
-        "has_callbacks",
-        "lead",
-        "lock",
-    )
+        "__weakref__", "_abandoned", "_at", "_backlog", "_close_by", "_connect_timeout", "_engine", "_greet", "_hosts",
+        "_more", "_opened", "_outages", "_patience", "_reach", "_repair", "_selector", "_socket", "_stopping",
+        "_thread", "_tls", "_users", "_wake_in", "_wake_out", "_watched", "_wrote", "asked", "asleep", "has_callbacks",
+        "lead", "lock",
+    )  # fmt: skip
 
     def __init__(
         self,

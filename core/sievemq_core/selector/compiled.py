@@ -40,19 +40,9 @@ class CompiledSelector:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_ast",
-        "_canonical",
-        "_lookup",
-        "_plan",
-        "_shape",
-        "_warnings",
-        "dialect",
-        "effort",
-        "facts",
-        "function",
-        "text",
-    )
+        "__weakref__", "_ast", "_canonical", "_lookup", "_plan", "_shape", "_warnings", "dialect", "effort", "facts",
+        "function", "text",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -300,17 +290,9 @@ class _Shape:
     """
 
     __slots__ = (
-        "_arguments",
-        "_canonical",
-        "_effort",
-        "_factory",
-        "_facts",
-        "_lists",
-        "_ordered",
-        "has_alternatives",
-        "is_lookup",
-        "unremarkable",
-    )
+        "_arguments", "_canonical", "_effort", "_factory", "_facts", "_lists", "_ordered", "has_alternatives",
+        "is_lookup", "unremarkable",
+    )  # fmt: skip
 
     def __init__(self, tree: Node, plan: Test, facts: Facts, open_to: tuple[Parameter, ...]) -> None:
         self.unremarkable = False

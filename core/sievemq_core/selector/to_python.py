@@ -98,17 +98,9 @@ class _Code:
     """Collects the parts of one function. ``names`` are its global names."""
 
     __slots__ = (
-        "_bound",
-        "_fetched",
-        "_hoisted",
-        "_holes",
-        "_numeric",
-        "_patterns",
-        "_results",
-        "_twice",
-        "_variables",
+        "_bound", "_fetched", "_hoisted", "_holes", "_numeric", "_patterns", "_results", "_twice", "_variables",
         "names",
-    )
+    )  # fmt: skip
 
     def __init__(self, holes: Mapping[Hole, str]) -> None:
         self.names: dict[str, object] = {}

@@ -221,27 +221,10 @@ class WireConnection:
     """
 
     __slots__ = (
-        "_decoder",
-        "_delivered_to",
-        "_frames",
-        "_gathered",
-        "_gathered_room",
-        "_gathered_tag",
-        "_gathers",
-        "_max_frame",
-        "_plain",
-        "_received",
-        "_row",
-        "_spoke",
-        "interval_in",
-        "interval_out",
-        "out",
-        "payloads",
-        "peer",
-        "pending_bytes",
-        "role",
-        "state",
-    )
+        "_decoder", "_delivered_to", "_frames", "_gathered", "_gathered_room", "_gathered_tag", "_gathers",
+        "_max_frame", "_plain", "_received", "_row", "_spoke", "interval_in", "interval_out", "out", "payloads", "peer",
+        "pending_bytes", "role", "state",
+    )  # fmt: skip
 
     def __init__(self, role: Role, max_frame: int = MAX_FRAME_BYTES) -> None:
         self.role: Role = role
