@@ -21,8 +21,7 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.protocols.amqp.connection import AmqpConnection
 from sievemq_broker.protocols.amqp.outbox import Outbox as AmqpOutbox
-from sievemq_broker.protocols.sieve.connection import SieveConnection
-from sievemq_broker.protocols.sieve.outbox import Outbox
+from sievemq_broker.protocols.sieve.connection import SieveConnection, SieveOutbox
 from sievemq_broker.protocols.stomp.connection import StompConnection
 from sievemq_broker.protocols.stomp.outbox import Outbox as StompOutbox
 from sievemq_broker.server.durability.commits import Commits
@@ -173,7 +172,7 @@ class _Deliveries:
         if self._in_row:  # a part of it
             return cast("int", super().deliver_row(consumer_id, tag, row))  # type: ignore[misc]
         if self.allowance is not None:
-            return deliver_each(cast("Outbox", self), consumer_id, tag, row)
+            return deliver_each(cast("SieveOutbox", self), consumer_id, tag, row)
         self._in_row = True
         try:
             taken: int = super().deliver_row(consumer_id, tag, row)  # type: ignore[misc]
@@ -193,7 +192,7 @@ class _Deliveries:
             )
 
 
-class WatchedOutbox(_Deliveries, Outbox):
+class WatchedOutbox(_Deliveries, SieveOutbox):
     """The outbox of a client of SieveMQ's own protocol."""
 
 
@@ -326,14 +325,14 @@ class WatchedConnection(_Face):
         else:
             self.peer.carry_out([command], 0, now)
             self.peer.flush_confirms()
-            self.outbox.nudge()
+            self.outbox.request_flush()
 
     def allow(self, deliveries: int | None, now: int) -> None:
         """Pass this many deliveries from now on; None for any number."""
         if not self.closing:
             self.outbox.allow(deliveries)
             self.resume(now)
-            self.outbox.nudge()
+            self.outbox.request_flush()
 
     def cut(self) -> None:
         """The network has failed: nothing more is written or carried out."""

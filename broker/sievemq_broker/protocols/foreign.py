@@ -9,7 +9,7 @@ read from the client (:attr:`ForeignConnection.full`). A protocol with links let
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Set
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -17,14 +17,15 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.settlement import Outcome
+from sievemq_broker.protocols.base import BaseConnection, Outlet
 from sievemq_broker.protocols.heartbeat import Heartbeat
-from sievemq_broker.session.life import CLOSING, LEAVING, OPEN, Life
+from sievemq_broker.session.life import CLOSING, LEAVING, OPEN
 from sievemq_broker.session.peer import Peer, Table
-from sievemq_broker.session.ports import PortOwner, Services, Watcher
+from sievemq_broker.session.ports import Services, Watcher
 from sievemq_broker.session.rights import Verb
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.compiled import mypyc_attr
-from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
+from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.destination import foreign_notation, parse_address
 from sievemq_core.message.envelope import BODY, BODY_KIND, BodyKind, EnvelopeFields
 
@@ -109,7 +110,7 @@ class Parser(Protocol):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class ForeignOutbox(ABC):
+class ForeignOutbox(Outlet):
     """The :class:`~sievemq_broker.session.ports.ClientPort` of one connection, without the encoding of frames.
 
     Args:
@@ -119,24 +120,17 @@ class ForeignOutbox(ABC):
     """
 
     __slots__ = (
-        "_awake", "_converted", "_failure", "_high", "_life", "_owner", "_parts", "_requests", "_settings", "_size",
-        "_starved", "_stopped", "_wake", "_work", "asked_back", "congested", "resumed", "session", "writable",
+        "_converted", "_failure", "_parts", "_requests", "_size", "_stopped", "_work", "asked_back", "resumed",
+        "session",
     )  # fmt: skip
 
     def __init__(self, settings: SessionSettings, wake: Callable[[], None], converted: Converted) -> None:
-        self._settings = settings
+        super().__init__(settings, wake)
         self._converted = converted
         #: Bytes of envelopes that were converted since output was taken.
         self._work = 0
-        self._high = settings.outbox_high
-        self._wake = wake
-        self._owner: PortOwner | None = None
-        self._life = _UNUSED
         self._parts: list[bytes] = []
         self._size = 0
-        self._awake = self._starved = False
-        self.writable = True
-        self.congested = False
         #: The connection's id, after the handshake.
         self.session = ""
         #: Consumers with recalled messages: such a client cannot return them.
@@ -154,11 +148,6 @@ class ForeignOutbox(ABC):
     @property
     def follows_clock(self) -> bool:
         """There is no frame for that."""
-        return False
-
-    @property
-    def drops_replies(self) -> bool:
-        """A refusal ends the link at most."""
         return False
 
     @property
@@ -205,15 +194,14 @@ class ForeignOutbox(ABC):
         if data:
             self._parts.append(data)
             self._size += len(data)
-            if not self._awake:
-                self.nudge()
+            if not self._flush_due:
+                self.request_flush()
 
     def write_message(self, data: bytes) -> None:
         """Queue the bytes of a delivery. Above the limit no more messages are accepted."""
         self.write(data)
         if self._size > self._high:
-            self.writable = False
-            self._starved = True
+            self.hold_deliveries()
 
     def count_conversion(self, packed: bytes, fields: EnvelopeFields | None) -> None:
         """A message was converted, or passed on without fields. Above the limit of a turn no more are accepted before
@@ -223,64 +211,20 @@ class ForeignOutbox(ABC):
             body = fields[BODY]
             self._work += len(packed) - (len(body) if body is not None and fields[BODY_KIND] in _PLAIN else 0)
         if self._work > _TURN_BYTES:
-            self.writable = False
-            self._starved = True
+            self.hold_deliveries()
 
     def take(self) -> bytes:
         """Return everything that is queued, and forget it."""
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts = []
         self._size = self._work = 0
-        self._awake = False
         return data
 
-    def sent(self) -> bool:
-        """The I/O layer has taken all output. True if deliveries were held back and can go on in the next turn; the I/O
-        layer is woken then."""
-        if not self._starved or self.congested:
-            return False
-        self.touch()
-        return True
-
-    def nudge(self) -> None:
-        """There is output: have it written."""
-        if not self._awake:
-            self._awake = True
-            self._wake()
-
-    def attend(self) -> None:
-        """The I/O layer fetches output after it has fed the connection."""
-        self._awake = True
-
-    def leave(self) -> None:
-        """The I/O layer has fed the connection, and fetches no output."""
-        if self._life.state < LEAVING:
-            self._awake = False
-
-    def pause(self) -> None:
-        """The transport is congested."""
-        self.congested = self._starved = True
-        self.writable = False
-
-    def unpause(self) -> None:
-        """The transport has room again."""
-        self.congested = False
-
-    def reopen(self) -> None:
-        """Accept messages again."""
-        self.writable, self._starved = True, False
-
-    def disown(self) -> None:
-        """The transport is gone: remove the references between connection, outbox and I/O layer."""
-        self._owner = None
-        self._wake = _no_wake
+    def drop_references(self) -> None:
+        super().drop_references()
         self._requests.clear()
 
     # -- called by the domain -----------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
-        """Queue a message for the client."""
 
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
         """Queue first deliveries of several messages."""
@@ -290,40 +234,9 @@ class ForeignOutbox(ABC):
         """Other consumers wait for buffered messages. The client cannot return any."""
         if self._life.state < LEAVING:
             self.asked_back.append(consumer_id)
-            self.nudge()
-
-    def closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
-        """The consumer was closed: its destination was deleted, or an administrator closed it."""
-        if self._life.state < LEAVING and self._owner is not None:
-            self._owner.consumer_closed(consumer_id, code, text)
-
-    def settled(self, consumer_id: int) -> None:
-        """A WANT is answered: everything that could be delivered has been."""
-        if self._life.state < LEAVING and self._owner is not None:
-            self._owner.want_settled(consumer_id)
+            self.request_flush()
 
     # -- called by the client's Peer ----------------------------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def protocol(self) -> str:
-        """The client's protocol, as in the setting `protocols`."""
-
-    @abstractmethod
-    def confirm(self, session: int, sequence: int) -> None:
-        """The sends of a session up to this one are settled."""
-
-    @abstractmethod
-    def refuse_send(self, session: int, sequence: int, error: SieveError) -> None:
-        """A send was refused."""
-
-    @abstractmethod
-    def consumer_gone(self, consumer_id: int, code: ErrorCode, text: str) -> None:
-        """The broker has closed a consumer."""
-
-    @abstractmethod
-    def fail(self, error: SieveError) -> None:
-        """Queue the error that ends the connection."""
 
     @property
     def unread(self) -> int:
@@ -331,29 +244,9 @@ class ForeignOutbox(ABC):
         return self._size
 
     @property
-    def withheld(self) -> dict[int, int]:
-        """Nothing: each delivery is written."""
-        return {}
-
-    @property
     def is_new(self) -> bool:
         """True until the handshake is complete."""
         return self._life.state < OPEN
-
-    def attach(self, owner: PortOwner, life: Life) -> None:
-        """Become the port of `owner`."""
-        self._owner = owner
-        self._life = life
-
-    def shut(self) -> None:
-        """The connection has ended."""
-        self.writable = self._starved = False
-        self._awake = True
-
-    def touch(self) -> None:
-        """A deferred command of this client was carried out: wake the I/O layer, even if output was queued already."""
-        self._awake = True
-        self._wake()
 
     def welcome(
         self, connection: str, version: int, heartbeat: int, options: dict[str, Any], limits: dict[str, Any],
@@ -396,7 +289,7 @@ class ForeignOutbox(ABC):
         reads the new offset when it next writes."""
         self.touch()
 
-    def shutdown(self, grace: int, text: str) -> None:  # noqa: B027  # there may be no frame for it
+    def shutdown(self, grace: int, text: str) -> None:  # there may be no frame for it
         """The broker stops soon."""
 
 
@@ -463,7 +356,7 @@ OutboxT = TypeVar("OutboxT", bound=ForeignOutbox)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
+class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
     """The broker's end of one connection, without the meaning of its frames; see
     :class:`~sievemq_broker.server.net.link.Connection`.
 
@@ -479,8 +372,7 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
     """
 
     __slots__ = (
-        "_deliver_again", "_heartbeat", "_held_back", "_ids", "_laden", "_later", "_line", "_more", "_parser",
-        "_services", "_todo", "outbox", "peer",
+        "_ids", "_laden", "_later", "_line", "_more", "_parser", "_todo",
     )  # fmt: skip
 
     def __init__(
@@ -494,13 +386,11 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
         outbox: OutboxT,
         line: Line,
     ) -> None:
-        self._services = services
+        peer = Peer(broker, services, outbox, table, address, watcher, Outcome.LEFT)
+        heartbeat = Heartbeat(line, services.settings, services.now() - services.clock_offset)
+        super().__init__(services, peer, outbox, heartbeat)
         self._parser = parser
-        self.outbox = outbox
-        self.peer = Peer(broker, services, outbox, table, address, watcher, Outcome.LEFT)
-        self._deliver_again = self._held_back = False
         self._line = line
-        self._heartbeat = Heartbeat(line, services.settings, services.now() - services.clock_offset)
         #: Number of the last request or consumer.
         self._ids = 0
         #: Called after an answer, before the next frame; and whether a whole frame may follow.
@@ -551,19 +441,19 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
             return
         self._line.excuse()
         self._parser.receive(data)
-        self.outbox.attend()
+        self.outbox.begin_input()
         self._go_on(now)
         if not self.outbox.unread:
-            self.outbox.leave()
+            self.outbox.end_input()
 
     def catch_up(self, now: int) -> None:
         """Carry out the remaining frames, as far as there is time. Never raises."""
-        self.outbox.attend()
+        self.outbox.begin_input()
         if self.peer.behind:
             self.peer.catch_up(now)
         self._go_on(now)
         if not self.outbox.unread:
-            self.outbox.leave()
+            self.outbox.end_input()
 
     @property
     def caught_up(self) -> bool:
@@ -672,16 +562,16 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
         peer, outbox = self.peer, self.outbox
         now = self._services.now()
         if outbox.failed or self._ready:
-            outbox.attend()
+            outbox.begin_input()
             self._go_on(now)
         if self._deliver_again and not outbox.congested:
             self._resume_consumers(now)
         if peer.unconfirmed:
             peer.flush_confirms()
         data = outbox.take()
+        if outbox.flushed():
+            self._deliver_again = True
         if peer.life.state < LEAVING:
-            if outbox.sent():
-                self._deliver_again = True
             if self._duties_due:
                 if peer.clock_lag:
                     peer.see_clock(self._services.clock_offset)
@@ -700,37 +590,7 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
         """There is no frame for it."""
         return b""
 
-    def pause(self) -> None:
-        """The transport holds too much output: accept no messages until :meth:`resume`."""
-        if self.peer.life.state < LEAVING:
-            self.outbox.pause()
-
-    def resume(self, now: int) -> None:
-        """The transport has room again."""
-        self.outbox.unpause()
-        if self.peer.life.state < LEAVING:
-            self._resume_consumers(now)
-
-    def _resume_consumers(self, now: int) -> None:
-        self._deliver_again = False
-        self.outbox.reopen()
-        self._go_on_delivering()
-        self.peer.resume_consumers(now)
-
-    def _go_on_delivering(self) -> None:
-        """The outbox accepts messages again: write those that were held back, before any others."""
-
     # -- state, time and the end --------------------------------------------------------------------------------------
-
-    @property
-    def closing(self) -> bool:
-        """True once the transport must be closed after writing."""
-        return self.peer.life.state >= CLOSING
-
-    @property
-    def heartbeats(self) -> tuple[int, int]:
-        """The intervals of heartbeats from the client and to it, in milliseconds; 0 for none."""
-        return self._line.interval_in, self._line.interval_out
 
     @property
     def frame_bytes(self) -> int:
@@ -747,55 +607,8 @@ class ForeignConnection(ABC, Generic[ParserT, OutboxT]):
         """Bytes that arrived and are no messages yet."""
         return self._parser.pending + self.peer.unpublished
 
-    def receive_eof(self, now: int) -> None:
-        """The peer has sent its last byte: what is queued is the last output."""
-        self.peer.end(now)
-
     def lost(self, now: int) -> None:
-        """The connection is lost: all messages come back (ACK-18, TXN-05, CON-11). Idempotent."""
-        self.peer.lost(now)
+        super().lost(now)
         self._parser.drop()
         self._todo.clear()
         self._later.clear()
-        self.outbox.disown()
-
-    def hold_back(self, held: bool) -> None:
-        """Nothing is read from the peer from now on, or something is again: its silence does not count."""
-        self._held_back = held
-        self._heartbeat.excuse()
-
-    def close(self, code: ErrorCode, text: str, now: int) -> None:
-        """End the connection from this side, with the error as its last frame. Idempotent."""
-        self.peer.close(code, text, now)
-
-    def tick(self, now: int) -> int | None:
-        """Check heartbeats, the handshake's deadline, and whether a frame takes too long.
-
-        Returns:
-            When to call again at the latest (ms since 1970), None for never.
-        """
-        if self.peer.life.state >= CLOSING:
-            return None
-        if self.peer.unconfirmed:
-            self.peer.flush_confirms()
-        offset = self._services.clock_offset
-        if self._held_back or self.full:  # nothing is read from the client
-            self._heartbeat.excuse()
-        try:
-            following = self._heartbeat.tick(now - offset)
-        except ProtocolError as error:
-            self.peer.close(error.code, error.text, now)
-            return None
-        return None if following is None else following + offset
-
-    def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set by this many ms: deadlines of the peer move with it."""
-        self._heartbeat.clock_jumped(by)
-
-
-#: Of an outbox that is not attached yet.
-_UNUSED: Final = Life()
-
-
-def _no_wake() -> None:
-    """Nothing writes any more."""

@@ -68,6 +68,11 @@ class Heartbeat:
         # The frame that was incomplete at the last check, and its deadline.
         self._frame = self._frame_due = 0
 
+    @property
+    def intervals(self) -> tuple[int, int]:
+        """Milliseconds within which the client must send, and the broker has to; 0 for never."""
+        return self._wire.interval_in, self._wire.interval_out
+
     def welcomed(self, now: int) -> None:
         """The handshake is complete."""
         self._check_at = now + self._wire.interval_in

@@ -321,7 +321,7 @@ def test_a_deferred_command_requests_a_flush_even_if_output_was_queued(world: Wo
     if transacted:
         client.request(Command.COMMIT, session, ())
     turn(world)
-    client.broker.outbox.attend()  # something is on its way to it
+    client.broker.outbox.begin_input()  # something is on its way to it
     world.services.woken.clear()
     other = world.client()
     reader = other.consumer(other.session(), "queue:full", credit=3)

@@ -81,6 +81,7 @@ from sievemq_broker.protocols.amqp.performatives import (
 )
 from sievemq_broker.protocols.amqp.senders import Sender
 from sievemq_broker.protocols.amqp.types import Symbol
+from sievemq_broker.protocols.base import no_wake
 from sievemq_broker.protocols.foreign import Converted, ForeignConnection, Line
 from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer, Table
@@ -146,7 +147,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         table: Table = TABLE,
         *,
         address: str = "",
-        wake: Callable[[], None] = lambda: None,
+        wake: Callable[[], None] = no_wake,
         watcher: Watcher[Peer] | None = None,
         make_outbox: Callable[..., Outbox] = Outbox,
     ) -> None:

@@ -1,22 +1,28 @@
 """One accepted connection: bytes in, verbs of the table out; answers and deliveries in, bytes out. No I/O, no clock.
 
 rim ── receive_data(bytes, now) ──> wire ──> Peer ──> table ──> domain
-rim <── data_to_send() ──────────── wire <── Outbox <────────── domain
+rim <── data_to_send() ──────────── wire <── SieveOutbox <────────── domain
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.ports import deliver_each
+from sievemq_broker.protocols.base import BaseConnection, Outlet, no_wake
 from sievemq_broker.protocols.heartbeat import Heartbeat
-from sievemq_broker.protocols.sieve.outbox import Outbox
-from sievemq_broker.session.life import CLOSING, LEAVING
+from sievemq_broker.session.life import CLOSING, LEAVING, OPEN
 from sievemq_broker.session.peer import Peer, Table
 from sievemq_broker.session.ports import Services, Watcher
+from sievemq_broker.session.settings import SessionSettings
 from sievemq_broker.session.table import TABLE
 from sievemq_core.compiled import mypyc_attr
-from sievemq_core.errors import ErrorCode, ProtocolError
+from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
+from sievemq_core.limits import GATHER_BYTES
+from sievemq_core.wire.codec import DELIVERIES_HEAD, pack_page
+from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
 
 #: Commands that are decoded at a time, in addition to one frame's: input is decoded while it is carried out, so that a
@@ -24,12 +30,162 @@ from sievemq_core.wire.connection import WireConnection
 BATCH = 1_024
 
 
-def _no_wake() -> None:
-    """The caller that feeds the connection checks for output itself."""
+@mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
+class SieveOutbox(Outlet):
+    """The :class:`~sievemq_broker.session.ports.ClientPort` of one connection.
+
+    Args:
+        wire: where commands are queued.
+        heartbeat: begins with the handshake's end.
+        settings: what is announced; see also :class:`~sievemq_broker.protocols.base.Outlet`.
+        wake: called when output appears and no flush is due.
+    """
+
+    __slots__ = ("_heartbeat", "_several", "_wire")
+
+    def __init__(
+        self, wire: WireConnection, heartbeat: Heartbeat, settings: SessionSettings, wake: Callable[[], None]
+    ) -> None:
+        super().__init__(settings, wake)
+        self._wire = wire
+        self._heartbeat = heartbeat
+        #: The client takes DELIVER_SEVERAL.
+        self._several = False
+
+    # -- called by the domain ---------------------------------------------------------------------------------------
+
+    def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
+        """Queue a delivery; the envelope's bytes are shared with every other delivery of the message."""
+        if self._wire.deliver(consumer_id, tag, count, packed) > self._high:
+            self.writable = False
+            self._deliveries_wait = True
+        if not self._flush_due:
+            self._flush_due = True
+            self._wake()
+
+    def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
+        """Queue first deliveries of several messages, as one command if the client knows it."""
+        if not self._several or len(row) < 2:
+            return deliver_each(self, consumer_id, tag, row)
+        wire = self._wire
+        size = DELIVERIES_HEAD + sum(map(len, row))
+        if size > GATHER_BYTES or wire.pending_bytes + size > self._high:
+            # Too much for one command, or it may reach the limit of the outbox: try smaller rows.
+            half = len(row) >> 1
+            taken = self.deliver_row(consumer_id, tag, row[:half])
+            if taken < half or not self.writable:
+                return taken
+            return half + self.deliver_row(consumer_id, tag + half, row[half:])
+        wire.deliver_several(consumer_id, tag, row)
+        self.request_flush()
+        return len(row)
+
+    def recall(self, consumer_id: int, tags: Sequence[int]) -> None:
+        """Ask the client to give back what it has only buffered (D-23)."""
+        if self._life.state < LEAVING:
+            self._send(Command.RECALL, consumer_id, tuple(tags))
+
+    # -- called by the client's Peer ----------------------------------------------------------------------------------
+
+    @property
+    def protocol(self) -> str:
+        """The client's protocol."""
+        return "sieve"
+
+    @property
+    def follows_clock(self) -> bool:
+        """WELCOME, CLOCK and the answers to PING tell the client."""
+        return True
+
+    @property
+    def unread(self) -> int:
+        """Bytes that wait to be written."""
+        return self._wire.pending_bytes
+
+    def shut(self) -> None:
+        super().shut()
+        self._wire.drop_input()
+
+    def welcome(
+        self, connection: str, version: int, heartbeat: int, options: dict[str, Any], limits: dict[str, Any],
+        features: dict[str, Any], now: int,
+    ) -> None:  # fmt: skip
+        """WELCOME, and the heartbeats begin."""
+        settings = self._settings
+        self._several = options.get("deliver_several") is True
+        if self._several:
+            self._wire.gather_deliveries()
+        self._wire.set_heartbeat(settings.heartbeat_ms, heartbeat)
+        self._send(
+            Command.WELCOME,
+            version,
+            settings.broker,
+            settings.incarnation,
+            connection,
+            settings.heartbeat_ms,
+            limits,
+            features,
+        )
+        self._heartbeat.welcomed(now - features["clock_offset"])
+
+    def answer(self, request: int, result: object = None) -> None:
+        """OK to a request."""
+        self._send(Command.OK, request, result)
+
+    def answer_page(self, request: int, cursor: object, messages: list[tuple[Any, ...]]) -> None:
+        """OK to a BROWSE, around envelopes that are packed already."""
+        self._wire.send_packed(pack_page(request, cursor, messages))
+        self.request_flush()
+
+    def refuse(self, request: int, error: SieveError) -> None:
+        """ERROR to a request."""
+        self._send(Command.ERROR, request, int(error.code), error.text, error.details)
+
+    def confirm(self, session: int, sequence: int) -> None:
+        """CONFIRM."""
+        self._wire.send(Command.CONFIRM, session, sequence)
+        if not self._flush_due:
+            self.request_flush()
+
+    def refuse_send(self, session: int, sequence: int, error: SieveError) -> None:
+        """SEND_FAILED."""
+        self._send(Command.SEND_FAILED, session, sequence, int(error.code), error.text)
+
+    def flow(
+        self, blocked: bool, text: str, session: int = 0, sequence: int = 0, destination: str | None = None
+    ) -> None:
+        """FLOW."""
+        self._send(Command.FLOW, blocked, text, session, sequence, destination)
+
+    def consumer_gone(self, consumer_id: int, code: ErrorCode, text: str) -> None:
+        """CONSUMER_CLOSED."""
+        self._send(Command.CONSUMER_CLOSED, consumer_id, int(code), text)
+
+    def clock(self, offset: int, frozen_at: int | None) -> None:
+        """CLOCK."""
+        self._send(Command.CLOCK, offset, frozen_at)
+
+    def shutdown(self, grace: int, text: str) -> None:
+        """SHUTDOWN, to a client that has been welcomed."""
+        if self._life.state == OPEN:
+            self._send(Command.SHUTDOWN, grace, text)
+
+    def fail(self, error: SieveError) -> None:
+        """A fatal ERROR."""
+        self._wire.fail(error)
+
+    def _send(self, *command: object) -> None:
+        self._wire.send(*command)
+        if not self._flush_due:
+            self.request_flush()
+
+    def urgent_flow(self, text: str) -> bytes:
+        """A frame with a FLOW, past what waits; empty before the handshake and after the end."""
+        return self._wire.frame_of(Command.FLOW, True, text) if self._life.state == OPEN else b""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class SieveConnection:
+class SieveConnection(BaseConnection[SieveOutbox]):
     """The broker's end of one connection.
 
     The rim feeds it, writes what :meth:`data_to_send` returns whenever :attr:`has_data`, and closes the transport
@@ -46,7 +202,7 @@ class SieveConnection:
         make_outbox: makes the outbox.
     """
 
-    __slots__ = ("_deliver_again", "_heartbeat", "_held_back", "_services", "outbox", "peer", "wire")
+    __slots__ = ("wire",)
 
     def __init__(
         self,
@@ -55,17 +211,15 @@ class SieveConnection:
         table: Table = TABLE,
         *,
         address: str = "",
-        wake: Callable[[], None] = _no_wake,
+        wake: Callable[[], None] = no_wake,
         watcher: Watcher[Peer] | None = None,
-        make_outbox: Callable[..., Outbox] = Outbox,
+        make_outbox: Callable[..., SieveOutbox] = SieveOutbox,
     ) -> None:
         settings = services.settings
-        self._services = services
         self.wire = WireConnection("broker", settings.frame_bytes)
-        self._heartbeat = Heartbeat(self.wire, settings, services.now() - services.clock_offset)
-        self.outbox = make_outbox(self.wire, self._heartbeat, settings, wake)
-        self.peer = Peer(broker, services, self.outbox, table, address, watcher)
-        self._held_back = self._deliver_again = False
+        heartbeat = Heartbeat(self.wire, settings, services.now() - services.clock_offset)
+        outbox = make_outbox(self.wire, heartbeat, settings, wake)
+        super().__init__(services, Peer(broker, services, outbox, table, address, watcher), outbox, heartbeat)
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
@@ -80,7 +234,7 @@ class SieveConnection:
         peer = self.peer
         if peer.life.state >= CLOSING:
             return
-        self.outbox.attend()
+        self.outbox.begin_input()
         try:
             commands = self.wire.receive_data(data, BATCH)
         except ProtocolError as error:
@@ -90,7 +244,7 @@ class SieveConnection:
         if self.wire.payloads:
             self._go_on(now)
         if not self.wire.pending_bytes:
-            self.outbox.leave()
+            self.outbox.end_input()
 
     @property
     def caught_up(self) -> bool:
@@ -113,14 +267,14 @@ class SieveConnection:
         Args:
             now: milliseconds since 1970.
         """
-        self.outbox.attend()
+        self.outbox.begin_input()
         if self.peer.behind:
             self.peer.catch_up(now)
         else:
             self._decode(now)
         self._go_on(now)
         if not self.wire.pending_bytes:
-            self.outbox.leave()
+            self.outbox.end_input()
 
     def _go_on(self, now: int) -> None:
         """Decode what else arrived, and carry it out, as far as there is time."""
@@ -136,30 +290,6 @@ class SieveConnection:
             self.peer.fail(error, now)
         else:
             self.peer.carry_out(commands, before - wire.unfinished, now)
-
-    def receive_eof(self, now: int) -> None:
-        """The peer has sent its last byte: what is queued is the last output."""
-        self.peer.end(now)
-
-    def lost(self, now: int) -> None:
-        """The transport is closed or broken: all unacknowledged messages return (ACK-18, TXN-05, CON-11).
-        Idempotent."""
-        self.peer.lost(now)
-        self.outbox.disown()
-
-    def hold_back(self, held: bool) -> None:
-        """From now on nothing is read from the peer, or something is again: until then its silence is no fault of it.
-
-        Args:
-            held: nothing is read.
-        """
-        self._held_back = held
-        self._heartbeat.excuse()
-
-    @property
-    def heartbeats(self) -> tuple[int, int]:
-        """Milliseconds within which the client must send, and the broker has to; 0 for never."""
-        return self.wire.interval_in, self.wire.interval_out
 
     @property
     def frame_bytes(self) -> int:
@@ -192,7 +322,7 @@ class SieveConnection:
         data = self.wire.data_to_send()
         # When the outbox was full and is empty now, deliveries continue in the next turn: by then the transport has
         # taken everything, or has paused.
-        if outbox.sent():
+        if outbox.flushed():
             self._deliver_again = True
         return data
 
@@ -204,57 +334,3 @@ class SieveConnection:
             text: why, for people.
         """
         return self.outbox.urgent_flow(text)
-
-    def pause(self) -> None:
-        """The transport holds more than it likes: no deliveries until :meth:`resume`."""
-        if self.peer.life.state < LEAVING:
-            self.outbox.pause()
-
-    def resume(self, now: int) -> None:
-        """The transport has room again."""
-        self.outbox.unpause()
-        if self.peer.life.state < LEAVING:
-            self._resume_consumers(now)
-
-    def _resume_consumers(self, now: int) -> None:
-        self._deliver_again = False
-        self.outbox.reopen()
-        self.peer.resume_consumers(now)
-
-    # -- time and the end ---------------------------------------------------------------------------------------------
-
-    @property
-    def closing(self) -> bool:
-        """True once the transport is to be closed after writing."""
-        return self.peer.life.state >= CLOSING
-
-    def close(self, code: ErrorCode, text: str, now: int) -> None:
-        """End the connection from this side, with a fatal ERROR as the last word. Idempotent."""
-        self.peer.close(code, text, now)
-
-    def tick(self, now: int) -> int | None:
-        """Heartbeats, the handshake's deadline, and confirms that found no other way out.
-
-        Returns:
-            When to call again at the latest (ms since 1970), None for never.
-        """
-        peer = self.peer
-        if peer.life.state >= CLOSING:
-            return None
-        if peer.unconfirmed:
-            peer.flush_confirms()
-        offset = self._services.clock_offset
-        if self._held_back:
-            self._heartbeat.excuse()
-        try:
-            following = self._heartbeat.tick(now - offset)
-        except ProtocolError as error:
-            peer.close(error.code, error.text, now)
-            return None
-        if self.wire.pending_bytes:
-            self.outbox.nudge()
-        return None if following is None else following + offset
-
-    def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set, by this many ms: deadlines of the peer move with it."""
-        self._heartbeat.clock_jumped(by)

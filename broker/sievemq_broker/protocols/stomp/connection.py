@@ -14,6 +14,7 @@ from typing import Any, Final
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import INFER, TEXT
 from sievemq_broker.domain.settlement import Outcome
+from sievemq_broker.protocols.base import no_wake
 from sievemq_broker.protocols.foreign import Converted, ForeignConnection, Line
 from sievemq_broker.protocols.stomp.frames import Frame, FrameParser, encode
 from sievemq_broker.protocols.stomp.mapping import (
@@ -56,10 +57,6 @@ _ACKS: Final = frozenset({"auto", "client", "client-individual"})
 _DURABLE: Final = ("activemq.subscriptionName", "durable-subscription-name")
 _PREFETCHES: Final = ("activemq.prefetchSize", "prefetch-count")
 _NO_LOCAL: Final = ("no-local", "activemq.noLocal")
-
-
-def _no_wake() -> None:
-    """The caller that feeds the connection checks for output itself."""
 
 
 class _Transaction:
@@ -108,7 +105,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
         table: Table = TABLE,
         *,
         address: str = "",
-        wake: Callable[[], None] = _no_wake,
+        wake: Callable[[], None] = no_wake,
         watcher: Watcher[Peer] | None = None,
         make_outbox: Callable[..., Outbox] = Outbox,
     ) -> None:
