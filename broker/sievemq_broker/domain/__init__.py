@@ -14,7 +14,7 @@ Where things are:
 - limits: policy, capacity, admission
 - taps, and sends in two steps: tap, taps, tap_log, outcome_tap, stages, publishing
 - an administrator's verbs, and what takes long: management, steps, examining
-- the edges: ports, restore
+- the edges: ports, store, restore
 
 Deliveries leave through :class:`DeliveryPort`; `now` is milliseconds since 1970 throughout.
 """

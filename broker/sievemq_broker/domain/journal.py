@@ -17,8 +17,8 @@ A topic's message is stored once, however many durable subscriptions got it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from sievemq_broker.domain.admission import UNLIMITED, NoRoomError, Overfull
 from sievemq_broker.domain.place import Place
@@ -174,7 +174,7 @@ class Share:
     other hand, what others do with a new message of the share is written with it.
 
     A tap's sequences have no holes, so a tap whose copies are in a share must not be read beyond them before they are
-    written.
+    written. The stored progress of the verb's connection must not count the verb before it is complete.
     """
 
     __slots__ = ("_ids", "parts")
@@ -217,74 +217,6 @@ def _ascending(numbers: list[int]) -> list[int]:
         return sorted(distinct)
     numbers.sort()
     return numbers
-
-
-class SavedEntry(NamedTuple):
-    """A stored message.
-
-    Attributes:
-        number: of the message.
-        owner: number of its queue.
-        packed: its envelope.
-        state: count of deliveries, HELD_FLAG; count of attempts.
-        failed: ms epoch of its first attempt, 0 if there was none, or if it is unknown.
-        time: ms epoch at which it was kept.
-    """
-
-    number: int
-    owner: int
-    packed: bytes
-    state: int
-    failed: int
-    time: int
-
-
-class Saved(Protocol):
-    """The contents of a store, for :func:`~sievemq_broker.domain.restore.restore`."""
-
-    @property
-    def next_write(self) -> int:
-        """The number of the next write."""
-
-    @property
-    def next_batch(self) -> int:
-        """Above the ids of all batches that were ever begun, as far as a write is known that came after."""
-
-    @property
-    def batch_bytes(self) -> int:
-        """:attr:`Batch.size` above which no message is added to a batch."""
-
-    def definitions(self, kind: str) -> Mapping[Key, tuple[Any, ...]]:
-        """All definitions of a kind."""
-
-    def entries(self) -> Iterable[SavedEntry]:
-        """All messages that are not gone, by ascending number."""
-
-
-class Store(Saved, Protocol):
-    """Storage for batches. It has one owner at a time: opening it raises the epoch, and writes of former owners
-    are refused."""
-
-    @property
-    def epoch(self) -> int:
-        """The number of owners so far, this one included."""
-
-    def write(self, write: Write, now: int) -> None:
-        """Write batches, all or nothing. They are on stable storage when this returns. A write that is there already
-        is not made again, whether the caller knew of it or not.
-
-        Args:
-            write: the next one, or again the last one.
-            now: ms epoch.
-
-        Raises:
-            StoreFullError: there is no room; nothing was written, and it may be tried again.
-            FencedError: somebody else owns the store now.
-            StoreError: it cannot be written.
-        """
-
-    def close(self) -> None:
-        """Close it."""
 
 
 class Ledger:
@@ -394,7 +326,7 @@ class Journal:
         next_batch: id of the first batch.
         next_number: number of the first queue to come; none is ever given twice.
         next_write: number of the first write.
-        batch_bytes: see :attr:`Saved.batch_bytes`.
+        batch_bytes: see :attr:`~sievemq_broker.domain.store.Saved.batch_bytes`.
 
     Attributes:
         batch: being gathered.
@@ -565,7 +497,7 @@ class Journal:
         """Store a small value under a name, to be restored after a restart.
 
         Args:
-            kind: what it is; :meth:`Saved.definitions` gives all of a kind back.
+            kind: what it is; :meth:`~sievemq_broker.domain.store.Saved.definitions` gives all of a kind back.
             key: which one.
             value: what msgpack can pack; None to forget it.
         """

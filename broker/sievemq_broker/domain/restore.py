@@ -19,12 +19,11 @@ from sievemq_broker.domain.journal import (
     SUBSCRIPTION,
     TAP,
     Journal,
-    Saved,
-    SavedEntry,
     state_of,
 )
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.settlement import COUNTED, Outcome
+from sievemq_broker.domain.store import Saved, SavedEntry
 from sievemq_broker.domain.tap import CopyTap, TapTerms
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import SieveError

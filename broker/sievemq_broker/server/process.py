@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
 from sievemq_broker.config import Settings, is_loopback
+from sievemq_broker.domain.store import StoreError
 from sievemq_broker.server.credentials.exposed import warn_if_exposed
 from sievemq_broker.server.net.codec import hasten
 from sievemq_broker.server.net.listener import ListenError, Port, make_tls_context
@@ -140,9 +141,7 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
     _on_signals(stopping, server)
     try:
         await server.start()
-    except Exception as error:
-        if not _is_store_error(error):
-            raise
+    except StoreError as error:
         await server.stop()
         return _not_started(settings, str(error))
     # Clients may come from here on; what imports for longer than all before it follows now.
@@ -212,11 +211,6 @@ def _greet(server: Server, port: ManagementPort | None) -> None:
     sys.stdout.flush()
 
 
-def _is_store_error(error: Exception) -> bool:
-    store = sys.modules.get("sievemq_broker.store")  # not imported by a broker in memory
-    return store is not None and isinstance(error, store.StoreError)
-
-
 def _say_what_is_kept(server: Server) -> None:
     opened = server.opened
     if opened is None:
@@ -224,7 +218,7 @@ def _say_what_is_kept(server: Server) -> None:
     else:
         log.info(
             "broker.durable",
-            directory=str(opened.store.directory),
+            directory=server.settings.data_dir,
             messages=opened.messages,
             seconds=round(opened.seconds, 3),
             epoch=opened.store.epoch,

@@ -165,8 +165,8 @@ class Server:
         incarnation, run = new_incarnation(), ""
         if settings.data_dir is not None:
             self._commits = self._open_store(settings.data_dir, incarnation)
+            self.user_store.keep_key(settings.data_dir)
         if self.opened is not None:
-            self.user_store.keep_key(str(self.opened.store.directory))
             incarnation = self.opened.store.incarnation
             run = f"-{self.opened.store.epoch}"  # no id is assigned twice, although the broker's name stays
         self.timers = Timers(loop, self.clock, self.broker, self.links, self._look)
@@ -223,9 +223,9 @@ class Server:
     def _open_store(self, directory: str, incarnation: str) -> Commits:
         """Open the store and restore the broker from it."""
         from sievemq_broker.server.durability.commits import Commits  # in memory there is no database
-        from sievemq_broker.server.durability.durable import open_store
+        from sievemq_broker.server.durability.durable import open_and_restore
 
-        opened = self.opened = open_store(directory, self.broker, incarnation, self.clock.now())
+        opened = self.opened = open_and_restore(directory, self.broker, incarnation, self.clock.now())
         assert self.broker.journal is not None
         commits = Commits(
             asyncio.get_running_loop(),

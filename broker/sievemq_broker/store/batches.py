@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from sievemq_broker.domain.journal import Batch, SavedEntry, Write
+from sievemq_broker.domain.journal import Batch, Write
+from sievemq_broker.domain.store import DamagedError, SavedEntry
 from sievemq_broker.store.blob import Outcomes, State, outcomes_of, unpack_batch
-from sievemq_broker.store.errors import DamagedError
 
 #: The most batches whose state is cached. Most messages are acknowledged soon after they were stored.
 _STATES: Final = 4_096

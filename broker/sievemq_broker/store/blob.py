@@ -24,8 +24,8 @@ from typing import Any
 
 import msgpack
 
-from sievemq_broker.domain.journal import GONE_STATE, HELD_FLAG, PLACE_BITS, STATE_BITS, Batch, SavedEntry
-from sievemq_broker.store.errors import DamagedError
+from sievemq_broker.domain.journal import GONE_STATE, HELD_FLAG, PLACE_BITS, STATE_BITS, Batch
+from sievemq_broker.domain.store import DamagedError, SavedEntry
 
 _CRC = struct.Struct("<I")
 _TWO = struct.Struct("<II")

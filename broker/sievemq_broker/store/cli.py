@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sievemq_broker.store.errors import StoreError
+from sievemq_broker.domain.store import StoreError
 from sievemq_broker.store.salvage import Report
 from sievemq_broker.store.salvage import check as check_store
 from sievemq_broker.store.salvage import export as export_store

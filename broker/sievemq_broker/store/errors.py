@@ -1,10 +1,12 @@
-"""The errors of a store."""
+"""What SQLite and the system raise, as the errors of a store."""
 
 from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
 from typing import Final
+
+from sievemq_broker.domain.store import DamagedError, StoreError, StoreFullError
 
 #: Appended to every report of damage.
 HOW_TO_REPAIR: Final = (
@@ -14,34 +16,6 @@ HOW_TO_REPAIR: Final = (
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _FULL_EXTENDED = (sqlite3.SQLITE_IOERR_SHMSIZE,)
-
-
-class StoreError(Exception):
-    """The store cannot be used; the text names the file, what is wrong and what to do."""
-
-
-class StoreFullError(StoreError):
-    """The disk is full. Nothing was written; a later retry may succeed."""
-
-
-class LockedError(StoreError):
-    """Another process uses the data directory."""
-
-
-class FencedError(StoreError):
-    """Another owner has opened the store since: this one must neither write nor trust what it has read."""
-
-
-class DamagedError(StoreError):
-    """The bytes read are not the bytes written.
-
-    Attributes:
-        findings: everything that was found wrong, one line each.
-    """
-
-    def __init__(self, text: str, findings: list[str] | None = None) -> None:
-        super().__init__(text)
-        self.findings = findings or [text]
 
 
 def translated(error: Exception, path: Path, doing: str) -> Exception:

@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from sievemq_broker.store.errors import DamagedError, LockedError, StoreError
+from sievemq_broker.domain.store import DamagedError, LockedError, StoreError
 
 try:
     import fcntl

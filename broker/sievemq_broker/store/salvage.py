@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sievemq_broker.domain.journal import DESTINATION, HELD_FLAG, SUBSCRIPTION, TAP, Key, SavedEntry
+from sievemq_broker.domain.journal import DESTINATION, HELD_FLAG, SUBSCRIPTION, TAP, Key
+from sievemq_broker.domain.store import DamagedError, SavedEntry, StoreError
 from sievemq_broker.store.blob import Kept, State, pack_value, unpack_batch, unpack_value
 from sievemq_broker.store.database import DATABASE, HEAD, PAGE_BYTES, SCHEMA, connect, create_tables, definition_id
-from sievemq_broker.store.errors import DamagedError, StoreError
 from sievemq_broker.store.files import PRIVATE_DIRECTORY, Lock, Witness, open_private
 from sievemq_core.errors import ProtocolError
 from sievemq_core.message.envelope import BODY, BODY_KIND, DELIVERY_MODE, BodyKind, Envelope

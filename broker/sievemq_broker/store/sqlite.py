@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from sievemq_broker.domain.journal import BATCH_BYTES, Key, SavedEntry, Write
+from sievemq_broker.domain.journal import BATCH_BYTES, Key, Write
+from sievemq_broker.domain.store import DamagedError, FencedError, SavedEntry, StoreError, StoreFullError
 from sievemq_broker.store.batches import Batches
 from sievemq_broker.store.blob import pack_value, unpack_value
 from sievemq_broker.store.database import (
@@ -35,14 +36,7 @@ from sievemq_broker.store.database import (
     create_tables,
     definition_id,
 )
-from sievemq_broker.store.errors import (
-    HOW_TO_REPAIR,
-    DamagedError,
-    FencedError,
-    StoreError,
-    StoreFullError,
-    translated,
-)
+from sievemq_broker.store.errors import HOW_TO_REPAIR, translated
 from sievemq_broker.store.files import (
     PRIVATE_DIRECTORY,
     Lock,
@@ -78,7 +72,7 @@ _WRITE_HEAD = "UPDATE definition SET data = ? WHERE kind = '' AND key = x''"
 
 
 class SqliteStore:
-    """See :class:`~sievemq_broker.domain.journal.Store`. One thread at a time.
+    """See :class:`~sievemq_broker.domain.store.Store`.
 
     Args:
         directory: made if it does not exist.
@@ -94,7 +88,7 @@ class SqliteStore:
     Attributes:
         epoch: how many owners there have been.
         incarnation: the broker's name, the same as long as the store exists.
-        next_batch: see :class:`~sievemq_broker.domain.journal.Saved`.
+        next_batch: see :class:`~sievemq_broker.domain.store.Saved`.
         batch_bytes: see there.
     """
 

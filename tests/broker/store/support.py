@@ -14,10 +14,9 @@ from sievemq_broker.domain.journal import (
     Batch,
     Journal,
     Key,
-    SavedEntry,
-    Store,
     Write,
 )
+from sievemq_broker.domain.store import SavedEntry, Store
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.message.envelope import MESSAGE_ID, BodyKind, Envelope, pack_properties
 

@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sievemq_broker import logs
 from sievemq_broker.domain.journal import SCARCE_BYTES
+from sievemq_broker.domain.store import DamagedError, FencedError, StoreError, StoreFullError
 from sievemq_broker.server.histogram import Histogram
-from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, StoreFullError
 
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
     from sievemq_broker.domain.journal import Journal, Write
+    from sievemq_broker.domain.store import Store
     from sievemq_broker.server.durability.progress import Progress
 
 #: The longest time for which changes without a waiting caller wait for others.
@@ -62,40 +63,6 @@ log = logs.get("store")
 def log_full(reason: str) -> None:
     """Log that PERSISTENT messages are not accepted."""
     log.error("store.full", reason=reason, note="PERSISTENT messages are refused or wait until there is room")
-
-
-class DurableStore(Protocol):
-    """A store that can handle a full or failing disk."""
-
-    def write(self, write: Write, now: int) -> None:
-        """Write batches."""
-
-    @property
-    def room(self) -> int:
-        """Bytes of new messages that can be written. In any thread."""
-
-    @property
-    def free(self) -> int:
-        """Bytes that are free on the disk. In any thread."""
-
-    def size(self) -> int:
-        """Bytes that it takes on the disk, without its reserve. In any thread."""
-
-    @property
-    def full_below(self) -> int:
-        """The room below which the disk counts as full."""
-
-    def tidy(self) -> int:
-        """After a write: see to it that later ones have as much room as there is. Returns the room."""
-
-    def relieve(self) -> None:
-        """Release the reserve: the disk is full."""
-
-    def reopen(self) -> None:
-        """Open it again after an error."""
-
-    def close(self) -> None:
-        """Close it."""
 
 
 class Holder(Protocol):
@@ -130,7 +97,7 @@ class Commits:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         journal: Journal,
-        store: DurableStore,
+        store: Store,
         refuse: Callable[[str | None], None],
         guard: Callable[[bool], None],
         failed: Callable[[Exception], None],
@@ -169,7 +136,7 @@ class Commits:
         self.latency = Histogram(COMMIT_BOUNDS)
 
     @property
-    def store(self) -> DurableStore:
+    def store(self) -> Store:
         """What the batches are written to."""
         return self._store
 

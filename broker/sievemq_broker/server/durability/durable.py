@@ -1,15 +1,15 @@
-"""Makes a broker durable: opens the store of its data directory, and restores the broker from it."""
+"""Makes a broker durable: opens the store that its settings name, and restores the broker from it."""
 
 from __future__ import annotations
 
 import gc
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.restore import RestoreError, restore
-from sievemq_broker.store import SqliteStore, StoreError
+from sievemq_broker.domain.store import Store, StoreError
+from sievemq_broker.store import open_store
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
@@ -25,16 +25,16 @@ class Opened:
         seconds: that took.
     """
 
-    store: SqliteStore
+    store: Store
     messages: int
     seconds: float
 
 
-def open_store(directory: str, broker: Broker, incarnation: str, now: int) -> Opened:
-    """Open the store in a directory and fill an empty broker from it.
+def open_and_restore(data_dir: str, broker: Broker, incarnation: str, now: int) -> Opened:
+    """Open a store and fill an empty broker from it. In any thread: nothing else may use the broker meanwhile.
 
     Args:
-        directory: made if it does not exist.
+        data_dir: names the store; see :func:`~sievemq_broker.store.open_store`.
         broker: without namespaces; it has a journal afterwards.
         incarnation: the broker's name, if the store is new.
         now: ms epoch.
@@ -43,7 +43,7 @@ def open_store(directory: str, broker: Broker, incarnation: str, now: int) -> Op
         StoreError: the store cannot be used, or does not fit the settings.
     """
     begin = time.perf_counter()
-    store = SqliteStore(Path(directory), incarnation)
+    store = open_store(data_dir, incarnation)
     collecting = gc.isenabled()
     gc.disable()  # a million messages are some millions of objects, none of them garbage
     try:
@@ -51,7 +51,7 @@ def open_store(directory: str, broker: Broker, incarnation: str, now: int) -> Op
     except BaseException as error:
         store.abandon()
         if isinstance(error, RestoreError):
-            raise StoreError(f"the store in {directory}: {error}") from error
+            raise StoreError(f"the store in {data_dir}: {error}") from error
         raise
     finally:
         if collecting:

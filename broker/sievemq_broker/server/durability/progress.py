@@ -14,7 +14,8 @@ from sievemq_broker.session.lost import Memory
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
-    from sievemq_broker.domain.journal import Journal, Saved
+    from sievemq_broker.domain.journal import Journal
+    from sievemq_broker.domain.store import Saved
     from sievemq_broker.session.peer import Peer
     from sievemq_broker.session.ports import Services
 

@@ -13,8 +13,8 @@ from tests.broker.store.support import NOW, message
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.restore import restore
+from sievemq_broker.domain.store import StoreError
 from sievemq_broker.store import SqliteStore
-from sievemq_broker.store.errors import StoreError
 from sievemq_broker.store.salvage import check, export, repair
 
 RESERVE = 4_096

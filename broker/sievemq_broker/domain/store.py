@@ -1,0 +1,163 @@
+"""The port behind which messages are stored, and its errors. The domain and the server know a store by this alone.
+
+    open (raises the epoch) ─► definitions, entries: restore ─► write, write, … ─► close
+                                                                │   ▲
+                                                   no room ─► relieve, again; any other error ─► reopen, again
+
+The server calls a store from one thread at a time. Only what says so may be called from any thread, at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from sievemq_broker.domain.journal import Key, Write
+
+
+class StoreError(Exception):
+    """The store cannot be used; the text names it, what is wrong and what to do."""
+
+
+class StoreFullError(StoreError):
+    """There is no room. Nothing was written; a later retry may succeed."""
+
+
+class LockedError(StoreError):
+    """Another process uses the store."""
+
+
+class FencedError(StoreError):
+    """Another owner has opened the store since: this one must neither write nor trust what it has read."""
+
+
+class DamagedError(StoreError):
+    """The bytes read are not the bytes written.
+
+    Attributes:
+        findings: everything that was found wrong, one line each.
+    """
+
+    def __init__(self, text: str, findings: list[str] | None = None) -> None:
+        super().__init__(text)
+        self.findings = findings or [text]
+
+
+class SavedEntry(NamedTuple):
+    """A stored message.
+
+    Attributes:
+        number: of the message.
+        owner: number of its queue.
+        packed: its envelope.
+        state: count of deliveries, HELD_FLAG; count of attempts.
+        failed: ms epoch of its first attempt, 0 if there was none, or if it is unknown.
+        time: ms epoch at which it was kept.
+    """
+
+    number: int
+    owner: int
+    packed: bytes
+    state: int
+    failed: int
+    time: int
+
+
+class Saved(Protocol):
+    """The contents of a store, for :func:`~sievemq_broker.domain.restore.restore`."""
+
+    @property
+    def next_write(self) -> int:
+        """The number of the next write."""
+
+    @property
+    def next_batch(self) -> int:
+        """Above the ids of all batches that were ever begun, as far as a write is known that came after."""
+
+    @property
+    def batch_bytes(self) -> int:
+        """:attr:`Batch.size` above which no message is added to a batch."""
+
+    def definitions(self, kind: str) -> Mapping[Key, tuple[Any, ...]]:
+        """All definitions of a kind.
+
+        Raises:
+            DamagedError: one of them is not what was written.
+        """
+
+    def entries(self) -> Iterable[SavedEntry]:
+        """All messages that are not gone, by ascending number.
+
+        Raises:
+            DamagedError: something is not what was written.
+        """
+
+
+class Store(Saved, Protocol):
+    """An open store. It has one owner at a time: opening it raises the epoch, and writes of former owners are
+    refused."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of owners so far, this one included."""
+
+    @property
+    def incarnation(self) -> str:
+        """The broker's name, the same as long as the store exists."""
+
+    def write(self, write: Write, now: int) -> None:
+        """Write batches, all or nothing. They are on stable storage when this returns. A write that is there already
+        is not made again, whether the caller knew of it or not.
+
+        Args:
+            write: the next one, or again the last one.
+            now: ms epoch.
+
+        Raises:
+            StoreFullError: there is no room; nothing was written, and it may be tried again.
+            FencedError: another process owns the store now.
+            StoreError: it cannot be written.
+        """
+
+    def reopen(self) -> None:
+        """Begin again with what is there, after an error other than a lack of room. What was written is there, or this
+        raises.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+
+    def close(self) -> None:
+        """Close it in order, and release it for other owners."""
+
+    def abandon(self) -> None:
+        """Release it as it is: it could not be used."""
+
+    # -- room -----------------------------------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """Bytes of new messages that can be written, with enough left to acknowledge them. In any thread."""
+
+    @property
+    def full_below(self) -> int:
+        """The :attr:`room` below which the store counts as full. In any thread."""
+
+    @property
+    def free(self) -> int:
+        """Bytes that are free where the store is. In any thread."""
+
+    def size(self) -> int:
+        """Bytes that the store takes, without what it keeps in reserve. In any thread."""
+
+    def tidy(self) -> int:
+        """Upkeep after a write: see to it that later ones have as much room as there is, and renew what
+        :meth:`relieve` has given up.
+
+        Returns:
+            The :attr:`room` since.
+        """
+
+    def relieve(self) -> None:
+        """A write found no room: give up what is kept in reserve for that, if there is anything, so that
+        acknowledgements can be written."""

@@ -1,0 +1,113 @@
+"""The broker knows a store by its port alone: it serves from one that is no database, and names none above it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import sievemq_broker
+from sievemq import ConnectionFactory, DeliveryMode
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain.admission import UNLIMITED
+from sievemq_broker.domain.journal import Write
+from sievemq_broker.domain.store import Store, StoreError, StoreFullError
+from sievemq_broker.server.durability import commits, durable
+
+from .support import DictStore
+
+
+class MemoryStore(DictStore):
+    """All that the port has, and nothing else."""
+
+    incarnation = "inmemory"
+    room = free = UNLIMITED
+    full_below = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epoch = 0
+        self.calls: list[str] = []
+        self.fails: list[Exception] = []
+        self.threads: set[str] = set()
+
+    def open(self, data_dir: str, incarnation: str) -> Store:
+        self.epoch += 1
+        return self
+
+    def write(self, write: Write, now: int) -> None:
+        self.threads.add(threading.current_thread().name)
+        if self.fails:
+            raise self.fails.pop()
+        super().write(write, now)
+
+    def size(self) -> int:
+        return len(self.messages)
+
+    def tidy(self) -> int:
+        return self.room
+
+    def relieve(self) -> None:
+        self.calls.append("relieve")
+
+    def reopen(self) -> None:
+        self.calls.append("reopen")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def abandon(self) -> None:
+        self.calls.append("abandon")
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+    made = MemoryStore()
+    monkeypatch.setattr(durable, "open_store", made.open)
+    monkeypatch.setattr(commits, "PAUSE_SECONDS", 0.01)
+    return made
+
+
+def test_a_broker_serves_from_a_store_that_is_no_database(store: MemoryStore, tmp_path: Path) -> None:
+    for number in range(3):
+        with EmbeddedBroker(data_dir=tmp_path) as broker, ConnectionFactory(broker.url).create_context() as context:
+            queue = context.create_queue("q")
+            context.create_producer().send(queue, f"m{number}").set_delivery_mode(DeliveryMode.NON_PERSISTENT).send(
+                queue, "lost"
+            )
+            if number:
+                assert context.create_consumer(queue).receive_body(str, 5) == f"m{number - 1}"
+    assert store.epoch == 3
+    assert store.calls == ["close"] * 3
+    assert len(store.messages) == 1
+    assert store.threads == {"sievemq-store"}
+
+
+@pytest.mark.parametrize(("error", "calls"), [(StoreFullError("full"), ["relieve"]), (StoreError("no"), ["reopen"])])
+def test_a_write_that_failed_is_made_again(
+    store: MemoryStore, tmp_path: Path, error: StoreError, calls: list[str]
+) -> None:
+    with EmbeddedBroker(data_dir=tmp_path) as broker, ConnectionFactory(broker.url).create_context() as context:
+        context.create_producer().send(context.create_queue("q"), "before")
+        store.fails.append(error)
+        context.create_producer().send(context.create_queue("q"), "after")
+        assert len(store.messages) == 2
+    assert store.calls == [*calls, "close"]
+
+
+def test_a_store_that_cannot_be_restored_is_abandoned(store: MemoryStore, tmp_path: Path) -> None:
+    store.defined["destination", ("default", "")] = (1,)
+    with pytest.raises(StoreError, match="cannot be restored"):
+        EmbeddedBroker(data_dir=tmp_path).start()
+    assert store.calls == ["abandon"]
+
+
+def test_no_module_above_the_store_names_a_database() -> None:
+    package = Path(sievemq_broker.__file__).parent
+    named = [
+        path.relative_to(package).as_posix()
+        for path in sorted(package.rglob("*.py"))
+        if "sqlite" in path.read_text(encoding="utf-8").lower() and package / "store" not in path.parents
+    ]
+    assert named == []
