@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from tests.site.cli.conftest import Sievemq
 from sievemq import ConnectionFactory, JMSContext, Queue, Topic
 from sievemq._management import TIMEOUT
 from sievemq.cli.manage import access, top
-from sievemq.cli.manage.output import span
+from sievemq.cli.manage.output import period, span
 from sievemq.taps import find_tap
 from sievemq_broker import EmbeddedBroker
 
@@ -263,6 +264,35 @@ def test_dead_letters(sievemq: Sievemq, context: JMSContext) -> None:
     assert bodies(context, "orders") == ["1"]
     dropped = sievemq("dlq", "drop", "DLQ.orders", "--yes")
     assert dropped.out == "2 messages deleted\n", dropped.err
+
+
+def test_dead_letters_fit_a_terminal(broker: EmbeddedBroker, context: JMSContext) -> None:
+    fill(context, 2, "payments")
+    with context.create_consumer(Queue("payments")) as consumer:
+        while consumer.receive_no_wait() is not None:
+            context.recover()
+    code, shown = on_terminal(["dlq", "ls"])
+    lines = shown.decode().splitlines()
+    assert (code, len(lines)) == (0, 2)
+    assert re.search(r"DLQ\.payments +2  attempts  queue:payments  \d{4}-\d\d-\d\d \d\d:\d\d", lines[1])
+
+
+@pytest.mark.parametrize(
+    ("last", "shown"),
+    [
+        ("2026-11-28 07:01:59", "2026-11-28 07:01"),
+        ("2026-11-28 09:30:00", "2026-11-28 07:01 to 09:30"),
+        ("2026-12-01 00:00:00", "2026-11-28 07:01 to 12-01 00:00"),
+        ("2027-01-01 00:00:00", "2026-11-28 07:01 to 2027-01-01 00:00"),
+    ],
+)
+def test_a_period_is_short(last: str, shown: str) -> None:
+    first, last_ms = (
+        int(datetime.fromisoformat(f"{text}+00:00").timestamp() * 1000) for text in ("2026-11-28 07:01:02", last)
+    )
+    assert period(first, last_ms) == shown
+    assert period(0, 0) == ""
+    assert period(2**62, 2**62 + 1) == f"{2**62} ms to {2**62 + 1} ms"
 
 
 def test_dead_letters_without_an_origin(sievemq: Sievemq, context: JMSContext, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ PAGE = ROOT / "docs" / "tutorial.md"
 #: Milliseconds, times, ids, figures that nobody can foretell.
 ANY = (
     (re.compile(r"= \d{13}$", re.MULTILINE), "= 0000000000000"),
-    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "0000-00-00 00:00:00"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?: to \d\d:\d\d)?"), "0000-00-00 00:00"),
     (re.compile(r"ID:\w{10}-\d+:"), "ID:…:"),
 )
 STYLE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")

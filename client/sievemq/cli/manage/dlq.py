@@ -12,7 +12,7 @@ from sievemq.cli.exits import NOT_FOUND
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, act
-from sievemq.cli.manage.output import Columns, moment, number, print_rows
+from sievemq.cli.manage.output import Columns, number, period, print_rows
 from sievemq_core.message.dead_letters import ORIGIN
 from sievemq_core.output import complain
 
@@ -23,13 +23,12 @@ DeadLettersArgument = Annotated[
 ]
 
 _COLUMNS: Columns = {
-    "dead-letter queue": lambda row: row["address"].removeprefix("queue:"),
+    "queue": lambda row: row["address"].removeprefix("queue:"),
     "messages": number("messages"),
     "reason": lambda row: row["reason"] or "",
     "origin": lambda row: row["origin"] or "",
     "subscription": lambda row: row["subscription"] or "",
-    "first failure": lambda row: moment(row["first_failure"]),
-    "last failure": lambda row: moment(row["last_failure"]),
+    "failures (UTC)": lambda row: period(row["first_failure"], row["last_failure"]),
 }
 
 

@@ -86,6 +86,20 @@ def moment(milliseconds: int) -> str:
         return f"{milliseconds} ms"
 
 
+#: Characters of a time: the date with the blank behind it, and the year.
+_DAY, _YEAR = len("2026-11-28 "), len("2026-")
+
+
+def period(first: int, last: int) -> str:
+    """Two times in UTC, to the minute; of the second only what differs."""
+    begins, ends = (text[:16] if text[4:5] == "-" else text for text in (moment(first), moment(last)))
+    if begins == ends:
+        return begins
+    sizes = (_DAY, _YEAR) if begins[4:5] == "-" else ()  # a number of ms is whole
+    same = next((size for size in sizes if begins[:size] == ends[:size]), 0)
+    return f"{begins} to {ends[same:]}"
+
+
 def span(milliseconds: int) -> str:
     """A length of time in its two largest units; nothing for 0."""
     if not milliseconds:
