@@ -246,7 +246,10 @@ def test_a_tap_is_its_makers(world: World) -> None:
         (Command.ACKNOWLEDGE_TAP, ("t", "queue:q", state["id"], 0)),
         (Command.DELETE_TAP, ("t", "queue:q")),
     ):
-        assert ann.refused(command, *fields)[0] == ErrorCode.SECURITY
+        code, text = ann.refused(command, *fields)[:2]
+        assert code == ErrorCode.SECURITY
+        assert "the tap 't' is another user's, and user" in text
+        assert "must not manage queue:q" in text
     limited(ann, Verb.BROWSE, Verb.MANAGE)
     assert ann.ask(Command.DELETE_TAP, "t", "queue:q") is True
 

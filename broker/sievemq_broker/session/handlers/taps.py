@@ -246,7 +246,11 @@ def _the_tap(peer: Peer, name: str, destination: str) -> CopyTap | DrainTap:
 
 def _allow_this(identity: Identity, tap: CopyTap | DrainTap) -> None:
     if tap.owner != identity.user:
-        identity.require(Verb.MANAGE, tap.destination.place.namespace, tap.destination.label)
+        try:
+            identity.require(Verb.MANAGE, tap.destination.place.namespace, tap.destination.label)
+        except RequestError as error:
+            said = f"the tap {tap.name!r} is another user's, and {error.text}; or choose another name for yours"
+            raise RequestError(said, error.code, error.details) from None
 
 
 def _allow(identity: Identity, namespace: str, mode: str, destination: str) -> None:
