@@ -95,3 +95,16 @@ def every(times: Iterable[str]) -> list[str]:
     step = timedelta(**{f"{unit}s": 1})
     count = (last - first) // step + 1
     return found if count > _MOST else [(first + number * step).strftime(form) for number in range(count)]
+
+
+def duration(milliseconds: int) -> str:
+    """A length of time for people: ``206 ms``, ``7.5 s``, ``3 min 26 s``, ``5 h 12 min``, ``3 d 4 h``."""
+    if milliseconds < 1_000:
+        return f"{milliseconds} ms"
+    if milliseconds < MINUTE:
+        return f"{milliseconds // 100 / 10} s"
+    units = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (1_000, "s"))
+    place = next(place for place, (size, _) in enumerate(units) if milliseconds >= size)
+    (size, unit), (rest, smaller) = units[place : place + 2]
+    count, left = divmod(milliseconds, size)
+    return f"{count:,} {unit} {left // rest} {smaller}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
 from sievemq_spark import cli
 from sievemq_spark.archive import archive, archive_stream, read_queues
+from sievemq_spark.cli.running import _stderr_of_java
 from sievemq_spark.errors import MissingSparkError, PipelineError
 from sievemq_spark.failures import explain_failure
 from sievemq_spark.files import check_writable
@@ -76,6 +80,21 @@ def test_commands_check_where_they_write_before_spark_starts(tmp_path: Path, mon
     shown = CliRunner().invoke(cli.pipeline, ["profile", str(tmp_path), "--html", str(tmp_path / "none" / "r.html")])
     assert shown.exit_code == 2
     assert f"there is no folder {tmp_path / 'none'}" in shown.stderr
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_java_prints_after_its_start_is_not_the_commands(capfd: pytest.CaptureFixture[str], fails: bool) -> None:
+    """Such as the traceback of a Python worker, which would follow the command's own error."""
+    program = "import sys; print('at the start', file=sys.stderr, flush=True); input(); print('later', file=sys.stderr)"
+    with contextlib.suppress(RuntimeError), _stderr_of_java():
+        java = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, text=True)
+        if fails:
+            java.communicate("\n", timeout=60)
+            raise RuntimeError
+    if not fails:
+        java.communicate("\n", timeout=60)
+    print("ours", file=sys.stderr)
+    assert capfd.readouterr().err.split("\n")[:-1] == [*(["at the start", "later"] if fails else []), "ours"]
 
 
 def test_archive_of_a_queue_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

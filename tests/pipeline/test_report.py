@@ -18,12 +18,13 @@ pytest.importorskip("matplotlib", reason="needs the extra `spark`")
 
 from sievemq_spark.backtest import Backtest, Coverage, SelectorResult
 from sievemq_spark.cli.options import Archived
+from sievemq_spark.cli.shown import print_tables
 from sievemq_spark.deadletters import DeadLetters, Lift
 from sievemq_spark.outcomes import Fate, Outcomes
 from sievemq_spark.profile import Profile, PropertyProfile
 from sievemq_spark.progress import batches_of, progress, rows_of, tasks_of
 from sievemq_spark.report import Chart, Table, parts_of, write_html
-from sievemq_spark.times import every, unit_shown
+from sievemq_spark.times import duration, every, unit_shown
 
 pytestmark = pytest.mark.spark  # which is when matplotlib is there
 
@@ -56,7 +57,7 @@ RESULTS = [
         4,
         1,
         [
-            Fate("acknowledged", None, 2, 2 / 3, 1.5, {50: 10, 90: 20, 99: 20, 100: 20}),
+            Fate("acknowledged", None, 2, 2 / 3, 1.5, {50: 10, 90: 9_876, 99: 206_082, 100: 93_784_000}),
             Fate("dead-lettered", "<b>", 1, 1 / 3, 6, {}),
         ],
         {("queue:<o>", "acknowledged"): 2},
@@ -97,6 +98,26 @@ def test_a_report_is_one_file_without_scripts_or_external_content(tmp_path: Path
         if isinstance(part, Table):
             assert all(cell in page.texts for row in part.rows for cell in row if cell)
     assert re.search(r"https?://(?!www\.w3\.org/|purl\.org|creativecommons\.org)", text) is None
+
+
+def test_outcomes_fit_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    took = {50: 86_399_999, 90: 86_399_999, 99: 3_599_999, 100: 123_456_789_000}
+    fates = [Fate("acknowledged", None, 1_234_567, 0.9, 1.5, took), Fate("dead-lettered", "rejected", 9, 0.1, 6, took)]
+    print_tables(Outcomes(1_234_576, 0, fates, {}, {}, {}))
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    for whole in ("dead-lettered (rejected)", "1,234,567", "23 h 59 min", "59 min 59 s", "1,428 d 21 h"):
+        assert whole in shown
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (59_999, "59.9 s"), (60_000, "1 min 0 s"), (206_082, "3 min 26 s"),
+     (3_600_000, "1 h 0 min"), (93_784_000, "1 d 2 h")],
+)  # fmt: skip
+def test_durations_are_for_people(milliseconds: int, text: str) -> None:
+    assert duration(milliseconds) == text
 
 
 def test_a_backtest_labels_its_curves_and_shows_some_matches() -> None:

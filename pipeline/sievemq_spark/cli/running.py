@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,7 +64,8 @@ def running_spark(  # noqa: C901
             os.environ["SPARK_SUBMIT_OPTS"] = f"{java} {LOG}{Path(__file__).with_name('log4j2.properties').as_uri()}"
         # a command has a progress bar of its own, and prints its own errors
         settings = {"spark.ui.showConsoleProgress": "false", "spark.executor.heartbeatInterval": "1s"}  # for its rows
-        spark = spark_session(master, "sievemq pipeline", settings)
+        with _stderr_of_java():
+            spark = spark_session(master, "sievemq pipeline", settings)
         spark.sparkContext.setLogLevel("OFF")
         try:
             yield spark
@@ -92,3 +95,29 @@ def running_spark(  # noqa: C901
         return
     complain(f"sievemq: {text}")
     raise typer.Exit(code)
+
+
+@contextmanager
+def _stderr_of_java() -> Iterator[None]:
+    """Give a process that is started within a file as its standard error, and show the file if the start fails.
+
+    Java prints what Python workers print. A worker that starts too late finds its socket closed, and its traceback
+    would follow the error of the command.
+    """
+    if sys.stderr is None:  # closed
+        yield
+        return
+    ours = os.dup(2)
+    try:
+        with tempfile.TemporaryFile() as printed:
+            os.dup2(printed.fileno(), 2)
+            try:
+                yield
+            except BaseException:
+                printed.seek(0)
+                os.write(ours, printed.read())
+                raise
+            finally:
+                os.dup2(ours, 2)
+    finally:
+        os.close(ours)

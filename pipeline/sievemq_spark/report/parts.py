@@ -10,9 +10,9 @@ from typing import TypeAlias
 from sievemq_core.counted import counted
 from sievemq_spark.backtest import Backtest, Coverage
 from sievemq_spark.deadletters import DeadLetters
-from sievemq_spark.outcomes import SHARES, Outcomes
+from sievemq_spark.outcomes import SHARES, Fate, Outcomes
 from sievemq_spark.profile import Profile
-from sievemq_spark.times import every, unit_shown
+from sievemq_spark.times import duration, every, unit_shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,21 +152,16 @@ def _(result: Profile) -> list[Part]:
 
 @parts_of.register
 def _(result: Outcomes) -> list[Part]:
-    columns = ("outcome", "messages", "share", "attempts each", *(f"{share} % within" for share in SHARES))
-    rows = [
-        (
-            fate.outcome + (f" ({fate.reason})" if fate.reason else ""),
-            f"{fate.messages:,}",
-            f"{fate.share:.1%}",
-            f"{fate.attempts:,.1f}",
-            *(f"{fate.took[share]:,} ms" if share in fate.took else "" for share in SHARES),
-        )
-        for fate in result.fates
-    ]
-    rows.append(("not known", f"{result.open:,}", *[""] * (len(columns) - 2)))
+    columns = ("outcome", "messages", "share", "attempts each")
+    rows = [(_fate(fate), f"{fate.messages:,}", f"{fate.share:.1%}", f"{fate.attempts:,.1f}") for fate in result.fates]
+    rows.append(("not known", f"{result.open:,}", "", ""))
     parts: list[Part] = [
         Table(f"{counted(result.messages, 'message', form=',')}, and what became of them", columns, rows)
     ]
+    took = [(_fate(fate), *(duration(fate.took[share]) for share in SHARES)) for fate in result.fates if fate.took]
+    if took:
+        within = ("of the messages within", *(f"{share} %" for share in SHARES))
+        parts.append(Table("from the send to the outcome", within, took))
     if any(result.times.values()):
         parts.append(_over_time("outcomes", result.times))
     if result.selectors:
@@ -175,6 +170,10 @@ def _(result: Outcomes) -> list[Part]:
     places = [(f"{where}: {outcome}", f"{rows:,}") for (where, outcome), rows in result.destinations.items()]
     parts.append(Table("by destination", ("destination and outcome", "messages"), places))
     return parts
+
+
+def _fate(fate: Fate) -> str:
+    return fate.outcome + (f" ({fate.reason})" if fate.reason else "")
 
 
 @parts_of.register
@@ -187,8 +186,8 @@ def _(result: DeadLetters) -> list[Part]:
         tried = [(str(attempts), f"{rows:,}") for attempts, rows in result.attempts.items()]
         parts.append(Table("attempts", ("attempts", "messages"), tried))
     if result.time_to_fail:
-        took = [(f"{share} %", f"{ms:,}") for share, ms in result.time_to_fail.items()]
-        parts.append(Table("from the send to the first failure", ("of the messages within", "milliseconds"), took))
+        took = [(f"{share} %", duration(ms)) for share, ms in result.time_to_fail.items()]
+        parts.append(Table("from the send to the first failure", ("of the messages within", "time"), took))
     if result.values:
         rows = [
             (
