@@ -20,10 +20,10 @@ from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.protocols.amqp.connection import AmqpConnection
-from sievemq_broker.protocols.amqp.outbox import Outbox as AmqpOutbox
+from sievemq_broker.protocols.amqp.outbox import AmqpOutbox
 from sievemq_broker.protocols.sieve.connection import SieveConnection, SieveOutbox
 from sievemq_broker.protocols.stomp.connection import StompConnection
-from sievemq_broker.protocols.stomp.outbox import Outbox as StompOutbox
+from sievemq_broker.protocols.stomp.outbox import StompOutbox
 from sievemq_broker.server.durability.commits import Commits
 from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Links
 from sievemq_broker.server.net.turn import Turn

@@ -30,14 +30,15 @@ from sievemq_broker.protocols.amqp.frames import (
     Frame,
     FrameParser,
 )
+from sievemq_broker.protocols.amqp.incoming import IncomingSends
 from sievemq_broker.protocols.amqp.links import (
     WINDOW,
+    AmqpSession,
     Browser,
-    Consumer,
     Coordination,
+    IncomingLink,
     Link,
-    Producer,
-    Session,
+    OutgoingLink,
     Transaction,
     ahead,
 )
@@ -50,7 +51,7 @@ from sievemq_broker.protocols.amqp.mapping import (
     payload_of,
     value_of,
 )
-from sievemq_broker.protocols.amqp.outbox import Outbox
+from sievemq_broker.protocols.amqp.outbox import AmqpOutbox
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
     Attach,
@@ -79,7 +80,6 @@ from sievemq_broker.protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from sievemq_broker.protocols.amqp.senders import Sender
 from sievemq_broker.protocols.amqp.types import Symbol
 from sievemq_broker.protocols.base import no_wake
 from sievemq_broker.protocols.foreign import Converted, ForeignConnection, Line
@@ -120,7 +120,7 @@ _OUTCOMES: Final = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:l
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
-class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
+class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
     """The broker's end of one AMQP connection; see :class:`~sievemq_broker.server.net.link.Connection`.
 
     Args:
@@ -135,9 +135,24 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
     """
 
     __slots__ = (
-        "_acknowledged", "_batch", "_batch_bytes", "_behind", "_channels", "_committing", "_ended", "_held_bytes",
-        "_idle", "_message_ids", "_numbers", "_password", "_producers", "_released", "_sign_in", "_stalled",
-        "_transactions", "_user",
+        "_acknowledged",
+        "_batch",
+        "_batch_bytes",
+        "_behind",
+        "_channels",
+        "_committing",
+        "_ended",
+        "_held_bytes",
+        "_idle",
+        "_incoming",
+        "_message_ids",
+        "_numbers",
+        "_password",
+        "_released",
+        "_sign_in",
+        "_stalled",
+        "_transactions",
+        "_user",
     )  # fmt: skip
 
     def __init__(
@@ -149,7 +164,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         address: str = "",
         wake: Callable[[], None] = no_wake,
         watcher: Watcher[Peer] | None = None,
-        make_outbox: Callable[..., Outbox] = Outbox,
+        make_outbox: Callable[..., AmqpOutbox] = AmqpOutbox,
     ) -> None:
         parser = FrameParser(HANDSHAKE_FRAME_BYTES)
         converted = services.converted.setdefault("amqp", Converted())
@@ -162,7 +177,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._sign_in: SignIn | None = None
         #: The last number of a session of the broker's, and of a message id.
         self._numbers = self._message_ids = 0
-        self._channels: dict[int, Session] = {}
+        self._channels: dict[int, AmqpSession] = {}
         #: Channels of sessions that ended because of an error, and whose client has not answered that.
         self._ended: set[int] = set()
         self._transactions: dict[bytes, Transaction] = {}
@@ -173,11 +188,11 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._acknowledged: dict[int, list[int]] = {}
         #: Transactions that are being committed.
         self._committing: dict[Transaction, None] = {}
-        #: The link of each sender; senders of links that were detached.
-        self._producers: dict[int, Producer] = {}
-        self._idle: list[Sender] = []
+        #: The link of each session of the broker that carries sends; the sends of links that were detached.
+        self._incoming: dict[int, IncomingLink] = {}
+        self._idle: list[IncomingSends] = []
         #: Links of which something waits for room; frames that wait until there are none; bytes of all that.
-        self._stalled: dict[Producer, None] = {}
+        self._stalled: dict[IncomingLink, None] = {}
         self._behind: deque[Frame] = deque()
         #: The last frame that has waited long enough.
         self._released: Frame | None = None
@@ -246,8 +261,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             return
         elif isinstance(error, SessionError):
             self._end(error.session, now, error)
-        elif isinstance(error, LinkError) and isinstance(error.link, Producer):
-            self._detach_producer(error.link, error, now)
+        elif isinstance(error, LinkError) and isinstance(error.link, IncomingLink):
+            self._detach_incoming(error.link, error, now)
         else:
             self.peer.fail(error, now)
 
@@ -283,21 +298,21 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
     def _stall(self, batch: list[tuple[Any, ...]], now: int) -> None:
         """A batch is carried out. Keep the sends of it that were passed over, behind one that waits for room."""
         for number, first in self.outbox.take_passed().items():
-            link = self._producers.get(number)
+            link = self._incoming.get(number)
             if link is None:
                 continue
             sends = [(_size_of(each), each) for each in batch
                      if each[0] == Command.SEND and each[1] == number and each[2] >= first]  # fmt: skip
-            before = link.sender.bytes
-            link.sender.pass_over(sends)
-            self._hold(link, link.sender.bytes - before)
+            before = link.incoming.bytes
+            link.incoming.pass_over(sends)
+            self._hold(link, link.incoming.bytes - before)
             if link.attached and link.credit > 0:  # what is on its way is taken
                 link.allow(0)
                 self._answer_flow(link.session, link)
-            link.sender.block(self.outbox.is_stopped(number))
+            link.incoming.block(self.outbox.is_stopped(number))
             self._later.append(partial(self._go_on_sending, link))
 
-    def _hold(self, link: Producer, size: int) -> None:
+    def _hold(self, link: IncomingLink, size: int) -> None:
         """Something more of a link waits."""
         self._stalled[link] = None
         self._count_held(size)
@@ -323,22 +338,22 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         if not isinstance(body, (Transfer, Flow, Attach, Detach)) or body.handle is None:
             return False
         link = session.links.get(body.handle)
-        if not isinstance(link, Producer) or link not in self._stalled:
+        if not isinstance(link, IncomingLink) or link not in self._stalled:
             return False
         if isinstance(body, Transfer):
             session.count_in()
             number = body.delivery_id
             if (
                 number is not None
-                and not link.sender.continues(link.first is not None)
+                and not link.incoming.continues(link.first is not None)
                 and not session.begin_delivery(number)
             ):
                 raise _wrong_first(link, body)
         elif isinstance(body, Flow):
             self._open_window(session, body)
-        before = link.sender.bytes
-        link.sender.hold(frame)
-        self._count_held(link.sender.bytes - before)
+        before = link.incoming.bytes
+        link.incoming.hold(frame)
+        self._count_held(link.incoming.bytes - before)
         return True
 
     def _release(self, frame: Frame, now: int) -> None:
@@ -346,7 +361,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._released = frame
         self._carry_out(frame, now)
 
-    def _is_busy(self, session: Session) -> bool:
+    def _is_busy(self, session: AmqpSession) -> bool:
         """True while something of a session waits for room."""
         return any(link.session is session for link in self._stalled) or any(
             transaction.settles(session) for transaction in self._committing
@@ -362,53 +377,53 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         for link in self.outbox.take_dropped():
             self._drop(link)
         for number in self.outbox.take_resumed():
-            resumed = self._producers.get(number)
+            resumed = self._incoming.get(number)
             if resumed is not None:
-                resumed.sender.block(False)
+                resumed.incoming.block(False)
                 self._later.append(partial(self._go_on_sending, resumed))
 
-    def _drop(self, link: Producer) -> None:
+    def _drop(self, link: IncomingLink) -> None:
         """A link was detached from here. What its client has sent for it meanwhile is ignored, up to its answer."""
         if link not in self._stalled:
             self._retire(link)
             return
-        sender = link.sender
-        before = sender.bytes
+        incoming = link.incoming
+        before = incoming.bytes
         ours = True
-        for frame in sender.take_frames():
+        for frame in incoming.take_frames():
             ours = ours and isinstance(frame.body, (Transfer, Flow))
             if not ours:
                 self._later.append(partial(self._repeat_later, link.session, frame))
-        self._count_held(sender.bytes - before)
+        self._count_held(incoming.bytes - before)
         self._later.append(partial(self._go_on_sending, link))
 
-    def _go_on_sending(self, link: Producer, now: int) -> None:
+    def _go_on_sending(self, link: IncomingLink, now: int) -> None:
         """Repeat what was passed over of a link whose send no longer waits; then carry out the frames behind it."""
-        sender = link.sender
-        if sender.blocked or link not in self._stalled:
+        incoming = link.incoming
+        if incoming.blocked or link not in self._stalled:
             return
-        before = sender.bytes
+        before = incoming.bytes
         frame: Frame | None = None
-        sends = sender.take_sends(_MOST)
+        sends = incoming.take_sends(_MOST)
         for size, send in sends:
             self._add(size, *send)
         if not sends:
-            frame = sender.next_frame
+            frame = incoming.next_frame
             if frame is None:
                 self._end_stall(link)
                 return
             if len(self._batch) < _MOST and (isinstance(frame.body, Transfer) or not self._batch):
-                sender.take_frame()
+                incoming.take_frame()
             else:
                 frame = None
-        self._count_held(sender.bytes - before)
+        self._count_held(incoming.bytes - before)
         self._later.append(partial(self._go_on_sending, link))
         if frame is None:
             self._finish(now)
         else:
             self._repeat(link.session, frame, now)
 
-    def _repeat(self, session: Session, frame: Frame, now: int) -> None:
+    def _repeat(self, session: AmqpSession, frame: Frame, now: int) -> None:
         """Carry out a frame for a link that has waited."""
         if isinstance(frame.body, Transfer):
             self._transfer(session, frame.body, frame.payload, now, waited=True)
@@ -417,17 +432,17 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         else:
             self._release(frame, now)
 
-    def _repeat_later(self, session: Session, frame: Frame, now: int) -> None:
+    def _repeat_later(self, session: AmqpSession, frame: Frame, now: int) -> None:
         """The same, for a later link with the same handle, which may wait by now."""
         link = session.links.get(frame.body.handle)
-        if isinstance(link, Producer) and link in self._stalled:
-            before = link.sender.bytes
-            link.sender.hold(frame)
-            self._count_held(link.sender.bytes - before)
+        if isinstance(link, IncomingLink) and link in self._stalled:
+            before = link.incoming.bytes
+            link.incoming.hold(frame)
+            self._count_held(link.incoming.bytes - before)
         elif not session.ended:
             self._repeat(session, frame, now)
 
-    def _end_stall(self, link: Producer) -> None:
+    def _end_stall(self, link: IncomingLink) -> None:
         """Nothing of a link waits any more."""
         del self._stalled[link]
         session = link.session
@@ -441,7 +456,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         if self._behind and not self._stalled:
             self._later.append(partial(self._release, self._behind.popleft()))
 
-    def _go_on_behind(self, session: Session, now: int) -> None:
+    def _go_on_behind(self, session: AmqpSession, now: int) -> None:
         """Carry out end, and the frames behind it."""
         if session.behind:
             frame = session.behind.popleft()
@@ -449,23 +464,23 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self._later.append(partial(self._go_on_behind, session))
             self._release(frame, now)
 
-    def _retire(self, link: Producer) -> None:
-        """A link was detached: another one gets its sender."""
-        number = link.sender.number
-        if number and self._producers.pop(number, None) is not None:
-            self._idle.append(link.sender)
+    def _retire(self, link: IncomingLink) -> None:
+        """A link was detached: another one gets its session of the broker."""
+        number = link.incoming.number
+        if number and self._incoming.pop(number, None) is not None:
+            self._idle.append(link.incoming)
 
-    def _close_senders(self, session: Session, now: int) -> None:
+    def _close_senders(self, session: AmqpSession, now: int) -> None:
         """A session has ended, with all of its links."""
-        for link in [link for link in self._producers.values() if link.session is session]:
-            sender = link.sender
-            del self._producers[sender.number]
+        for link in [link for link in self._incoming.values() if link.session is session]:
+            incoming = link.incoming
+            del self._incoming[incoming.number]
             if link in self._stalled:
                 del self._stalled[link]
-                self._count_held(-sender.bytes)
+                self._count_held(-incoming.bytes)
             self._ids += 1
-            self._do(now, 0, Command.CLOSE_SESSION, self._ids, sender.number, ())
-            self.outbox.forget_session(sender.number)
+            self._do(now, 0, Command.CLOSE_SESSION, self._ids, incoming.number, ())
+            self.outbox.forget_session(incoming.number)
         if session.behind:
             self._later.append(partial(self._go_on_behind, session))
 
@@ -603,7 +618,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         if channel in self._channels or channel in self._ended:
             raise _unexpected(f"begin on channel {channel}, where a session is open")
         self._numbers += 1
-        session = Session(channel, self._numbers, theirs.incoming_window, theirs.next_outgoing_id)
+        session = AmqpSession(channel, self._numbers, theirs.incoming_window, theirs.next_outgoing_id)
         self._channels[channel] = session
 
         def begun(_: object) -> None:
@@ -620,7 +635,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
         self._ask(now, begun, Command.OPEN_SESSION, session.number, _CLIENT_ACKNOWLEDGE, 0)
 
-    def _end(self, session: Session, now: int, error: SieveError | None = None) -> None:
+    def _end(self, session: AmqpSession, now: int, error: SieveError | None = None) -> None:
         """End a session, because the client does or because of an error."""
         if error is not None:
             self._ended.add(session.channel)
@@ -631,7 +646,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         session.drop()
         for link in session.links.values():
             self.outbox.unfinished.end(link)
-            if isinstance(link, Consumer):
+            if isinstance(link, OutgoingLink):
                 self.outbox.consumers.pop(link.id, None)
         for transaction in self._transactions.values():
             transaction.lose(session)
@@ -648,29 +663,29 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
         self._ask(now, closed, Command.CLOSE_SESSION, session.number, handed)
 
-    def _open_window(self, session: Session, flow: Flow) -> None:
+    def _open_window(self, session: AmqpSession, flow: Flow) -> None:
         was_shut = session.shut
         session.open_window(flow.next_incoming_id, flow.incoming_window)
         if was_shut:
             self._window_opened(session)
 
-    def _flow(self, session: Session, flow: Flow, now: int) -> None:
+    def _flow(self, session: AmqpSession, flow: Flow, now: int) -> None:
         self._open_window(session, flow)
         if flow.handle is not None:
             self._flow_of(session, flow, now)
         elif flow.echo:
             self._answer_flow(session)
 
-    def _flow_of(self, session: Session, flow: Flow, now: int) -> None:
+    def _flow_of(self, session: AmqpSession, flow: Flow, now: int) -> None:
         """The part of a flow that is about a link."""
         assert flow.handle is not None
         link = self._attached_link(session, flow.handle, flow)
-        if isinstance(link, Producer):
+        if isinstance(link, IncomingLink):
             if flow.delivery_count is not None:
                 link.reach(flow.delivery_count)
             if not self._renew(session, link) and flow.echo:
                 self._answer_flow(session, link)
-        elif isinstance(link, Consumer) and link.id:
+        elif isinstance(link, OutgoingLink) and link.id:
             # What the client counts may be behind: deliveries are on their way to it.
             behind = ahead(link.delivery_count, 0 if flow.delivery_count is None else flow.delivery_count)
             limit = link.delivery_count + (flow.link_credit or 0) - behind
@@ -689,7 +704,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             elif flow.echo:
                 self._answer_flow(session, link, max(0, limit - link.delivery_count))
 
-    def _drain(self, link: Consumer, limit: int, now: int) -> None:
+    def _drain(self, link: OutgoingLink, limit: int, now: int) -> None:
         """Deliver to a link what there is; then credit that is left, up to this count of deliveries, is used up."""
         before, passed = link.met, link.oversized
 
@@ -711,45 +726,47 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         else:
             self._todo.append(act)
 
-    def _end_drain(self, link: Consumer) -> None:
+    def _end_drain(self, link: OutgoingLink) -> None:
         """Inform the client that it has drained a link, unless messages still wait for its window."""
         if link.draining is not None and not link.held:
             link.advance(link.draining)
             self._answer_flow(link.session, link, 0, drain=True)
 
-    def _window_opened(self, session: Session) -> None:
+    def _window_opened(self, session: AmqpSession) -> None:
         """The client's window, or the transport, has room again: write what waits for it, and what depends on that."""
         self.outbox.go_on(session)
         for link in session.links.values():
             if isinstance(link, Browser):
                 if link.credit or link.drain:
                     self._go_on_browsing(link)
-            elif isinstance(link, Consumer):
+            elif isinstance(link, OutgoingLink):
                 self._end_drain(link)
 
     def _go_on_delivering(self) -> None:
         for session in self.outbox.behind:
             self._window_opened(session)
 
-    def _answer_flow(self, session: Session, link: Link | None = None, credit: int = 0, *, drain: bool = False) -> None:
+    def _answer_flow(
+        self, session: AmqpSession, link: Link | None = None, credit: int = 0, *, drain: bool = False
+    ) -> None:
         frame = Flow(
             next_incoming_id=session.next_in,
             incoming_window=WINDOW,
             next_outgoing_id=session.next_out,
             outgoing_window=WINDOW,
         )
-        if isinstance(link, (Producer, Consumer)):
+        if isinstance(link, (IncomingLink, OutgoingLink)):
             frame = frame.having(
                 handle=link.handle,
                 delivery_count=link.delivery_count % 2**32,
-                link_credit=link.credit if isinstance(link, Producer) else credit,
+                link_credit=link.credit if isinstance(link, IncomingLink) else credit,
                 drain=drain,
             )
         self.outbox.frame(frame, session.channel)
 
     # -- links --------------------------------------------------------------------------------------------------------
 
-    def _attach(self, session: Session, theirs: Attach, now: int) -> None:
+    def _attach(self, session: AmqpSession, theirs: Attach, now: int) -> None:
         if theirs.handle in session.links:
             raise SessionError(
                 session, f"attach of handle {theirs.handle}, which is attached", "amqp:session:handle-in-use"
@@ -765,13 +782,13 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             if theirs.role:
                 self._attach_consumer(session, theirs, now)
             else:
-                self._attach_producer(session, theirs, now)
+                self._attach_incoming(session, theirs, now)
         except SieveError as error:
             if error.code.fatal:
                 raise
             self._refuse_link(session, theirs, error)
 
-    def _refuse_link(self, session: Session, theirs: Attach, error: SieveError) -> None:
+    def _refuse_link(self, session: AmqpSession, theirs: Attach, error: SieveError) -> None:
         """Attach without a terminus, then detach with the error (part 2, section 2.6.3)."""
         session.refuse(theirs.handle)
         self.outbox.frame(
@@ -787,7 +804,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         )
         self.outbox.frame(Detach(handle=theirs.handle, closed=True, error=error_of(error)), session.channel)
 
-    def _attach_producer(self, session: Session, theirs: Attach, now: int) -> None:
+    def _attach_incoming(self, session: AmqpSession, theirs: Attach, now: int) -> None:
         target = theirs.target
         refused = partial(self._refuse_link, session, theirs)
         second = theirs.rcv_settle_mode == 1
@@ -802,7 +819,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         if not isinstance(target, Target):
             raise RequestError("a link by which the client sends needs a target", ErrorCode.INVALID_DESTINATION)
         most = self._services.settings.body_bytes
-        link = Producer(session, theirs.handle, theirs.name, second=second, rejects=rejects, most=most)
+        link = IncomingLink(session, theirs.handle, theirs.name, second=second, rejects=rejects, most=most)
         if target.dynamic:
             check_node_properties(target.dynamic_node_properties)
             kind = kind_of(target.capabilities)
@@ -813,40 +830,42 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
             self._make_temporary(kind, to, refused, now)
         elif target.address is None:
-            self._producer(session, theirs, link, target)
+            self._open_incoming(session, theirs, link, target)
         else:
             address = address_of(target.address, kind_of(target.capabilities))
             self._check_name(address)
             self._ask(now, lambda _: self._to(link, theirs, target, address), Command.DECLARE, address, refused=refused)
 
-    def _to(self, link: Producer, theirs: Attach, target: Target, address: str) -> None:
+    def _to(self, link: IncomingLink, theirs: Attach, target: Target, address: str) -> None:
         link.lead(address)
-        self._producer(link.session, theirs, link, target)
+        self._open_incoming(link.session, theirs, link, target)
 
-    def _producer(self, session: Session, theirs: Attach, link: Producer, target: Any) -> None:
-        """Give a link its sender, and attach it."""
+    def _open_incoming(self, session: AmqpSession, theirs: Attach, link: IncomingLink, target: Any) -> None:
+        """Give a link a session of the broker for its sends, and attach it."""
         if self._idle:
             self._send_by(self._idle.pop(), session, theirs, link, target)
             return
         self._numbers += 1
-        sender = Sender(self._numbers)
+        incoming = IncomingSends(self._numbers)
         refused = partial(self._refuse_link, session, theirs)
 
         def opened(_: object) -> None:
-            self._send_by(sender, session, theirs, link, target)
+            self._send_by(incoming, session, theirs, link, target)
 
         self._todo.append(
             lambda now: self._ask(
-                now, opened, Command.OPEN_SESSION, sender.number, _CLIENT_ACKNOWLEDGE, 0, refused=refused
+                now, opened, Command.OPEN_SESSION, incoming.number, _CLIENT_ACKNOWLEDGE, 0, refused=refused
             )
         )
 
-    def _send_by(self, sender: Sender, session: Session, theirs: Attach, link: Producer, target: Any) -> None:
-        link.send_by(sender)
-        self._producers[sender.number] = link
+    def _send_by(
+        self, incoming: IncomingSends, session: AmqpSession, theirs: Attach, link: IncomingLink, target: Any
+    ) -> None:
+        link.send_by(incoming)
+        self._incoming[incoming.number] = link
         self._attach_to(session, theirs, link, target)
 
-    def _attach_to(self, session: Session, theirs: Attach, link: Producer, target: Any) -> None:
+    def _attach_to(self, session: AmqpSession, theirs: Attach, link: IncomingLink, target: Any) -> None:
         session.attach(link)
         self.outbox.frame(
             Attach(
@@ -865,7 +884,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         link.allow(CREDIT)
         self._answer_flow(session, link)
 
-    def _renew(self, session: Session, link: Producer) -> bool:
+    def _renew(self, session: AmqpSession, link: IncomingLink) -> bool:
         """Grant credit if half of it is used. True if it was."""
         if link.credit > CREDIT // 2 or link in self._stalled:
             return False
@@ -879,7 +898,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         """A dynamic node is a temporary destination; `then` gets its address."""
         self._ask(now, then, Command.CREATE_TEMPORARY, kind is not None and kind.is_topic, None, refused=refused)
 
-    def _attach_consumer(self, session: Session, theirs: Attach, now: int) -> None:
+    def _attach_consumer(self, session: AmqpSession, theirs: Attach, now: int) -> None:
         source = theirs.source
         if not isinstance(source, Source):
             self._find_subscription(session, theirs)
@@ -901,15 +920,15 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._check_name(address)
         self._consume(session, theirs, source, address, now)
 
-    def _find_subscription(self, session: Session, theirs: Attach) -> None:
+    def _find_subscription(self, session: AmqpSession, theirs: Attach) -> None:
         """A link without a source: it finds the durable subscription of its name, to end it."""
         name = theirs.name.partition("|")[0]
-        link = Consumer(session, theirs.handle, theirs.name, 0, "", subscription=name, durable=True)
+        link = OutgoingLink(session, theirs.handle, theirs.name, 0, "", subscription=name, durable=True)
         session.attach(link)
         source = Source(address=name, durable=2, expiry_policy="never", distribution_mode="copy")
         self._attached(theirs, link, source)
 
-    def _attached(self, theirs: Attach, link: Consumer, source: Source) -> None:
+    def _attached(self, theirs: Attach, link: OutgoingLink, source: Source) -> None:
         self.outbox.frame(
             Attach(
                 name=theirs.name,
@@ -925,7 +944,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         )
 
     def _consume(
-        self, session: Session, theirs: Attach, source: Source, address: str, now: int, *, made: str | None = None
+        self, session: AmqpSession, theirs: Attach, source: Source, address: str, now: int, *, made: str | None = None
     ) -> None:
         topic = parse_address(address).kind.is_topic
         capabilities = source.capabilities or ()
@@ -958,7 +977,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                 ErrorCode.ILLEGAL_STATE,
             )
         self._ids += 1
-        link = Consumer(
+        link = OutgoingLink(
             session, theirs.handle, theirs.name, self._ids, address, settled=theirs.snd_settle_mode == 1,
             outcome=_default_outcome(source), subscription=name, durable=durable, most=theirs.max_message_size or 0,
         )  # fmt: skip
@@ -978,7 +997,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             filters.no_local, name, durable, shared, 0, 0, 0, refused=refused,
         )  # fmt: skip
 
-    def _detach(self, session: Session, theirs: Detach, now: int) -> None:
+    def _detach(self, session: AmqpSession, theirs: Detach, now: int) -> None:
         self._attached_link(session, theirs.handle, theirs)
         link = session.take_detached(theirs.handle)
         if link is None:
@@ -999,11 +1018,11 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
                     lambda now: self._ask(now, detached, Command.DELETE_TEMPORARY, link.made, refused=detached)
                 )
 
-        if not isinstance(link, Consumer):
+        if not isinstance(link, OutgoingLink):
             self.outbox.unfinished.end(link)
             self._roll_back(link)
             self.peer.flush_confirms()
-            if isinstance(link, Producer):
+            if isinstance(link, IncomingLink):
                 self._retire(link)
             self._todo.append(over)
             return
@@ -1033,7 +1052,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         else:
             self._ask(now, over, Command.CLOSE_CONSUMER, link.id, kept)
 
-    def _attached_link(self, session: Session, handle: int, body: object) -> Link | None:
+    def _attached_link(self, session: AmqpSession, handle: int, body: object) -> Link | None:
         """The link with this handle; None if it was detached from here, and the client may not know that yet.
 
         Raises:
@@ -1049,7 +1068,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         """Deliver nothing more to these links. What was sent to them settled is acknowledged."""
         self._reject_oversized(now)
         for link in links:
-            if isinstance(link, Consumer) and link.id in self.outbox.consumers:
+            if isinstance(link, OutgoingLink) and link.id in self.outbox.consumers:
                 self._do(now, 0, Command.CREDIT, link.id, 0, True)
         self._acknowledge_written(now)
 
@@ -1087,10 +1106,10 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
     # -- deliveries of the client -------------------------------------------------------------------------------------
 
     def _transfer(
-        self, session: Session, transfer: Transfer, payload: bytes, now: int, *, waited: bool = False
+        self, session: AmqpSession, transfer: Transfer, payload: bytes, now: int, *, waited: bool = False
     ) -> None:
         link = session.links.get(transfer.handle)
-        if not isinstance(link, Producer):
+        if not isinstance(link, IncomingLink):
             if self._attached_link(session, transfer.handle, transfer) is not None:
                 raise SessionError(session, "a transfer on a link by which the client receives", "amqp:not-allowed")
             return
@@ -1113,7 +1132,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             self._renew(session, link)
             return
         if link.size + len(payload) > link.most and (transfer.more or link.first is not None):
-            self._detach_producer(link, _too_large(link, link.size + len(payload)), now)
+            self._detach_incoming(link, _too_large(link, link.size + len(payload)), now)
             return
         if transfer.more:
             self._take_part(link, transfer, payload, now)
@@ -1128,18 +1147,18 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         else:
             self._send(session, link, first, transfer, payload, now)
 
-    def _take_part(self, link: Producer, transfer: Transfer, payload: bytes, now: int) -> None:
+    def _take_part(self, link: IncomingLink, transfer: Transfer, payload: bytes, now: int) -> None:
         """Keep a part of a delivery. All that a connection has begun and not ended have a limit together, since
         nothing holds back a single link of it."""
         unfinished, most = self.outbox.unfinished, self._services.settings.incomplete_bytes
         size = unfinished.bytes + len(payload)
         if most and size > most and link.size < unfinished.bytes:
             text = f"deliveries of this connection that are not complete have {size} bytes; at most {most} are accepted"
-            self._detach_producer(link, RequestError(text, ErrorCode.RESOURCE_ALLOCATION), now)
+            self._detach_incoming(link, RequestError(text, ErrorCode.RESOURCE_ALLOCATION), now)
         else:
             unfinished.take(link, self._parser.number, transfer, payload)
 
-    def _detach_producer(self, link: Producer, error: SieveError, now: int, tag: bytes | None = None) -> None:
+    def _detach_incoming(self, link: IncomingLink, error: SieveError, now: int, tag: bytes | None = None) -> None:
         """Detach a link because of a delivery, with this tag, that cannot be rejected."""
         if not link.session.detach(link):
             return
@@ -1154,7 +1173,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self._behind_batch(act, now)
 
     def _send(
-        self, session: Session, link: Producer, first: Transfer, last: Transfer, message: bytes, now: int
+        self, session: AmqpSession, link: IncomingLink, first: Transfer, last: Transfer, message: bytes, now: int
     ) -> None:
         peer, outbox = self.peer, self.outbox
         if peer.clock_lag:  # what it sends gets the broker's time
@@ -1182,13 +1201,13 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
             if settled and transaction is not None:
                 transaction.fail(error)
             elif settled or not link.rejects:
-                self._detach_producer(link, error, now, first.delivery_tag)
+                self._detach_incoming(link, error, now, first.delivery_tag)
             else:
                 rejected = Rejected(error=error_of(error, first.delivery_tag))
                 outbox.settle(link, first.delivery_id or 0, rejected)
             return
         if transaction is None:
-            number, sequence = link.sender.number, link.sender.count()
+            number, sequence = link.incoming.number, link.incoming.count()
         else:
             number, sequence = transaction.number, transaction.count_send()
         if not (settled and transaction is not None):
@@ -1198,7 +1217,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
 
     # -- settlement of deliveries to the client -----------------------------------------------------------------------
 
-    def _disposition(self, session: Session, given: Disposition, size: int, now: int) -> None:
+    def _disposition(self, session: AmqpSession, given: Disposition, size: int, now: int) -> None:
         if not given.role:
             return  # for its own deliveries, which are settled here at once
         first, last = given.first, given.first if given.last is None else given.last
@@ -1295,8 +1314,8 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         def answered(error: SieveError | None) -> None:
             self._todo.append(partial(over, error))
             self._committing.pop(transaction, None)
-            if link.sender.blocked:
-                link.sender.block(False)
+            if link.incoming.blocked:
+                link.incoming.block(False)
                 self._later.append(partial(self._go_on_sending, link))
 
         self._ids += 1
@@ -1305,7 +1324,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         self.outbox.expect_commit(request, lambda _: answered(None), answered)
         self._do(now, 0, Command.COMMIT, request, transaction.number, ())
         if self.outbox.commits(request):
-            link.sender.block(True)
+            link.incoming.block(True)
             self._hold(link, 0)
 
     def _refuse_coordination(self, link: Coordination, delivery: int, error: SieveError, now: int) -> None:
@@ -1313,7 +1332,7 @@ class AmqpConnection(ForeignConnection[FrameParser, Outbox]):
         if link.rejects:
             self.outbox.reject(link, delivery, error)
         else:
-            self._detach_producer(link, error, now)
+            self._detach_incoming(link, error, now)
 
     def _complete(self, transaction: Transaction, failed: bool, then: Callable[[Any], None], now: int) -> None:
         """The sends of a transaction are published, or are dropped now: settle what it has settled, and end it."""
@@ -1387,7 +1406,7 @@ class _Line(Line):
 
     __slots__ = ("_unfinished",)
 
-    def __init__(self, parser: FrameParser, outbox: Outbox) -> None:
+    def __init__(self, parser: FrameParser, outbox: AmqpOutbox) -> None:
         super().__init__(parser, outbox, "open", lambda: outbox.frame(None))
         self._unfinished = outbox.unfinished
 
@@ -1421,13 +1440,13 @@ def _flat(tags: dict[int, int]) -> tuple[int, ...]:
     return tuple(number for pair in tags.items() for number in pair)
 
 
-def _too_large(link: Producer, size: int) -> RequestError:
+def _too_large(link: IncomingLink, size: int) -> RequestError:
     """The error for a message above the max-message-size that the broker has announced."""
     text = f"a message of {size} bytes or more; at most {link.most} are accepted (max_body_bytes), all sections counted"
     return RequestError(text, ErrorCode.MESSAGE_TOO_LARGE)
 
 
-def _wrong_first(link: Producer, transfer: Transfer) -> LinkError:
+def _wrong_first(link: IncomingLink, transfer: Transfer) -> LinkError:
     """Why a transfer cannot be the first of a delivery on this link (part 2, section 2.7.5)."""
     number = transfer.delivery_id
     if number is None:
@@ -1441,7 +1460,7 @@ def _wrong_first(link: Producer, transfer: Transfer) -> LinkError:
     return LinkError(link, text)
 
 
-def _check_continuation(link: Producer, first: Transfer, transfer: Transfer) -> None:
+def _check_continuation(link: IncomingLink, first: Transfer, transfer: Transfer) -> None:
     """Check that a transfer continues a delivery (part 2, section 2.7.5).
 
     Raises:
@@ -1477,7 +1496,7 @@ def _default_outcome(source: Source) -> object:
     return outcome
 
 
-def _final(state: object, consumer: Consumer) -> object:
+def _final(state: object, consumer: OutgoingLink) -> object:
     """The outcome of a delivery that the client has settled with this state."""
     if state is None or isinstance(state, Received):
         return consumer.outcome or (None if state is None else Released())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sievemq_broker.protocols.amqp.links import Link, Session
+from sievemq_broker.protocols.amqp.links import AmqpSession, Link
 from sievemq_broker.protocols.amqp.performatives import Error
 from sievemq_broker.protocols.amqp.types import Symbol
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
@@ -53,7 +53,7 @@ class SessionError(RequestError):
 
     code = ErrorCode.ILLEGAL_STATE
 
-    def __init__(self, session: Session, text: str, condition: str) -> None:
+    def __init__(self, session: AmqpSession, text: str, condition: str) -> None:
         super().__init__(text)
         self.session = session
         self.condition = condition

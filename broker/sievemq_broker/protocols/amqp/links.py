@@ -1,4 +1,9 @@
-"""Sessions and links of one AMQP connection: their counters, and their unsettled deliveries."""
+"""Sessions and links of one AMQP connection: their counters, and their unsettled deliveries.
+
+Links are named from the broker's end, as the specification names windows: messages come in by an
+:class:`IncomingLink`, of which the broker is the receiver, and go out by an :class:`OutgoingLink`, of which it is the
+sender.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sievemq_broker.protocols.amqp.frames import Frame, TransferWriter
-from sievemq_broker.protocols.amqp.senders import Sender
+from sievemq_broker.protocols.amqp.incoming import IncomingSends
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT
 
@@ -31,7 +36,7 @@ class Link:
         made: the temporary destination that was made for it and ends with it (a dynamic node); None for none.
     """
 
-    session: Session
+    session: AmqpSession
     handle: int
     name: str
     made: str | None = field(init=False, default=None)
@@ -42,7 +47,7 @@ class Link:
 
 
 @dataclass(slots=True, eq=False)
-class Producer(Link):
+class IncomingLink(Link):
     """A link on which the client sends.
 
     Attributes:
@@ -54,7 +59,7 @@ class Producer(Link):
         second: the client settles its deliveries first, once it has heard their outcome.
         rejects: the client knows the outcome rejected.
         most: bytes of the largest message that is accepted, all sections counted.
-        sender: its sends.
+        incoming: its sends.
     """
 
     address: str | None = None
@@ -66,7 +71,7 @@ class Producer(Link):
     second: bool = False
     rejects: bool = True
     most: int = 0
-    sender: Sender = field(default_factory=lambda: Sender(0))
+    incoming: IncomingSends = field(default_factory=lambda: IncomingSends(0))
 
     def take(self, payload: bytes) -> None:
         """A part of a delivery has arrived."""
@@ -98,9 +103,9 @@ class Producer(Link):
         """False once it was detached, or its session has ended."""
         return self.session.links.get(self.handle) is self
 
-    def send_by(self, sender: Sender) -> None:
+    def send_by(self, incoming: IncomingSends) -> None:
         """Set what carries its sends."""
-        self.sender = sender
+        self.incoming = incoming
 
     def lead(self, address: str) -> None:
         """Set the address it sends to."""
@@ -123,7 +128,7 @@ class Unfinished:
     def __init__(self) -> None:
         self.bytes = 0
         #: By link, in the order in which they began: the number of the frame with the first transfer.
-        self._numbers: dict[Producer, int] = {}
+        self._numbers: dict[IncomingLink, int] = {}
 
     @property
     def number(self) -> int:
@@ -135,7 +140,7 @@ class Unfinished:
         """Bytes of the oldest that have arrived."""
         return next(iter(self._numbers)).size if self._numbers else 0
 
-    def take(self, link: Producer, number: int, transfer: Any, payload: bytes) -> None:
+    def take(self, link: IncomingLink, number: int, transfer: Any, payload: bytes) -> None:
         """A transfer has arrived that is not the last of its delivery.
 
         Args:
@@ -151,7 +156,7 @@ class Unfinished:
 
     def end(self, link: Link) -> bytes:
         """The delivery of a link ends, if one has begun: its parts, joined."""
-        if not isinstance(link, Producer) or self._numbers.pop(link, None) is None:
+        if not isinstance(link, IncomingLink) or self._numbers.pop(link, None) is None:
             return b""
         self.bytes -= link.size
         return link.join()
@@ -163,12 +168,12 @@ class Unfinished:
 
 
 @dataclass(slots=True, eq=False)
-class Coordination(Producer):
+class Coordination(IncomingLink):
     """A link on which the client declares and discharges transactions."""
 
 
 @dataclass(slots=True, eq=False)
-class Consumer(Link):
+class OutgoingLink(Link):
     """A link on which the client receives.
 
     Attributes:
@@ -263,7 +268,7 @@ class Consumer(Link):
 
 
 @dataclass(slots=True, eq=False)
-class Browser(Consumer):
+class Browser(OutgoingLink):
     """A link on which the client reads a queue without changing it.
 
     Attributes:
@@ -332,18 +337,18 @@ class Transaction:
         self.link = link
         self.number = number
         self.sends = 0
-        self.settled: list[tuple[Consumer, int, int]] = []
+        self.settled: list[tuple[OutgoingLink, int, int]] = []
         self.doom: SieveError | None = None
 
-    def tags(self, consumer: Consumer) -> list[int]:
+    def tags(self, consumer: OutgoingLink) -> list[int]:
         """The deliveries of a link that it has settled."""
         return [tag for each, tag, _ in self.settled if each is consumer]
 
-    def settles(self, session: Session) -> bool:
+    def settles(self, session: AmqpSession) -> bool:
         """True if it has settled deliveries of a session."""
         return any(consumer.session is session for consumer, _, _ in self.settled)
 
-    def lose(self, session: Session) -> None:
+    def lose(self, session: AmqpSession) -> None:
         """A session has ended, and its deliveries have returned."""
         if self.settles(session):
             text = "a session has ended with deliveries of the transaction; it was rolled back"
@@ -360,7 +365,7 @@ class Transaction:
         return self.sends
 
 
-class Session:
+class AmqpSession:
     """One session of a connection.
 
     Args:
@@ -394,10 +399,10 @@ class Session:
         self._detached: set[int] = set()
         #: The id of the client's last delivery.
         self._last_in: int | None = None
-        self.unsettled: dict[int, tuple[Consumer, int]] = {}
-        self.waiting: deque[tuple[Consumer, int, int, bytes]] = deque()
+        self.unsettled: dict[int, tuple[OutgoingLink, int]] = {}
+        self.waiting: deque[tuple[OutgoingLink, int, int, bytes]] = deque()
         self.rest: deque[bytes] = deque()
-        self._rest_of: Consumer | None = None
+        self._rest_of: OutgoingLink | None = None
         self._deliveries = 0
         self.next_out = 0
         self.next_in = next_in
@@ -450,7 +455,7 @@ class Session:
         """A transfer has arrived."""
         self.next_in = (self.next_in + 1) % 2**32
 
-    def deliver(self, consumer: Consumer, tag: int) -> int:
+    def deliver(self, consumer: OutgoingLink, tag: int) -> int:
         """The id of a delivery that begins."""
         number = self._deliveries
         self._deliveries = (number + 1) % 2**32
@@ -464,18 +469,18 @@ class Session:
         """True while the client's window has no room, or something waits for it."""
         return self.room <= 0 or bool(self.rest) or bool(self.waiting)
 
-    def hold(self, consumer: Consumer, tag: int, count: int, packed: bytes) -> None:
+    def hold(self, consumer: OutgoingLink, tag: int, count: int, packed: bytes) -> None:
         """Keep a message until the client's window has room."""
         consumer.hold()
         self.waiting.append((consumer, tag, count, packed))
 
-    def take_waiting(self) -> tuple[Consumer, int, int, bytes]:
+    def take_waiting(self) -> tuple[OutgoingLink, int, int, bytes]:
         """Remove and return the first message that waits."""
         held = self.waiting.popleft()
         held[0].let_go()
         return held
 
-    def put(self, consumer: Consumer, frame: bytes) -> bytes:
+    def put(self, consumer: OutgoingLink, frame: bytes) -> bytes:
         """The frames to write now: this one, or none while the client's window has no room."""
         if self.room <= 0 or self.rest:
             self.rest.append(frame)
@@ -497,9 +502,9 @@ class Session:
         first = 0 if next_incoming is None else next_incoming
         self.room = max(0, window - ahead(self.next_out, first))
 
-    def settle(self, first: int, last: int) -> list[tuple[Consumer, int]]:
+    def settle(self, first: int, last: int) -> list[tuple[OutgoingLink, int]]:
         """Remove deliveries that the client settles: consumer and tag."""
-        found: list[tuple[Consumer, int]] = []
+        found: list[tuple[OutgoingLink, int]] = []
         span = ahead(last, first)
         if span > len(self.unsettled):  # more than there are: only the existing ones count
             numbers = [number for number in self.unsettled if 0 <= ahead(number, first) <= span]
@@ -524,7 +529,7 @@ class Session:
             found.setdefault(consumer.id, tag - 1)
         return found
 
-    def forget(self, consumer: Consumer) -> tuple[list[int], list[int]]:
+    def forget(self, consumer: OutgoingLink) -> tuple[list[int], list[int]]:
         """The link of these deliveries was detached: nothing more is written for it.
 
         Returns:

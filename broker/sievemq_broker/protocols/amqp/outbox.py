@@ -9,7 +9,7 @@ from typing import Any, Final
 from sievemq_broker.protocols.amqp.composites import Composite
 from sievemq_broker.protocols.amqp.errors import error_of
 from sievemq_broker.protocols.amqp.frames import AMQP, AMQP_HEADER, MIN_FRAME, SASL, frame_of
-from sievemq_broker.protocols.amqp.links import Consumer, Link, Producer, Session, Unfinished
+from sievemq_broker.protocols.amqp.links import AmqpSession, IncomingLink, Link, OutgoingLink, Unfinished
 from sievemq_broker.protocols.amqp.mapping import payload_of
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
@@ -35,7 +35,7 @@ _NOT_ESTABLISHED: Final = Symbol("amqp:connection-establishment-failed")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
-class Outbox(ForeignOutbox):
+class AmqpOutbox(ForeignOutbox):
     """The :class:`~sievemq_broker.session.ports.ClientPort` of one AMQP connection.
 
     Args:
@@ -75,25 +75,25 @@ class Outbox(ForeignOutbox):
         #: Deliveries of the client whose last transfer has not arrived.
         self.unfinished = Unfinished()
         #: Open consumers by number. The connection adds and removes them.
-        self.consumers: dict[int, Consumer] = {}
+        self.consumers: dict[int, OutgoingLink] = {}
         #: Deliveries of the client whose sends are not settled: broker's session -> (sequence, link, id, transaction,
         #: tag). Those that the client has settled have no id.
-        self._awaited: dict[int, deque[tuple[int, Producer, int | None, bytes | None, bytes | None]]] = {}
+        self._awaited: dict[int, deque[tuple[int, IncomingLink, int | None, bytes | None, bytes | None]]] = {}
         #: Consumers with messages that count as acknowledged once they are written.
-        self._written: dict[int, Consumer] = {}
+        self._written: dict[int, OutgoingLink] = {}
         #: Consumers that have used half of their credit, of clients that have granted more.
-        self._owing: dict[int, Consumer] = {}
+        self._owing: dict[int, OutgoingLink] = {}
         #: Consumers that the broker has closed, and the tags of their messages, which their client cannot settle: those
         #: that it has, and those that it cannot have.
         self._returned: dict[int, tuple[list[int], list[int]]] = {}
         #: Consumers and the tags of messages that are larger than their clients accept.
         self._oversized: dict[int, list[int]] = {}
         #: Sessions whose client's window has no room for all that was delivered.
-        self._behind: dict[Session, None] = {}
+        self._behind: dict[AmqpSession, None] = {}
         #: Broker's sessions with a send that waits for room since the batch began: the first send that was passed over.
         self._passed: dict[int, int] = {}
         #: Links by which the client sends that were detached because of what it sent.
-        self.dropped: list[Producer] = []
+        self.dropped: list[IncomingLink] = []
         #: Called with the answer to a COMMIT, and with its refusal.
         self._commits: dict[int, tuple[Callable[[Any], None], Callable[[SieveError], None]]] = {}
 
@@ -116,7 +116,7 @@ class Outbox(ForeignOutbox):
         self,
         number: int,
         sequence: int,
-        link: Producer,
+        link: IncomingLink,
         delivery: int | None,
         transaction: bytes | None,
         tag: bytes | None,
@@ -133,7 +133,7 @@ class Outbox(ForeignOutbox):
         """
         self._awaited.setdefault(number, deque()).append((sequence, link, delivery, transaction, tag))
 
-    def settle(self, link: Producer, delivery: int, state: Composite, last: int | None = None) -> None:
+    def settle(self, link: IncomingLink, delivery: int, state: Composite, last: int | None = None) -> None:
         """Send the outcome of a delivery of the client, or of those up to `last`, and forget them. If the client must
         settle first, the disposition does not settle them."""
         if link.session.ended:
@@ -148,14 +148,14 @@ class Outbox(ForeignOutbox):
 
     def _detach(self, link: Link, error: Error) -> None:
         if link.session.detach(link):
-            if isinstance(link, Producer):
+            if isinstance(link, IncomingLink):
                 self.unfinished.end(link)
                 self.dropped.append(link)
             self.frame(Detach(handle=link.handle, closed=True, error=error), link.session.channel)
 
     def reject(
         self,
-        link: Producer,
+        link: IncomingLink,
         delivery: int | None,
         error: SieveError,
         transaction: bytes | None = None,
@@ -207,7 +207,7 @@ class Outbox(ForeignOutbox):
         """True if :meth:`take_passed` has something."""
         return bool(self._passed)
 
-    def take_dropped(self) -> list[Producer]:
+    def take_dropped(self) -> list[IncomingLink]:
         """:attr:`dropped`, once."""
         dropped, self.dropped = self.dropped, []
         return dropped
@@ -225,7 +225,7 @@ class Outbox(ForeignOutbox):
         """True until a COMMIT is answered."""
         return request in self._commits
 
-    def transfer(self, consumer: Consumer, tag: int, payload: bytes) -> None:
+    def transfer(self, consumer: OutgoingLink, tag: int, payload: bytes) -> None:
         """Queue a message, in as many frames as it needs."""
         session, writer = consumer.session, consumer.writer
         delivery = session.deliver(consumer, tag)
@@ -241,11 +241,11 @@ class Outbox(ForeignOutbox):
             self._behind[session] = None
 
     @property
-    def behind(self) -> list[Session]:
+    def behind(self) -> list[AmqpSession]:
         """The sessions whose client's window has no room for all that was delivered."""
         return [*self._behind]
 
-    def go_on(self, session: Session) -> None:
+    def go_on(self, session: AmqpSession) -> None:
         """Write what waits for the client's window, as far as there is room."""
         while self.writable and session.room > 0:
             if session.rest:
@@ -274,7 +274,7 @@ class Outbox(ForeignOutbox):
         returned, self._returned = self._returned, {}
         return returned
 
-    def take_owing(self) -> list[Consumer]:
+    def take_owing(self) -> list[OutgoingLink]:
         """Consumers that have used half of their credit, of clients that have granted more; returned once."""
         owing, self._owing = self._owing, {}
         return [each for each in owing.values() if each.id in self.consumers]
@@ -305,7 +305,7 @@ class Outbox(ForeignOutbox):
         else:
             self._write_delivery(consumer, tag, count, packed)
 
-    def _write_delivery(self, consumer: Consumer, tag: int, count: int, packed: bytes) -> None:
+    def _write_delivery(self, consumer: OutgoingLink, tag: int, count: int, packed: bytes) -> None:
         fields: EnvelopeFields | None = None
         payload: bytes | None = self._converted.find(packed, consumer.address) if count <= 1 else None
         if payload is None:
@@ -326,7 +326,7 @@ class Outbox(ForeignOutbox):
 
     @property
     def withheld(self) -> dict[int, int]:
-        """See :attr:`Session.withheld`."""
+        """See :attr:`AmqpSession.withheld`."""
         return {number: tag for session in self._behind for number, tag in session.withheld.items()}
 
     @property
@@ -360,7 +360,7 @@ class Outbox(ForeignOutbox):
             _, link, delivery, transaction, tag = awaited.popleft()
             self.reject(link, delivery, error, transaction, tag)
 
-    def _settle(self, link: Producer, first: int, last: int, outcome: Composite, transaction: bytes | None) -> None:
+    def _settle(self, link: IncomingLink, first: int, last: int, outcome: Composite, transaction: bytes | None) -> None:
         state = outcome if transaction is None else TransactionalState(txn_id=transaction, outcome=outcome)
         self.settle(link, first, state, last)
 

@@ -24,7 +24,7 @@ from sievemq_broker.protocols.stomp.mapping import (
     message_of,
     temporary_kind,
 )
-from sievemq_broker.protocols.stomp.outbox import Outbox, Subscription
+from sievemq_broker.protocols.stomp.outbox import StompOutbox, Subscription
 from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer, Table
 from sievemq_broker.session.ports import Services, Watcher
@@ -80,7 +80,7 @@ class _Transaction:
         return self.sends
 
 
-class StompConnection(ForeignConnection[FrameParser, Outbox]):
+class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
     """The broker's end of one STOMP connection; see :class:`~sievemq_broker.server.net.link.Connection`.
 
     Args:
@@ -107,7 +107,7 @@ class StompConnection(ForeignConnection[FrameParser, Outbox]):
         address: str = "",
         wake: Callable[[], None] = no_wake,
         watcher: Watcher[Peer] | None = None,
-        make_outbox: Callable[..., Outbox] = Outbox,
+        make_outbox: Callable[..., StompOutbox] = StompOutbox,
     ) -> None:
         parser = FrameParser(_CONNECT_BODY, HANDSHAKE_FRAME_BYTES)
         outbox = make_outbox(services.settings, wake, services.converted.setdefault("stomp", Converted()))

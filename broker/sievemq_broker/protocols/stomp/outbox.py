@@ -60,7 +60,7 @@ class Subscription:
         return written
 
 
-class Outbox(ForeignOutbox):
+class StompOutbox(ForeignOutbox):
     """The :class:`~sievemq_broker.session.ports.ClientPort` of one STOMP connection.
 
     Args:

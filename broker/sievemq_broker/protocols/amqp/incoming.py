@@ -16,7 +16,7 @@ from sievemq_broker.protocols.amqp.performatives import Transfer
 _EACH: Final = 500
 
 
-class Sender:
+class IncomingSends:
     """The sends of one link.
 
     Args:
