@@ -33,7 +33,6 @@ class Idle:
     """A connection with one consumer.
 
     Args:
-        port: of the broker.
         number: of the connection; says which queue.
     """
 

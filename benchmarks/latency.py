@@ -50,7 +50,6 @@ class Timetable:
 
     Args:
         rate: messages a second.
-        n: messages.
     """
 
     def __init__(self, rate: float, n: int) -> None:

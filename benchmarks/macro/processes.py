@@ -39,11 +39,7 @@ class Server:
     """A broker in a process of its own, on the loopback, ready when the constructor returns.
 
     Args:
-        command: what starts it.
-        port: where it will listen.
-        url: for its clients.
         probe: bytes that it answers; b"" if it begins by itself, None if it is ready once it accepts connections.
-        environment: further variables.
         folder: the process's working directory.
     """
 
@@ -139,12 +135,7 @@ def role_command(job: Job) -> list[str]:
 
 
 class Role:
-    """One part of a run, in its own process.
-
-    Args:
-        job: what to do.
-        command: how it is started.
-    """
+    """One part of a run, in its own process."""
 
     def __init__(self, job: Job, command: Sequence[str]) -> None:
         self.job = job

@@ -17,11 +17,7 @@ def percentile(times: list[int], percent: float) -> float:
 
 
 class Receipts:
-    """What the consumers of one process received.
-
-    Args:
-        expected: messages in all.
-    """
+    """What the consumers of one process received."""
 
     def __init__(self, expected: int) -> None:
         self.expected = expected

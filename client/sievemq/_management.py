@@ -37,9 +37,7 @@ class Management:
     """The management API of one broker. Every request raises ManagementError if there is no answer, or a refusal.
 
     Args:
-        url: of the management port.
         user, password: credentials; None for a broker without users.
-        tls: for https.
     """
 
     def __init__(self, url: str, user: str | None, password: str | None, tls: ssl.SSLContext | None) -> None:

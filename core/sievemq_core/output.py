@@ -17,9 +17,6 @@ from contextlib import contextmanager, suppress
 class OutputError(Exception):
     """Standard output cannot be written.
 
-    Args:
-        cause: the system's error.
-
     Attributes:
         is_unread: the reader has closed the pipe, as ``| head`` does.
     """

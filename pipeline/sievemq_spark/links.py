@@ -40,9 +40,6 @@ class Link:
     """A broker, from this process.
 
     Args:
-        url: of the broker.
-        user, password: credentials.
-        dialect: of selectors.
         known: it was reached before; otherwise the first failure is raised immediately.
     """
 

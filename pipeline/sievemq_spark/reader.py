@@ -85,8 +85,6 @@ class BrowsePartition(InputPartition):
     """One queue of one broker, or a part of it.
 
     Args:
-        url: of the broker.
-        destination: in text.
         part: number of the part, from 0, and how many there are; None for the whole queue.
     """
 
@@ -102,10 +100,6 @@ class BrowseReader(DataSourceReader):
 
     Filters are not pushed down: Spark 4.3 would let them leak into other queries over the same DataFrame. The selector
     is an option instead.
-
-    Args:
-        options: checked.
-        schema: of the rows.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:

@@ -50,12 +50,7 @@ log = logging.getLogger("sievemq.spark")
 
 
 class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives in a process of its own beside the driver; :meth:`read` runs in the executors, on a copy.
-
-    Args:
-        options: checked.
-        schema: of the rows.
-    """
+    """Lives in a process of its own beside the driver; :meth:`read` runs in the executors, on a copy."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options

@@ -20,12 +20,7 @@ _BATCH: Final = "streaming.sql.batchId"
 
 
 class MessageStreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches, each keyed by query and batch: Spark repeats a batch under the same number.
-
-    Args:
-        options: checked.
-        schema: of the rows.
-    """
+    """Writes micro-batches, each keyed by query and batch: Spark repeats a batch under the same number."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options

@@ -183,8 +183,6 @@ class TapRange(InputPartition):
     """Some messages of a tap, for one task.
 
     Args:
-        source: where.
-        tap: id of the tap.
         after, upto: those behind the first sequence, up to the second.
     """
 
@@ -289,10 +287,6 @@ class TapReader(DataSourceReader):
     """A batch read of what taps hold. Acknowledges nothing: that is for :func:`sievemq_spark.drain`.
 
     Filters are not pushed down, see reader.py.
-
-    Args:
-        options: checked.
-        schema: of the rows.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:

@@ -234,12 +234,7 @@ def _link(options: WriteOptions) -> Link:
 
 
 class MessageWriter(DataSourceArrowWriter):
-    """A batch write: all rows become visible together, or none.
-
-    Args:
-        options: checked.
-        schema: of the rows.
-    """
+    """A batch write: all rows become visible together, or none."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options

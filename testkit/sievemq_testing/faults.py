@@ -169,11 +169,7 @@ class Rule:
 
 
 class FaultBox:
-    """The rules of one broker. Only the broker's thread touches it, except for :meth:`forget`.
-
-    Args:
-        recorder: writes the journals.
-    """
+    """The rules of one broker. Only the broker's thread touches it, except for :meth:`forget`."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

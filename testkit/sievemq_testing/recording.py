@@ -131,9 +131,6 @@ class Tape:
     """A recording being made; ends with the ``with`` block, or :meth:`stop`.
 
     Args:
-        broker: whose traffic.
-        watch: lists the recordings.
-        path: the file to write.
         namespace: only messages sent in this namespace; None for all.
     """
 

@@ -151,11 +151,6 @@ class RemoteBroker:
 class RemoteNamespace:
     """A namespace of a broker elsewhere.
 
-    Args:
-        broker: whose.
-        name: its name.
-        url: that leads to it.
-
     Raises:
         JMSException: the broker cannot be reached, or refuses.
     """
@@ -251,12 +246,7 @@ class RemoteNamespace:
 
 
 class _Remote:
-    """Base class of the views of a remote broker's queues and topics.
-
-    Args:
-        namespace: where.
-        name: address.
-    """
+    """Base class of the views of a remote broker's queues and topics."""
 
     _kind: str
 

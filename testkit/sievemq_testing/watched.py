@@ -72,12 +72,7 @@ class Rules(Protocol):
 
 
 class Watch:
-    """State that the parts of one watched broker share.
-
-    Args:
-        recorder: writes the journals.
-        faults: the rules of faults.
-    """
+    """State that the parts of one watched broker share."""
 
     __slots__ = ("dropped", "faults", "recorder", "tapes")
 
@@ -91,13 +86,7 @@ class Watch:
 
 
 class WatchedServer(Server):
-    """A server whose connections are watched.
-
-    Args:
-        settings, clock, broker: as of Server.
-        watch: the journals and faults.
-        lost: connections of an earlier server that may be resumed.
-    """
+    """A server whose connections are watched."""
 
     def __init__(
         self, settings: Settings, clock: Clock, broker: Broker, watch: Watch, lost: LostConnections | None = None
@@ -241,10 +230,6 @@ else:
 class WatchedConnection(_Face):
     """The watched part of a connection of any protocol: its commands pass the faults and the journal first. It precedes
     the protocol's connection among the bases.
-
-    Args:
-        broker, services, address, wake: as of the protocol's connection.
-        watch: what is shared with the other connections.
     """
 
     outbox: Any

@@ -19,8 +19,6 @@ class EngineBrowser:
     """A browser of a session; the broker keeps nothing for it.
 
     Args:
-        session: where it belongs.
-        queue: the queue to browse.
         selector: condition, or None; checked.
 
     Attributes:

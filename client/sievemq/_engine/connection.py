@@ -37,7 +37,6 @@ class ClientConnection:
     """The engine of one connection. :mod:`sievemq._engine` describes how a front drives it.
 
     Args:
-        options: what to open it with.
         clock: returns the time in milliseconds since 1970-01-01 UTC.
 
     Attributes:

@@ -20,7 +20,6 @@ class Handshake:
     """One attempt to be welcomed. Made by :meth:`ClientConnection.hello`; `over` once it has succeeded or failed.
 
     Args:
-        hello: the command.
         peer: host and port, for people; None if unknown.
         closed: why a peer may close the transport without an answer, for people.
         asked: the time at which the client asks for the broker's, by its own clock.

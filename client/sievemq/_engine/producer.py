@@ -48,7 +48,6 @@ class EngineProducer:
     """A producer of a session; it exists at this end only.
 
     Args:
-        session: where it belongs.
         destination: where it sends; None for an unidentified producer (SES-18).
 
     Attributes:

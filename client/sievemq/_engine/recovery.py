@@ -35,7 +35,6 @@ class Recovery:
     """Freezes the open sessions and consumers of a lost connection, and opens them again.
 
     Args:
-        outbox, terms, deliveries, sessions, temporaries: of the connection.
         give_up: called where a session cannot be opened again: the connection is lost beyond repair.
     """
 

@@ -37,10 +37,7 @@ class EngineSession:
     """One session of a connection. Created by :meth:`ClientConnection.open_session`.
 
     Args:
-        outbox, terms, deliveries: of its connection.
         forget: called when it is closed at both ends.
-        number: its id.
-        mode: how it acknowledges.
 
     Attributes:
         opened: settled when the broker has opened or refused it.

@@ -22,7 +22,6 @@ class Terms:
     """Those of one connection.
 
     Args:
-        options: the options of the connection.
         clock: returns the time in milliseconds since 1970-01-01 UTC.
 
     Attributes:
@@ -180,7 +179,6 @@ class TimeLimit:
     """The time limit of a call that waits for a message: real time, and the time that a test skips meanwhile.
 
     Args:
-        terms: of the connection.
         now: seconds, of any clock that never goes back.
         timeout: milliseconds; 0 or None for no limit.
     """

@@ -73,7 +73,6 @@ class Receipt:
     """Around a receive.
 
     Args:
-        consumer: where.
         clock: gives seconds.
     """
 

@@ -22,7 +22,6 @@ class Wanted(Generic[T]):
     """Takes the next message of a consumer if it is of the wanted class.
 
     Args:
-        consumer: whose.
         read: returns the wanted value of a message, or raises MessageFormatException.
 
     Attributes:

@@ -9,12 +9,7 @@ from sievemq._engine import Completion
 
 
 class Acknowledgement:
-    """An acknowledgement that the broker answers.
-
-    Args:
-        wait: waits for the answer.
-        completion: the answer.
-    """
+    """An acknowledgement that the broker answers."""
 
     __slots__ = ("_completion", "_wait")
 

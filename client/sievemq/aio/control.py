@@ -26,8 +26,6 @@ class Control:
     """Knows which task receives in a session, and receives for it; owns the delivery task and the completion calls.
 
     Args:
-        engine: of the session.
-        transport: of its connection.
         owner: the session, which lives, and its connection with it, as long as anything that it made.
 
     Attributes:

@@ -28,8 +28,6 @@ class Delivery:
     """Hands messages of a session's consumers to their listeners. Its task starts with the first listener.
 
     Args:
-        engine: of the session.
-        transport: of its connection.
         recover: redelivers the messages that were received and not acknowledged.
 
     Attributes:

@@ -17,11 +17,7 @@ _log = logging.getLogger("sievemq")
 
 
 class Reports(ExceptionReports):
-    """The reports of one connection.
-
-    Args:
-        transport: of the connection.
-    """
+    """The reports of one connection."""
 
     __slots__ = ("_loop", "_task")
     _awaits = True

@@ -76,9 +76,6 @@ def release(waiters: list[asyncio.Future[bool]]) -> None:
 class LoopGuard:
     """In the place of the blocking API's lock: it excludes nothing, since everything is on one thread, but it refuses
     other loops (THR-06).
-
-    Args:
-        loop: the connection's.
     """
 
     __slots__ = ("_loop",)

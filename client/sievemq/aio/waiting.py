@@ -21,11 +21,7 @@ def now() -> float:
 
 
 class Once:
-    """Closing: carried out once, in a task of its own, so that a cancelled caller leaves it running.
-
-    Args:
-        transport: of the connection.
-    """
+    """Closing: carried out once, in a task of its own, so that a cancelled caller leaves it running."""
 
     __slots__ = ("_task", "_transport")
 

@@ -35,8 +35,6 @@ class Control:
     acquiring one and the block that releases it.
 
     Args:
-        engine: of the session.
-        transport: of its connection.
         owner: the session, which lives, and its connection with it, as long as anything that it made.
 
     Attributes:

@@ -27,8 +27,6 @@ class Delivery:
     """Hands messages of a session's consumers to their listeners. Its thread starts with the first listener.
 
     Args:
-        engine: of the session.
-        transport: of its connection.
         guard: held while listeners are called.
         recover: redelivers the messages that were received and not acknowledged.
 

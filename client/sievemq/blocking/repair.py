@@ -39,7 +39,6 @@ class Attempt:
 
     Args:
         race: decides which host is tried when.
-        reach, greet: as :data:`Reach` and :data:`Greet`.
         changed: called from a host's thread when :meth:`step` has something to do.
 
     Attributes:

@@ -193,7 +193,6 @@ class Lead:
     Everything but :meth:`wait` and :meth:`rouse` needs the transport's lock.
 
     Args:
-        transport: whose socket it is.
         busy_poll: whether a leader that expects an answer polls before it blocks.
 
     Attributes:
@@ -382,8 +381,6 @@ class Transport:
         request_timeout: milliseconds that the answer to a request may take; 0 for no limit.
         hosts: the hosts to reconnect to; none to not reconnect.
         at: number of the host that `sock` is connected to.
-        repair: when to reconnect.
-        reach: how to connect.
         greet: makes a HELLO for a host; called with :attr:`lock` held.
         connect_timeout: milliseconds for one round over the hosts.
 

@@ -15,9 +15,6 @@ class Once:
     """Closing: carried out once, by the first thread that calls; others wait. One that was interrupted is carried out
     again by the next call.
 
-    Args:
-        transport: of the connection.
-
     Attributes:
         done: it has ended, or failed.
     """

@@ -222,7 +222,6 @@ class Envelope:
     """An immutable message as a broker holds it: packed bytes to share, decoded only on demand.
 
     Args:
-        fields: the decoded envelope.
         packed: the same, packed; made from `fields` if not given.
 
     Attributes:

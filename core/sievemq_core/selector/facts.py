@@ -330,10 +330,6 @@ class FactsTemplate:
     """The facts of all selectors of one shape: those of one of them, with the constants of another inserted.
 
     A parameter's name has no other condition (shape.py), so its facts depend on its own constants alone.
-
-    Args:
-        facts: of one selector.
-        open_to: its parameters.
     """
 
     __slots__ = ("_equalities", "_facts", "_ranges")

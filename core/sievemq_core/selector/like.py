@@ -75,11 +75,7 @@ class Segment:
 
 
 class _Search:
-    """Searches through one text, for the segments of one pattern.
-
-    Args:
-        text: the text.
-    """
+    """Searches through one text, for the segments of one pattern."""
 
     __slots__ = ("_bits", "_padded", "_text")
 

@@ -476,11 +476,7 @@ def _is_direct(number: int | float, *, exact_only: bool) -> bool:
 
 
 class EqualsOne:
-    """Whether a value equals one of many constants, in one look-up: as Java compares it with each of them (D-01).
-
-    Args:
-        test: the constants.
-    """
+    """Whether a value equals one of many constants, in one look-up: as Java compares it with each of them (D-01)."""
 
     __slots__ = ("_approximate", "_doubles", "_exact", "_floats", "_texts")
 

@@ -216,7 +216,6 @@ class WireConnection:
     """The protocol of one connection, seen from one end.
 
     Args:
-        role: which end this is.
         max_frame: bytes of the largest frame to accept.
     """
 

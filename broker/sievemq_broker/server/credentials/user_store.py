@@ -31,9 +31,6 @@ log = logs.get("security")
 class UserStore:
     """The users of one broker.
 
-    Args:
-        settings: name the users or their file.
-
     Raises:
         ValueError: the file cannot be used. Checked settings do not raise, unless it changed since.
     """

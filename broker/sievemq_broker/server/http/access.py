@@ -104,11 +104,7 @@ def cookie_name(scheme: str) -> str:
 
 
 class _SignInError(Exception):
-    """A browser that wants a page has to sign in first.
-
-    Args:
-        path: of the sign-in page.
-    """
+    """A browser that wants a page has to sign in first."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -123,9 +119,6 @@ class Access:
     """ASGI middleware.
 
     Args:
-        app: what it guards.
-        authenticator: knows the users.
-        settings: of the port.
         clock: seconds, for the sessions.
 
     Attributes:

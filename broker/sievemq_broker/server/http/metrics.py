@@ -153,7 +153,6 @@ class BrokerCollector(Collector):
     """Reads one server.
 
     Args:
-        server: the broker.
         totals: of its queues and topics, complete.
     """
 
@@ -350,8 +349,6 @@ class DetailedCollector(Collector):
     so that a query does not add up both.
 
     Args:
-        destinations: which.
-        namespaces: of the broker.
         now: the broker's time, ms since 1970.
     """
 

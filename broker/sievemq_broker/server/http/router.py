@@ -58,7 +58,6 @@ class Router:
     """The routes of the management port, as an ASGI application. `access.py` answers exceptions of a route.
 
     Args:
-        routes: those that are there from the start.
         deferred: by the first part of the path, what makes the routes below it. It is called at the first request of
             one, in a thread: it imports modules that cost memory and take long to import.
     """

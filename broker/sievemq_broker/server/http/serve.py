@@ -79,12 +79,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 class HttpServer:
-    """The management port of one server.
-
-    Args:
-        server: the broker.
-        url: of the port.
-    """
+    """The management port of one server."""
 
     def __init__(self, server: Server, url: str) -> None:
         self.management = Management(server, url)

@@ -21,7 +21,6 @@ class Session:
     """One browser that has signed in.
 
     Args:
-        user: the signed-in user.
         now: seconds.
 
     Attributes:

@@ -208,7 +208,6 @@ class Totals:
     Destinations that are deleted while the steps continue are counted as well, and never twice: counters must not fall.
 
     Args:
-        broker: whose.
         ended: what destinations had counted that are gone.
     """
 

@@ -62,8 +62,6 @@ class Memory:
 
     Args:
         limit: bytes; 0 for none.
-        broker: whose messages.
-        links: what is read from sockets.
         flow: informs all clients that senders wait, for a reason, or with None that they continue.
         soon: calls something when what is at work is done.
         clock: seconds, for how long adding up takes.

@@ -27,7 +27,6 @@ class NamespaceLimits:
     """Gives each namespace with limits its gate, and checks the full ones.
 
     Args:
-        broker: whose.
         clock: seconds, for how long adding up takes.
     """
 

@@ -26,7 +26,6 @@ class SelectorTimes:
     An index that is to be timed has its next match watched from here, so the matching itself needs no clock.
 
     Args:
-        broker: whose destinations.
         clock: seconds.
 
     Attributes:

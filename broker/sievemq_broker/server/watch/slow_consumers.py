@@ -28,7 +28,6 @@ class SlowConsumers:
     it could receive. It remains slow until it makes progress.
 
     Args:
-        connections: open ones by id.
         clock: the broker's time.
 
     Attributes:
