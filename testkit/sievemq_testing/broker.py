@@ -362,7 +362,7 @@ class TestNamespace(EmbeddedNamespace):
                 connection.id,
                 connection.client_id,
                 connection.agent,
-                tuple(consumer.source.place.destination for consumer in connection.consumers.values() if consumer.open),
+                tuple(each.source.place.destination for each in connection.deliveries.consumers.values() if each.open),
                 connection.out.protocol,
             )
             for connection in self.broker.server.services.connections.values()

@@ -173,7 +173,7 @@ class _Deliveries:
 
     def _note(self, consumer_id: int, tag: int, count: int) -> None:
         peer = self._connection.peer
-        consumer = peer.consumers.get(consumer_id)
+        consumer = peer.deliveries.consumers.get(consumer_id)
         if consumer is not None and (entry := consumer.window[tag - consumer.base - 1]) is not None:
             again = f", attempt {count}" if count > 1 else ""
             self._connection.watch.recorder.delivered(
@@ -355,7 +355,7 @@ class WatchedConnection(_Face):
                 tape.sent(peer.namespace.name, where, envelope, now)
 
     def ending(self, peer: Peer, lost: bool) -> None:
-        held = sum(consumer.unacknowledged for consumer in peer.consumers.values())
+        held = sum(consumer.unacknowledged for consumer in peer.deliveries.consumers.values())
         for session in tuple(peer.sessions.values()):
             self.leaving(session)
         with_held = f", with {counted(held, 'message')} unacknowledged" if held else ""
@@ -429,14 +429,14 @@ def _open_consumer(connection: WatchedConnection, command: tuple[Any, ...], now:
     except SieveError as error:
         connection.note("refused", where, detail=f"{shown}: {error.text.partition(chr(10))[0]} ({error.code.name})")
         raise
-    consumer = connection.peer.consumers.get(command[3])
+    consumer = connection.peer.deliveries.consumers.get(command[3])
     if consumer is not None and consumer.view.condition is not None:
         name = f"consumer {consumer.id} of {connection.peer.id}"
         connection.watch.recorder.opened(consumer.source.place, name, consumer.view.condition)
 
 
 def _close_consumer(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    consumer = connection.peer.consumers.get(command[2])
+    consumer = connection.peer.deliveries.consumers.get(command[2])
     where = consumer.source.place.label if consumer is not None else ""
     if consumer is not None and consumer.open:
         connection.watch.recorder.closing(consumer)
@@ -452,7 +452,7 @@ def _close_session(connection: WatchedConnection, command: tuple[Any, ...], now:
 
 
 def _release(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    consumer = connection.peer.consumers.get(command[1])
+    consumer = connection.peer.deliveries.consumers.get(command[1])
     if consumer is not None and command[2]:
         detail = f"{len(command[2])} only buffered by consumer {consumer.id} of {connection.peer.id}"
         connection.note("returned", consumer.source.place.label, detail=detail)

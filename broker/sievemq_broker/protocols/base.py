@@ -195,7 +195,7 @@ class BaseConnection(ABC, Generic[OutletT]):
         self._deliver_again = False
         self.outbox.accept_deliveries()
         self._go_on_delivering()
-        self.peer.resume_consumers(now)
+        self.peer.deliveries.resume(now)
 
     def _go_on_delivering(self) -> None:  # most protocols hold nothing back
         """The outbox accepts messages again: write those that were held back, before any others."""

@@ -19,9 +19,10 @@ from sievemq_broker.domain.examining import EXAMINED
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.steps import Meter, Steps
-from sievemq_broker.session.checks import check_identifier, pairs, undelivered, unknown
+from sievemq_broker.session.checks import check_identifier, pairs
+from sievemq_broker.session.deliveries import Deliveries
 from sievemq_broker.session.life import CLOSING, LEAVING, OPEN, Life
-from sievemq_broker.session.lost import MAX_REFUSED, Memory, Report, Returned, Survived
+from sievemq_broker.session.lost import MAX_REFUSED, Memory, Report, Survived
 from sievemq_broker.session.ports import ClientPort, Services, Watcher
 from sievemq_broker.session.rights import Identity, Verb, forbidden
 from sievemq_broker.session.session import Session, SessionMode
@@ -168,9 +169,7 @@ class Peer:
         "_send",
         "_survived",
         "_table",
-        "_turn",
         "_urgent",
-        "_wants",
         "address",
         "agent",
         "allowed",
@@ -180,8 +179,7 @@ class Peer:
         "clock_lag",
         "clock_seen",
         "clock_stands",
-        "consumers",
-        "highest_consumer",
+        "deliveries",
         "highest_session",
         "id",
         "identity",
@@ -189,8 +187,6 @@ class Peer:
         "life",
         "namespace",
         "out",
-        "owners",
-        "retired",
         "services",
         "sessions",
         "settings",
@@ -243,20 +239,14 @@ class Peer:
         self.sessions: dict[int, Session] = {}
         #: Memory of all its transactions.
         self.staged = StagedBytes(self.settings.staged_bytes)
-        #: Consumers of all sessions by id, and the session of each. `retired` ones are closed but still hold messages
-        #: of their session (ACK-19).
-        self.consumers: dict[int, Consumer] = {}
-        self.owners: dict[int, Session] = {}
-        self.retired: set[int] = set()
-        #: Requests of unanswered WANTs, by consumer.
-        self._wants: dict[int, list[int]] = {}
+        self.deliveries = Deliveries(out)
         #: Sessions with sends to confirm at the end of the turn; and whether the client may wait for one of the
         #: confirms.
         self.unconfirmed: dict[Session, None] = {}
         self._urgent = False
         #: The number of sends to confirm.
         self._lazy = 0
-        self.highest_session = self.highest_consumer = 0
+        self.highest_session = 0
         #: Offset of the clock that the client's times include, and by how much that is behind the broker's.
         self.clock_seen = self.clock_lag = 0
         #: The client knows that the clock is frozen, and when: its times stand still as well.
@@ -267,8 +257,7 @@ class Peer:
         self._late_bytes = 0
         #: The command before them that has begun.
         self._pending: Pending | None = None
-        self._turn = 0
-        out.attach(self, self.life)
+        out.attach(self.deliveries, self.life)
 
     # -- what a protocol calls --------------------------------------------------------------------------------------
 
@@ -365,17 +354,6 @@ class Peer:
         if self.life.end():
             self._close_sessions(now, None)
 
-    def resume_consumers(self, now: int) -> None:
-        """The port is writable again. Continues where the last round stopped, so that a consumer with a long backlog
-        does not hold up the others."""
-        out = self.out
-        consumers = tuple(self.consumers.values())
-        for turn in range(self._turn, self._turn + len(consumers)):
-            consumers[turn % len(consumers)].resume(now)
-            if not out.writable:
-                self._turn = turn + 1
-                break
-
     # -- what the rim and the management call -------------------------------------------------------------------------
 
     def close(self, code: ErrorCode, text: str, now: int) -> None:
@@ -394,7 +372,7 @@ class Peer:
         self.allowed.clear()
         verbs = self._table.free if identity.rights.unlimited else self._table.limited
         self._send, self._handlers = verbs.send, verbs.others
-        for consumer in tuple(self.consumers.values()):
+        for consumer in tuple(self.deliveries.consumers.values()):
             if consumer.open:
                 label = consumer.source.place.destination
                 if not identity.may(Verb.CONSUME, self.namespace.name, label) and not self.is_own(label):
@@ -421,7 +399,7 @@ class Peer:
     @property
     def is_busy(self) -> bool:
         """True while the client holds messages, or a transaction is open."""
-        return any(consumer.unacknowledged for consumer in self.consumers.values()) or any(
+        return self.deliveries.hold_messages or any(
             session.committing or (session.transaction is not None and session.transaction.staged)
             for session in self.sessions.values()
         )
@@ -435,22 +413,6 @@ class Peer:
     def temporaries(self) -> int:
         """The number of its temporary destinations."""
         return self.namespace.temporaries.count(self.id)
-
-    # -- called by the domain, through the port -----------------------------------------------------------------------
-
-    def want_settled(self, consumer_id: int) -> None:
-        """Answer the WANTs of a consumer."""
-        for request in self._wants.pop(consumer_id, ()):
-            self.answer(request)
-
-    def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
-        """The domain has closed a consumer."""
-        self.want_settled(consumer_id)
-        consumer = self.consumers.get(consumer_id)
-        if consumer is None:
-            return  # its session is being closed
-        self.out.consumer_gone(consumer_id, code, text)
-        self._retire(consumer)
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 
@@ -516,7 +478,8 @@ class Peer:
         self.id = resume if memory is not None or self._may_keep(resume) else services.connection_id()
         self._resumed = True
         # Late commands for its old sessions and consumers may still arrive: they are skipped.
-        self.highest_session, self.highest_consumer = ids
+        self.highest_session, last_consumer = ids
+        self.deliveries.claim(last_consumer)
         if memory is not None:
             self._survived = memory.settle(report, now)
             self._memory = memory
@@ -553,10 +516,7 @@ class Peer:
             report: what the client states of messages that were delivered here.
             now: ms since 1970.
         """
-        for consumer_id, tag in report.done.items():
-            consumer = self.consumers.get(consumer_id)
-            if consumer is not None and self.owners[consumer_id].transaction is None:
-                consumer.acknowledge(min(tag, consumer.tag), now)
+        self.deliveries.acknowledge(report.done, now)
         self._handed_elsewhere = report.handed
         self.keep = max(self.keep, _RETURNING_MS)
         self.close(ErrorCode.HEARTBEAT_MISSED, "its client has reconnected on another connection", now)
@@ -711,11 +671,7 @@ class Peer:
         self.end_blocked_sender(session)
         self.confirm(session, session.sent)
         del self.sessions[session.id]
-        for consumer_id in session.consumers:
-            self.want_settled(consumer_id)
-            self.consumers.pop(consumer_id, None)
-            self.owners.pop(consumer_id, None)
-        self.retired.difference_update(session.consumers)
+        self.deliveries.release(session)
         self.broker.begin_leaving(self.id, self._closing(session, handed, command, now))
 
     def _closing(self, session: Session, handed: Mapping[int, int], command: CommandTuple, now: int) -> Steps[None]:
@@ -782,20 +738,6 @@ class Peer:
 
     # -- consumers ----------------------------------------------------------------------------------------------------
 
-    def claim_consumer_id(self, consumer_id: int) -> None:
-        """The client uses this id from now on."""
-        self.highest_consumer = max(self.highest_consumer, consumer_id)
-
-    def add_consumer(self, session: Session, consumer: Consumer) -> None:
-        """A consumer was opened."""
-        session.consumers[consumer.id] = self.consumers[consumer.id] = consumer
-        self.owners[consumer.id] = session
-
-    def check_once_open(self, consumer_id: int) -> None:
-        """Skip a command for a consumer that was closed meanwhile; raise for an id that was never opened."""
-        if consumer_id > self.highest_consumer:
-            raise unknown("consumer", consumer_id)
-
     def close_consumer(self, consumer: Consumer, handed: int, command: CommandTuple, now: int) -> None:
         """Close a consumer. Messages that the application has stay with the session (MCO-09), the others go back
         (MCO-10).
@@ -806,65 +748,13 @@ class Peer:
             command: that is answered then, if it wants to be.
             now: ms since 1970.
         """
-        self.want_settled(consumer.id)
+        self.deliveries.want_settled(consumer.id)
         self.give_back(consumer.closing(handed, now, Meter()), command, partial(self._closed, consumer, command), now)
 
     def _closed(self, consumer: Consumer, command: CommandTuple, now: int) -> None:
-        self._retire(consumer)
+        self.deliveries.retire(consumer)
         if command[1]:
             self.answer(command[1])
-
-    def wants(self, consumer_id: int) -> int:
-        """The number of a consumer's unanswered WANTs."""
-        return len(self._wants.get(consumer_id, ()))
-
-    def await_settled(self, consumer_id: int, request: int) -> None:
-        """Answer a WANT when the domain has settled it."""
-        self._wants.setdefault(consumer_id, []).append(request)
-
-    def _retire(self, consumer: Consumer) -> None:
-        if consumer.unacknowledged:
-            self.retired.add(consumer.id)
-        else:
-            self.forget_consumers((consumer.id,))
-
-    def forget_consumers(self, ids: Iterable[int]) -> None:
-        """Drop closed consumers that hold no messages any more."""
-        for consumer_id in ids:
-            self.want_settled(consumer_id)
-            self.consumers.pop(consumer_id, None)
-            self.retired.discard(consumer_id)
-            session = self.owners.pop(consumer_id, None)
-            if session is not None:
-                session.consumers.pop(consumer_id, None)
-
-    def forget_settled(self, session: Session) -> None:
-        """Drop the session's closed consumers whose last message is settled."""
-        if self.retired:
-            self.forget_consumers(
-                [i for i, c in session.consumers.items() if i in self.retired and not c.unacknowledged]
-            )
-
-    def handed_to(self, session: Session, handed: tuple[int, ...]) -> dict[int, int]:
-        """The pairs of `handed` for consumers of this session that still hold messages. Consumers that are gone are
-        skipped: the broker may have closed one while the command was on its way.
-
-        Raises:
-            ProtocolError: a consumer of another session or of none, or a tag that was never delivered.
-        """
-        seen = pairs(handed)
-        for consumer_id, tag in tuple(seen.items()):
-            consumer = session.consumers.get(consumer_id)
-            if consumer is None:
-                if consumer_id in self.consumers or consumer_id > self.highest_consumer:
-                    raise ProtocolError(
-                        f"'handed' names consumer {consumer_id}, which is not one of session {session.id}",
-                        ErrorCode.UNEXPECTED_COMMAND,
-                    )
-                del seen[consumer_id]
-            elif tag > consumer.tag:
-                raise undelivered(consumer_id, tag, consumer.tag)
-        return seen
 
     def fail_survived(self, handed: tuple[int, ...], now: int) -> None:
         """The client states that its application has failed what it was handed, which may include messages of the lost
@@ -1051,8 +941,7 @@ class Peer:
         self._late = []
         self._pending = None
         if handed is not None:
-            for consumer_id in tuple(self._wants):
-                self.want_settled(consumer_id)
+            self.deliveries.settle_wants()
         # Deliver nothing more to this client: messages that one consumer returns would go to another, and count as
         # delivered once more.
         self.out.shut()
@@ -1074,19 +963,12 @@ class Peer:
         if memory is not None:
             services.lost.remember(memory, now - services.clock_offset + self.keep, self.broker)
         self.sessions.clear()
-        self.consumers.clear()
-        self.owners.clear()
-        self._wants.clear()
-        self.retired.clear()
+        self.deliveries.clear()
         self.unconfirmed.clear()
 
     def _remember(self) -> Memory:
         memory = self.remembers()
-        for consumer in self.consumers.values():
-            count = consumer.unacknowledged
-            if count:
-                transacted = self.owners[consumer.id].transaction is not None
-                memory.returned[consumer.id] = Returned(consumer.source, [], transacted, count)
+        memory.returned.update(self.deliveries.returned())
         return memory
 
     def _leaving(

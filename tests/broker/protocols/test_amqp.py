@@ -1059,7 +1059,7 @@ def test_unsettled_messages_return_from_a_link_that_the_broker_has_detached(worl
     assert (queue(world).depth, queue(world).in_flight) == (2, 1)
     assert isinstance(client.discharge(name, 11), Accepted)
     assert (queue(world).depth, queue(world).in_flight) == (2, 0)
-    assert not client.broker.peer.consumers
+    assert not client.broker.peer.deliveries.consumers
     client.receiver(handle=2)
     assert client.messages() == ["b", "c"]
 
@@ -1307,10 +1307,10 @@ def test_a_detached_link_is_forgotten_with_its_last_transaction(world: World, ou
     for name in names:
         client.settle(client.within(name, outcome), client.receive().id)
     client.say(Detach(handle=1, closed=True))
-    assert client.broker.peer.consumers
+    assert client.broker.peer.deliveries.consumers
     for number, name in enumerate(names, 12):
         client.discharge(name, number, fail=fail)
-    assert not client.broker.peer.consumers
+    assert not client.broker.peer.deliveries.consumers
     assert queue(world).in_flight == 0
     back = fail or isinstance(outcome, (Released, Modified))
     assert queue(world).depth == (2 if back else 0)

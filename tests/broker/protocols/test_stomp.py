@@ -258,7 +258,7 @@ def test_typed_headers(world: World, name: str, text: str, value: object) -> Non
     client.say("SEND", b"", destination="/queue/a", **{name: text})
     session = world.client()
     consumer = session.consumer(session.session(), "queue:a")
-    [entry] = session.broker.peer.consumers[consumer.id].window
+    [entry] = session.broker.peer.deliveries.consumers[consumer.id].window
     assert entry is not None
     assert entry.envelope.properties == {"n": value}
     assert type(entry.envelope.properties["n"]) is type(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ class Connection:
     address, client_id = "peer", None
 
     def __init__(self) -> None:
-        self.consumers: dict[int, Consumer] = {}
+        self.deliveries = SimpleNamespace(consumers={})
         self.closed: list[tuple[ErrorCode, str]] = []
 
     def close(self, code: ErrorCode, text: str, now: int) -> None:
@@ -45,7 +46,7 @@ class World:
         consumer = self.space.open_consumer(
             self.port, 1, "queue:q", selector(text), connection="c", credit=credit, now=NOW
         )
-        connection.consumers[1] = consumer
+        connection.deliveries.consumers[1] = consumer
         return consumer
 
     def send(self, count: int) -> None:
@@ -128,7 +129,7 @@ def test_very_many_connections_take_turns() -> None:
 def test_very_many_consumers_of_one_connection_take_turns() -> None:
     world = World()
     consumers = [world.consumer(1) for _ in range(2 * CONSUMERS)]
-    world.connections["c0"].consumers = dict(enumerate(consumers))
+    world.connections["c0"].deliveries.consumers = dict(enumerate(consumers))
     for number in range(1, 2 * CONSUMERS):
         del world.connections[f"c{number}"]
     world.send(3 * CONSUMERS)

@@ -201,6 +201,6 @@ def test_settle_after_the_consumer_was_closed(client: Client) -> None:
     client.say(Command.SETTLE, consumer.id, (1,), 0, 5)
     client.say(Command.SETTLE, consumer.id, (1,), 0, 5)
     assert client.fatal is None
-    assert client.broker.peer.consumers == {}
+    assert client.broker.peer.deliveries.consumers == {}
     client.say(Command.SETTLE, consumer.id + 1, (1,), 0, 0)
     assert client.fatal is not None

@@ -90,7 +90,7 @@ def test_consumers_that_are_refused(client: Client, destination: str, more: dict
     session = client.session()
     fields = consumer_fields(destination, 1, **more)
     assert client.refused(Command.OPEN_CONSUMER, session, 5, *fields)[0] == code
-    assert client.broker.peer.consumers == {}
+    assert client.broker.peer.deliveries.consumers == {}
     client.ask(Command.OPEN_CONSUMER, session, 5, *consumer_fields("queue:q", 1))  # nothing is left of the attempt
 
 
@@ -185,10 +185,11 @@ def test_the_broker_forgets_consumers_that_hold_nothing(client: Client) -> None:
     client.send(session, "a")
     assert consumer.all() == ["a"]
     consumer.close()
-    assert list(client.broker.peer.consumers) == [consumer.id]
+    assert list(client.broker.peer.deliveries.consumers) == [consumer.id]
     client.ask(Command.ACKNOWLEDGE_ALL, session, client.handed(session))
-    broker = client.broker.peer
-    assert (broker.consumers, broker.owners, broker.retired, broker.sessions[session].consumers) == ({}, {}, set(), {})
+    deliveries = client.broker.peer.deliveries
+    assert (deliveries.consumers, deliveries.owners, deliveries.retired) == ({}, {}, set())
+    assert client.broker.peer.sessions[session].consumers == {}
 
 
 def test_clo_02_goodbye_ends_in_order(world: World) -> None:
@@ -218,7 +219,7 @@ def test_credit_past_its_limit(client: Client) -> None:
     consumer = client.consumer(session, credit=MAX_CREDIT)
     client.say(Command.CREDIT, consumer.id, 0)
     client.say(Command.CREDIT, consumer.id, MAX_CREDIT)
-    assert client.broker.peer.consumers[consumer.id].credit == MAX_CREDIT
+    assert client.broker.peer.deliveries.consumers[consumer.id].credit == MAX_CREDIT
     client.say(Command.CREDIT, consumer.id, MAX_CREDIT + 1)
     assert client.fatal is not None
     assert client.fatal[2] == ErrorCode.RESOURCE_ALLOCATION
@@ -239,7 +240,7 @@ def test_released_messages_return_to_their_place_unmarked(client: Client, other:
     client.send(consumer.session, "a", "b", "c")
     client.say(Command.RELEASE, consumer.id, (1, 3))
     assert other.browse() == [(1, "a"), (1, "c")]
-    assert client.broker.peer.consumers[consumer.id].unacknowledged == 1
+    assert client.broker.peer.deliveries.consumers[consumer.id].unacknowledged == 1
 
 
 def test_releasing_undelivered_messages_is_fatal(client: Client) -> None:
@@ -340,7 +341,7 @@ def test_clo_06_want_is_answered_when_the_waiter_itself_closes(client: Client, o
     assert other.answer_to(request) == (Command.OK, request, None)
     client.say(Command.RELEASE, idle.id, (1,))
     assert other.browse() == [(1, "a")]
-    assert not other.broker.peer.wants(waiter.id)
+    assert not other.broker.peer.deliveries.wants(waiter.id)
 
 
 def test_too_many_unanswered_wants_are_refused(client: Client, other: Client) -> None:
@@ -408,7 +409,7 @@ def test_deleting_a_queue_closes_its_consumers(world: World, client: Client) -> 
     client.ask(Command.ACKNOWLEDGE_ALL, consumer.session, client.handed(consumer.session))
     consumer.close()
     client.recover(consumer.session)
-    assert client.broker.peer.consumers == {}
+    assert client.broker.peer.deliveries.consumers == {}
     assert client.browse() == []
 
 
@@ -417,7 +418,7 @@ def test_a_consumer_that_holds_nothing_is_forgotten_when_its_queue_is_deleted(wo
     world.broker.namespace("").delete("queue:q")
     world.settle()
     assert client.take(Command.CONSUMER_CLOSED)
-    assert client.broker.peer.consumers == {}
+    assert client.broker.peer.deliveries.consumers == {}
     assert client.ask(Command.WANT, consumer.id) is None  # nothing will come
     consumer.close()
 

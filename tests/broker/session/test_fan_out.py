@@ -61,8 +61,8 @@ def subscribe(client: Client, count: int = MANY, **more: Any) -> list[Consumer]:
             peer.out, consumer.id, more.get("to", ADDRESS), compile_selector(selector(number)), connection=peer.id,
             credit=more.get("credit", 10), no_local=more.get("no_local", False), now=client.world.now,
         )  # fmt: skip
-        peer.claim_consumer_id(consumer.id)
-        peer.add_consumer(peer.sessions[session], found)
+        peer.deliveries.claim(consumer.id)
+        peer.deliveries.add(peer.sessions[session], found)
     return consumers
 
 
@@ -441,7 +441,7 @@ def test_limits_hold_for_each_subscription(rule: str) -> None:
     if rule == "block":
         client = consumers[0].client
         for _ in range(3):
-            for consumer in client.broker.peer.consumers.values():
+            for consumer in client.broker.peer.deliveries.consumers.values():
                 consumer.grant(2, world.now)
             turns(world)
         orders = {tuple(texts) for texts in texts_of(consumers)}
@@ -468,7 +468,7 @@ def waiting() -> tuple[World, list[Consumer], Client]:
 def make_room(world: World, consumers: list[Consumer], count: int = 2) -> None:
     """Every subscription has room for so many more; nothing else happens."""
     for consumer in consumers:
-        queue = consumer.client.broker.peer.consumers[consumer.id].source
+        queue = consumer.client.broker.peer.deliveries.consumers[consumer.id].source
         for _ in range(count):
             queue.drop_oldest()
 
@@ -898,11 +898,13 @@ def test_subscriptions_that_open_and_close_while_a_commit_is_counted(more: int) 
     assert sender.broker.behind
     space = world.broker.namespace("")
     for consumer in consumers[::500]:
-        space.subscriptions.drop(topic_of(world).subscription_of(client.broker.peer.consumers[consumer.id].source))
+        space.subscriptions.drop(
+            topic_of(world).subscription_of(client.broker.peer.deliveries.consumers[consumer.id].source)
+        )
     late = subscribe(
         client, 2, session=consumers[0].session, selector=lambda number: ("n = 1", "n = 2")[number], credit=0
     )
-    filled = client.broker.peer.consumers[late[0].id].source
+    filled = client.broker.peer.deliveries.consumers[late[0].id].source
     row = [Envelope(envelope(f"f{number}")) for number in range(ROOM - WEIGHED // 2 + more)]
     filled.accept(row, world.now)
     for _ in range(3):
@@ -927,7 +929,7 @@ def test_room_that_is_taken_while_a_commit_is_weighed_is_not_given_twice() -> No
     assert sender.answer_to(99) is None
     assert depths(world) == {ROOM - WEIGHED // 2 + 1}
     assert sender.broker.peer.blocked_senders
-    for consumer in consumers[0].client.broker.peer.consumers.values():
+    for consumer in consumers[0].client.broker.peer.deliveries.consumers.values():
         consumer.grant(1, world.now)
         consumer.acknowledge(1, world.now)
     for _ in range(2 * MANY):  # it looks at a few places at once
@@ -952,7 +954,9 @@ def test_subscriptions_that_open_and_close_while_receivers_are_collected() -> No
     plain = subscribe(client, 1, session=session)
     space = world.broker.namespace("")
     for consumer in consumers[::500]:
-        space.subscriptions.drop(topic_of(world).subscription_of(client.broker.peer.consumers[consumer.id].source))
+        space.subscriptions.drop(
+            topic_of(world).subscription_of(client.broker.peer.deliveries.consumers[consumer.id].source)
+        )
     for _ in range(3):
         turns(world)
     assert texts_of([*late, *plain]) == [["m1"], [], [], ["m1"]]
@@ -971,7 +975,7 @@ def test_a_sender_waits_in_a_few_of_very_many_full_subscriptions() -> None:
     turns(world)
     (stall,) = sender.broker.peer.blocked_senders
     assert len(stall.places) <= 16
-    for consumer in consumers[0].client.broker.peer.consumers.values():
+    for consumer in consumers[0].client.broker.peer.deliveries.consumers.values():
         consumer.grant(3, world.now)
     turns(world)
     assert texts_of(consumers) == [["m1", "m2", "m3"]] * MANY
@@ -987,7 +991,7 @@ def test_senders_that_have_waited_for_room_deliver_in_slices_one_after_the_other
         begin(sender, session, f"m{number}")
         turns(world)
     assert [len(sender.broker.peer.blocked_senders) for sender in senders] == [0, 1, 1]
-    for consumer in list(consumers[0].client.broker.peer.consumers.values()):
+    for consumer in list(consumers[0].client.broker.peer.deliveries.consumers.values()):
         consumer.grant(3, world.now)
     most, before = 0, sum(each.queue.sequence for each in topic_of(world).subscriptions)
     while world.broker.work(world.now, 500) or world.broker.busy is not None:
@@ -1049,7 +1053,7 @@ def test_room_is_kept_for_a_commit_to_very_many_subscriptions(rule: str) -> None
     assert committer.answer_to(99) == (Command.OK, 99, None)
     assert {each.queue.depth for each in topic_of(world).subscriptions} == {2}
     assert all(each.queue.reserved_messages == 0 for each in topic_of(world).subscriptions)
-    for consumer in consumers[0].client.broker.peer.consumers.values():
+    for consumer in consumers[0].client.broker.peer.deliveries.consumers.values():
         consumer.grant(3, world.now)
     turns(world)
     expected = ["c1", "c2", "m1"] if rule == "block" else ["c1", "c2"]

@@ -46,7 +46,7 @@ def holding(world: World, mode: int = CLIENT, **hello: Any) -> tuple[Client, Con
     consumer = client.consumer(client.session(mode), credit=0)
     if not queue_of(world).sequence:
         fill(world)
-    held = client.broker.peer.consumers[consumer.id]
+    held = client.broker.peer.deliveries.consumers[consumer.id]
     while held.unacknowledged < MANY:
         held.grant(500, world.now)
         world.settle()

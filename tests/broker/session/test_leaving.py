@@ -218,7 +218,7 @@ def closing_session(world: World, **hello: object) -> tuple[Client, int, list[st
 
 def test_a_session_gives_back_in_slices_and_is_closed_when_it_has(world: World) -> None:
     client, request, texts = closing_session(world)
-    assert not client.broker.peer.consumers
+    assert not client.broker.peer.deliveries.consumers
     assert not client.broker.peer.sessions
     found = depths(world)
     assert max(later - earlier for earlier, later in pairwise(found)) <= SLICE // 5 + 1

@@ -166,7 +166,7 @@ class Play:
             [
                 [
                     (one.id, one.credit, one.tag, one.unacknowledged, one.newest)
-                    for one in client.broker.peer.consumers.values()
+                    for one in client.broker.peer.deliveries.consumers.values()
                 ]
                 for client in self.clients
             ],
@@ -263,7 +263,7 @@ def test_a_client_that_does_not_read_gets_a_full_outbox_and_the_rest_later(hello
         sender.queue_send(session, envelope(body=b"%03d" % number + body), "topic:t")
     world.settle()
     assert high - 400 < slow.broker.wire.pending_bytes < high + 400
-    queue = next(one.source for one in slow.broker.peer.consumers.values())
+    queue = next(one.source for one in slow.broker.peer.deliveries.consumers.values())
     assert queue.depth + queue.in_flight == 100
     assert queue.depth > 80
     expected = [f"{number:03}" for number in range(100)]
@@ -353,7 +353,7 @@ def test_a_part_of_a_row_is_recalled_for_a_waiting_consumer(client: Client, othe
     assert two.all() == texts(2, 3)
     assert one.all() == texts(4, 5)
     one.acknowledge()
-    assert one.client.broker.peer.consumers[one.id].unacknowledged == 0
+    assert one.client.broker.peer.deliveries.consumers[one.id].unacknowledged == 0
 
 
 def test_a_transacted_burst_is_staged_and_a_rolled_back_row_is_redelivered(world: World) -> None:
@@ -368,7 +368,7 @@ def test_a_transacted_burst_is_staged_and_a_rolled_back_row_is_redelivered(world
     consumer.credit(100)
     assert consumer.all() == ["m0#2", "m1#2", "m2#2", "m3"]
     client.commit(session)
-    assert not client.broker.peer.consumers[consumer.id].unacknowledged
+    assert not client.broker.peer.deliveries.consumers[consumer.id].unacknowledged
 
 
 def test_a_publisher_with_no_local_does_not_get_its_own_row(client: Client, other: Client) -> None:
@@ -410,7 +410,7 @@ def test_an_empty_batch_has_no_effect(client: Client) -> None:
     consumer = client.consumer(session, credit=100)
     burst(client, session, "first", "second", delivery_time=START + 10)
     burst(client, session, "third", "fourth", delivery_time=START + 10)
-    inside = client.broker.peer.consumers[consumer.id]
+    inside = client.broker.peer.deliveries.consumers[consumer.id]
     assert (inside.newest, inside.tag, inside.source.sequence) == (0, 0, 4)
 
 

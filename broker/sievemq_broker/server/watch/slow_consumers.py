@@ -60,7 +60,7 @@ class SlowConsumers:
             connection = self._connections.get(connection_id)
             if connection is None:
                 continue
-            for consumer in tuple(connection.consumers.values()):
+            for consumer in tuple(connection.deliveries.consumers.values()):
                 self._look_at(connection, consumer, now)
                 looks -= 1
                 if not looks:

@@ -29,9 +29,9 @@ def on_open_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
      credit, tag, size) = command  # fmt: skip
     if consumer_id > _MAX_CONSUMER_ID:
         raise RequestError(f"a consumer's id has 32 bits; {consumer_id} does not fit", ErrorCode.ILLEGAL_STATE)
-    peer.claim_consumer_id(consumer_id)
+    peer.deliveries.claim(consumer_id)
     session = peer.session(session_id)
-    if consumer_id in peer.consumers:
+    if consumer_id in peer.deliveries.consumers:
         raise RequestError(f"consumer {consumer_id} is open already; ids are not reused", ErrorCode.ILLEGAL_STATE)
     limit = peer.settings.max_consumers
     if len(session.consumers) >= limit:
@@ -64,7 +64,7 @@ def on_open_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
         consumer.go_on_behind(tag)
     if size:
         consumer.limit_bytes(size)
-    peer.add_consumer(session, consumer)
+    peer.deliveries.add(session, consumer)
     peer.answer(request, not known if durable else None)
     if compiled is not None:
         peer.services.advise(peer, destination, compiled)
@@ -77,9 +77,9 @@ def on_close_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
     """Close a consumer. Messages that the application has stay with the session (MCO-09), the others go back
     (MCO-10)."""
     _, request, consumer_id, handed = command
-    consumer = peer.consumers.get(consumer_id)
-    if consumer is None or consumer_id in peer.retired:
-        if consumer_id > peer.highest_consumer:
+    consumer = peer.deliveries.consumers.get(consumer_id)
+    if consumer is None or consumer_id in peer.deliveries.retired:
+        if consumer_id > peer.deliveries.highest:
             raise unknown("consumer", consumer_id)
         if request:
             peer.answer(request)  # the broker closed it first (CLO-01)
@@ -92,9 +92,9 @@ def on_close_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
 def on_credit(peer: Peer, command: CommandTuple, now: int) -> None:
     """Grant credit."""
     _, consumer_id, credit, instead = command
-    consumer = peer.consumers.get(consumer_id)
+    consumer = peer.deliveries.consumers.get(consumer_id)
     if consumer is None:
-        peer.check_once_open(consumer_id)
+        peer.deliveries.check_once_open(consumer_id)
         return
     if credit > MAX_CREDIT:
         raise too_much_credit(consumer_id, credit)
@@ -107,13 +107,13 @@ def on_credit(peer: Peer, command: CommandTuple, now: int) -> None:
 def on_want(peer: Peer, command: CommandTuple, now: int) -> None:
     """A caller waits at an empty buffer (D-23). The answer is sent now, or when the domain calls `settled`."""
     _, request, consumer_id = command
-    consumer = peer.consumers.get(consumer_id)
-    if consumer is None or consumer_id in peer.retired:
-        peer.check_once_open(consumer_id)
+    consumer = peer.deliveries.consumers.get(consumer_id)
+    if consumer is None or consumer_id in peer.deliveries.retired:
+        peer.deliveries.check_once_open(consumer_id)
         if request:
             peer.answer(request)  # nothing will arrive: the answer of an empty queue
         return
-    if peer.wants(consumer_id) >= _MAX_WANTS:
+    if peer.deliveries.wants(consumer_id) >= _MAX_WANTS:
         raise RequestError(
             f"consumer {consumer_id} has {_MAX_WANTS} WANTs that are not answered yet", ErrorCode.RESOURCE_ALLOCATION
         )
@@ -124,20 +124,20 @@ def on_want(peer: Peer, command: CommandTuple, now: int) -> None:
         if settled:
             peer.answer(request)
         else:
-            peer.await_settled(consumer_id, request)
+            peer.deliveries.await_settled(consumer_id, request)
 
 
 def on_release(peer: Peer, command: CommandTuple, now: int) -> None:
     """Return buffered messages to their old places, unmarked; also the answer to a RECALL."""
     _, consumer_id, tags, unasked = command
-    consumer = peer.consumers.get(consumer_id)
+    consumer = peer.deliveries.consumers.get(consumer_id)
     if consumer is None:
-        peer.check_once_open(consumer_id)
+        peer.deliveries.check_once_open(consumer_id)
     else:
-        released = partial(_released, peer, peer.owners[consumer_id])
+        released = partial(_released, peer, peer.deliveries.owners[consumer_id])
         peer.give_back(consumer.releasing(tags, now, Meter(), unasked), command, released, now)
 
 
 def _released(peer: Peer, session: Session, now: int) -> None:
     """The messages are back. RELEASE is not answered."""
-    peer.forget_settled(session)
+    peer.deliveries.forget_settled(session)

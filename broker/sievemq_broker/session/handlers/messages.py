@@ -13,6 +13,7 @@ from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.steps import Meter
 from sievemq_broker.session.checks import check_message, shift_times, too_much_credit, unknown, with_readable_properties
+from sievemq_broker.session.deliveries import Deliveries
 from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer, Pending
 from sievemq_broker.session.sends import Send, end_commit_wait, refuse, wait_to_commit
@@ -67,7 +68,7 @@ def on_close_session(peer: Peer, command: CommandTuple, now: int) -> None:
         return
     if peer.wait_for_delivery((session,), command, on_close_session, now):
         return
-    peer.close_session(session, peer.handed_to(session, handed), command, now)
+    peer.close_session(session, peer.deliveries.handed_to(session, handed), command, now)
 
 
 # -- sends ------------------------------------------------------------------------------------------------------------
@@ -270,14 +271,15 @@ def _withdraw_commit(peer: Peer, session: Session, now: int) -> None:
 def on_acknowledge(peer: Peer, command: CommandTuple, now: int) -> None:
     """Acknowledge everything up to a tag (ACK-01, ACK-03), and grant credit."""
     _, consumer_id, tag, credit = command
-    consumer = peer.consumers.get(consumer_id)
+    deliveries = peer.deliveries
+    consumer = deliveries.consumers.get(consumer_id)
     if consumer is None:
-        peer.check_once_open(consumer_id)
+        deliveries.check_once_open(consumer_id)
         return
     if credit > MAX_CREDIT:
         raise too_much_credit(consumer_id, credit)
     if tag:
-        _acknowledge(peer, consumer, tag, credit, now)
+        _acknowledge(deliveries, consumer, tag, credit, now)
     else:
         consumer.grant(credit, now)
 
@@ -287,38 +289,40 @@ def on_acknowledge_several(peer: Peer, command: CommandTuple, now: int) -> None:
     numbers = command[1]
     if len(numbers) & 1:
         raise ProtocolError(f"ACKNOWLEDGE_SEVERAL lists pairs of consumer and tag, not {len(numbers)} numbers")
-    consumers, owners, retired = peer.consumers, peer.owners, peer.retired
+    deliveries = peer.deliveries
+    consumers, owners, retired = deliveries.consumers, deliveries.owners, deliveries.retired
     flat = iter(numbers)
     for consumer_id, tag in zip(flat, flat, strict=True):
         consumer = consumers.get(consumer_id)
         if consumer is None:
-            peer.check_once_open(consumer_id)
+            deliveries.check_once_open(consumer_id)
         elif tag and owners[consumer_id].transaction is None and consumer_id not in retired:
             consumer.acknowledge(tag, now)
         elif tag:
-            _acknowledge(peer, consumer, tag, 0, now)
+            _acknowledge(deliveries, consumer, tag, 0, now)
 
 
-def _acknowledge(peer: Peer, consumer: Consumer, tag: int, credit: int, now: int) -> None:
+def _acknowledge(deliveries: Deliveries, consumer: Consumer, tag: int, credit: int, now: int) -> None:
     consumer_id = consumer.id
-    if peer.owners[consumer_id].transaction is not None:
+    if deliveries.owners[consumer_id].transaction is not None:
         raise ProtocolError(
             f"ACKNOWLEDGE for consumer {consumer_id} of a transacted session; only COMMIT acknowledges there",
             ErrorCode.UNEXPECTED_COMMAND,
         )
     consumer.acknowledge(tag, now, credit)
-    if consumer_id in peer.retired and not consumer.unacknowledged:
-        peer.forget_consumers((consumer_id,))
+    if consumer_id in deliveries.retired and not consumer.unacknowledged:
+        deliveries.forget((consumer_id,))
 
 
 def on_settle(peer: Peer, command: CommandTuple, now: int) -> None:
     """Settle individual messages: acknowledged, failed, rejected, or left."""
     _, consumer_id, tags, outcome, credit = command
-    consumer = peer.consumers.get(consumer_id)
+    deliveries = peer.deliveries
+    consumer = deliveries.consumers.get(consumer_id)
     if consumer is None:
-        peer.check_once_open(consumer_id)
+        deliveries.check_once_open(consumer_id)
         return
-    if peer.owners[consumer_id].transaction is not None:
+    if deliveries.owners[consumer_id].transaction is not None:
         raise ProtocolError(
             f"SETTLE for consumer {consumer_id} of a transacted session; only COMMIT acknowledges there",
             ErrorCode.UNEXPECTED_COMMAND,
@@ -329,17 +333,17 @@ def on_settle(peer: Peer, command: CommandTuple, now: int) -> None:
         raise too_much_credit(consumer_id, credit)
     if outcome == Outcome.ACKNOWLEDGED:
         consumer.settle(tags, Outcome.ACKNOWLEDGED, now)
-        _settled(peer, consumer, credit, now)
+        _settled(deliveries, consumer, credit, now)
     else:
         steps = consumer.settling(tags, Outcome(outcome), now, Meter())
-        peer.give_back(steps, command, partial(_settled, peer, consumer, credit), now)
+        peer.give_back(steps, command, partial(_settled, deliveries, consumer, credit), now)
 
 
-def _settled(peer: Peer, consumer: Consumer, credit: int, now: int) -> None:
+def _settled(deliveries: Deliveries, consumer: Consumer, credit: int, now: int) -> None:
     """Individual messages are settled: grant the credit of the same command."""
-    if consumer.id in peer.retired:
+    if consumer.id in deliveries.retired:
         if not consumer.unacknowledged:
-            peer.forget_consumers((consumer.id,))
+            deliveries.forget((consumer.id,))
     elif credit:
         consumer.grant(credit, now)
 
@@ -350,9 +354,9 @@ def on_acknowledge_all(peer: Peer, command: CommandTuple, now: int) -> None:
     session = peer.session(session_id)
     if session.transaction is not None:
         raise RequestError("a transacted session acknowledges by commit (TXN-13)", ErrorCode.ILLEGAL_STATE)
-    session.acknowledge(peer.handed_to(session, handed), now)
+    session.acknowledge(peer.deliveries.handed_to(session, handed), now)
     session.settle(request)
-    peer.forget_settled(session)
+    peer.deliveries.forget_settled(session)
     peer.answer(request)
 
 
@@ -362,14 +366,14 @@ def on_recover(peer: Peer, command: CommandTuple, now: int) -> None:
     session = peer.session(session_id)
     if session.transaction is not None:
         raise RequestError("a transacted session has rollback, not recover (ACK-12)", ErrorCode.ILLEGAL_STATE)
-    seen = peer.handed_to(session, handed)
+    seen = peer.deliveries.handed_to(session, handed)
     peer.fail_survived(handed, now)
     peer.give_back(session.recover(seen, now), command, partial(_recovered, peer, session, request), now)
 
 
 def _recovered(peer: Peer, session: Session, request: int, now: int) -> None:
     """All messages of the session have come back."""
-    peer.forget_settled(session)
+    peer.deliveries.forget_settled(session)
     peer.answer(request)
 
 
@@ -405,7 +409,7 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
             session.begin_commit()
             peer.wait_for_publishing(command, on_commit)
         return
-    seen = peer.handed_to(session, handed)
+    seen = peer.deliveries.handed_to(session, handed)
     peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
     doom = transaction.doom
     publishing: Publishing | None = None
@@ -436,7 +440,7 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
     # Nothing can stop it from here on: it is settled even if the connection is lost.
     session.acknowledge(seen, now)
     session.settle(request)
-    peer.forget_settled(session)
+    peer.deliveries.forget_settled(session)
     if publishing is None:
         peer.answer(request)
     else:
@@ -454,7 +458,7 @@ def _drop_late_replies(peer: Peer, transaction: Transaction) -> None:
 
 def _rolled_back(peer: Peer, session: Session, doom: SieveError, now: int) -> None:
     """All messages of the session have come back, since its COMMIT was refused."""
-    peer.forget_settled(session)
+    peer.deliveries.forget_settled(session)
     raise RequestError(
         f"the transaction was rolled back: {doom.text}",
         ErrorCode.TRANSACTION_ROLLED_BACK,
@@ -483,7 +487,7 @@ def on_rollback(peer: Peer, command: CommandTuple, now: int) -> None:
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
     if session.committing and peer.wait_for_publishing(command, on_rollback):
         return
-    seen = peer.handed_to(session, handed)
+    seen = peer.deliveries.handed_to(session, handed)
     peer.fail_survived(handed, now)
     peer.end_blocked_sender(session)
     peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)

@@ -67,8 +67,8 @@ async def _rows(call: Call[Any, Any], destination: Destination) -> list[_Row]:
         (connection_number(connection.id), connection, consumer)
         async for connection in in_slices(list(call.server.services.connections.values()), every=16)
         if connection.namespace is space
-        for number, consumer in list(connection.consumers.items())
-        if number not in connection.retired and consumer.source.place.destination == destination.label
+        for number, consumer in list(connection.deliveries.consumers.items())
+        if number not in connection.deliveries.retired and consumer.source.place.destination == destination.label
     ]
 
 

@@ -239,8 +239,8 @@ class _Known:
         """Collect the current state, in slices."""
         known = cls(server)
         async for connection in in_slices(list(known.connections.values())):
-            if connection.consumers:
-                there, retired = connection.consumers, connection.retired
+            if connection.deliveries.consumers:
+                there, retired = connection.deliveries.consumers, connection.deliveries.retired
                 known.consumers[connection.id] = {n: c for n, c in there.items() if n not in retired}
         async for space in in_slices(list(server.broker.namespaces.values())):
             known.subscriptions.update(space.subscriptions)

@@ -1,0 +1,175 @@
+"""The consumers of a connected client, of all its sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.session.checks import pairs, undelivered, unknown
+from sievemq_broker.session.lost import Returned
+from sievemq_broker.session.ports import ClientPort
+from sievemq_broker.session.session import Session
+from sievemq_core.errors import ErrorCode, ProtocolError
+
+
+class Deliveries:
+    """The consumers of a client, their sessions, and the requests that wait for one of them.
+
+    Args:
+        out: the client's output.
+
+    Attributes:
+        consumers: by id. Closed ones stay while they hold messages of their session (ACK-19).
+        owners: the session of each.
+        retired: the closed ones.
+        highest: the highest id that the client has used.
+    """
+
+    __slots__ = ("_out", "_turn", "_wants", "consumers", "highest", "owners", "retired")
+
+    def __init__(self, out: ClientPort) -> None:
+        self._out = out
+        self.consumers: dict[int, Consumer] = {}
+        self.owners: dict[int, Session] = {}
+        self.retired: set[int] = set()
+        self.highest = 0
+        #: Requests of unanswered WANTs, by consumer.
+        self._wants: dict[int, list[int]] = {}
+        #: Where the last round of :meth:`resume` stopped.
+        self._turn = 0
+
+    # -- consumers and their ids --------------------------------------------------------------------------------------
+
+    def claim(self, consumer_id: int) -> None:
+        """The client uses this id from now on."""
+        self.highest = max(self.highest, consumer_id)
+
+    def check_once_open(self, consumer_id: int) -> None:
+        """Skip a command for a consumer that was closed meanwhile; raise for an id that was never opened."""
+        if consumer_id > self.highest:
+            raise unknown("consumer", consumer_id)
+
+    def add(self, session: Session, consumer: Consumer) -> None:
+        """A consumer was opened."""
+        session.consumers[consumer.id] = self.consumers[consumer.id] = consumer
+        self.owners[consumer.id] = session
+
+    def retire(self, consumer: Consumer) -> None:
+        """A consumer was closed. It stays while it holds messages of its session."""
+        if consumer.unacknowledged:
+            self.retired.add(consumer.id)
+        else:
+            self.forget((consumer.id,))
+
+    def forget(self, ids: Iterable[int]) -> None:
+        """Drop closed consumers that hold no messages any more."""
+        for consumer_id in ids:
+            self.want_settled(consumer_id)
+            self.consumers.pop(consumer_id, None)
+            self.retired.discard(consumer_id)
+            session = self.owners.pop(consumer_id, None)
+            if session is not None:
+                session.consumers.pop(consumer_id, None)
+
+    def forget_settled(self, session: Session) -> None:
+        """Drop the session's closed consumers whose last message is settled."""
+        if self.retired:
+            self.forget([i for i, c in session.consumers.items() if i in self.retired and not c.unacknowledged])
+
+    def release(self, session: Session) -> None:
+        """A session is closed, which closes its consumers."""
+        for consumer_id in session.consumers:
+            self.want_settled(consumer_id)
+            self.consumers.pop(consumer_id, None)
+            self.owners.pop(consumer_id, None)
+        self.retired.difference_update(session.consumers)
+
+    def clear(self) -> None:
+        """The client has ended."""
+        self.consumers.clear()
+        self.owners.clear()
+        self.retired.clear()
+        self._wants.clear()
+
+    # -- what they hold -----------------------------------------------------------------------------------------------
+
+    @property
+    def hold_messages(self) -> bool:
+        """True while one of them has a message that is not acknowledged."""
+        return any(consumer.unacknowledged for consumer in self.consumers.values())
+
+    def returned(self) -> dict[int, Returned]:
+        """What goes back of each when the connection is lost."""
+        return {
+            consumer.id: Returned(consumer.source, [], self.owners[consumer.id].transaction is not None, count)
+            for consumer in self.consumers.values()
+            if (count := consumer.unacknowledged)
+        }
+
+    def acknowledge(self, done: Mapping[int, int], now: int) -> None:
+        """The client reports, on another connection, up to which tag it has acknowledged each."""
+        for consumer_id, tag in done.items():
+            consumer = self.consumers.get(consumer_id)
+            if consumer is not None and self.owners[consumer_id].transaction is None:
+                consumer.acknowledge(min(tag, consumer.tag), now)
+
+    def handed_to(self, session: Session, handed: tuple[int, ...]) -> dict[int, int]:
+        """The pairs of `handed` for consumers of this session that still hold messages. Consumers that are gone are
+        skipped: the broker may have closed one while the command was on its way.
+
+        Raises:
+            ProtocolError: a consumer of another session or of none, or a tag that was never delivered.
+        """
+        seen = pairs(handed)
+        for consumer_id, tag in tuple(seen.items()):
+            consumer = session.consumers.get(consumer_id)
+            if consumer is None:
+                if consumer_id in self.consumers or consumer_id > self.highest:
+                    raise ProtocolError(
+                        f"'handed' names consumer {consumer_id}, which is not one of session {session.id}",
+                        ErrorCode.UNEXPECTED_COMMAND,
+                    )
+                del seen[consumer_id]
+            elif tag > consumer.tag:
+                raise undelivered(consumer_id, tag, consumer.tag)
+        return seen
+
+    def resume(self, now: int) -> None:
+        """The output is writable again. Continues where the last round stopped, so that a consumer with a long backlog
+        does not hold up the others."""
+        out = self._out
+        consumers = tuple(self.consumers.values())
+        for turn in range(self._turn, self._turn + len(consumers)):
+            consumers[turn % len(consumers)].resume(now)
+            if not out.writable:
+                self._turn = turn + 1
+                break
+
+    # -- callers that wait, and the calls of the domain ---------------------------------------------------------------
+
+    def wants(self, consumer_id: int) -> int:
+        """The number of a consumer's unanswered WANTs."""
+        return len(self._wants.get(consumer_id, ()))
+
+    def await_settled(self, consumer_id: int, request: int) -> None:
+        """Answer a WANT when the domain has settled it."""
+        self._wants.setdefault(consumer_id, []).append(request)
+
+    def want_settled(self, consumer_id: int) -> None:
+        """Answer the WANTs of a consumer."""
+        for request in self._wants.pop(consumer_id, ()):
+            self._out.answer(request)
+
+    def settle_wants(self) -> None:
+        """Answer all WANTs."""
+        for consumer_id in tuple(self._wants):
+            self.want_settled(consumer_id)
+
+    def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
+        """The domain has closed a consumer."""
+        self.want_settled(consumer_id)
+        consumer = self.consumers.get(consumer_id)
+        if consumer is None:
+            return  # its session is being closed
+        self._out.consumer_gone(consumer_id, code, text)
+        self.retire(consumer)
