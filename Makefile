@@ -153,7 +153,7 @@ bench-latency: ## send to receipt at 10, 50 and 80 % of what is sustained (ARGS=
 	@if [ -n "$(PEERS)" ]; then exec $(BENCH_PYTHON) -m benchmarks.peers.latency --peers "$(PEERS)" $(ARGS); \
 	else exec $(BENCH_PYTHON) -m benchmarks.latency $(ARGS); fi
 
-bench-floods: ## how long others wait while somebody floods the broker, and its longest turns (ARGS="--only topic")
+bench-floods: ## how long other clients wait during a flood, and the longest turns (ARGS="--rows commit,amqp --durable")
 	@.ci/venv broker
 	@exec $(BENCH_PYTHON) -m benchmarks.floods $(ARGS)
 

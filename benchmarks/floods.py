@@ -1,11 +1,12 @@
-"""How long others wait while somebody floods the broker: its longest turns, and the round trips of a bystander.
+"""How long others wait while somebody floods the broker.
 
-python -m benchmarks.floods [--only topic,commits] [--scale 1.0]
+python -m benchmarks.floods [--rows commit,websocket] [--durable | --memory] [--scale 1.0] [--json]
 
-Each flood has a broker of its own and comes over plain sockets from bytes that were made beforehand, as fast as they
-are taken. A turn of the broker's loop may take 10 ms; turns are given in processor time of the loop's thread, since by
-the clock they are longer wherever somebody else has the processor. Meanwhile a bystander sends one PERSISTENT message
-after the other, each confirmed, from a process of its own, by the clock.
+Each flood has a broker of its own, once in memory and once with a data directory, and comes from clients without an SDK
+(doors.py), from bytes that were made beforehand. Meanwhile an uninvolved process has connections to another namespace,
+one for each of PROBES, and makes one round trip after the other. A wait is given by the clock, and behind it the
+processor time that the broker used during a wait, since by the clock it is longer wherever other processes have the
+processors. A turn of the broker's loop is given in processor time of its thread. What is above a limit is bold.
 """
 
 from __future__ import annotations
@@ -14,227 +15,94 @@ import argparse
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 if __name__ == "__main__":  # run by path as a part: its own folder must not be searched
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.machine import calibrate_ms
+from benchmarks.doors import MARK, WAIT_S, Amqp, Door, Http, Place, Sieve, Stomp
+from benchmarks.flood_rows import FLOODS
+from benchmarks.machine import calibrate_ms, resident_mb
 from benchmarks.macro.processes import free_port
-from benchmarks.workloads import body_of, properties_of
-from sievemq_core.message.envelope import BodyKind, pack_properties
-from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
-from sievemq_core.wire.connection import WireConnection
+from sievemq_core.wire.commands import Command
 
-LIMIT_MS = 10.0
-WAIT_S = 60.0
-CREDIT = 16_000  # the most that a consumer may have
-LAST = 1_000_000  # the request whose answer says that the flood is over
-DELIVERY_BYTES = 600  # more than a delivery has
-TRANSACTED, AUTO = 0, 1
+#: Milliseconds that others may wait, and a turn of the loop may take.
+LIMITS = {"memory": 30.0, "durable": 60.0}
+TURN_MS = 10.0
+
+#: Seconds between two looks at the loop, and between two round trips of the bystander.
+_LOOK_S, _PAUSE_S = 0.001, 0.01
 
 
-class Client:
-    """A connection without an SDK; what it receives is counted, and dropped after a request to drain."""
+def measured(name: str, mode: str, scale: float = 1.0) -> dict[str, Any]:
+    """One flood beside its bystander.
 
-    #: All that there are.
-    open: ClassVar[list[Client]] = []
+    Args:
+        name: of a row.
+        mode: "memory" or "durable".
+        scale: of the number of messages and the like.
 
-    def __init__(self, port: int, mode: int = AUTO) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
-        self.open.append(self)
-        self.wire = WireConnection("client")
-        self.heard: list[tuple[Any, ...]] = []
-        self.sequence = 0
-        self.alone = False  # one consumer
-        self.drainer: threading.Thread | None = None
-        features = {"deliver_several": True}
-        self.wire.send(Command.HELLO, PROTOCOL_VERSION, "", None, None, None, 0, "benchmark", None, features)
-        self.hear(lambda command: command[0] == Command.WELCOME)
-        self.wire.send(Command.OPEN_SESSION, 1, 1, mode)
-        self.hear(lambda command: command[0] == Command.OK and command[1] == 1)
-
-    def hear(self, wanted: Callable[[tuple[Any, ...]], bool]) -> None:
-        """Say what is to be said, and wait for an answer."""
-        self.sock.sendall(self.wire.data_to_send())
-        while True:
-            data = self.sock.recv(262_144)
-            if not data:
-                raise ConnectionError("the broker closed the connection")
-            for command in self.wire.receive_data(data):
-                if command[0] == Command.ERROR:
-                    raise ConnectionError(command)
-                if wanted(command):
-                    return
-
-    def consume(self, destination: str, count: int, selector: Callable[[int], str | None]) -> None:
-        """Open so many consumers."""
-        self.alone = count == 1
-        for number in range(2, count + 2):
-            self.wire.send(
-                Command.OPEN_CONSUMER, number, 1, number, destination, selector(number), None, False, None, False,
-                False, CREDIT, 0,
-            )  # fmt: skip
-        self.hear(lambda command: command[0] == Command.OK and command[1] == count + 1)
-
-    def sends(self, destination: str, count: int, *, commit: int = 0) -> bytes:
-        """The bytes of so many sends; with COMMIT after each so many."""
-        parts = []
-        for number in range(count):
-            self.sequence += 1
-            packed, letters = pack_properties(properties_of("W1", number))
-            fields = (
-                f"ID:flood-{number}", 0, 4, 1, 0, 0, None, None, None, packed, letters, int(BodyKind.BYTES),
-                body_of(number, 256),
-            )  # fmt: skip
-            self.wire.send(Command.SEND, 1, self.sequence, destination, fields)
-            if commit and not (number + 1) % commit:
-                self.wire.send(Command.COMMIT, LAST if number + 1 == count else 9 + number, 1, ())
-            if self.wire.pending_bytes > 60_000:
-                parts.append(self.wire.data_to_send())
-        if not commit:
-            self.wire.send(Command.PING, LAST)
-        return b"".join([*parts, self.wire.data_to_send()])
-
-    def drain(self) -> None:
-        """Take what comes, from now on, and look at none of it. Its first consumer acknowledges what came for sure."""
-        self.drainer = threading.Thread(target=self._drain, daemon=True)
-        self.drainer.start()
-
-    def _drain(self) -> None:
-        buffer, came, done = bytearray(1 << 20), 0, 0
-        try:
-            while size := self.sock.recv_into(buffer):
-                came += size
-                if self.alone and (count := came // DELIVERY_BYTES - done) > 1_000:
-                    done += count
-                    self.wire.send(Command.ACKNOWLEDGE, 2, done, count)
-                    self.sock.sendall(self.wire.data_to_send())
-        except OSError:
-            pass
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self.sock.shutdown(socket.SHUT_RDWR)
-        if self.drainer is not None:
-            self.drainer.join()
-        self.sock.close()
-
-    def flood(self, data: bytes) -> None:
-        """Say it as fast as it is taken; returns when it has been carried out."""
-        writer = threading.Thread(target=self.sock.sendall, args=(data,), daemon=True)
-        writer.start()
-        self.hear(lambda command: command[0] == Command.OK and command[1] == LAST)
-        writer.join()
-
-
-def subscribed(port: int, connections: int, each: int, selector: str | None = None, to: str = "topic:flood") -> None:
-    """Connections with so many subscribers each, who take everything."""
-    for _ in range(connections):
-        client = Client(port)
-        client.consume(to, each, lambda _: selector)
-        client.drain()
-
-
-def to_queue(port: int, scale: float) -> Iterator[None]:
-    subscribed(port, 1, 1, to="queue:flood")
-    client = Client(port)
-    data = client.sends("queue:flood", int(150_000 * scale))
-    yield
-    client.flood(data)
-
-
-def by_many(port: int, scale: float) -> Iterator[None]:
-    subscribed(port, 1, 1, to="queue:flood")
-    clients = [Client(port) for _ in range(100)]
-    floods = [client.sends("queue:flood", int(1_500 * scale)) for client in clients]
-    threads = [threading.Thread(target=c.flood, args=(data,)) for c, data in zip(clients, floods, strict=True)]
-    yield
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def to_topic(
-    port: int, scale: float, connections: int = 10, each: int = 100, selector: str | None = None
-) -> Iterator[None]:
-    subscribed(port, connections, each, selector)
-    client = Client(port)
-    data = client.sends("topic:flood", int(2_000 * scale))
-    yield
-    client.flood(data)
-
-
-def to_group(port: int, scale: float) -> Iterator[None]:
-    yield from to_topic(port, scale, selector="urgent = TRUE OR qty >= 0")
-
-
-def to_connections(port: int, scale: float) -> Iterator[None]:
-    yield from to_topic(port, scale / 2, connections=1_000, each=1)
-
-
-def in_commits(port: int, scale: float) -> Iterator[None]:
-    subscribed(port, 10, 20)
-    client = Client(port, TRANSACTED)
-    data = client.sends("topic:flood", round(5 * scale) * 1_000, commit=1_000)
-    yield
-    client.flood(data)
-
-
-def of_consumers(port: int, scale: float) -> Iterator[None]:
-    client = Client(port)
-    yield
-    client.consume("topic:flood", int(5_000 * scale), lambda n: f"region = 'r{n}' AND price BETWEEN {n} AND {n * 2}")
-
-
-FLOODS: dict[str, tuple[str, Callable[[int, float], Iterator[None]]]] = {
-    "queue": ("one producer, one queue, one consumer", to_queue),
-    "producers": ("100 producers, one queue, one consumer", by_many),
-    "topic": ("a topic with 1,000 subscribers on 10 connections", to_topic),
-    "group": ("the same, all with the same selector", to_group),
-    "connections": ("a topic with 1,000 subscribers on 1,000 connections", to_connections),
-    "commits": ("transactions of 1,000 messages to 200 subscribers", in_commits),
-    "consumers": ("5,000 consumers with selectors, opened at once", of_consumers),
-}
-
-
-def measured(name: str, scale: float) -> dict[str, Any]:
-    """One flood beside its bystander."""
-    title, flood = FLOODS[name]
-    port = free_port()
+    Returns:
+        Milliseconds: `wait_ms`, the longest of the round trips `waits`, which `slowest` was; `work_ms`, the broker's
+        processor time during one; `quiet_ms`, the longest before the flood; `turn_ms`, the longest turn, and `task_ms`,
+        the longest slice of a task, None without a scheduler. Further `over`, the number of turns above TURN_MS;
+        `writes` to the disk; `grown_mb` of the broker's memory; the `note` of the row; `error` where the flood did not
+        end.
+    """
+    found: dict[str, Any] = {"row": name, "mode": mode, "load": os.getloadavg()[0]}
     with ExitStack() as stack:
-        stack.callback(close_all)
-        broker = start(stack, "broker", str(port))
-        steps = flood(port, scale)
-        next(steps)
-        bystander = start(stack, "bystander", str(port))
-        told(broker, signal.SIGUSR1)  # from here on it counts
-        begin = time.monotonic()
-        for _ in steps:
-            pass
-        seconds = time.monotonic() - begin
-        waits = told(bystander, signal.SIGTERM)
-        turns = told(broker, signal.SIGUSR1)
-    return {"flood": name, "title": title, "seconds": round(seconds, 2), **turns, **waits}
+        stack.callback(Door.close_all)
+        folder = [stack.enter_context(tempfile.TemporaryDirectory())] if mode == "durable" else []
+        at = Place(free_port(), free_port())
+        broker = _start(stack, "broker", str(at.port), str(at.http_port), *folder)
+        steps = FLOODS[name].play(at, scale)
+        try:
+            with _limited(broker):
+                next(steps)
+            bystander = _start(stack, "bystander", str(at.port), str(at.http_port), str(broker.pid))
+            time.sleep(0.5)
+            found["quiet_ms"] = max(wait for wait, _ in _told(bystander, signal.SIGUSR1).values())
+            _told(broker, signal.SIGUSR1)  # from here on it counts
+            begin, memory = time.monotonic(), resident_mb(broker.pid)
+            with _limited(broker):
+                found["note"] = next(steps, None)
+            time.sleep(0.1)  # round trips that wait have ended
+        except (OSError, ConnectionError) as error:
+            found["error"] = f"ended after {WAIT_S:g} s" if broker.poll() is not None else repr(error)
+        if "quiet_ms" in found:
+            found["seconds"] = round(time.monotonic() - begin, 2)
+            found["waits"] = waits = _told(bystander, signal.SIGUSR1)
+            found["slowest"] = max(waits, key=waits.__getitem__)
+            found["wait_ms"], found["work_ms"] = (max(column) for column in zip(*waits.values(), strict=True))
+        if "seconds" in found and broker.poll() is None:
+            found["grown_mb"] = round(resident_mb(broker.pid) - memory)
+            found |= _told(broker, signal.SIGUSR1)
+    return found
 
 
-def close_all() -> None:
-    for client in Client.open:
-        client.close()
-    Client.open.clear()
+class _limited:  # noqa: N801 - used as a function
+    """Kill the broker if what is inside takes longer than WAIT_S: its clients see that."""
+
+    def __init__(self, broker: subprocess.Popen[str]) -> None:
+        self._timer = threading.Timer(WAIT_S, broker.kill)
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
 
 
-def start(stack: ExitStack, part: str, *options: str) -> subprocess.Popen[str]:
+def _start(stack: ExitStack, part: str, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(Path(__file__).resolve()), "--part", part, *options]
     process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
     stack.callback(process.kill)
@@ -244,60 +112,90 @@ def start(stack: ExitStack, part: str, *options: str) -> subprocess.Popen[str]:
     return process
 
 
-def told(process: subprocess.Popen[str], number: int) -> dict[str, Any]:
+def _told(process: subprocess.Popen[str], number: int) -> dict[str, Any]:
     process.send_signal(number)
     assert process.stdout is not None
     found: dict[str, Any] = json.loads(process.stdout.readline())
     return found
 
 
-# -- the parts ---------------------------------------------------------------------------------------------------------
+# -- the broker --------------------------------------------------------------------------------------------------------
 
 
-def broker(port: int) -> None:
+class Loop:
+    """The turns of a loop, measured from outside: a callback every millisecond sees what the loop's thread has used
+    since the last one. That is the longest turn, and up to a millisecond of others."""
+
+    def __init__(self, loop: Any) -> None:
+        self._loop = loop
+        self._last = 0.0
+        self.longest, self.over = 0.0, 0
+        loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        now = time.thread_time()
+        took = (now - self._last) * 1e3
+        self._last = now
+        self.longest = max(self.longest, took)
+        self.over += took > TURN_MS
+        self._loop.call_later(_LOOK_S, self._look)
+
+    def reset(self) -> None:
+        self.longest, self.over = 0.0, 0
+
+
+def longest_task(server: Any) -> float | None:
+    """Milliseconds of the longest slice of a task since the last call; None for a broker without a scheduler."""
+    scheduler = getattr(server.broker, "scheduler", None)
+    return None if scheduler is None else scheduler.take_longest() * 1e3
+
+
+def _broker(at: Place, data_dir: str | None) -> None:
     """A broker that says what its turns took since it was last asked."""
     from sievemq_broker.config import Settings
-    from sievemq_broker.server import process, server
-    from sievemq_broker.server.net.turn import Turn
+    from sievemq_broker.server import process
 
-    took: list[float] = []
+    servers: list[Any] = []
+    loops: list[Loop] = []
+    bind, new_event_loop = process.bind, process.new_event_loop
 
-    class Timed(Turn):
-        __slots__ = ("_since",)
+    def bound(server: Any) -> Any:
+        servers.append(server)
+        return bind(server)
 
-        def _schedule(self, now: float) -> None:
-            self._since = time.thread_time()
-            super()._schedule(now)
-
-        def end(self) -> None:
-            super().end()
-            took.append((time.thread_time() - self._since) * 1e3)
+    def timed() -> Any:
+        loop = new_event_loop()
+        loops.append(Loop(loop))
+        return loop
 
     def tell(*_: object) -> None:
-        ordered = sorted(took) or [0.0]
-        took.clear()
-        over = sum(each > LIMIT_MS for each in ordered)
-        found = {
-            "turns": len(ordered),
-            "p99_ms": ordered[int(len(ordered) * 0.99)],
-            "longest_ms": ordered[-1],
-            "over": over,
-        }
+        [server], [loop] = servers, loops
+        commits = server.turn.commits
+        writes = 0 if commits is None else commits.writes
+        found = {"turn_ms": round(loop.longest, 1), "over": loop.over, "writes": writes - told[0]}
+        found["task_ms"] = longest_task(server)
+        told[0] = writes
+        loop.reset()
         print(json.dumps(found), flush=True)
 
-    setattr(server, "Turn", Timed)  # noqa: B010 - the broker's own loop, timed
+    told = [0]
+    for name, function in (("bind", bound), ("new_event_loop", timed)):
+        setattr(process, name, function)
     signal.signal(signal.SIGUSR1, tell)
-    http_port = free_port()
-    threading.Thread(target=_say_ready, args=(http_port,), daemon=True).start()
-    sys.exit(process.run(Settings(port=port, http_port=http_port, log_level="error")))
+    threading.Thread(target=_say_ready, args=(at.http_port,), daemon=True).start()
+    settings = Settings(
+        port=at.port, http_port=at.http_port, data_dir=data_dir, heartbeat_seconds=0, log_level="error"
+    )  # fmt: skip
+    sys.exit(process.run(settings))
 
 
 def _say_ready(http_port: int) -> None:
     """Once it serves HTTP, too, and has laid that aside for its garbage collector, its start is over."""
     while True:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{http_port}/readyz", timeout=1):
-                pass
+            for path in ("readyz", "metrics", "api/v1/broker"):  # the latter load modules
+                with urllib.request.urlopen(f"http://127.0.0.1:{http_port}/{path}", timeout=5):
+                    pass
         except OSError:
             time.sleep(0.05)
         else:
@@ -306,47 +204,179 @@ def _say_ready(http_port: int) -> None:
             return
 
 
-def bystander(port: int) -> None:
-    """One confirmed send after the other; returns their times at the end."""
-    from sievemq import ConnectionFactory
+# -- the bystander -----------------------------------------------------------------------------------------------------
 
-    ended: list[int] = []  # no Event: its lock may be held by whom the signal interrupts
-    signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
-    took: list[float] = []
-    with ConnectionFactory(f"sievemq://127.0.0.1:{port}").create_context() as context:
-        producer, queue = context.create_producer(), context.create_queue("bystander")
-        producer.send(queue, "first")
-        print("READY", flush=True)
-        while not ended:
-            time.sleep(0.002)
-            begin = time.monotonic()
-            producer.send(queue, "word")
-            took.append((time.monotonic() - begin) * 1e3)
-    took.sort()
-    last = len(took) - 1
-    found = {f"wait_p{share:g}": round(took[int(last * share / 100)], 2) for share in (50, 99)}
-    print(json.dumps({"waits": len(took), **found, "wait_max": round(took[-1], 2)}), flush=True)
+
+def _echo(at: Place, door: type[Door]) -> Callable[[], object]:
+    """A NON_PERSISTENT message that comes back."""
+    client = door(at, "other")
+    address = f"queue:{door.name}"
+    client.subscribe(address)
+    return lambda: client.flood(client.sends(address, persistent=False), MARK)
+
+
+def _receive_no_wait(at: Place) -> Callable[[], object]:
+    client = Sieve(at, "other")
+    client.flood(
+        client.said(Command.OPEN_CONSUMER, 1, 1, 1, "queue:empty", None, None, False, None, False, False, 0, 0)
+    )
+    return lambda: client.flood(client.said(Command.WANT, 2, 1))
+
+
+def _confirmed(at: Place) -> Callable[[], object]:
+    """A PERSISTENT message whose receipt comes once it is on disk."""
+    client = Stomp(at, "other")
+    return lambda: client.flood(client.sends("topic:nobody"))
+
+
+def _livez(at: Place) -> Callable[[], object]:
+    client = Http(at)
+    return lambda: client.flood(client.nothing, b'"status"')
+
+
+#: What the bystander does, by name: makes a connection, and returns its round trip.
+PROBES: dict[str, Callable[[Place], Callable[[], object]]] = {
+    "echo": lambda at: _echo(at, Sieve),
+    "receive_no_wait": _receive_no_wait,
+    "heartbeat": lambda at: Sieve(at, "other").ask,
+    "stomp": lambda at: _echo(at, Stomp),
+    "amqp": lambda at: _echo(at, Amqp),
+    "confirmed": _confirmed,
+    "livez": _livez,
+}
+
+
+class Waits:
+    """The longest wait of each round trip, unfinished ones too, and the longest work of the broker in one.
+
+    Args:
+        worked: seconds of processor time that the broker has used.
+    """
+
+    def __init__(self, worked: Callable[[], float]) -> None:
+        self._worked = worked
+        self._longest = dict.fromkeys(PROBES, (0.0, 0.0))
+        self._begun: dict[str, tuple[float, float]] = {}
+
+    def repeat(self, name: str, act: Callable[[], object]) -> None:
+        """Make round trips until the connection ends."""
+        with suppress(OSError):
+            while True:
+                self._begun[name] = time.monotonic(), self._worked()
+                act()
+                self._end(name)
+                del self._begun[name]
+                time.sleep(_PAUSE_S)
+
+    def _end(self, name: str) -> None:
+        (wait, work), (begin, before) = self._longest[name], self._begun[name]
+        self._longest[name] = max(wait, time.monotonic() - begin), max(work, self._worked() - before)
+
+    def take(self) -> dict[str, tuple[float, float]]:
+        """Milliseconds by name, since the last call."""
+        for name in tuple(self._begun):
+            with suppress(KeyError):  # it has ended meanwhile
+                self._end(name)
+        found = {name: (round(wait * 1e3, 1), round(work * 1e3, 1)) for name, (wait, work) in self._longest.items()}
+        self._longest = dict.fromkeys(PROBES, (0.0, 0.0))
+        return found
+
+
+def processor_time(pid: int) -> Callable[[], float]:
+    """What reads the processor time of another process; 0.0 where the system has no such clock."""
+    clock = ~pid << 3 | 2  # Linux: CPUCLOCK_SCHED of the process
+
+    def read() -> float:
+        try:
+            return time.clock_gettime(clock)
+        except OSError:  # another system, or the process has ended
+            return 0.0
+
+    return read
+
+
+def _bystander(at: Place, pid: int) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # threads inherit that
+    waits = Waits(processor_time(pid))
+    for name, connect in PROBES.items():
+        threading.Thread(target=waits.repeat, args=(name, connect(at)), daemon=True).start()
+    print("READY", flush=True)
+    while signal.sigwait({signal.SIGUSR1}):
+        print(json.dumps(waits.take()), flush=True)
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def line(title: str, found: dict[str, dict[str, Any]]) -> str:
+    """A row of the table.
+
+    Args:
+        title: of the row.
+        found: by mode.
+    """
+
+    def cell(mode: str) -> str:
+        one = found.get(mode)
+        if one is None:
+            return ""
+        if "wait_ms" not in one:
+            return str(one["error"])
+        wait, work = (marked(one[name], LIMITS[mode]) for name in ("wait_ms", "work_ms"))
+        text = f"{wait} ({work}) {one['slowest']}"
+        return f"{text}, {one['error']}" if "error" in one else text
+
+    turns = [one["turn_ms"] for one in found.values() if "turn_ms" in one]
+    notes = [f"{mode}: {one['note'].format(**one)}" for mode, one in found.items() if one.get("note")]
+    turn = marked(max(turns), TURN_MS) if turns else ""
+    return f"| {title} | {cell('memory')} | {cell('durable')} | {turn} | {'; '.join(notes)} |"
+
+
+def marked(value: float, limit: float) -> str:
+    text = f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+    return f"**{text}**" if value > limit else text
+
+
+def chosen(text: str) -> list[str]:
+    """The rows whose names contain one of these words.
+
+    Raises:
+        SystemExit: none does.
+    """
+    names = [name for name in FLOODS if any(word in name for word in text.split(","))]
+    if not names:
+        raise SystemExit(f"no row is called {text}; there are {', '.join(FLOODS)}")
+    return names
 
 
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description="how long others wait while somebody floods the broker")
-    parser.add_argument("--only", default=",".join(FLOODS), help=f"some of {', '.join(FLOODS)}")
-    parser.add_argument("--scale", type=float, default=1.0, help="of the number of messages")
-    parser.add_argument("--part", choices=("broker", "bystander"), help=argparse.SUPPRESS)
-    parser.add_argument("port", nargs="?", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--rows", default="", help=f"those whose names contain one of these words: {', '.join(FLOODS)}")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the number of messages and the like")
+    for mode in LIMITS:
+        help_text = "only in memory" if mode == "memory" else "only with a data directory"
+        parser.add_argument(f"--{mode}", dest="modes", action="append_const", const=mode, help=help_text)
+    parser.add_argument("--json", action="store_true", help="all figures, one flood a line")
+    parser.add_argument("--part", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.part:
-        (broker if options.part == "broker" else bystander)(options.port)
+        part, port, http_port, *more = options.part
+        at = Place(int(port), int(http_port))
+        _broker(at, more[0] if more else None) if part == "broker" else _bystander(at, int(more[0]))
         return
-    print(f"calibration {calibrate_ms()} ms, {os.cpu_count()} processors\n")
-    titles = ("flood", "s", "turns", "99 % below, ms", "longest", "over 10 ms", "bystander p50, ms", "p99", "longest")
-    print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
-    for name in options.only.split(","):
-        row = measured(name, options.scale)
-        turns = f"{row['turns']:,} | {row['p99_ms']:.1f} | {row['longest_ms']:.1f} | {row['over']}"
-        waits = f"{row['wait_p50']} | {row['wait_p99']} | {row['wait_max']}"
-        print(f"| {row['title']} | {row['seconds']} | {turns} | {waits} |", flush=True)
+    if not options.json:
+        print(f"calibration {calibrate_ms()} ms, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}\n")
+        titles = ("flood", "wait ms in memory", "wait ms durable", "longest turn ms", "more")
+        print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
+    for name in chosen(options.rows):
+        found = {}
+        for mode in options.modes or LIMITS:
+            found[mode] = measured(name, mode, options.scale)
+            if options.json:
+                print(json.dumps(found[mode]), flush=True)
+        if not options.json:
+            print(line(f"{name}: {FLOODS[name].title}", found), flush=True)
 
 
 if __name__ == "__main__":

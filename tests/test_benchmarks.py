@@ -8,6 +8,7 @@ import importlib
 import json
 import subprocess
 import sys
+import threading
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any
 
 import pytest
 from benchmarks import cores, counted, floods, growth, latency
+from benchmarks.doors import DOORS, MARK, QTY, Door, Place
+from benchmarks.flood_rows import FLOODS
 from benchmarks.growth import SERIES
 from benchmarks.macro.processes import Role, Server
 from benchmarks.peers import fetch, run
@@ -22,6 +25,7 @@ from benchmarks.peers.catalogue import OURS, PEERS, java_command
 from benchmarks.rig import Rig, envelope
 from benchmarks.workloads import plan
 
+from sievemq_broker import EmbeddedBroker
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
 
@@ -223,13 +227,83 @@ def test_every_series_measures(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert point["us_per_message"] > 0
 
 
+def test_a_flood_is_measured_beside_its_bystander() -> None:
+    found = floods.measured("queue-sieve", "memory", 0.002)
+    assert "error" not in found
+    assert set(found["waits"]) == set(floods.PROBES)
+    assert found["wait_ms"] > 0
+    assert found["turn_ms"] > 0
+    assert found["writes"] == 0
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", floods.FLOODS)
-def test_every_flood_is_measured(name: str) -> None:
-    found = floods.measured(name, 0.2 if name == "commits" else 0.02)
-    assert found["turns"] > 0
-    assert found["longest_ms"] >= found["p99_ms"] > 0
-    assert found["waits"] > 0
+@pytest.mark.parametrize("mode", floods.LIMITS)
+@pytest.mark.parametrize("name", FLOODS)
+def test_every_flood_is_measured(name: str, mode: str) -> None:
+    found = floods.measured(name, mode, 0.01)
+    assert "error" not in found
+    assert found["wait_ms"] > 0
+
+
+def test_rows_are_chosen_by_parts_of_their_names() -> None:
+    assert floods.chosen("") == list(FLOODS)
+    assert {name.partition("-")[0] for name in floods.chosen("commits-,miss")} == {"commits", "miss"}
+    with pytest.raises(SystemExit, match="no row is called nowhere; there are queue-sieve,"):
+        floods.chosen("nowhere")
+
+
+def test_waits_and_turns_above_their_limits_are_bold() -> None:
+    memory = {"wait_ms": 31.0, "work_ms": 29.0, "slowest": "echo", "turn_ms": 9.9, "writes": 0}
+    durable = {**memory, "turn_ms": 11.0, "writes": 3, "note": "{writes} writes"}
+    assert floods.line("flood", {"memory": memory, "durable": durable}) == (
+        "| flood | **31** (29) echo | 31 (29) echo | **11** | durable: 3 writes |"
+    )
+    ended = {"error": "ended after 60 s"}
+    assert floods.line("flood", {"memory": ended, "durable": {**durable, **ended}}) == (
+        "| flood | ended after 60 s | 31 (29) echo, ended after 60 s | **11** | durable: 3 writes |"
+    )
+
+
+def test_a_wait_that_has_not_ended_counts() -> None:
+    work, first, release = iter((1.0, 1.5, 2.0, 2.75)), threading.Event(), threading.Event()
+
+    def act() -> None:
+        if first.is_set():
+            reached.set()
+            release.wait(30)
+            raise ConnectionError
+        first.set()
+
+    reached = threading.Event()
+    waits = floods.Waits(lambda: next(work))
+    thread = threading.Thread(target=waits.repeat, args=("echo", act))
+    thread.start()
+    assert reached.wait(30)
+    wait, worked = waits.take()["echo"]
+    assert wait > 0
+    assert worked == 750.0  # of the second: 2.0 to 2.75; the first took 0.5
+    release.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_has_the_verbs_of_the_floods(door: type[Door]) -> None:
+    with EmbeddedBroker(http=True) as broker:
+        at = Place(broker.port, int(broker.http_url.rpartition(":")[2]))
+        try:
+            listener, client, holder = door(at), door(at, transacted=True), door(at, transacted=True)
+            listener.subscribe("topic:t", 3, qty=f"= {QTY}")
+            client.flood(client.sends("topic:t", 2) + client.sends("queue:q", 4) + client.commit(), client.committed)
+            client.flood(client.sends("queue:q", 1) + client.commit(), client.committed)
+            listener.until(MARK, 6)
+            holder.subscribe("queue:q", settles=True)
+            holder.until(MARK, 5)
+            times = 2 if holder.committed else 1
+            holder.flood(holder.settle(5) + holder.commit(), holder.committed, times)
+            holder.flood(holder.end(), holder.ended)
+            assert broker.call(lambda broker: broker.namespace("default").queue("q").depth) == 0
+        finally:
+            Door.close_all()
 
 
 @pytest.mark.parametrize("script", ["macro/role.py", "peers/latency.py", *_DRIVERS])
