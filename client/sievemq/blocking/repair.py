@@ -137,20 +137,20 @@ class Attempt:
         except OSError as raised:
             if not self._abandoned:
                 handshake.lost(failure_of(raised, "", False) if refuses_certificate(raised) else raised)
+        error = error or handshake.error or JMSException("another host was faster", "CONNECTION_FAILED")
         with self._lock:
-            self._socks.pop(number, None)
+            del self._socks[number]
             won = handshake.welcome is not None and not self._abandoned and self._found is None
             if won:
                 self._found = Found(number, sock, handshake)
-        if won:
-            self._notify()
-            return
-        with suppress(OSError):
-            sock.settimeout(LEAVE_SECONDS)
-            sock.sendall(handshake.leave())
-        sock.close()
-        error = error or handshake.error
-        self._end(number, error or JMSException("another host was faster", "CONNECTION_FAILED"))
+            else:  # in the same step, so that each host always has a socket or a reason
+                self._ended.append((number, error))
+        self._notify()
+        if not won:
+            with suppress(OSError):
+                sock.settimeout(LEAVE_SECONDS)
+                sock.sendall(handshake.leave())
+            sock.close()
 
     def _end(self, number: int, error: JMSException) -> None:
         with self._lock:

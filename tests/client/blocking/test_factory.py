@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
@@ -16,6 +19,8 @@ from sievemq import (
     JMSSecurityException,
     JMSSecurityRuntimeException,
 )
+from sievemq._engine import Handshake, Race
+from sievemq.blocking.repair import Attempt
 from sievemq_broker import EmbeddedBroker
 
 from .helpers import Background
@@ -93,6 +98,36 @@ def test_a_host_that_says_nothing() -> None:
         factory = ConnectionFactory(f"sievemq://127.0.0.1:{mute.getsockname()[1]}?connect_timeout=1000&reconnect=0")
         with pytest.raises(JMSException, match="says nothing"):
             factory.create_connection()
+
+
+def test_the_reason_is_known_before_a_host_is_left() -> None:
+    """Its thread may still say goodbye when the time is over."""
+    leaving, asked = threading.Event(), threading.Event()
+    ours, mute = socket.socketpair()
+
+    class Silent:
+        over, welcome, error = False, None, None
+
+        def data_to_send(self) -> bytes:
+            race.until = 0
+            return b""
+
+        def leave(self) -> bytes:
+            leaving.set()
+            assert asked.wait(60)
+            return b""
+
+    now = int(time.monotonic() * 1000.0)
+    race = Race([(0, ("a", 1))], now, now + 60_000)
+    attempt = Attempt(race, lambda address, seconds: ours, lambda address: cast("Handshake", Silent()), lambda: None)
+    with mute, ours:
+        assert attempt.step() is not None
+        assert leaving.wait(60)
+        assert attempt.step() is None
+        assert attempt.take() is None
+        asked.set()
+    assert str(race.error()) == "no broker could be reached: a:1: it accepts connections but says nothing"
+    assert race.error().get_error_code() == "TIMEOUT"
 
 
 def test_a_host_that_speaks_something_else() -> None:
