@@ -20,7 +20,7 @@ from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.credentials.user_store import UserStore
 from sievemq_broker.server.net.large_frames import share_of
 from sievemq_broker.server.net.link import FIRST_BYTES, Choose, Connect, Connection, Link, Links
-from sievemq_broker.server.net.listener import ClientPorts, listen, make_tls_context
+from sievemq_broker.server.net.listener import Acceptor, ClientPorts, make_tls_context
 from sievemq_broker.server.net.services import ServerServices, new_incarnation
 from sievemq_broker.server.net.turn import Timers, Turn
 from sievemq_broker.server.watch.counts import Ended
@@ -45,9 +45,6 @@ QUIET_SECONDS = 0.1
 #: Seconds that clients may take to read the farewell and close their side; fewer if no client was promised time.
 FAREWELL_SECONDS = 1.0
 SHORT_FAREWELL_SECONDS = 0.1
-
-#: Turns of the loop after which every connection that was accepted is a link.
-_TURNS_TO_LINK = 3
 
 log = logs.get("server")
 
@@ -104,7 +101,7 @@ class Server:
             self._tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
         #: Lost connections that may be resumed; before the start possibly those of an earlier run.
         self.lost = LostConnections()
-        self._acceptors: list[asyncio.AbstractServer] = []
+        self._acceptors: list[Acceptor] = []
         self.ended = Ended()
         self._hurry = asyncio.Event()
         self._looks: list[Callable[[], bool]] = []
@@ -198,7 +195,7 @@ class Server:
         self.slow_consumers = SlowConsumers(self.services.connections, self.clock)
         for port, protocols in self._ports.open:
             link = self._links_of(protocols)
-            self._acceptors.append(await listen(port.socket, link, self._tls, settings.handshake_seconds))
+            self._acceptors.append(Acceptor(port.socket, link, self._tls, settings.handshake_seconds))
         self.timers.start(self.turn.mark)
         self.clock.follow(self._clock_jumped, self.services.drifted)
         self.user_store.watch(loop, self.use_users)
@@ -259,7 +256,7 @@ class Server:
             self.phase = Phase.FAILED
         self.stop_accepting()
         self._ports.close()
-        self.links.abort_all()  # no client gets a confirm for something that is not on disk
+        self.links.close()  # no client gets a confirm for something that is not on disk
         self.on_failure()
 
     @property
@@ -423,8 +420,8 @@ class Server:
         self.phase = Phase.DRAINING
         if self._acceptors:
             self.stop_accepting()
-            for _ in range(_TURNS_TO_LINK):
-                await asyncio.sleep(0)
+            for acceptor in self._acceptors:
+                await acceptor.wait_closed()
             if drain_seconds > 0:
                 await self._drain(drain_seconds)
             await self._close_links(FAREWELL_SECONDS if drain_seconds > 0 else SHORT_FAREWELL_SECONDS)
@@ -479,4 +476,4 @@ class Server:
             gone = self.links.when_empty()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(gone, seconds)
-        self.links.abort_all()
+        self.links.close()

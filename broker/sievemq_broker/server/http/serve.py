@@ -16,7 +16,7 @@ from sievemq_broker.server.http import protocol
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.app import make_app
 from sievemq_broker.server.http.protocol import HEAD_BYTES, PatientProtocol
-from sievemq_broker.server.net.listener import listen
+from sievemq_broker.server.net.listener import Acceptor
 from sievemq_broker.server.server import Server
 
 #: Seconds that open requests may take at the end. Probes and scrapes are short; a stuck one must not hold it up.
@@ -47,8 +47,8 @@ class _Uvicorn(uvicorn.Server):
             return PatientProtocol(self.config, self.server_state, self.lifespan.state, order)
 
         for sock in sockets or ():
-            server = await listen(sock, connect, self._tls, protocol.HEAD_SECONDS)
-            self.servers.append(cast("asyncio.Server", server))
+            acceptor = Acceptor(sock, connect, self._tls, protocol.HEAD_SECONDS)
+            self.servers.append(cast("asyncio.Server", acceptor))
         self.started = True
         self.ready.set()
 
@@ -68,6 +68,8 @@ class _Uvicorn(uvicorn.Server):
         """Close idle connections, let requests finish. uvicorn's own waits a tenth of a second however idle it is."""
         for server in self.servers:
             server.close()
+        for server in self.servers:
+            await server.wait_closed()
         state = self.server_state
         for connection in list(state.connections):
             connection.shutdown()

@@ -159,6 +159,7 @@ class Links:
     __slots__ = (
         "_by_peer",
         "_bytes_out",
+        "_closed",
         "_empty",
         "_unwelcomed",
         "accepted",
@@ -180,6 +181,7 @@ class Links:
         #: In the order of their arrival; those welcomed since then are removed when their turn comes.
         self._unwelcomed: dict[Link, None] = {}
         self._empty: asyncio.Future[None] | None = None
+        self._closed = False
         self.large_frames = LargeFrames()
         self.accepted = self.refused = self.bytes_in = self._bytes_out = 0
         #: The value of :attr:`bytes_in` at which the memory is measured again.
@@ -218,6 +220,8 @@ class Links:
             False if all others are welcomed: this is one too many. It is accepted all the same, to get the error.
         """
         self.accepted += 1
+        if self._closed:
+            link.abort()
         self.open.add(link)
         self._by_peer[link.connection.peer] = link
         if len(self.open) > self.limit:
@@ -275,6 +279,11 @@ class Links:
         for link in links:
             link.abort()
         return len(links)
+
+    def close(self) -> None:
+        """Cut every connection, and each that is made from now on."""
+        self._closed = True
+        self.abort_all()
 
 
 class Link(asyncio.BufferedProtocol):

@@ -8,12 +8,21 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
+from typing import Any, Final
 
+from sievemq_broker import logs
 from sievemq_broker.config import Settings
 from sievemq_broker.protocols import PROTOCOLS
 
 #: Connections that may wait to be accepted. A fleet that reconnects at once should not be refused by the kernel.
 BACKLOG = 1024
+
+#: More are accepted in the next turn of the loop.
+_ACCEPTED_IN_A_TURN: Final = 64
+#: Seconds without accepting, after the process or the machine had no room for a socket.
+_PAUSE_SECONDS: Final = 1.0
+
+log = logs.get("server")
 
 
 class ListenError(Exception):
@@ -169,23 +178,79 @@ def make_tls_context(cert: str, key: str | None, client_ca: str | None, *, for_h
     return context
 
 
-async def listen(
-    sock: socket.socket,
-    factory: Callable[[], asyncio.BaseProtocol],
-    tls: ssl.SSLContext | None,
-    handshake_seconds: float,
-) -> asyncio.AbstractServer:
-    """Accept on a bound socket.
+class Acceptor:
+    """Accepts connections on a bound socket until it is closed.
+
+    The loop's own servers do not know a connection that was accepted and has no protocol yet, because it is in its TLS
+    handshake or came just before they were closed. Then it stays open when the broker has stopped.
 
     Args:
-        sock: of a :class:`Port`; closed with the server.
+        sock: of a :class:`Port`; closed with this.
         factory: makes the protocol of each connection.
         tls: None for clear text.
         handshake_seconds: time that a TLS handshake may take.
     """
-    loop = asyncio.get_running_loop()
-    if tls is None:
-        return await loop.create_server(factory, sock=sock, backlog=BACKLOG)
-    return await loop.create_server(
-        factory, sock=sock, backlog=BACKLOG, ssl=tls, ssl_handshake_timeout=max(handshake_seconds, 0.1)
-    )
+
+    __slots__ = ("_factory", "_loop", "_opening", "_pause", "_socket", "_tls")
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        factory: Callable[[], asyncio.BaseProtocol],
+        tls: ssl.SSLContext | None,
+        handshake_seconds: float,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._socket = sock
+        self._factory = factory
+        self._tls: dict[str, Any] = {}
+        if tls is not None:
+            self._tls = {"ssl": tls, "ssl_handshake_timeout": max(handshake_seconds, 0.1)}
+        self._opening: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._socket, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTED_IN_A_TURN):
+            try:
+                accepted, _address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # there is no room for a socket; the clients wait in the backlog
+                log.warning("accept.failed", error=error.strerror)
+                self._loop.remove_reader(self._socket)
+                self._pause = self._loop.call_later(_PAUSE_SECONDS, self._begin)
+                return
+            accepted.setblocking(False)
+            task = self._loop.create_task(self._open(accepted))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _open(self, accepted: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._factory, accepted, **self._tls)
+        except OSError:  # TLS failed, or took too long
+            accepted.close()
+        except BaseException:
+            accepted.close()
+            raise
+
+    def close(self) -> None:
+        """Accept no more, and give up TLS handshakes."""
+        if self._pause is not None:
+            self._pause.cancel()
+        elif self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket)
+        self._socket.close()
+        if self._tls:
+            for task in self._opening:
+                task.cancel()
+
+    async def wait_closed(self) -> None:
+        """Return once each connection that was accepted has its protocol, or is closed."""
+        while self._opening:
+            await asyncio.wait(self._opening)
