@@ -190,10 +190,10 @@ class FaultBox:
 
     def cut(self, connection: WatchedConnection) -> None:
         """The network fails: queued output is no longer written."""
-        connection.cut()
         link = self.link_of(connection)
+        connection.lost(connection.peer.services.now())
         if link is not None:
-            link.cut()
+            link.abort()
 
     @property
     def waiting(self) -> bool:

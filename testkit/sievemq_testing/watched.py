@@ -30,6 +30,7 @@ from sievemq_broker.server.net.turn import Turn
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.session.handlers.messages import on_send
+from sievemq_broker.session.life import GONE
 from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.ports import Services
@@ -319,10 +320,6 @@ class WatchedConnection(_Face):
             self.resume(now)
             self.outbox.request_flush()
 
-    def cut(self) -> None:
-        """The network has failed: nothing more is written or carried out."""
-        self.lost(self.peer.services.now())
-
     # -- called by the client's Peer: see Watcher -----------------------------------------------------------------
 
     def sending(self, peer: Peer, address: str, envelope: Envelope, transacted: bool) -> None:
@@ -561,20 +558,15 @@ class WatchedLink(Link):
         """Write; see Link."""
         if self.frozen:
             return
-        if self._cut_out and self.connection.has_data and not self._closing:
+        if self._cut_out and self.connection.has_data and self.life.state < GONE:
             data = self.connection.data_to_send()
             if data:
                 self._cut_out = False
-                self._closing = True
+                self._lose()
                 self.transport.write(data[: _middle(data)])
                 self.transport.close()  # written output is sent, and nothing after it
                 return
         super().flush()
-
-    def cut(self) -> None:
-        """Close immediately: queued output is not written."""
-        self._closing = True
-        self.abort()
 
     def cut_next(self, *, to_client: bool) -> None:
         """The next bytes, to the client or from it, end in the middle of a frame, and so does the connection."""

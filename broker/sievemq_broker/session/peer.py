@@ -909,9 +909,8 @@ class Peer:
             self.flush_confirms()  # accepted sends stay accepted
         if not error.code.repairable:
             self.keep = 0  # it would send the same again, or an operator closed it
-        present = self.life.end()
         self.out.fail(error)
-        if present:
+        if self.life.end():
             self._close_sessions(now, None)
 
     # -- the end ------------------------------------------------------------------------------------------------------

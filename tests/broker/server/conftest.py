@@ -9,7 +9,7 @@ import pytest
 
 from sievemq_broker.clock import Clock
 from sievemq_broker.domain import Broker
-from sievemq_broker.session.life import Life
+from sievemq_broker.session.life import CLOSING, Life
 
 
 class FakeConnection:
@@ -27,7 +27,6 @@ class FakeConnection:
         self.received: list[bytes] = []
         self.calls: list[str] = []
         self.output = b""
-        self.closing = False
         self.full = False
         #: What is left of what it was told: it carries out a byte at a time where the test says so.
         self.left = b""
@@ -36,6 +35,10 @@ class FakeConnection:
         self.deadline: int | None = None
         self.ticks = 0
         self.lost_event = asyncio.Event()
+
+    @property
+    def closing(self) -> bool:
+        return self.life.state >= CLOSING
 
     @property
     def has_data(self) -> bool:
@@ -66,6 +69,7 @@ class FakeConnection:
         self.calls.append("eof")
 
     def lost(self, now: int) -> None:
+        self.life.lose()
         self.calls.append("lost")
         self.lost_event.set()
 

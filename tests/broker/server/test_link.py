@@ -10,6 +10,7 @@ import pytest
 
 from sievemq_broker.server.net.link import HIGH_WATER, LOW_WATER, READ_BYTES, READ_PAUSE, Link, Links
 from sievemq_broker.server.net.turn import PIECE_SECONDS, Turn
+from sievemq_broker.session.life import GONE
 
 from .conftest import FakeConnection, StandingClock
 
@@ -275,7 +276,7 @@ async def test_the_end_of_a_flooding_client_is_noticed() -> None:
 
 def refuse(connection: FakeConnection, data: bytes) -> None:
     connection.output = b"no"
-    connection.closing = True
+    connection.life.end()
 
 
 @pytest.mark.parametrize(("half_close", "call"), [(True, "write_eof"), (False, "close")])
@@ -341,6 +342,7 @@ async def test_fault_of_the_broker_ends_only_this_connection(where: str, caplog:
         other_link.data_received(b"x")
         await end_of_turn()
     assert transport.calls == ["abort"]
+    assert connection.life.state == GONE
     assert (other_transport.calls, other_transport.writes) == ([], [b"x"])
     assert "connection.failed" in caplog.text
     assert "a bug" in caplog.text
@@ -492,7 +494,8 @@ async def test_a_link_that_ends_while_late_is_read_no_more(how: str, caplog: pyt
         link.connection_lost(ConnectionResetError())
     elif how == "closed":
         connection.left = b""  # as the session layer does
-        connection.output, connection.closing = b"no", True
+        connection.output = b"no"
+        connection.life.end()
         link.flush()
         assert transport.calls == ["pause_reading", "write_eof"]
     else:

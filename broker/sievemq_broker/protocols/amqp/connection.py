@@ -51,7 +51,7 @@ from sievemq_broker.protocols.amqp.mapping import (
     payload_of,
     value_of,
 )
-from sievemq_broker.protocols.amqp.outbox import AmqpOutbox
+from sievemq_broker.protocols.amqp.outbox import AmqpOutbox, Stage
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
     Attach,
@@ -223,7 +223,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         if body is None:
             return  # a heartbeat
         if self.outbox.is_new:
-            if not isinstance(body, Open) or self.outbox.stage != "header":
+            if not isinstance(body, Open) or self.outbox.stage is not Stage.HEADER:
                 raise _unexpected(f"{_name(body)} before open")
             self._open(frame.channel, body, now)
             return
@@ -488,12 +488,12 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
 
     def _header(self, header: bytes) -> None:
         outbox = self.outbox
-        if header == SASL_HEADER and not outbox.stage:
-            outbox.reach("sasl")
+        if header == SASL_HEADER and outbox.may_reach(Stage.SASL):
+            outbox.reach(Stage.SASL)
             outbox.write(SASL_HEADER)
             outbox.frame(SaslMechanisms(sasl_server_mechanisms=self._mechanisms()), kind=SASL)
-        elif header == AMQP_HEADER and outbox.stage in ("", "signed in"):
-            outbox.reach("header")
+        elif header == AMQP_HEADER and outbox.may_reach(Stage.HEADER):
+            outbox.reach(Stage.HEADER)
             outbox.write(AMQP_HEADER)
         else:
             raise ProtocolError(
@@ -509,15 +509,15 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
 
     def _sasl(self, body: object) -> None:
         stage, outbox = self.outbox.stage, self.outbox
-        if isinstance(body, SaslResponse) and stage == "challenged" and self._sign_in is not None:
+        if isinstance(body, SaslResponse) and stage is Stage.CHALLENGED and self._sign_in is not None:
             identity, answer = self._sign_in.last(body.response)
             self.peer.entitle(identity)
             self._signed_in(answer)
-        elif not isinstance(body, SaslInit) or stage != "sasl":
+        elif not isinstance(body, SaslInit) or stage is not Stage.SASL:
             raise _unexpected(f"the SASL frame {_name(body)}")
         elif body.mechanism == _SCRAM and self._sign_in is not None:
             challenge = self._sign_in.first(body.initial_response or b"", self._claimed)
-            outbox.reach("challenged")
+            outbox.reach(Stage.CHALLENGED)
             outbox.frame(SaslChallenge(challenge=challenge), kind=SASL)
         elif body.mechanism == "EXTERNAL" and self.peer.identity.user is not None:
             claimed = self._claimed((body.initial_response or b"").decode("utf-8", "replace"))
@@ -559,7 +559,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             self.outbox.answer(0)
 
     def _signed_in(self, additional: bytes | None) -> None:
-        self.outbox.reach("signed in")
+        self.outbox.reach(Stage.SIGNED_IN)
         self.outbox.frame(SaslOutcome(code=0, additional_data=additional), kind=SASL)
 
     @property

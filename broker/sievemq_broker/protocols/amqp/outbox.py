@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, Final
 
 from sievemq_broker.protocols.amqp.composites import Composite
@@ -32,6 +33,26 @@ from sievemq_core.wire.codec import unpack_value
 
 #: In an open that is followed by a close.
 _NOT_ESTABLISHED: Final = Symbol("amqp:connection-establishment-failed")
+
+
+class Stage(Enum):
+    """How far the headers and the SASL frames are, before the open of the client."""
+
+    START = "start"
+    SASL = "sasl"
+    CHALLENGED = "challenged"
+    SIGNED_IN = "signed in"
+    HEADER = "header"
+
+
+#: The stages that may follow each.
+NEXT_STAGES: Final = {
+    Stage.START: frozenset({Stage.SASL, Stage.HEADER}),
+    Stage.SASL: frozenset({Stage.CHALLENGED, Stage.SIGNED_IN}),
+    Stage.CHALLENGED: frozenset({Stage.SIGNED_IN}),
+    Stage.SIGNED_IN: frozenset({Stage.HEADER}),
+    Stage.HEADER: frozenset(),
+}
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
@@ -69,9 +90,7 @@ class AmqpOutbox(ForeignOutbox):
         self._now = now
         #: The largest frame that the client accepts.
         self._frame = MIN_FRAME
-        #: The state of the handshake: nothing, "sasl" and "challenged" while the client signs in, "signed in",
-        #: "header", "open".
-        self.stage = ""
+        self.stage = Stage.START
         #: Deliveries of the client whose last transfer has not arrived.
         self.unfinished = Unfinished()
         #: Open consumers by number. The connection adds and removes them.
@@ -99,14 +118,15 @@ class AmqpOutbox(ForeignOutbox):
 
     # -- what the connection uses -----------------------------------------------------------------------------------
 
-    def reach(self, stage: str) -> None:
-        """Set the state of the handshake."""
+    def may_reach(self, stage: Stage) -> bool:
+        return stage in NEXT_STAGES[self.stage]
+
+    def reach(self, stage: Stage) -> None:
         self.stage = stage
 
     def opened(self, frame_bytes: int) -> None:
         """The client accepts frames of this size, and the handshake is complete."""
         self._frame = max(MIN_FRAME, frame_bytes)
-        self.stage = "open"
 
     def frame(self, performative: Composite | None, channel: int = 0, kind: int = AMQP) -> None:
         """Queue a frame; a heartbeat without a performative."""
@@ -403,10 +423,10 @@ class AmqpOutbox(ForeignOutbox):
 
     def fail(self, error: SieveError) -> None:
         """Send close as the last frame, or its equivalent in the handshake."""
-        if self.stage in ("sasl", "challenged"):
+        if self.stage in (Stage.SASL, Stage.CHALLENGED):
             self.frame(SaslOutcome(code=1 if error.code is ErrorCode.AUTHENTICATION else 2), kind=SASL)
-        elif self.stage:
-            if self.stage == "header":
+        elif self.stage is not Stage.START:
+            if self.stage is Stage.HEADER and self.is_new:
                 self.frame(Open(container_id=self._settings.broker, properties={_NOT_ESTABLISHED: True}))
             self.frame(Close(error=error_of(error)))
         else:

@@ -23,7 +23,7 @@ from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.server.net.large_frames import LargeFrames
 from sievemq_broker.server.net.turn import Turn
-from sievemq_broker.session.life import OPEN
+from sievemq_broker.session.life import CLOSING, GONE, OPEN, Life
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Identity
 from sievemq_core.errors import ErrorCode
@@ -236,7 +236,7 @@ class Links:
         while self._unwelcomed:
             link = next(iter(self._unwelcomed))
             del self._unwelcomed[link]
-            if link.connection.peer.life.state < OPEN:
+            if link.life.state < OPEN:
                 link.evict()
                 self.discard(link)
                 return True
@@ -302,7 +302,6 @@ class Link(asyncio.BufferedProtocol):
     __slots__ = (
         "_choose",
         "_clock",
-        "_closing",
         "_connect",
         "_identify",
         "_large",
@@ -320,6 +319,7 @@ class Link(asyncio.BufferedProtocol):
         "connection",
         "held",
         "late",
+        "life",
         "peer",
         "transport",
         "unheard",
@@ -327,6 +327,7 @@ class Link(asyncio.BufferedProtocol):
 
     transport: asyncio.Transport
     connection: Connection
+    life: Life
 
     def __init__(
         self,
@@ -345,7 +346,6 @@ class Link(asyncio.BufferedProtocol):
         self._clock = clock
         self._connect = connect
         self._refuse = refuse
-        self._closing = False
         self._linger: asyncio.TimerHandle | None = None
         self._reading = True
         self._rests = self._queued = False
@@ -376,6 +376,7 @@ class Link(asyncio.BufferedProtocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.peer = _show_peer(transport.get_extra_info("peername"))
         self.connection = self._connect(self.peer, self._wake)
+        self.life = self.connection.peer.life
         if self._identify is not None and (identity := self._identify(transport)) is not None:
             self.connection.peer.entitle(identity)
         if not self._links.add(self):
@@ -401,7 +402,7 @@ class Link(asyncio.BufferedProtocol):
         size = len(data)
         self.bytes_in += size
         self._links.came(size)
-        if self._closing:
+        if self.life.state == GONE:
             return
         if self._choose is not None:
             data = self._begin(data)
@@ -438,9 +439,10 @@ class Link(asyncio.BufferedProtocol):
         data, self.unheard = self.unheard, b""
         connect = self._choose(data)
         self._choose = None
-        if connect is not None and not self.connection.closing:
+        if connect is not None and self.life.state < CLOSING:
             before = self.connection.peer
             self.connection = connect(self.peer, self._wake)
+            self.life = self.connection.peer.life
             if before.identity.user is not None:  # by its certificate
                 self.connection.peer.entitle(before.identity)
             self._links.replace(before, self)
@@ -459,10 +461,10 @@ class Link(asyncio.BufferedProtocol):
     @property
     def behind(self) -> bool:
         """Something that was read is not carried out yet, and will be."""
-        return not self._closing and ((bool(self.unheard) and self._choose is None) or self.connection.behind)
+        return self.life.state < GONE and ((bool(self.unheard) and self._choose is None) or self.connection.behind)
 
     def _go_on(self) -> None:
-        if self._closing:
+        if self.life.state == GONE:
             return
         now = self._clock.now()
         try:
@@ -479,7 +481,7 @@ class Link(asyncio.BufferedProtocol):
     def _follow_frame(self) -> None:
         """Read on from the connection only if there is memory for the large frame that has begun, or for more of it."""
         connection, large_frames = self.connection, self._links.large_frames
-        size = 0 if self._closing else connection.frame_bytes
+        size = 0 if self.life.state == GONE else connection.frame_bytes
         number = connection.frame_number if size > GATHER_BYTES else 0
         if number == self._large:
             if not number or self._waits or large_frames.grow(self, size):
@@ -487,7 +489,7 @@ class Link(asyncio.BufferedProtocol):
         else:
             if self._large:
                 large_frames.discard(self)
-                if not self._closing:
+                if self.life.state < GONE:
                     self.read_on()
             self._large = number
             if not number or large_frames.admit(self, size):
@@ -502,7 +504,7 @@ class Link(asyncio.BufferedProtocol):
         if self._waits:
             self._waits = False
             self.connection.hold_back(False)
-            if self._reading and not self._rests and not self._closing:
+            if self._reading and not self._rests and self.life.state < GONE:
                 self.transport.resume_reading()
 
     @property
@@ -550,15 +552,9 @@ class Link(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is closed or broken."""
-        self._closing = True
-        self.unheard = b""
-        self._follow_frame()
+        self._lose()
         if self._linger is not None:
             self._linger.cancel()
-        try:
-            self.connection.lost(self._clock.now())
-        except Exception as error:
-            log.fault("connection.failed", error, peer=self.peer)
         self._links.discard(self)
         self._turn.worked()  # what was given back may have a deadline, or another consumer
 
@@ -592,7 +588,7 @@ class Link(asyncio.BufferedProtocol):
             self._rests = False
             if self._reading and not self._waits and not transport.is_closing():
                 transport.resume_reading()
-        if self._closing:
+        if self.life.state == GONE:
             return
         connection = self.connection
         if connection.has_data:
@@ -615,7 +611,7 @@ class Link(asyncio.BufferedProtocol):
             if self._reading and transport.get_write_buffer_size() + self.held > READ_PAUSE:
                 self._reading = False
                 transport.pause_reading()
-        if connection.closing and not self.held:
+        if self.life.state == CLOSING and not self.held:
             self._close()
 
     def send_blocked(self, text: str) -> None:
@@ -624,7 +620,7 @@ class Link(asyncio.BufferedProtocol):
         Args:
             text: why nothing is answered, for people.
         """
-        if self._closing or self.bytes_out == self.held:
+        if self.life.state == GONE or self.bytes_out == self.held:
             return  # WELCOME is the first that a client gets
         data = self.connection.urgent_flow(text)
         if not data:
@@ -635,11 +631,11 @@ class Link(asyncio.BufferedProtocol):
     def release(self, data: bytes) -> None:
         """Write output that was held back for the disk."""
         self.held -= len(data)
-        if self._closing:
+        if self.life.state == GONE:
             return
         transport = self.transport
         transport.write(data)
-        if self.connection.closing:
+        if self.life.state == CLOSING:
             if not self.held:
                 self._close()
             return
@@ -653,8 +649,7 @@ class Link(asyncio.BufferedProtocol):
     def _close(self) -> None:
         """End in order. Only this side is closed; further input is read and dropped. Closing the socket over unread
         bytes would reset the connection, and the peer might never read why it ended."""
-        self._closing = True
-        self._follow_frame()
+        self._lose()
         transport = self.transport
         if transport.can_write_eof():
             transport.write_eof()
@@ -679,8 +674,17 @@ class Link(asyncio.BufferedProtocol):
     def fail(self, error: Exception) -> None:
         """A layer below raised what it must not raise: a fault of the broker, which ends only this connection."""
         log.fault("connection.failed", error, peer=self.peer)
-        self._closing = True
+        self._lose()
         self.abort()
+
+    def _lose(self) -> None:
+        """Write and carry out nothing more."""
+        try:
+            self.connection.lost(self._clock.now())
+        except Exception as error:
+            log.fault("connection.failed", error, peer=self.peer)
+        self.unheard = b""
+        self._follow_frame()
 
 
 def _show_peer(address: object) -> str:
