@@ -76,7 +76,7 @@ class Outlet(ClientPort):
         self._owner = None
         self._wake = no_wake
 
-    def shut(self) -> None:
+    def stop_deliveries(self) -> None:
         # While consumers are closed one by one, messages that one returns may cause recalls to the others.
         self.writable = self._deliveries_wait = False
         self._flush_due = True
@@ -106,7 +106,7 @@ class Outlet(ClientPort):
             self._flush_due = True
             self._wake()
 
-    def touch(self) -> None:
+    def wake(self) -> None:
         self._flush_due = True
         self._wake()
 
@@ -116,7 +116,7 @@ class Outlet(ClientPort):
         self._flush_due = False
         if not self._deliveries_wait or self.congested:
             return False
-        self.touch()
+        self.wake()
         return True
 
     # -- whether messages may be queued -------------------------------------------------------------------------------

@@ -171,7 +171,7 @@ class ForeignOutbox(Outlet):
         """End the connection for this reason."""
         if self._failure is None:
             self._failure = error
-        self.touch()
+        self.wake()
 
     def take_recalled(self) -> list[int]:
         """Return the consumers with recalled messages, one for each recall, and forget them."""
@@ -282,12 +282,12 @@ class ForeignOutbox(Outlet):
             self._stopped.add(session)
         elif session in self._stopped:
             self._stopped.discard(session)
-            self.touch()
+            self.wake()
 
     def clock(self, offset: int, frozen_at: int | None) -> None:
         """The clock was moved. The client is not informed: the times of its messages are the broker's. The connection
         reads the new offset when it next writes."""
-        self.touch()
+        self.wake()
 
     def shutdown(self, grace: int, text: str) -> None:  # there may be no frame for it
         """The broker stops soon."""
@@ -579,7 +579,7 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
                     self._give_back(consumer, now)
                 self._do_duties(now)
             if self._ready:
-                outbox.touch()
+                outbox.wake()
         return data
 
     @abstractmethod

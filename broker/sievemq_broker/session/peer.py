@@ -360,7 +360,7 @@ class Peer:
         """End the connection from this side, with an error. Idempotent."""
         if self.life.state < CLOSING:
             self.fail(ProtocolError(text, code), now)
-            self.out.touch()
+            self.out.wake()
 
     def entitle(self, identity: Identity) -> None:
         """Give the user these rights from now on. Consumers without a right are closed.
@@ -734,7 +734,7 @@ class Peer:
         elif error is not None:
             self.crash(command, error, now)
         if returning.deferred and (error is not None or self.life.state < CLOSING):
-            self.out.touch()
+            self.out.wake()
 
     # -- consumers ----------------------------------------------------------------------------------------------------
 
@@ -877,7 +877,7 @@ class Peer:
             self.refuse(command, error, now)
         except Exception as error:  # the broker's own fault: other connections must go on
             self.crash(command, error, now)
-        self.out.touch()
+        self.out.wake()
 
     def wait_for_publishing(self, command: CommandTuple, handler: Handler) -> bool:
         """True if a large batch is being published, which no client may see in part: the command is carried out after
@@ -943,7 +943,7 @@ class Peer:
             self.deliveries.settle_wants()
         # Deliver nothing more to this client: messages that one consumer returns would go to another, and count as
         # delivered once more.
-        self.out.shut()
+        self.out.stop_deliveries()
         if not self.id:
             return
         services = self.services
@@ -1010,7 +1010,7 @@ class Peer:
         if request is not None and self.life.state == LEAVING:
             self.answer(request)
             self.life.end()
-            self.out.touch()
+            self.out.wake()
 
 
 Handler: TypeAlias = Callable[[Peer, CommandTuple, int], None]

@@ -83,10 +83,10 @@ class ClientPort(DeliveryPort, Protocol):
     def attach(self, owner: PortOwner, life: Life) -> None:
         """Become the port of `owner`, whose connection has this life."""
 
-    def shut(self) -> None:
+    def stop_deliveries(self) -> None:
         """The client is gone, or about to be: drop later output of the domain, and input that was not decoded."""
 
-    def touch(self) -> None:
+    def wake(self) -> None:
         """A deferred command of this client was carried out: notify the I/O layer, even if output was queued already.
         The store must note the client's progress in the same batch. Otherwise a client that reconnects after a crash
         repeats the command."""

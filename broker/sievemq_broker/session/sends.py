@@ -127,7 +127,7 @@ class Send:
 
     def _crash(self, error: Exception, now: int) -> None:
         self._peer.crash(_SEND, error, now)
-        self._peer.out.touch()
+        self._peer.out.wake()
 
 
 def refuse(peer: Peer, session: Session, error: SieveError) -> None:
@@ -159,7 +159,7 @@ def refuse(peer: Peer, session: Session, error: SieveError) -> None:
 def _resume(peer: Peer, session: Session) -> None:
     """Ask the client for the messages behind the send that waited."""
     peer.out.flow(False, "", session.id, session.again)
-    peer.out.touch()
+    peer.out.wake()
 
 
 def wait_to_commit(
@@ -191,4 +191,4 @@ def end_commit_wait(peer: Peer, session: Session) -> None:
     if session.blocked_sender is not None:
         session.end_wait()
         peer.out.flow(False, "", session.id)
-        peer.out.touch()
+        peer.out.wake()

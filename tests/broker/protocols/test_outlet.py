@@ -63,7 +63,7 @@ def test_output_that_answers_input_wakes_nothing(outlet: Outlet, woken: list[str
 
 def test_a_late_command_wakes_the_io_layer_even_if_a_flush_is_due(outlet: Outlet, woken: list[str]) -> None:
     outlet.begin_input()
-    outlet.touch()
+    outlet.wake()
     assert len(woken) == 1
 
 
@@ -109,7 +109,7 @@ def test_the_last_output_is_written_after_the_end_of_input(connection: Any) -> N
 
 def test_a_connection_that_is_gone_holds_no_reference_to_the_io_layer(connection: Any, woken: list[str]) -> None:
     connection.lost(0)
-    connection.outbox.touch()
+    connection.outbox.wake()
     connection.outbox.closed(1, ErrorCode.SECURITY, "test")
     connection.outbox.settled(1)
     assert woken == []

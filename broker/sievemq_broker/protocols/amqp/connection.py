@@ -553,7 +553,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                     self.outbox.refuse(0, found)
                 else:
                     self.outbox.answer(0)
-                    self.outbox.touch()
+                    self.outbox.wake()
 
         if self._services.authenticate(self.peer, user, self._password, later) is not None:
             self.outbox.answer(0)

@@ -305,9 +305,9 @@ class AmqpOutbox(ForeignOutbox):
         written, self._written = self._written, {}
         return [(each.id, each.take_written()) for each in written.values() if each.id in self.consumers]
 
-    def shut(self) -> None:
+    def stop_deliveries(self) -> None:
         """The connection has ended."""
-        super().shut()
+        super().stop_deliveries()
         self._commits.clear()
         self.unfinished.end_all()
 

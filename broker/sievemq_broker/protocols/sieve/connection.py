@@ -102,8 +102,8 @@ class SieveOutbox(Outlet):
         """Bytes that wait to be written."""
         return self._wire.pending_bytes
 
-    def shut(self) -> None:
-        super().shut()
+    def stop_deliveries(self) -> None:
+        super().stop_deliveries()
         self._wire.drop_input()
 
     def welcome(

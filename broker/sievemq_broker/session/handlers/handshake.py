@@ -58,7 +58,7 @@ def _identified(peer: Peer, found: Identity | AuthenticationError, hello: Comman
         peer.fail(error, now)
     except Exception as error:  # the broker's own fault: other connections must go on
         peer.crash(hello, error, now)
-    peer.out.touch()
+    peer.out.wake()
 
 
 def _welcome(peer: Peer, identity: Identity, hello: CommandTuple, now: int) -> None:

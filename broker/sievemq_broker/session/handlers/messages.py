@@ -475,7 +475,7 @@ def _committed(peer: Peer, session: Session, command: CommandTuple, publishing: 
         peer.crash(command, publishing.error, now)
     else:
         peer.answer(command[1])
-    peer.out.touch()
+    peer.out.wake()
 
 
 def on_rollback(peer: Peer, command: CommandTuple, now: int) -> None:

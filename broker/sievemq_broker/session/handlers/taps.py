@@ -110,7 +110,7 @@ def _deleting(peer: Peer, tap: CopyTap | DrainTap, command: tuple[Any, ...]) -> 
         return
     if peer.life.state < CLOSING:
         peer.answer(command[1], True)
-        peer.out.touch()
+        peer.out.wake()
 
 
 def on_stage(peer: Peer, command: tuple[Any, ...], now: int) -> None:
