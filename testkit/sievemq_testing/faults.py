@@ -21,6 +21,7 @@ from sievemq_broker.server.net.link import Link
 from sievemq_broker.server.server import Server
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.sends import refuse
+from sievemq_broker.session.verbs import Commit, Hello
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import misspelt_kind
@@ -40,14 +41,6 @@ REFUSABLE: Final = frozenset(
 ) - {"goodbye", "want", "rollback", "close_session", "close_consumer"}
 
 _SAID_BY_CLIENT: Final = frozenset(spec.name.lower() for spec in COMMANDS.values() if spec.sender != "broker")
-
-
-_DESTINATION_AT: Final = {
-    number: 1 + index
-    for number, spec in COMMANDS.items()
-    for index, field in enumerate(spec.fields)
-    if field.name == "destination"
-}
 
 
 class Rule:
@@ -121,15 +114,14 @@ class Rule:
         """True if it happens to this command."""
         if self.left <= 0 or name_of(command) != self.kind:
             return False
-        name = command[2] if command[0] == Command.HELLO else connection.peer.namespace.name
-        if self._namespace is not None and (name or "default") != self._namespace:
+        who = command if isinstance(command, Hello) else connection.peer
+        if self._namespace is not None and _namespace_of(who) != self._namespace:
             return False
-        client_id = command[5] if command[0] == Command.HELLO else connection.peer.client_id
-        if self._client_id is not None and client_id != self._client_id:
+        if self._client_id is not None and who.client_id != self._client_id:
             return False
         if self._destination is not None:
-            position = _DESTINATION_AT.get(command[0])
-            if position is None or not fnmatchcase(canonical(command[position]), self._destination):
+            destination = _destination_of(command)
+            if destination is None or not fnmatchcase(canonical(destination), self._destination):
                 return False
         if self._skip > 0:
             self._skip -= 1
@@ -140,7 +132,7 @@ class Rule:
         """Apply the rule; True if the command is finished."""
         self.left -= 1
         self.used += 1
-        name = command[2] if command[0] == Command.HELLO else connection.peer.namespace.name
+        name = _namespace_of(command if isinstance(command, Hello) else connection.peer)
         text = f"{self._what()} (of {connection.peer.id or connection.peer.address})"
         self._box.note(name, "", text)
         if self._error is None:
@@ -148,15 +140,16 @@ class Rule:
                 self._box.cut(connection)
                 return True
             return False
-        if command[0] == Command.COMMIT:
+        if isinstance(command, Commit):
             # A commit that fails is a rollback (TXN-09): the broker's own handler sees to that.
-            session = connection.peer.sessions.get(command[2])
+            session = connection.peer.sessions.get(command.session)
             if session is not None and session.transaction is not None:
                 session.transaction.fail(self._error)
             return False
         if command[0] == Command.SEND:
-            session = connection.peer.sessions.get(command[1])
-            if session is None or not session.is_next(command[2]):
+            _, number, sequence, _, _ = command
+            session = connection.peer.sessions.get(number)
+            if session is None or not session.is_next(sequence):
                 return False
             refuse(connection.peer, session, self._error)
             return True
@@ -166,6 +159,19 @@ class Rule:
         """Called after the command was carried out."""
         if self._drop == "after":
             self._box.cut(connection)
+
+
+def _namespace_of(who: Hello | Peer) -> str:
+    return (who.namespace if isinstance(who, Hello) else who.namespace.name) or "default"
+
+
+def _destination_of(command: tuple[Any, ...]) -> str | None:
+    """The destination that a command names."""
+    if command[0] == Command.SEND:
+        destination: str
+        _, _, _, destination, _ = command
+        return destination
+    return getattr(command, "destination", None)
 
 
 class FaultBox:

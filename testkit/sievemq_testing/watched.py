@@ -21,7 +21,7 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.protocols.amqp.connection import AmqpConnection
 from sievemq_broker.protocols.amqp.outbox import AmqpOutbox
-from sievemq_broker.protocols.sieve.connection import SieveConnection, SieveOutbox
+from sievemq_broker.protocols.sieve.connection import SieveConnection, SieveOutbox, with_names
 from sievemq_broker.protocols.stomp.connection import StompConnection
 from sievemq_broker.protocols.stomp.outbox import StompOutbox
 from sievemq_broker.server.durability.commits import Commits
@@ -32,10 +32,11 @@ from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.session.handlers.messages import on_send
 from sievemq_broker.session.life import GONE
 from sievemq_broker.session.lost import LostConnections
-from sievemq_broker.session.peer import Peer
+from sievemq_broker.session.peer import Peer, Table
 from sievemq_broker.session.ports import Services
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.table import HANDLERS, make_table
+from sievemq_broker.session.verbs import CloseConsumer, CloseSession, Hello, OpenConsumer, Release, Rollback
 from sievemq_core.counted import counted
 from sievemq_core.errors import AddressError, ErrorCode, ProtocolError, SieveError
 from sievemq_core.message.destination import parse_address
@@ -243,9 +244,12 @@ class WatchedConnection(_Face):
         self, broker: Broker, services: Services[Peer], watch: Watch, address: str, wake: Callable[[], None]
     ) -> None:
         self.watch = watch
-        table = make_table(self._pass_send, dict.fromkeys(HANDLERS, self._pass_on))
         outbox = partial(type(self)._outbox, self)
-        super().__init__(broker, services, table, address=address, wake=wake, watcher=self, make_outbox=outbox)
+        super().__init__(broker, services, self._table(), address=address, wake=wake, watcher=self, make_outbox=outbox)
+
+    def _table(self) -> Table:
+        """The handlers of its commands."""
+        return make_table(self._pass_send, dict.fromkeys(HANDLERS, self._pass_on))
 
     def note(self, kind: str, where: str = "", envelope: Envelope | None = None, detail: str = "") -> None:
         peer = self.peer
@@ -276,8 +280,9 @@ class WatchedConnection(_Face):
         if self.held is not None:
             self.held.append(command)
             return 1
-        session = peer.sessions.get(command[1])
-        out_of_turn = session is not None and (session.sent + 1 != command[2] or session.passes_over(command[2]))
+        _, number, sequence, _, _ = command
+        session = peer.sessions.get(number)
+        out_of_turn = session is not None and (session.sent + 1 != sequence or session.passes_over(sequence))
         if out_of_turn or not self.watch.faults.waiting:
             return on_send(peer, commands, at, now)
         rule = self.watch.faults.meet(self, command)
@@ -373,6 +378,9 @@ class WatchedSieve(WatchedConnection, SieveConnection):
 
     _outbox = WatchedOutbox
 
+    def _table(self) -> Table:
+        return with_names(super()._table())
+
 
 class WatchedAmqp(WatchedConnection, AmqpConnection):
     """An AMQP client."""
@@ -393,8 +401,8 @@ _NEVER_HELD = frozenset({Command.HELLO, Command.GOODBYE, Command.HEARTBEAT, Comm
 # -- the journal of commands ------------------------------------------------------------------------------------------
 
 
-def _hello(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    name = command[2] or "default"
+def _hello(connection: WatchedConnection, command: Hello, now: int) -> None:
+    name = command.namespace or "default"
     if name in connection.watch.dropped:
         raise ProtocolError(
             f"the test kit has dropped namespace {name!r}, since its test has ended; close every context before a test "
@@ -408,55 +416,52 @@ def _hello(connection: WatchedConnection, command: tuple[Any, ...], now: int) ->
     connection.note("connected", detail=f"{peer.id}: {library}{client_id}, protocol {peer.out.protocol}")
 
 
-def _rollback(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    session = connection.peer.sessions.get(command[2])
+def _rollback(connection: WatchedConnection, command: Rollback, now: int) -> None:
+    session = connection.peer.sessions.get(command.session)
     staged = 0 if session is None or session.transaction is None else len(session.transaction.staged)
     connection.note("rolled back", detail=counted(staged, "send") if staged else "")
     HANDLERS[Command.ROLLBACK](connection.peer, command, now)
 
 
-def _open_consumer(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    where, selector = canonical(command[4]), command[5]
-    shown = f'consumer {command[3]} of {connection.peer.id}, selector "{selector}"' if selector else (
-        f"consumer {command[3]} of {connection.peer.id}, no selector"
-    )  # fmt: skip
+def _open_consumer(connection: WatchedConnection, command: OpenConsumer, now: int) -> None:
+    where, name = canonical(command.destination), f"consumer {command.consumer} of {connection.peer.id}"
+    shown = f'{name}, selector "{command.selector}"' if command.selector else f"{name}, no selector"
     connection.note("consumer opened", where, detail=shown)
     try:
         HANDLERS[Command.OPEN_CONSUMER](connection.peer, command, now)
     except SieveError as error:
         connection.note("refused", where, detail=f"{shown}: {error.text.partition(chr(10))[0]} ({error.code.name})")
         raise
-    consumer = connection.peer.deliveries.consumers.get(command[3])
+    consumer = connection.peer.deliveries.consumers.get(command.consumer)
     if consumer is not None and consumer.view.condition is not None:
-        name = f"consumer {consumer.id} of {connection.peer.id}"
         connection.watch.recorder.opened(consumer.source.place, name, consumer.view.condition)
 
 
-def _close_consumer(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    consumer = connection.peer.deliveries.consumers.get(command[2])
+def _close_consumer(connection: WatchedConnection, command: CloseConsumer, now: int) -> None:
+    consumer = connection.peer.deliveries.consumers.get(command.consumer)
     where = consumer.source.place.label if consumer is not None else ""
     if consumer is not None and consumer.open:
         connection.watch.recorder.closing(consumer)
-    connection.note("consumer closed", where, detail=f"consumer {command[2]} of {connection.peer.id}")
+    connection.note("consumer closed", where, detail=f"consumer {command.consumer} of {connection.peer.id}")
     HANDLERS[Command.CLOSE_CONSUMER](connection.peer, command, now)
 
 
-def _close_session(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    session = connection.peer.sessions.get(command[2])
+def _close_session(connection: WatchedConnection, command: CloseSession, now: int) -> None:
+    session = connection.peer.sessions.get(command.session)
     if session is not None:
         connection.leaving(session)
     HANDLERS[Command.CLOSE_SESSION](connection.peer, command, now)
 
 
-def _release(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    consumer = connection.peer.deliveries.consumers.get(command[1])
-    if consumer is not None and command[2]:
-        detail = f"{len(command[2])} only buffered by consumer {consumer.id} of {connection.peer.id}"
+def _release(connection: WatchedConnection, command: Release, now: int) -> None:
+    consumer = connection.peer.deliveries.consumers.get(command.consumer)
+    if consumer is not None and command.tags:
+        detail = f"{len(command.tags)} only buffered by consumer {consumer.id} of {connection.peer.id}"
         connection.note("returned", consumer.source.place.label, detail=detail)
     HANDLERS[Command.RELEASE](connection.peer, command, now)
 
 
-_NOTES: dict[int, Callable[[WatchedConnection, tuple[Any, ...], int], None]] = {
+_NOTES: dict[int, Callable[[WatchedConnection, Any, int], None]] = {
     Command.HELLO: _hello,
     Command.ROLLBACK: _rollback,
     Command.OPEN_CONSUMER: _open_consumer,

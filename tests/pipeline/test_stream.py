@@ -18,6 +18,7 @@ import pytest
 from sievemq import ConnectionFactory, Message, Queue, TextMessage, Topic
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.session.table import HANDLERS
+from sievemq_broker.session.verbs import AcknowledgeTap, FetchTap, LookTap
 from sievemq_core.wire.commands import Command
 from sievemq_spark import drain
 from sievemq_spark.archive import Archived, archive, archive_stream, read_archive, read_queues
@@ -194,9 +195,11 @@ def test_a_lost_commit_log_and_lost_messages(
     assert json.loads(query.lastProgress["sources"][0]["endOffset"])["queue:in"]["lost"] == 40
 
 
-def acknowledge_nothing(connection: Any, command: tuple[Any, ...], now: int) -> None:
-    _, request, name, destination, *_ = command
-    HANDLERS[Command.LOOK_TAP](connection, (Command.LOOK_TAP, request, name, destination, 2**62, 1, 0), now)
+def acknowledge_nothing(connection: Any, command: AcknowledgeTap, now: int) -> None:
+    look = LookTap(
+        request=command.request, tap=command.tap, destination=command.destination, after=2**62, messages=1, bytes=0
+    )
+    HANDLERS[Command.LOOK_TAP](connection, look, now)
 
 
 def test_drain_takes_what_was_written(spark: Any, broker: EmbeddedBroker) -> None:
@@ -325,8 +328,8 @@ def test_connections_that_are_lost_in_the_middle_of_a_batch(spark: Any, broker: 
     send(broker, *(str(n) for n in range(60)))
     fetch, seen = HANDLERS[Command.FETCH_TAP], set[tuple[int, int]]()
 
-    def fetch_or_drop(peer: Any, command: tuple[Any, ...], now: int) -> None:
-        if (begin := command[5:7]) in seen:
+    def fetch_or_drop(peer: Any, command: FetchTap, now: int) -> None:
+        if (begin := (command.after, command.upto)) in seen:
             fetch(peer, command, now)
         else:
             seen.add(begin)

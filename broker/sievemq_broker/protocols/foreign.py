@@ -24,6 +24,7 @@ from sievemq_broker.session.peer import Peer, Table
 from sievemq_broker.session.ports import Services, Watcher
 from sievemq_broker.session.rights import Verb
 from sievemq_broker.session.settings import SessionSettings
+from sievemq_broker.session.verbs import Carried, Request, Welcome
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.destination import foreign_notation, parse_address
@@ -248,14 +249,11 @@ class ForeignOutbox(Outlet):
         """True until the handshake is complete."""
         return self._life.state < OPEN
 
-    def welcome(
-        self, connection: str, version: int, heartbeat: int, options: dict[str, Any], limits: dict[str, Any],
-        features: dict[str, Any], now: int,
-    ) -> None:  # fmt: skip
+    def welcome(self, welcome: Welcome) -> None:
         """The handshake is complete: the callback of request 0 gets the time without the offset of test clocks."""
-        self.session = connection
+        self.session = welcome.connection
         then, _ = self._requests.pop(0)
-        then(now - features["clock_offset"])
+        then(welcome.real)
 
     def answer(self, request: int, result: object = None) -> None:
         """A request was carried out."""
@@ -518,22 +516,26 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
                 {"destination": address},
             )
 
-    def _do(self, now: int, size: int, *command: Any) -> None:
-        """Let the client's Peer carry out a command."""
+    def _new_id(self) -> int:
+        """The number of the next request or consumer."""
+        self._ids += 1
+        return self._ids
+
+    def _do(self, now: int, command: Carried, size: int = 0) -> None:
+        """Let the client's Peer carry out a command, of so many bytes."""
         self.peer.carry_out([command], size, now)
 
     def _ask(
         self,
         now: int,
         then: Callable[[Any], None],
-        verb: int,
-        *fields: Any,
+        request: Request,
+        *,
         refused: Callable[[SieveError], None] | None = None,
     ) -> None:
         """The same for a request, whose answer is passed to `then`. No frame is carried out before it."""
-        self._ids += 1
-        self.outbox.expect(self._ids, then, refused)
-        self._do(now, 0, verb, self._ids, *fields)
+        self.outbox.expect(request.request, then, refused)
+        self._do(now, request)
 
     # -- out ----------------------------------------------------------------------------------------------------------
 

@@ -3,10 +3,11 @@
     peer         the state of one connected client, its answers       session      mode, consumers, order of sends
     ports        its output; what it needs from the I/O layer         transaction  what waits for COMMIT
     table        verb -> handler, and the right it takes              sends        what becomes of a send
-    handlers/    handshake, consumers, destinations, messages, taps   waiting      a send or COMMIT that waits for room
-    rights       who may do what                                      deliveries   the consumers of all sessions
-    settings     limits and names that the broker announces           lost         what is kept of a lost connection
-    life         the states of a connection                           checks       ids, pairs, limits, selectors, times
+    verbs        commands, with names of their fields                 waiting      a send or COMMIT that waits for room
+    handlers/    handshake, consumers, destinations, messages, taps   deliveries   the consumers of all sessions
+    rights       who may do what                                      lost         what is kept of a lost connection
+    settings     limits and names that the broker announces           checks       ids, pairs, limits, selectors, times
+    life         the states of a connection
 
 Three rules hold it together. A refused request changes nothing. A broken connection harms no other. However a
 connection ends, everything it held goes back, once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -37,7 +38,7 @@ def unknown(what: str, number: int) -> ProtocolError:
     return ProtocolError(f"{what} {number} was never opened on this connection", ErrorCode.UNEXPECTED_COMMAND)
 
 
-def pairs(handed: tuple[int, ...]) -> dict[int, int]:
+def pairs(handed: Sequence[int]) -> dict[int, int]:
     """consumer id -> tag, from a flat field `handed`.
 
     Raises:

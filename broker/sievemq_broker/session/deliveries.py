@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.session.checks import pairs, undelivered, unknown
@@ -113,7 +113,7 @@ class Deliveries:
             if consumer is not None and self.owners[consumer_id].transaction is None:
                 consumer.acknowledge(min(tag, consumer.tag), now)
 
-    def handed_to(self, session: Session, handed: tuple[int, ...]) -> dict[int, int]:
+    def handed_to(self, session: Session, handed: Sequence[int]) -> dict[int, int]:
         """The pairs of `handed` for consumers of this session that still hold messages. Consumers that are gone are
         skipped: the broker may have closed one while the command was on its way.
 

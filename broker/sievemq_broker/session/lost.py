@@ -136,14 +136,6 @@ class Memory:
 
     # -- for the client -------------------------------------------------------------------------------------------
 
-    def as_feature(self) -> dict[str, object]:
-        """The field `resumed` of WELCOME."""
-        return {
-            "sessions": tuple((number, *progress) for number, progress in self.sessions.items()),
-            "refused": self.refused,
-            "temporaries": not self.restored,
-        }
-
     def settle(self, report: Report, now: int) -> dict[int, Survived]:
         """The client has come back, and reports on the messages that were delivered to it. A message that waits for it
         and of which it states nothing returns without an attempt: the client has survived it.

@@ -9,9 +9,9 @@ A protocol turns its frames into commands (a verb of the table, then its fields)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
@@ -756,7 +756,7 @@ class Peer:
         if command[1]:
             self.answer(command[1])
 
-    def fail_survived(self, handed: tuple[int, ...], now: int) -> None:
+    def fail_survived(self, handed: Sequence[int], now: int) -> None:
         """The client states that its application has failed what it was handed, which may include messages of the lost
         connection that it continues.
 
@@ -1013,10 +1013,10 @@ class Peer:
             self.out.wake()
 
 
-Handler: TypeAlias = Callable[[Peer, CommandTuple, int], None]
-"""Carries out a command. ``ProtocolError``: the client broke the protocol, and its connection ends. Any other
-``SieveError``: this request is refused, nothing was changed, the connection goes on. Any other exception is a fault of
-the broker: it is logged and answered with INTERNAL, and only this connection ends."""
+Handler: TypeAlias = Callable[[Peer, Any, int], None]
+"""Carries out a command; session/verbs.py has its type. ``ProtocolError``: the client broke the protocol, and its
+connection ends. Any other ``SieveError``: this request is refused, nothing was changed, the connection goes on. Any
+other exception is a fault of the broker: it is logged and answered with INTERNAL, and only this connection ends."""
 
 SendHandler: TypeAlias = Callable[[Peer, list[CommandTuple], int, int], int]
 """The same for consecutive sends in `commands` from a position on. Returns how many were carried out, at least one."""

@@ -16,6 +16,7 @@ from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.settings import AuthenticationError, SessionSettings
+from sievemq_broker.session.verbs import Welcome
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, SieveError
 from sievemq_core.message.envelope import Envelope
@@ -91,10 +92,7 @@ class ClientPort(DeliveryPort, Protocol):
         The store must note the client's progress in the same batch. Otherwise a client that reconnects after a crash
         repeats the command."""
 
-    def welcome(
-        self, connection: str, version: int, heartbeat: int, options: dict[str, Any], limits: dict[str, Any],
-        features: dict[str, Any], now: int,
-    ) -> None:  # fmt: skip
+    def welcome(self, welcome: Welcome) -> None:
         """The handshake is complete."""
 
     def answer(self, request: int, result: object = None) -> None:

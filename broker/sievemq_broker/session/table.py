@@ -6,7 +6,9 @@ check in front. A SEND then costs one look-up in the set of destinations that we
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
 
+from sievemq_broker.session import verbs
 from sievemq_broker.session.checks import require_there
 from sievemq_broker.session.handlers.consumers import (
     on_close_consumer,
@@ -60,45 +62,55 @@ from sievemq_core.errors import AddressError, RequestError
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import Command
 
-Check = Callable[[Peer, CommandTuple], None]
+Check: TypeAlias = Callable[[Peer, Any], None]
+CommandT = TypeVar("CommandT", bound=verbs.NamedCommand)
 
-_C = Command
+
+def _row(verb: type[CommandT], handler: Callable[[Peer, CommandT, int], None]) -> tuple[int, Handler]:
+    """The number of a verb, and the handler of its commands."""
+    return verb.number, handler
+
+
 #: All verbs except SEND, which is :func:`on_send`.
 HANDLERS: dict[int, Handler] = {
-    _C.HEARTBEAT: on_heartbeat,
-    _C.HELLO: on_hello,
-    _C.SET_CLIENT_ID: on_set_client_id,
-    _C.GOODBYE: on_goodbye,
-    _C.PING: on_ping,
-    _C.OPEN_SESSION: on_open_session,
-    _C.CLOSE_SESSION: on_close_session,
-    _C.OPEN_CONSUMER: on_open_consumer,
-    _C.CLOSE_CONSUMER: on_close_consumer,
-    _C.DECLARE: on_declare,
-    _C.CREATE_TEMPORARY: on_create_temporary,
-    _C.DELETE_TEMPORARY: on_delete_temporary,
-    _C.UNSUBSCRIBE: on_unsubscribe,
-    _C.BROWSE: on_browse,
-    _C.ACKNOWLEDGE: on_acknowledge,
-    _C.ACKNOWLEDGE_ALL: on_acknowledge_all,
-    _C.CREDIT: on_credit,
-    _C.WANT: on_want,
-    _C.RELEASE: on_release,
-    _C.RECOVER: on_recover,
-    _C.COMMIT: on_commit,
-    _C.ROLLBACK: on_rollback,
-    _C.CLOCK_SEEN: on_clock_seen,
-    _C.ACKNOWLEDGE_SEVERAL: on_acknowledge_several,
-    _C.WITHDRAW: on_withdraw,
-    _C.SETTLE: on_settle,
-    _C.OPEN_TAP: on_open_tap,
-    _C.LOOK_TAP: on_look_tap,
-    _C.FETCH_TAP: on_fetch_tap,
-    _C.ACKNOWLEDGE_TAP: on_acknowledge_tap,
-    _C.DELETE_TAP: on_delete_tap,
-    _C.STAGE: on_stage,
-    _C.PUBLISH: on_publish,
-    _C.DISCARD: on_discard,
+    Command.ACKNOWLEDGE: on_acknowledge,
+    Command.CREDIT: on_credit,
+    **dict(
+        [
+            _row(verbs.Heartbeat, on_heartbeat),
+            _row(verbs.Hello, on_hello),
+            _row(verbs.SetClientId, on_set_client_id),
+            _row(verbs.Goodbye, on_goodbye),
+            _row(verbs.Ping, on_ping),
+            _row(verbs.OpenSession, on_open_session),
+            _row(verbs.CloseSession, on_close_session),
+            _row(verbs.OpenConsumer, on_open_consumer),
+            _row(verbs.CloseConsumer, on_close_consumer),
+            _row(verbs.Declare, on_declare),
+            _row(verbs.CreateTemporary, on_create_temporary),
+            _row(verbs.DeleteTemporary, on_delete_temporary),
+            _row(verbs.Unsubscribe, on_unsubscribe),
+            _row(verbs.Browse, on_browse),
+            _row(verbs.AcknowledgeAll, on_acknowledge_all),
+            _row(verbs.Want, on_want),
+            _row(verbs.Release, on_release),
+            _row(verbs.Recover, on_recover),
+            _row(verbs.Commit, on_commit),
+            _row(verbs.Rollback, on_rollback),
+            _row(verbs.ClockSeen, on_clock_seen),
+            _row(verbs.AcknowledgeSeveral, on_acknowledge_several),
+            _row(verbs.Withdraw, on_withdraw),
+            _row(verbs.Settle, on_settle),
+            _row(verbs.OpenTap, on_open_tap),
+            _row(verbs.LookTap, on_look_tap),
+            _row(verbs.FetchTap, on_fetch_tap),
+            _row(verbs.AcknowledgeTap, on_acknowledge_tap),
+            _row(verbs.DeleteTap, on_delete_tap),
+            _row(verbs.Stage, on_stage),
+            _row(verbs.Publish, on_publish),
+            _row(verbs.Discard, on_discard),
+        ]
+    ),
 }
 
 #: Verbs that need no right: they concern the connection itself, or what it was allowed to open or has created.
@@ -149,10 +161,10 @@ def _require(peer: Peer, verb: Verb, text: str) -> None:
         peer.identity.require(verb, peer.namespace.name, text)
 
 
-def _declare(peer: Peer, command: CommandTuple) -> None:
+def _declare(peer: Peer, command: verbs.Declare) -> None:
     # DECLARE checks whether it exists, and clients use it to ask where they may send. Any right will do, but a user who
     # may only view it may not create it.
-    text = command[2]
+    text = command.destination
     try:
         _require(peer, Verb.VIEW, text)
     except RequestError:  # worded as what the client was about to do
@@ -160,15 +172,15 @@ def _declare(peer: Peer, command: CommandTuple) -> None:
     require_there(peer.identity, peer.namespace, text)
 
 
-def _open_consumer(peer: Peer, command: CommandTuple) -> None:
-    _require(peer, Verb.CONSUME, command[4])
-    if command[8] is not None:
+def _open_consumer(peer: Peer, command: verbs.OpenConsumer) -> None:
+    _require(peer, Verb.CONSUME, command.destination)
+    if command.subscription is not None:
         # Opening a subscription on another topic ends the old one (SUB-22): that needs the right on both.
-        _subscription(peer, command[8])
+        _subscription(peer, command.subscription)
 
 
-def _unsubscribe(peer: Peer, command: CommandTuple) -> None:
-    _subscription(peer, command[2])
+def _unsubscribe(peer: Peer, command: verbs.Unsubscribe) -> None:
+    _subscription(peer, command.subscription)
 
 
 def _subscription(peer: Peer, name: str) -> None:
@@ -178,8 +190,8 @@ def _subscription(peer: Peer, name: str) -> None:
             _require(peer, Verb.CONSUME, found.topic.label)
 
 
-def _browse(peer: Peer, command: CommandTuple) -> None:
-    _require(peer, Verb.BROWSE, command[2])
+def _browse(peer: Peer, command: verbs.Browse) -> None:
+    _require(peer, Verb.BROWSE, command.destination)
 
 
 #: The check before each command. SEND is not here: its refusal is an answer of its own.
@@ -205,7 +217,7 @@ def make_table(send: SendHandler, others: Mapping[int, Handler]) -> Table:
 
 
 def _behind(check: Check, handler: Handler) -> Handler:
-    def handle(peer: Peer, command: CommandTuple, now: int) -> None:
+    def handle(peer: Peer, command: Any, now: int) -> None:
         check(peer, command)
         handler(peer, command, now)
 

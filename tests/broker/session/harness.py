@@ -9,9 +9,9 @@ from typing import Any
 from sievemq_broker.domain import Queue
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.protocols.sieve import SieveConnection
+from sievemq_broker.protocols.sieve.connection import TABLE
 from sievemq_broker.session import AuthenticationError, Identity, Peer, Services, SessionSettings
 from sievemq_broker.session.rights import ALL_RIGHTS, Rights
-from sievemq_broker.session.table import TABLE
 from sievemq_core.message.envelope import BodyKind, Envelope, pack_properties
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection

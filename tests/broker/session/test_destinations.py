@@ -7,6 +7,7 @@ import pytest
 from sievemq_broker.session import SessionSettings
 from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
 from sievemq_broker.session.table import CHECKS
+from sievemq_broker.session.verbs import Declare
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
@@ -31,9 +32,9 @@ def test_declare_without_the_right_to_send_is_refused(world: World) -> None:
     connection.identity = Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "queue:mine")]))
     declare = CHECKS[Command.DECLARE]
     with pytest.raises(RequestError, match="user 'ann' must not send to queue:other") as refused:
-        declare(connection, (Command.DECLARE, 1, "queue:other"))
+        declare(connection, Declare(request=1, destination="queue:other"))
     assert refused.value.code is ErrorCode.SECURITY
-    declare(connection, (Command.DECLARE, 2, "queue:mine"))
+    declare(connection, Declare(request=2, destination="queue:mine"))
 
 
 # -- temporary destinations -------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sievemq_broker.domain.queue import ROW
 from sievemq_broker.domain.view import View
+from sievemq_broker.protocols.sieve.connection import with_names
 from sievemq_broker.session import Identity, Peer, SessionSettings
 from sievemq_broker.session.handlers.messages import on_send
 from sievemq_broker.session.rights import Grant, Rights, Verb
@@ -44,7 +45,7 @@ def send_one(peer: Peer, commands: list[tuple[Any, ...]], at: int, now: int) -> 
 def no_rows() -> Iterator[None]:
     """A broker that takes one message after the other; the Python build gives them so as well."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(harness, "TABLE", make_table(send_one, HANDLERS))
+        patch.setattr(harness, "TABLE", with_names(make_table(send_one, HANDLERS)))
         patch.setattr(View, "row", lambda *_: [])
         yield
 

@@ -83,10 +83,12 @@ from sievemq_broker.protocols.amqp.performatives import (
 from sievemq_broker.protocols.amqp.types import Symbol
 from sievemq_broker.protocols.base import no_wake
 from sievemq_broker.protocols.foreign import Converted, ForeignConnection, Line
+from sievemq_broker.session import verbs
 from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer, Table
 from sievemq_broker.session.ports import Services, SignIn, Watcher
 from sievemq_broker.session.rights import Identity
+from sievemq_broker.session.session import SessionMode
 from sievemq_broker.session.settings import AuthenticationError
 from sievemq_broker.session.table import TABLE
 from sievemq_core.compiled import mypyc_attr
@@ -112,7 +114,6 @@ _MOST: Final = 50
 #: Messages in one page of a browser.
 _PAGE: Final = 100
 
-_TRANSACTED, _CLIENT_ACKNOWLEDGE = 0, 2
 _SCRAM: Final = "SCRAM-SHA-256"
 _OFFERED: Final = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", "sole-connection-for-container")
 _SOLE: Final = "sole-connection-for-container"
@@ -229,8 +230,8 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             return
         if isinstance(body, Close):
             self._stop_delivering(list(self.outbox.consumers.values()), now)
-            handed = _flat(self.outbox.withheld)
-            self._ask(now, lambda _: self.outbox.frame(Close()), Command.GOODBYE, handed)
+            goodbye = verbs.Goodbye(request=self._new_id(), handed=_flat(self.outbox.withheld))
+            self._ask(now, lambda _: self.outbox.frame(Close()), goodbye)
             return
         if isinstance(body, Begin):
             self._begin(frame.channel, body, now)
@@ -268,13 +269,8 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
-    def _add(self, size: int, *command: Any) -> None:
-        """Add a command to the batch.
-
-        Args:
-            size: bytes that it was.
-            command: a verb and its fields.
-        """
+    def _add(self, size: int, command: verbs.Carried) -> None:
+        """Add a command, of so many bytes, to the batch."""
         self._batch.append(command)
         self._batch_bytes += size
 
@@ -301,7 +297,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             link = self._incoming.get(number)
             if link is None:
                 continue
-            sends = [(_size_of(each), each) for each in batch
+            sends = [(_size_of(each), verbs.PlainCommand(each)) for each in batch
                      if each[0] == Command.SEND and each[1] == number and each[2] >= first]  # fmt: skip
             before = link.incoming.bytes
             link.incoming.pass_over(sends)
@@ -406,7 +402,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         frame: Frame | None = None
         sends = incoming.take_sends(_MOST)
         for size, send in sends:
-            self._add(size, *send)
+            self._add(size, send)
         if not sends:
             frame = incoming.next_frame
             if frame is None:
@@ -478,8 +474,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             if link in self._stalled:
                 del self._stalled[link]
                 self._count_held(-incoming.bytes)
-            self._ids += 1
-            self._do(now, 0, Command.CLOSE_SESSION, self._ids, incoming.number, ())
+            self._do(now, verbs.CloseSession(request=self._new_id(), session=incoming.number, handed=()))
             self.outbox.forget_session(incoming.number)
         if session.behind:
             self._later.append(partial(self._go_on_behind, session))
@@ -607,8 +602,14 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         product = (theirs.properties or {}).get("product", "")
         agent = f"AMQP 1.0 {product}".strip()
         password, self._password = self._password, None
-        client_id = theirs.container_id if sole else None
-        self._do(now, 0, Command.HELLO, 1, namespace, user, password, client_id, 0, agent, None, {})
+        hello = verbs.Hello(
+            namespace=namespace,
+            user=user,
+            password=password,
+            client_id=theirs.container_id if sole else None,
+            agent=agent,
+        )
+        self._do(now, hello)
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -633,7 +634,18 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                 channel,
             )
 
-        self._ask(now, begun, Command.OPEN_SESSION, session.number, _CLIENT_ACKNOWLEDGE, 0)
+        self._open_session(session.number, SessionMode.CLIENT_ACKNOWLEDGE, begun, now)
+
+    def _open_session(
+        self,
+        number: int,
+        mode: SessionMode,
+        then: Callable[[object], None],
+        now: int,
+        refused: Callable[[SieveError], None] | None = None,
+    ) -> None:
+        """Open a session of the broker's."""
+        self._ask(now, then, verbs.OpenSession(request=self._new_id(), session=number, mode=mode), refused=refused)
 
     def _end(self, session: AmqpSession, now: int, error: SieveError | None = None) -> None:
         """End a session, because the client does or because of an error."""
@@ -661,7 +673,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                 self._roll_back(link)
             self._todo.append(over)
 
-        self._ask(now, closed, Command.CLOSE_SESSION, session.number, handed)
+        self._ask(now, closed, verbs.CloseSession(request=self._new_id(), session=session.number, handed=handed))
 
     def _open_window(self, session: AmqpSession, flow: Flow) -> None:
         was_shut = session.shut
@@ -698,7 +710,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             self._reject_oversized(now)
             credit = min(granted, MAX_CREDIT)
             link.owe(granted - credit)
-            self._do(now, 0, Command.CREDIT, link.id, credit, True)
+            self._do(now, verbs.credit(consumer=link.id, credit=credit, instead=True))
             if flow.drain:
                 self._drain(link, limit, now)
             elif flow.echo:
@@ -713,16 +725,17 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                 return
             self._reject_oversized(now)
             if credit := link.repay():
-                self._do(now, 0, Command.CREDIT, link.id, credit, False)
+                self._do(now, verbs.credit(consumer=link.id, credit=credit))
             if before < link.met and link.delivery_count + link.held < limit:  # there may be more
                 self._drain(link, limit, now)
             else:
-                self._do(now, 0, Command.CREDIT, link.id, 0, True)
+                self._do(now, verbs.credit(consumer=link.id, credit=0, instead=True))
                 link.drain_to(limit)
                 self._end_drain(link)
 
         if before - passed < limit:
-            self._ask(now, lambda _: self._todo.append(act), Command.WANT, link.id)
+            want = verbs.Want(request=self._new_id(), consumer=link.id)
+            self._ask(now, lambda _: self._todo.append(act), want)
         else:
             self._todo.append(act)
 
@@ -834,7 +847,8 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         else:
             address = address_of(target.address, kind_of(target.capabilities))
             self._check_name(address)
-            self._ask(now, lambda _: self._to(link, theirs, target, address), Command.DECLARE, address, refused=refused)
+            declare = verbs.Declare(request=self._new_id(), destination=address)
+            self._ask(now, lambda _: self._to(link, theirs, target, address), declare, refused=refused)
 
     def _to(self, link: IncomingLink, theirs: Attach, target: Target, address: str) -> None:
         link.lead(address)
@@ -853,9 +867,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             self._send_by(incoming, session, theirs, link, target)
 
         self._todo.append(
-            lambda now: self._ask(
-                now, opened, Command.OPEN_SESSION, incoming.number, _CLIENT_ACKNOWLEDGE, 0, refused=refused
-            )
+            lambda now: self._open_session(incoming.number, SessionMode.CLIENT_ACKNOWLEDGE, opened, now, refused)
         )
 
     def _send_by(
@@ -896,7 +908,8 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         self, kind: Kind | None, then: Callable[[str], None], refused: Callable[[SieveError], None], now: int
     ) -> None:
         """A dynamic node is a temporary destination; `then` gets its address."""
-        self._ask(now, then, Command.CREATE_TEMPORARY, kind is not None and kind.is_topic, None, refused=refused)
+        topic = kind is not None and kind.is_topic
+        self._ask(now, then, verbs.CreateTemporary(request=self._new_id(), topic=topic), refused=refused)
 
     def _attach_consumer(self, session: AmqpSession, theirs: Attach, now: int) -> None:
         source = theirs.source
@@ -951,9 +964,8 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         filters = filters_of(source.filter)
         source = source.having(filter=filters.in_force or None, outcomes=list(_OUTCOMES))
         if source.distribution_mode == "copy" and not topic:
-            self._ids += 1
             browser = Browser(
-                session, theirs.handle, theirs.name, self._ids, address, settled=True, selector=filters.selector,
+                session, theirs.handle, theirs.name, self._new_id(), address, settled=True, selector=filters.selector,
                 dialect=filters.dialect, most=theirs.max_message_size or 0,
             )  # fmt: skip
 
@@ -961,10 +973,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                 session.attach(browser)
                 self._attached(theirs, browser, source)
 
-            self._ask(
-                now, verified, Command.BROWSE, address, filters.selector, filters.dialect, None, 0, 0, 0,
-                refused=partial(self._refuse_link, session, theirs),
-            )  # fmt: skip
+            self._ask(now, verified, self._page_of(browser, 0), refused=partial(self._refuse_link, session, theirs))
             return
         durable = topic and (source.durable > 0 or source.expiry_policy == "never")
         shared = topic and "shared" in capabilities
@@ -976,9 +985,8 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                 "and global of the source",
                 ErrorCode.ILLEGAL_STATE,
             )
-        self._ids += 1
         link = OutgoingLink(
-            session, theirs.handle, theirs.name, self._ids, address, settled=theirs.snd_settle_mode == 1,
+            session, theirs.handle, theirs.name, self._new_id(), address, settled=theirs.snd_settle_mode == 1,
             outcome=_default_outcome(source), subscription=name, durable=durable, most=theirs.max_message_size or 0,
         )  # fmt: skip
         link.own(made)
@@ -992,10 +1000,20 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             self._refuse_link(session, theirs, error)
 
         self.outbox.consumers[link.id] = link
-        self._ask(
-            now, opened, Command.OPEN_CONSUMER, session.number, link.id, address, filters.selector, filters.dialect,
-            filters.no_local, name, durable, shared, 0, 0, 0, refused=refused,
-        )  # fmt: skip
+        open_consumer = verbs.OpenConsumer(
+            request=self._new_id(),
+            session=session.number,
+            consumer=link.id,
+            destination=address,
+            selector=filters.selector,
+            dialect=filters.dialect,
+            no_local=filters.no_local,
+            subscription=name,
+            durable=durable,
+            shared=shared,
+            credit=0,
+        )
+        self._ask(now, opened, open_consumer, refused=refused)
 
     def _detach(self, session: AmqpSession, theirs: Detach, now: int) -> None:
         self._attached_link(session, theirs.handle, theirs)
@@ -1010,13 +1028,14 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         def refused(error: SieveError) -> None:
             self.outbox.frame(answer.having(error=error_of(error)), session.channel)
 
+        def delete(made: str, now: int) -> None:
+            self._ask(now, detached, verbs.DeleteTemporary(request=self._new_id(), destination=made), refused=detached)
+
         def over(_: object) -> None:
             if link.made is None or not theirs.closed:
                 detached(None)
             else:  # while others consume from it, it stays until the connection ends
-                self._todo.append(
-                    lambda now: self._ask(now, detached, Command.DELETE_TEMPORARY, link.made, refused=detached)
-                )
+                self._todo.append(partial(delete, link.made))
 
         if not isinstance(link, OutgoingLink):
             self.outbox.unfinished.end(link)
@@ -1027,30 +1046,42 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             self._todo.append(over)
             return
         self._stop_delivering([link], now)
-        left, withheld = session.forget(link)
         if isinstance(link, Browser):
+            session.forget(link)
             detached(None)
             return
-        if left:
-            self._do(now, 0, *_settlement(link.id, left, Outcome.LEFT))
-        transactions = [*self._transactions.values(), *self._committing]
-        kept = max([tag for each in transactions for tag in each.tags(link)], default=0)
-        if kept and withheld:  # what a transaction has settled stays with it
-            self._do(now, 0, Command.RELEASE, link.id, withheld, False)
-        self.outbox.consumers.pop(link.id, None)
+        kept = self._return_deliveries(session, link, now)
         if link.durable and theirs.closed:
 
+            def unsubscribe(name: str, now: int) -> None:
+                self._ask(now, detached, verbs.Unsubscribe(request=self._new_id(), subscription=name), refused=refused)
+
             def closed(_: object) -> None:
-                self._todo.append(
-                    lambda now: self._ask(now, detached, Command.UNSUBSCRIBE, link.subscription, refused=refused)
-                )
+                assert link.subscription is not None
+                self._todo.append(partial(unsubscribe, link.subscription))
 
             if link.id:
-                self._ask(now, closed, Command.CLOSE_CONSUMER, link.id, kept)
+                self._close_consumer(link, kept, closed, now)
             else:
                 closed(None)
         else:
-            self._ask(now, over, Command.CLOSE_CONSUMER, link.id, kept)
+            self._close_consumer(link, kept, over, now)
+
+    def _return_deliveries(self, session: AmqpSession, link: OutgoingLink, now: int) -> int:
+        """Return the deliveries of a link that was detached. What a transaction has settled stays with it: the last tag
+        of these, 0 for none, is returned."""
+        left, withheld = session.forget(link)
+        if left:
+            self._do(now, _settlement(link.id, left, Outcome.LEFT))
+        transactions = [*self._transactions.values(), *self._committing]
+        kept = max([tag for each in transactions for tag in each.tags(link)], default=0)
+        if kept and withheld:
+            self._do(now, verbs.Release(consumer=link.id, tags=withheld))
+        self.outbox.consumers.pop(link.id, None)
+        return kept
+
+    def _close_consumer(self, link: OutgoingLink, handed: int, then: Callable[[object], None], now: int) -> None:
+        self._ask(now, then, verbs.CloseConsumer(request=self._new_id(), consumer=link.id, handed=handed))
 
     def _attached_link(self, session: AmqpSession, handle: int, body: object) -> Link | None:
         """The link with this handle; None if it was detached from here, and the client may not know that yet.
@@ -1069,7 +1100,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         self._reject_oversized(now)
         for link in links:
             if isinstance(link, OutgoingLink) and link.id in self.outbox.consumers:
-                self._do(now, 0, Command.CREDIT, link.id, 0, True)
+                self._do(now, verbs.credit(consumer=link.id, credit=0, instead=True))
         self._acknowledge_written(now)
 
     def _go_on_browsing(self, link: Browser) -> None:
@@ -1096,12 +1127,23 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                 link.turn(*answer)
                 self._todo.append(partial(self._browse, link))
 
-            self._ask(now, page, Command.BROWSE, link.address, link.selector, link.dialect, link.cursor, _PAGE, 0, 0)
+            self._ask(now, page, self._page_of(link, _PAGE))
         else:
             link.pause()
             if link.drain:
                 link.advance(link.delivery_count + link.rest())
                 self._answer_flow(link.session, link, 0, drain=True)
+
+    def _page_of(self, link: Browser, limit: int) -> verbs.Browse:
+        """The request for the next page."""
+        return verbs.Browse(
+            request=self._new_id(),
+            destination=link.address,
+            selector=link.selector,
+            dialect=link.dialect,
+            cursor=link.cursor,
+            limit=limit,
+        )
 
     # -- deliveries of the client -------------------------------------------------------------------------------------
 
@@ -1213,7 +1255,8 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         if not (settled and transaction is not None):
             delivery = None if settled else first.delivery_id
             outbox.await_confirm(number, sequence, link, delivery, named, first.delivery_tag)
-        self._add(len(message), Command.SEND, number, sequence, address, fields)
+        send = verbs.send(session=number, sequence=sequence, destination=address, envelope=fields)
+        self._add(len(message), send)
 
     # -- settlement of deliveries to the client -----------------------------------------------------------------------
 
@@ -1244,7 +1287,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                 tags = by_consumer.get(consumer.id)
                 if tags is None:
                     by_consumer[consumer.id] = tags = []
-                    self._add(size, *_settlement(consumer.id, tags, outcome))
+                    self._add(size, _settlement(consumer.id, tags, outcome))
                 tags.append(tag)
         if found and not given.settled:
             answer = Disposition(role=False, first=first, last=last, settled=True, state=state)
@@ -1270,7 +1313,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                     self._transactions[name] = transaction
                     self.outbox.settle(link, delivery, Declared(txn_id=name))
 
-                self._ask(now, declared, Command.OPEN_SESSION, transaction.number, _TRANSACTED, 0)
+                self._open_session(transaction.number, SessionMode.TRANSACTED, declared, now)
             case Discharge():
                 self._discharge(link, delivery, wanted, now)
             case _:
@@ -1318,11 +1361,10 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                 link.incoming.block(False)
                 self._later.append(partial(self._go_on_sending, link))
 
-        self._ids += 1
-        request = self._ids
+        request = self._new_id()
         self._committing[transaction] = None
         self.outbox.expect_commit(request, lambda _: answered(None), answered)
-        self._do(now, 0, Command.COMMIT, request, transaction.number, ())
+        self._do(now, verbs.Commit(request=request, session=transaction.number, handed=()))
         if self.outbox.commits(request):
             link.incoming.block(True)
             self._hold(link, 0)
@@ -1340,13 +1382,13 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         for consumer, tag, outcome in transaction.settled:
             by.setdefault((consumer.id, int(Outcome.FAILED) if failed else outcome), []).append(tag)
         for (number, outcome), tags in by.items():
-            self._do(now, 0, *_settlement(number, tags, None if outcome < 0 else Outcome(outcome)))
+            self._do(now, _settlement(number, tags, None if outcome < 0 else Outcome(outcome)))
 
         def closed(answer: Any) -> None:
             self.outbox.forget_session(transaction.number)
             then(answer)
 
-        self._ask(now, closed, Command.CLOSE_SESSION, transaction.number, ())
+        self._ask(now, closed, verbs.CloseSession(request=self._new_id(), session=transaction.number, handed=()))
 
     def _roll_back(self, link: Link) -> None:
         """A link was detached: roll back the transactions that were declared on it (part 4, section 4.1)."""
@@ -1375,26 +1417,27 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         for number, tags in self.outbox.take_oversized().items():
             link = self.outbox.consumers.get(number)
             if link is not None and dead_letter_address(link.address) is None:
-                self._do(now, 0, Command.CREDIT, number, len(tags), False)
+                self._do(now, verbs.credit(consumer=number, credit=len(tags)))
             else:
-                self._do(now, 0, Command.SETTLE, number, tags, int(Outcome.REJECTED), len(tags))
+                settle = verbs.Settle(consumer=number, tags=tags, outcome=Outcome.REJECTED, credit=len(tags))
+                self._do(now, settle)
 
     def _acknowledge_written(self, now: int) -> None:
         for consumer, tag in self.outbox.take_written():
-            self._do(now, 0, Command.ACKNOWLEDGE, consumer, tag, 0)
+            self._do(now, verbs.acknowledge(consumer=consumer, tag=tag, credit=0))
 
     def _do_duties(self, now: int) -> None:
         self._reject_oversized(now)
         self._acknowledge_written(now)
         for link in self.outbox.take_owing():
-            self._do(now, 0, Command.CREDIT, link.id, link.repay(), False)
+            self._do(now, verbs.credit(consumer=link.id, credit=link.repay()))
         for number, (left, withheld) in self.outbox.take_returned().items():
             if left:
-                self._do(now, 0, *_settlement(number, left, Outcome.LEFT))
-            self._do(now, 0, Command.RELEASE, number, withheld, False)
+                self._do(now, _settlement(number, left, Outcome.LEFT))
+            self._do(now, verbs.Release(consumer=number, tags=withheld))
 
     def _give_back(self, consumer: int, now: int) -> None:
-        self._do(now, 0, Command.RELEASE, consumer, (), False)
+        self._do(now, verbs.Release(consumer=consumer, tags=()))
 
 
 class _Line(Line):
@@ -1477,11 +1520,11 @@ def _check_continuation(link: IncomingLink, first: Transfer, transfer: Transfer)
             )
 
 
-def _settlement(consumer: int, tags: list[int], outcome: Outcome | None) -> tuple[Any, ...]:
+def _settlement(consumer: int, tags: list[int], outcome: Outcome | None) -> verbs.NamedCommand:
     """The command that settles deliveries; without an outcome they go back as they were."""
     if outcome is None:
-        return Command.RELEASE, consumer, tags, True
-    return Command.SETTLE, consumer, tags, int(outcome), 0
+        return verbs.Release(consumer=consumer, tags=tags, unasked=True)
+    return verbs.Settle(consumer=consumer, tags=tags, outcome=outcome, credit=0)
 
 
 def _default_outcome(source: Source) -> object:

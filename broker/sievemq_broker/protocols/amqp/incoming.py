@@ -7,10 +7,11 @@ wait in their order. Other links and sessions of the connection go on, since the
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final
+from typing import Final
 
 from sievemq_broker.protocols.amqp.frames import Frame
 from sievemq_broker.protocols.amqp.performatives import Transfer
+from sievemq_broker.session.verbs import PlainCommand
 
 #: What a frame or send that waits takes beside its bytes: the objects of a small transfer.
 _EACH: Final = 500
@@ -36,7 +37,7 @@ class IncomingSends:
         self.bytes = 0
         self._sequence = 0
         #: Sends that the broker has passed over: size and command. Then frames that have arrived since.
-        self._sends: deque[tuple[int, tuple[Any, ...]]] = deque()
+        self._sends: deque[tuple[int, PlainCommand]] = deque()
         self._frames: deque[Frame] = deque()
         #: Whether a delivery is unfinished at the end of these frames; None if they have none.
         self._more: bool | None = None
@@ -50,12 +51,12 @@ class IncomingSends:
         """A send waits for room, or no longer does."""
         self.blocked = blocked
 
-    def pass_over(self, sends: list[tuple[int, tuple[Any, ...]]]) -> None:
+    def pass_over(self, sends: list[tuple[int, PlainCommand]]) -> None:
         """The broker has passed over these, which come before all that waits here."""
         self._sends.extendleft(reversed(sends))
         self.bytes += sum([size + _EACH for size, _ in sends])
 
-    def take_sends(self, most: int) -> list[tuple[int, tuple[Any, ...]]]:
+    def take_sends(self, most: int) -> list[tuple[int, PlainCommand]]:
         """Remove and return the first sends."""
         sends = [self._sends.popleft() for _ in range(min(most, len(self._sends)))]
         self.bytes -= sum([size + _EACH for size, _ in sends])

@@ -1,7 +1,7 @@
 """SieveMQ's own protocol (docs/protocol.md), the broker's end of it.
 
-connection   bytes in, commands to the client's Peer; bytes out
-outbox       answers and deliveries, in frames; back-pressure
+connection   bytes in, commands to the client's Peer; answers and deliveries out, in frames
+handshake    HELLO and WELCOME
 """
 
 from sievemq_broker.protocols.sieve.connection import SieveConnection

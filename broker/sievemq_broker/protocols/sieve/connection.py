@@ -6,22 +6,25 @@ rim <── data_to_send() ──────────── wire <── Sie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.protocols.base import BaseConnection, Outlet, no_wake
 from sievemq_broker.protocols.heartbeat import Heartbeat
+from sievemq_broker.protocols.sieve.handshake import Greeting, divide, welcome_of
+from sievemq_broker.session import table
 from sievemq_broker.session.life import CLOSING, LEAVING, OPEN
-from sievemq_broker.session.peer import Peer, Table
+from sievemq_broker.session.peer import Handler, Peer, Table, Verbs
 from sievemq_broker.session.ports import Services, Watcher
 from sievemq_broker.session.settings import SessionSettings
-from sievemq_broker.session.table import TABLE
+from sievemq_broker.session.verbs import NamedCommand, Welcome, named_commands
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
 from sievemq_core.limits import GATHER_BYTES
-from sievemq_core.wire.codec import DELIVERIES_HEAD, pack_page
+from sievemq_core.wire.codec import DELIVERIES_HEAD, CommandTuple, pack_page
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
 
@@ -41,7 +44,7 @@ class SieveOutbox(Outlet):
         wake: called when output appears and no flush is due.
     """
 
-    __slots__ = ("_heartbeat", "_several", "_wire")
+    __slots__ = ("_greeting", "_heartbeat", "_several", "_wire")
 
     def __init__(
         self, wire: WireConnection, heartbeat: Heartbeat, settings: SessionSettings, wake: Callable[[], None]
@@ -51,6 +54,8 @@ class SieveOutbox(Outlet):
         self._heartbeat = heartbeat
         #: The client takes DELIVER_SEVERAL.
         self._several = False
+        #: From HELLO to WELCOME.
+        self._greeting: Greeting | None = None
 
     # -- called by the domain ---------------------------------------------------------------------------------------
 
@@ -106,27 +111,20 @@ class SieveOutbox(Outlet):
         super().stop_deliveries()
         self._wire.drop_input()
 
-    def welcome(
-        self, connection: str, version: int, heartbeat: int, options: dict[str, Any], limits: dict[str, Any],
-        features: dict[str, Any], now: int,
-    ) -> None:  # fmt: skip
+    def greet(self, greeting: Greeting) -> None:
+        """The client has sent its HELLO: what WELCOME depends on."""
+        self._greeting = greeting
+
+    def welcome(self, welcome: Welcome) -> None:
         """WELCOME, and the heartbeats begin."""
-        settings = self._settings
-        self._several = options.get("deliver_several") is True
+        greeting, self._greeting = self._greeting, None
+        assert greeting is not None
+        self._several = greeting.several
         if self._several:
             self._wire.gather_deliveries()
-        self._wire.set_heartbeat(settings.heartbeat_ms, heartbeat)
-        self._send(
-            Command.WELCOME,
-            version,
-            settings.broker,
-            settings.incarnation,
-            connection,
-            settings.heartbeat_ms,
-            limits,
-            features,
-        )
-        self._heartbeat.welcomed(now - features["clock_offset"])
+        self._wire.set_heartbeat(self._settings.heartbeat_ms, greeting.heartbeat)
+        self._send(*welcome_of(greeting, welcome, self._settings))
+        self._heartbeat.welcomed(welcome.real)
 
     def answer(self, request: int, result: object = None) -> None:
         """OK to a request."""
@@ -184,6 +182,53 @@ class SieveOutbox(Outlet):
         return self._wire.frame_of(Command.FLOW, True, text) if self._life.state == OPEN else b""
 
 
+# -- the table for decoded commands -----------------------------------------------------------------------------------
+
+_COMMANDS = named_commands()
+
+
+def with_names(table: Table) -> Table:
+    """The same table for commands as the wire carries them: their fields get names before the handler sees them.
+
+    SEND, ACKNOWLEDGE and CREDIT keep theirs by position, and cost nothing here. HELLO is divided: the session gets what
+    every protocol knows of a client, the outbox keeps what only this protocol has.
+
+    Args:
+        table: for commands with names. Its mappings are read at each command.
+    """
+    return Table(_with_names(table.free), _with_names(table.limited))
+
+
+def _with_names(verbs: Verbs) -> Verbs:
+    handlers = verbs.others
+    named = {number: _behind(handlers, number, _COMMANDS[number]) for number in handlers if number in _COMMANDS}
+    return Verbs(verbs.send, {**handlers, **named, Command.HELLO: partial(_greet, handlers)})
+
+
+def _behind(handlers: Mapping[int, Handler], number: int, kind: type[NamedCommand]) -> Handler:
+    named = partial(tuple.__new__, kind)
+
+    def handle(peer: Peer, command: CommandTuple, now: int) -> None:
+        handlers[number](peer, named(command), now)
+
+    return handle
+
+
+def _greet(handlers: Mapping[int, Handler], peer: Peer, command: CommandTuple, now: int) -> None:
+    greeting, hello = divide(command)
+    outbox = peer.out
+    assert isinstance(outbox, SieveOutbox)
+    outbox.greet(greeting)
+    handlers[Command.HELLO](peer, hello, now)
+
+
+TABLE = with_names(table.TABLE)
+"""The handlers of all verbs, for SieveMQ's own protocol."""
+
+
+# -- the connection ---------------------------------------------------------------------------------------------------
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SieveConnection(BaseConnection[SieveOutbox]):
     """The broker's end of one connection.
@@ -194,7 +239,7 @@ class SieveConnection(BaseConnection[SieveOutbox]):
     Args:
         broker: the domain.
         services: of the I/O layer.
-        table: the handler of each verb.
+        table: the handler of each verb, for decoded commands.
         address: of the other end, for people.
         wake: called when output appears while the connection is not being fed: call :meth:`data_to_send` soon, not from
             there.

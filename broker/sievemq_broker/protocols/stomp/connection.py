@@ -25,15 +25,16 @@ from sievemq_broker.protocols.stomp.mapping import (
     temporary_kind,
 )
 from sievemq_broker.protocols.stomp.outbox import StompOutbox, Subscription
+from sievemq_broker.session import verbs
 from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer, Table
 from sievemq_broker.session.ports import Services, Watcher
+from sievemq_broker.session.session import SessionMode
 from sievemq_broker.session.table import TABLE
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
 from sievemq_core.limits import HANDSHAKE_FRAME_BYTES, MAX_CREDIT, MAX_NAME_CHARS
 from sievemq_core.message.destination import Kind
 from sievemq_core.message.envelope import Envelope
-from sievemq_core.wire.commands import Command
 
 VERSIONS: Final = ("1.2", "1.1", "1.0")
 
@@ -51,7 +52,6 @@ _NAMES: Final = ("id", "destination", "transaction", "receipt")
 
 #: Bytes of the body that a CONNECT may have: it needs none.
 _CONNECT_BODY: Final = 1_024
-_TRANSACTED, _CLIENT_ACKNOWLEDGE = 0, 2
 
 _ACKS: Final = frozenset({"auto", "client", "client-individual"})
 _DURABLE: Final = ("activemq.subscriptionName", "durable-subscription-name")
@@ -139,11 +139,11 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         self,
         now: int,
         then: Callable[[Any], None],
-        verb: int,
-        *fields: Any,
+        request: verbs.Request,
+        *,
         refused: Callable[[SieveError], None] | None = None,
     ) -> None:
-        super()._ask(now, then, verb, *fields, refused=refused or self.outbox.end_with(self._receipt))
+        super()._ask(now, then, request, refused=refused or self.outbox.end_with(self._receipt))
 
     def _carry_out(self, frame: Frame, now: int) -> None:  # noqa: C901
         command, headers = frame.command, frame.headers
@@ -224,19 +224,24 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             self._heartbeat.welcomed(real)
             self._parser.speak(version, self._services.settings.body_bytes)
             self.outbox.connected(version, f"{ours},{ours}")
-            self.peer.open_session(_SESSION, _CLIENT_ACKNOWLEDGE, 0)
+            self.peer.open_session(_SESSION, SessionMode.CLIENT_ACKNOWLEDGE, 0)
 
         self.outbox.expect(0, welcomed)
         agent = f"STOMP {version} {headers.get('client-name', '')}".strip()
-        client_id = headers.get("client-id")
-        self._do(
-            now, 0, Command.HELLO, 1, namespace, user or None, headers.get("passcode"), client_id, 0, agent, None, {}
+        hello = verbs.Hello(
+            namespace=namespace,
+            user=user or None,
+            password=headers.get("passcode"),
+            client_id=headers.get("client-id"),
+            agent=agent,
         )
+        self._do(now, hello)
 
     def _disconnect(self, receipt: str | None, now: int) -> None:
         subscriptions = tuple(self.outbox.subscriptions.values())
         self._stop_delivering(subscriptions, now)
-        self._ask(now, lambda _: self.outbox.receipt(receipt), Command.GOODBYE, ())
+        goodbye = verbs.Goodbye(request=self._new_id(), handed=())
+        self._ask(now, lambda _: self.outbox.receipt(receipt), goodbye)
 
     # -- sends --------------------------------------------------------------------------------------------------------
 
@@ -260,7 +265,8 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             session, sequence = transaction.session, transaction.count_send()
         if receipt is not None:
             self.outbox.await_confirm(session, sequence, receipt)
-        self._do(now, frame.size, Command.SEND, session, sequence, address, fields)
+        send = verbs.send(session=session, sequence=sequence, destination=address, envelope=fields)
+        self._do(now, send, frame.size)
         if receipt is not None:
             peer.flush_confirms()
 
@@ -279,7 +285,8 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         address = self._temporaries.get(destination)
         if address is None:
             made: list[str] = []
-            self._ask(now, made.append, Command.CREATE_TEMPORARY, kind is Kind.TEMPORARY_TOPIC, None)
+            topic = kind is Kind.TEMPORARY_TOPIC
+            self._ask(now, made.append, verbs.CreateTemporary(request=self._new_id(), topic=topic))
             if not made:
                 raise self.outbox.take_failure()
             address = self._temporaries[destination] = made[0]
@@ -312,16 +319,24 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             self._browsers.add(number)
             self._browse(number, destination, address, selector, dialect, None, now)
             return
-        self._ids += 1
-        consumer = self._ids
+        consumer = self._new_id()
         durable = next((headers[name] for name in _DURABLE if name in headers), None)
         subscription = Subscription(number, consumer, destination, ack, durable)
         self.outbox.subscriptions[consumer] = subscription
-        no_local = any(headers.get(name) == "true" for name in _NO_LOCAL)
-        self._ask(
-            now, _nothing, Command.OPEN_CONSUMER, _SESSION, consumer, address, selector, dialect, no_local, durable,
-            durable is not None, False, _credit(headers), 0, 0,
-        )  # fmt: skip
+        open_consumer = verbs.OpenConsumer(
+            request=self._new_id(),
+            session=_SESSION,
+            consumer=consumer,
+            destination=address,
+            selector=selector,
+            dialect=dialect,
+            no_local=any(headers.get(name) == "true" for name in _NO_LOCAL),
+            subscription=durable,
+            durable=durable is not None,
+            shared=False,
+            credit=_credit(headers),
+        )
+        self._ask(now, _nothing, open_consumer)
 
     def _browse(
         self,
@@ -348,7 +363,10 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             again = partial(self._browse, number, destination, address, selector, dialect, following)
             self._todo.append(end if following is None else again)
 
-        self._ask(now, page, Command.BROWSE, address, selector, dialect, cursor, _PAGE, 0, 0)
+        browse = verbs.Browse(
+            request=self._new_id(), destination=address, selector=selector, dialect=dialect, cursor=cursor, limit=_PAGE
+        )
+        self._ask(now, page, browse)
 
     def _unsubscribe(self, headers: dict[str, str], now: int) -> None:
         number = headers.get("id", headers.get("destination"))
@@ -364,12 +382,13 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             consumer = subscription.consumer
             self._stop_delivering((subscription,), now)
             held = tuple(subscription.held)
-            self._ask(now, _nothing, Command.CLOSE_CONSUMER, consumer, subscription.last)
+            close = verbs.CloseConsumer(request=self._new_id(), consumer=consumer, handed=subscription.last)
+            self._ask(now, _nothing, close)
             del self.outbox.subscriptions[consumer]
             if held:  # the application may have seen them
-                self._do(now, 0, Command.SETTLE, consumer, held, int(Outcome.LEFT), 0)
+                self._do(now, verbs.Settle(consumer=consumer, tags=held, outcome=Outcome.LEFT, credit=0))
         if durable is not None:
-            self._ask(now, _nothing, Command.UNSUBSCRIBE, durable)
+            self._ask(now, _nothing, verbs.Unsubscribe(request=self._new_id(), subscription=durable))
 
     def _find(self, number: str) -> Subscription | None:
         return next((each for each in self.outbox.subscriptions.values() if each.id == number), None)
@@ -385,9 +404,14 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         transaction = self._transaction(headers)
         held = {each: subscription.held.pop(each) for each in tags}
         if transaction is None:
-            self._do(now, 0, Command.SETTLE, subscription.consumer, tags, int(outcome), len(tags))
+            self._settle_tags(subscription, tags, outcome, len(tags), now)
         else:
             transaction.settled.append((subscription, held, outcome))
+
+    def _settle_tags(
+        self, subscription: Subscription, tags: tuple[int, ...], outcome: Outcome, credit: int, now: int
+    ) -> None:
+        self._do(now, verbs.Settle(consumer=subscription.consumer, tags=tags, outcome=outcome, credit=credit))
 
     def _delivery(self, headers: dict[str, str], command: str) -> tuple[Subscription, int]:
         """The subscription and tag of the message that an ACK or NACK names.
@@ -432,7 +456,8 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         if name in self._transactions:
             raise RequestError(f"there is a transaction {shown(name)} already", ErrorCode.ILLEGAL_STATE)
         self._sessions += 1
-        self._ask(now, _nothing, Command.OPEN_SESSION, self._sessions, _TRANSACTED, 0)
+        session = verbs.OpenSession(request=self._new_id(), session=self._sessions, mode=SessionMode.TRANSACTED)
+        self._ask(now, _nothing, session)
         self._transactions[name] = _Transaction(self._sessions)
 
     def _commit(self, headers: dict[str, str], receipt: str | None, now: int) -> None:
@@ -441,15 +466,14 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         def committed(_: object) -> None:
             self._todo.append(partial(self._committed, transaction, receipt))
 
-        self._ask(now, committed, Command.COMMIT, transaction.session, ())
+        commit = verbs.Commit(request=self._new_id(), session=transaction.session, handed=())
+        self._ask(now, committed, commit)
 
     def _committed(self, transaction: _Transaction, receipt: str | None, now: int) -> None:
         """Its messages are sent: in the same turn, as a rule, its ACKs and NACKs are carried out."""
         for subscription, held, outcome in transaction.settled:
-            tags = tuple(held)
-            self._do(now, 0, Command.SETTLE, subscription.consumer, tags, int(outcome), len(tags))
-        self.outbox.forget_session(transaction.session)
-        self._ask(now, lambda _: self.outbox.receipt(receipt), Command.CLOSE_SESSION, transaction.session, ())
+            self._settle_tags(subscription, tuple(held), outcome, len(held), now)
+        self._close_session(transaction, lambda _: self.outbox.receipt(receipt), now)
 
     def _abort(self, headers: dict[str, str], now: int) -> None:
         transaction = self._end_of(headers, "ABORT")
@@ -457,9 +481,12 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             if subscription.consumer in self.outbox.subscriptions:
                 subscription.hold_again(held)  # the client may settle them again
             else:
-                self._do(now, 0, Command.SETTLE, subscription.consumer, tuple(held), int(Outcome.LEFT), 0)
+                self._settle_tags(subscription, tuple(held), Outcome.LEFT, 0, now)
+        self._close_session(transaction, _nothing, now)
+
+    def _close_session(self, transaction: _Transaction, then: Callable[[object], None], now: int) -> None:
         self.outbox.forget_session(transaction.session)
-        self._ask(now, _nothing, Command.CLOSE_SESSION, transaction.session, ())
+        self._ask(now, then, verbs.CloseSession(request=self._new_id(), session=transaction.session, handed=()))
 
     def _end_of(self, headers: dict[str, str], command: str) -> _Transaction:
         _header(headers, "transaction", command)
@@ -478,7 +505,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         self._acknowledge_written(now)
 
     def _give_back(self, consumer: int, now: int) -> None:
-        self._do(now, 0, Command.RELEASE, consumer, (), False)
+        self._do(now, verbs.Release(consumer=consumer, tags=()))
 
     def _acknowledge_written(self, now: int) -> None:
         """Acknowledge the messages sent to subscriptions with ``ack: auto``, since their client does not. They are in
@@ -486,15 +513,15 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         for each in tuple(self.outbox.subscriptions.values()):
             if each.written:
                 tag, credit = each.take_written()
-                self._do(now, 0, Command.ACKNOWLEDGE, each.consumer, tag, credit)
+                self._do(now, verbs.acknowledge(consumer=each.consumer, tag=tag, credit=credit))
 
     def _stop_delivering(self, subscriptions: Iterable[Subscription], now: int) -> None:
         """Deliver nothing more to these subscriptions. What was sent to those with ``ack: auto`` is acknowledged."""
         for each in subscriptions:
-            self._do(now, 0, Command.CREDIT, each.consumer, 0, True)
+            self._do(now, verbs.credit(consumer=each.consumer, credit=0, instead=True))
             if each.written:
                 tag, _ = each.take_written()
-                self._do(now, 0, Command.ACKNOWLEDGE, each.consumer, tag, 0)
+                self._do(now, verbs.acknowledge(consumer=each.consumer, tag=tag, credit=0))
 
 
 def _nothing(_: object) -> None:

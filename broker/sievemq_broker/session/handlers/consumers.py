@@ -14,6 +14,7 @@ from sievemq_broker.session.checks import (
 )
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.session import Session
+from sievemq_broker.session.verbs import CloseConsumer, OpenConsumer, Release, Want
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_CREDIT
 from sievemq_core.wire.codec import CommandTuple
@@ -23,14 +24,14 @@ _LAST_FIRST_TAG = 2**62  # leaves more than can ever be delivered
 _MAX_WANTS = 100  # a client waits once per consumer and thread; more are an error
 
 
-def on_open_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_open_consumer(peer: Peer, command: OpenConsumer, now: int) -> None:
     """Open a consumer. Everything is verified before anything is created (SES-20, SES-34)."""
-    (_, request, session_id, consumer_id, destination, selector, dialect, no_local, subscription, durable, shared,
-     credit, tag, size) = command  # fmt: skip
+    consumer_id, credit, tag = command.consumer, command.credit, command.tag
+    subscription, durable, shared = command.subscription, command.durable, command.shared
     if consumer_id > _MAX_CONSUMER_ID:
         raise RequestError(f"a consumer's id has 32 bits; {consumer_id} does not fit", ErrorCode.ILLEGAL_STATE)
     peer.deliveries.claim(consumer_id)
-    session = peer.session(session_id)
+    session = peer.session(command.session)
     if consumer_id in peer.deliveries.consumers:
         raise RequestError(f"consumer {consumer_id} is open already; ids are not reused", ErrorCode.ILLEGAL_STATE)
     limit = peer.settings.max_consumers
@@ -40,7 +41,7 @@ def on_open_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
         raise RequestError(f"a consumer may have a credit of {MAX_CREDIT}, not {credit}", ErrorCode.RESOURCE_ALLOCATION)
     if tag > _LAST_FIRST_TAG:
         raise RequestError(f"tags cannot begin behind {tag}: they have 64 bits", ErrorCode.ILLEGAL_STATE)
-    compiled = the_selector(selector, dialect, peer.settings.dialect)
+    compiled = the_selector(command.selector, command.dialect, peer.settings.dialect)
     if subscription is not None:
         check_identifier("a subscription's name", subscription)
     elif durable or shared:
@@ -49,11 +50,11 @@ def on_open_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
     consumer = peer.namespace.open_consumer(
         peer.out,
         consumer_id,
-        destination,
+        command.destination,
         compiled,
         connection=peer.id,
         client_id=peer.client_id,
-        no_local=no_local,
+        no_local=command.no_local,
         subscription=subscription,
         durable=durable,
         shared=shared,
@@ -62,27 +63,27 @@ def on_open_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
     )
     if tag:
         consumer.go_on_behind(tag)
-    if size:
-        consumer.limit_bytes(size)
+    if command.bytes:
+        consumer.limit_bytes(command.bytes)
     peer.deliveries.add(session, consumer)
-    peer.answer(request, not known if durable else None)
+    peer.answer(command.request, not known if durable else None)
     if compiled is not None:
-        peer.services.advise(peer, destination, compiled)
+        peer.services.advise(peer, command.destination, compiled)
     # After the answer, so that no client gets a delivery for a consumer that it does not know.
     if credit:
         consumer.grant(credit, now)
 
 
-def on_close_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_close_consumer(peer: Peer, command: CloseConsumer, now: int) -> None:
     """Close a consumer. Messages that the application has stay with the session (MCO-09), the others go back
     (MCO-10)."""
-    _, request, consumer_id, handed = command
+    consumer_id, handed = command.consumer, command.handed
     consumer = peer.deliveries.consumers.get(consumer_id)
     if consumer is None or consumer_id in peer.deliveries.retired:
         if consumer_id > peer.deliveries.highest:
             raise unknown("consumer", consumer_id)
-        if request:
-            peer.answer(request)  # the broker closed it first (CLO-01)
+        if command.request:
+            peer.answer(command.request)  # the broker closed it first (CLO-01)
         return
     if handed > consumer.tag:
         raise undelivered(consumer_id, handed, consumer.tag)
@@ -104,9 +105,9 @@ def on_credit(peer: Peer, command: CommandTuple, now: int) -> None:
         consumer.grant(credit, now)
 
 
-def on_want(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_want(peer: Peer, command: Want, now: int) -> None:
     """A caller waits at an empty buffer (D-23). The answer is sent now, or when the domain calls `settled`."""
-    _, request, consumer_id = command
+    request, consumer_id = command.request, command.consumer
     consumer = peer.deliveries.consumers.get(consumer_id)
     if consumer is None or consumer_id in peer.deliveries.retired:
         peer.deliveries.check_once_open(consumer_id)
@@ -127,15 +128,15 @@ def on_want(peer: Peer, command: CommandTuple, now: int) -> None:
             peer.deliveries.await_settled(consumer_id, request)
 
 
-def on_release(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_release(peer: Peer, command: Release, now: int) -> None:
     """Return buffered messages to their old places, unmarked; also the answer to a RECALL."""
-    _, consumer_id, tags, unasked = command
+    consumer_id = command.consumer
     consumer = peer.deliveries.consumers.get(consumer_id)
     if consumer is None:
         peer.deliveries.check_once_open(consumer_id)
     else:
         released = partial(_released, peer, peer.deliveries.owners[consumer_id])
-        peer.give_back(consumer.releasing(tags, now, Meter(), unasked), command, released, now)
+        peer.give_back(consumer.releasing(command.tags, now, Meter(), command.unasked), command, released, now)
 
 
 def _released(peer: Peer, session: Session, now: int) -> None:

@@ -9,9 +9,9 @@ from typing import Final
 from sievemq_broker.session.checks import check_unread, the_selector
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
+from sievemq_broker.session.verbs import Browse, CreateTemporary, Declare, DeleteTemporary, Unsubscribe
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import Kind, parse_address
-from sievemq_core.wire.codec import CommandTuple
 
 _QUEUE: Final = f"{Kind.QUEUE.value}:"
 
@@ -22,50 +22,46 @@ _COMPARED: Final = 100
 _LENGTHS: Final = 2
 
 
-def on_declare(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_declare(peer: Peer, command: Declare, now: int) -> None:
     """Check whether a destination can be sent to (SES-18)."""
-    _, request, destination = command
-    peer.namespace.declare(destination)
-    peer.answer(request)
+    peer.namespace.declare(command.destination)
+    peer.answer(command.request)
 
 
-def on_create_temporary(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_create_temporary(peer: Peer, command: CreateTemporary, now: int) -> None:
     """Create a temporary destination of this connection (TMP-01, TMP-05)."""
-    _, request, topic, again = command
     limit = peer.settings.max_temporaries
     if peer.temporaries >= limit:
         raise RequestError(
             f"a connection may have {limit} temporary destinations; delete unused ones",
             ErrorCode.RESOURCE_ALLOCATION,
         )
-    address = peer.namespace.temporaries.create(peer.id, topic, again)
-    peer.answer(request, str(address))
+    address = peer.namespace.temporaries.create(peer.id, command.topic, command.destination)
+    peer.answer(command.request, str(address))
 
 
-def on_delete_temporary(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_delete_temporary(peer: Peer, command: DeleteTemporary, now: int) -> None:
     """Delete a temporary destination of this connection (TMP-07)."""
-    _, request, destination = command
-    peer.namespace.temporaries.delete(destination, peer.id)
-    peer.answer(request)
+    peer.namespace.temporaries.delete(command.destination, peer.id)
+    peer.answer(command.request)
 
 
-def on_unsubscribe(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_unsubscribe(peer: Peer, command: Unsubscribe, now: int) -> None:
     """Delete a durable subscription (SES-27)."""
-    _, request, name = command
-    peer.namespace.unsubscribe(peer.client_id, name)
-    peer.answer(request)
+    peer.namespace.unsubscribe(peer.client_id, command.subscription)
+    peer.answer(command.request)
 
 
-def on_browse(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_browse(peer: Peer, command: Browse, now: int) -> None:
     """A page of a queue (BRW-03). With a limit of 0 only queue and selector are verified; the answer has the depth if
     the queue is to be browsed in parts."""
-    _, request, destination, selector, dialect, cursor, limit, part, parts = command
+    request, destination, parts = command.request, command.destination, command.parts
     if peer.wait_for_publishing(command, on_browse):
         return
     check_unread(peer.out.unread, "browsing")
-    compiled = the_selector(selector, dialect, peer.settings.dialect)
-    limit = min(limit, peer.settings.page_messages)
-    cursor, page = peer.namespace.browse(destination, compiled, cursor, limit, now, part, parts)
+    compiled = the_selector(command.selector, command.dialect, peer.settings.dialect)
+    limit = min(command.limit, peer.settings.page_messages)
+    cursor, page = peer.namespace.browse(destination, compiled, command.cursor, limit, now, command.part, parts)
     if cursor is None and not limit:
         peer.answer(request, [None, *similar_queues(peer, destination)])
         return

@@ -19,6 +19,17 @@ from sievemq_broker.session.peer import Peer, Pending
 from sievemq_broker.session.sends import Send, end_commit_wait, refuse, wait_to_commit
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.transaction import Transaction
+from sievemq_broker.session.verbs import (
+    AcknowledgeAll,
+    AcknowledgeSeveral,
+    CloseSession,
+    Commit,
+    OpenSession,
+    Recover,
+    Rollback,
+    Settle,
+    Withdraw,
+)
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT, MAX_HEADER_CHARS
 from sievemq_core.message import envelope as envelopes
@@ -52,23 +63,21 @@ _MATCHING: Final = 8
 # -- sessions ---------------------------------------------------------------------------------------------------------
 
 
-def on_open_session(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_open_session(peer: Peer, command: OpenSession, now: int) -> None:
     """Open a session (CON-02)."""
-    _, request, session_id, mode, sent = command
-    peer.open_session(session_id, mode, sent)
-    peer.answer(request)
+    peer.open_session(command.session, command.mode, command.sent)
+    peer.answer(command.request)
 
 
-def on_close_session(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_close_session(peer: Peer, command: CloseSession, now: int) -> None:
     """Close a session and its consumers; an open transaction is rolled back (TXN-05). Answered when all of its messages
     have come back, which takes several turns if they are very many."""
-    _, _, session_id, handed = command
-    session = peer.session(session_id)
+    session = peer.session(command.session)
     if session.committing and peer.wait_for_publishing(command, on_close_session):
         return
     if peer.wait_for_delivery((session,), command, on_close_session, now):
         return
-    peer.close_session(session, peer.deliveries.handed_to(session, handed), command, now)
+    peer.close_session(session, peer.deliveries.handed_to(session, command.handed), command, now)
 
 
 # -- sends ------------------------------------------------------------------------------------------------------------
@@ -231,10 +240,10 @@ def _refuse_closed(peer: Peer, session_id: int, sequence: int) -> None:
     peer.out.refuse_send(session_id, sequence, error)
 
 
-def on_withdraw(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_withdraw(peer: Peer, command: Withdraw, now: int) -> None:
     """Withdraw a send or COMMIT that waits for room. The answer is final: the send has been confirmed by then, or is
     never accepted, even if it is repeated."""
-    _, request, session_id, sequence = command
+    session_id, sequence = command.session, command.sequence
     session = peer.sessions.get(session_id)
     if session is not None and peer.wait_for_delivery((session,), command, on_withdraw, now):
         return
@@ -251,8 +260,8 @@ def on_withdraw(peer: Peer, command: CommandTuple, now: int) -> None:
         raise ProtocolError(
             f"WITHDRAW {sequence} in session {session_id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
         )
-    if request:
-        peer.answer(request)
+    if command.request:
+        peer.answer(command.request)
 
 
 def _withdraw_commit(peer: Peer, session: Session, now: int) -> None:
@@ -284,9 +293,9 @@ def on_acknowledge(peer: Peer, command: CommandTuple, now: int) -> None:
         consumer.grant(credit, now)
 
 
-def on_acknowledge_several(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_acknowledge_several(peer: Peer, command: AcknowledgeSeveral, now: int) -> None:
     """The same for several consumers, without credit: a topic may have many subscribers with a message each."""
-    numbers = command[1]
+    numbers = command.acknowledged
     if len(numbers) & 1:
         raise ProtocolError(f"ACKNOWLEDGE_SEVERAL lists pairs of consumer and tag, not {len(numbers)} numbers")
     deliveries = peer.deliveries
@@ -314,9 +323,9 @@ def _acknowledge(deliveries: Deliveries, consumer: Consumer, tag: int, credit: i
         deliveries.forget((consumer_id,))
 
 
-def on_settle(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_settle(peer: Peer, command: Settle, now: int) -> None:
     """Settle individual messages: acknowledged, failed, rejected, or left."""
-    _, consumer_id, tags, outcome, credit = command
+    consumer_id, tags, outcome, credit = command.consumer, command.tags, command.outcome, command.credit
     deliveries = peer.deliveries
     consumer = deliveries.consumers.get(consumer_id)
     if consumer is None:
@@ -348,27 +357,25 @@ def _settled(deliveries: Deliveries, consumer: Consumer, credit: int, now: int) 
         consumer.grant(credit, now)
 
 
-def on_acknowledge_all(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_acknowledge_all(peer: Peer, command: AcknowledgeAll, now: int) -> None:
     """Acknowledge everything that the session's consumers were handed (ACK-05)."""
-    _, request, session_id, handed = command
-    session = peer.session(session_id)
+    session = peer.session(command.session)
     if session.transaction is not None:
         raise RequestError("a transacted session acknowledges by commit (TXN-13)", ErrorCode.ILLEGAL_STATE)
-    session.acknowledge(peer.deliveries.handed_to(session, handed), now)
-    session.settle(request)
+    session.acknowledge(peer.deliveries.handed_to(session, command.handed), now)
+    session.settle(command.request)
     peer.deliveries.forget_settled(session)
-    peer.answer(request)
+    peer.answer(command.request)
 
 
-def on_recover(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_recover(peer: Peer, command: Recover, now: int) -> None:
     """Redeliver messages that were handed out and not acknowledged (ACK-08)."""
-    _, request, session_id, handed = command
-    session = peer.session(session_id)
+    session = peer.session(command.session)
     if session.transaction is not None:
         raise RequestError("a transacted session has rollback, not recover (ACK-12)", ErrorCode.ILLEGAL_STATE)
-    seen = peer.deliveries.handed_to(session, handed)
-    peer.fail_survived(handed, now)
-    peer.give_back(session.recover(seen, now), command, partial(_recovered, peer, session, request), now)
+    seen = peer.deliveries.handed_to(session, command.handed)
+    peer.fail_survived(command.handed, now)
+    peer.give_back(session.recover(seen, now), command, partial(_recovered, peer, session, command.request), now)
 
 
 def _recovered(peer: Peer, session: Session, request: int, now: int) -> None:
@@ -377,10 +384,10 @@ def _recovered(peer: Peer, session: Session, request: int, now: int) -> None:
     peer.answer(request)
 
 
-def on_commit(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_commit(peer: Peer, command: Commit, now: int) -> None:
     """Publish and acknowledge, all or nothing (TXN-10). The first turn decides whether it can be done. A large COMMIT
     takes several turns, and is answered when it is visible."""
-    session = peer.session(command[2])
+    session = peer.session(command.session)
     transaction = session.transaction
     if transaction is None:
         raise RequestError("this session is not transacted: there is nothing to commit (TXN-08)",
@@ -395,10 +402,9 @@ def on_commit(peer: Peer, command: CommandTuple, now: int) -> None:
     _publish(peer, command, now)
 
 
-def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
+def _publish(peer: Peer, command: Commit, now: int) -> None:
     """The rest of a COMMIT, once the selectors for its messages are evaluated."""
-    _, request, session_id, handed = command
-    session = peer.session(session_id)
+    session = peer.session(command.session)
     transaction = session.transaction
     assert transaction is not None
     if peer.out.drops_replies:
@@ -409,7 +415,7 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
             session.begin_commit()
             peer.wait_for_publishing(command, on_commit)
         return
-    seen = peer.deliveries.handed_to(session, handed)
+    seen = peer.deliveries.handed_to(session, command.handed)
     peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
     doom = transaction.doom
     publishing: Publishing | None = None
@@ -439,10 +445,10 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
         return
     # Nothing can stop it from here on: it is settled even if the connection is lost.
     session.acknowledge(seen, now)
-    session.settle(request)
+    session.settle(command.request)
     peer.deliveries.forget_settled(session)
     if publishing is None:
-        peer.answer(request)
+        peer.answer(command.request)
     else:
         session.begin_commit()
         publishing.then(partial(_committed, peer, session, command, publishing))
@@ -466,7 +472,7 @@ def _rolled_back(peer: Peer, session: Session, doom: SieveError, now: int) -> No
     )
 
 
-def _committed(peer: Peer, session: Session, command: CommandTuple, publishing: Publishing, now: int) -> None:
+def _committed(peer: Peer, session: Session, command: Commit, publishing: Publishing, now: int) -> None:
     """A large COMMIT has been published."""
     session.end_commit()
     if peer.life.state >= CLOSING:
@@ -474,22 +480,21 @@ def _committed(peer: Peer, session: Session, command: CommandTuple, publishing: 
     if publishing.error is not None:
         peer.crash(command, publishing.error, now)
     else:
-        peer.answer(command[1])
+        peer.answer(command.request)
     peer.out.wake()
 
 
-def on_rollback(peer: Peer, command: CommandTuple, now: int) -> None:
+def on_rollback(peer: Peer, command: Rollback, now: int) -> None:
     """Drop staged messages, and redeliver the others with JMSRedelivered set (TXN-04)."""
-    _, request, session_id, handed = command
-    session = peer.session(session_id)
+    session = peer.session(command.session)
     if session.transaction is None:
         raise RequestError("this session is not transacted: there is nothing to roll back (TXN-08)",
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
     if session.committing and peer.wait_for_publishing(command, on_rollback):
         return
-    seen = peer.deliveries.handed_to(session, handed)
-    peer.fail_survived(handed, now)
+    seen = peer.deliveries.handed_to(session, command.handed)
+    peer.fail_survived(command.handed, now)
     peer.end_blocked_sender(session)
     peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
     session.transaction.clear()
-    peer.give_back(session.recover(seen, now), command, partial(_recovered, peer, session, request), now)
+    peer.give_back(session.recover(seen, now), command, partial(_recovered, peer, session, command.request), now)

@@ -22,6 +22,7 @@ from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer, Pending
 from sievemq_broker.session.rights import Identity, Verb
 from sievemq_broker.session.settings import SessionSettings
+from sievemq_broker.session.verbs import AcknowledgeTap, DeleteTap, Discard, FetchTap, LookTap, OpenTap, Publish, Stage
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, shown
 from sievemq_core.limits import MAX_ARRAY
 from sievemq_core.message.destination import parse_address
@@ -33,12 +34,12 @@ FETCH_MESSAGES = 2_000
 FETCH_BYTES = 1024 * 1024
 
 
-def on_open_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
+def on_open_tap(peer: Peer, command: OpenTap, now: int) -> None:
     """Open or create a tap. Selector and rights are verified before anything is created."""
-    _, request, name, destination, mode, selector, dialect, options = command
+    name, destination, mode, options = command.tap, command.destination, command.mode, command.options
     identity, namespace = peer.identity, peer.namespace
     allow_open(identity, namespace, name, destination, mode)
-    compiled = the_selector(selector, dialect, peer.settings.dialect)
+    compiled = the_selector(command.selector, command.dialect, peer.settings.dialect)
     made = namespace.taps.made
     maker = maker_of(peer.settings, now)
     tap = namespace.taps.open(maker, name, destination, mode, compiled, options, now, identity.user)
@@ -46,60 +47,56 @@ def on_open_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
     if type(reader) is str:
         tap.take_claim(reader, peer.id, peer.services.connections)
     tap.read_by(peer.id)
-    peer.answer(request, {"made": namespace.taps.made > made, **_state(tap)})
+    peer.answer(command.request, {"made": namespace.taps.made > made, **_state(tap)})
 
 
-def on_look_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
+def on_look_tap(peer: Peer, command: LookTap, now: int) -> None:
     """The sequence up to which the reader may read; a drain tap takes what is needed from its queue."""
-    _, request, name, destination, after, messages, size = command
     if peer.wait_for_publishing(command, on_look_tap):
         return
-    tap = _the_tap(peer, name, destination)
-    upto, more = tap.look(after, messages, size, now)
-    peer.answer(request, {**_state(tap), "upto": upto, "more": more})
+    tap = _the_tap(peer, command.tap, command.destination)
+    upto, more = tap.look(command.after, command.messages, command.bytes, now)
+    peer.answer(command.request, {**_state(tap), "upto": upto, "more": more})
 
 
-def on_fetch_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
+def on_fetch_tap(peer: Peer, command: FetchTap, now: int) -> None:
     """A page of messages, as columns: readers of thousands of messages need them so."""
-    _, request, name, destination, tap_id, after, upto, limit = command
     if peer.wait_for_publishing(command, on_fetch_tap):
         return
     check_unread(peer.out.unread, "fetching")
-    tap = _the_tap(peer, name, destination)
-    limit = max(1, min(limit, FETCH_MESSAGES))
-    found = tap.fetch(tap_id, after, upto, limit, FETCH_BYTES, now)
-    first = max(after + 1, tap.log.first)
+    tap = _the_tap(peer, command.tap, command.destination)
+    limit = max(1, min(command.limit, FETCH_MESSAGES))
+    found = tap.fetch(command.id, command.after, command.upto, limit, FETCH_BYTES, now)
+    first = max(command.after + 1, tap.log.first)
     columns = zip(*[unpack_value(item.packed) for item in found], strict=False)  # fields of newer versions may differ
     times, counts = [item.time for item in found], [item.delivery for item in found]
-    peer.answer(request, (first, times, counts, *columns))
+    peer.answer(command.request, (first, times, counts, *columns))
 
 
-def on_acknowledge_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
+def on_acknowledge_tap(peer: Peer, command: AcknowledgeTap, now: int) -> None:
     """The reader has processed everything up to a sequence."""
-    _, request, name, destination, tap_id, upto = command
-    tap = _the_tap(peer, name, destination)
-    tap.acknowledge(tap_id, upto, now)
-    peer.answer(request, _state(tap))
+    tap = _the_tap(peer, command.tap, command.destination)
+    tap.acknowledge(command.id, command.upto, now)
+    peer.answer(command.request, _state(tap))
 
 
-def on_delete_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
+def on_delete_tap(peer: Peer, command: DeleteTap, now: int) -> None:
     """Delete a tap."""
-    _, request, name, destination = command
     try:
-        tap = _the_tap(peer, name, destination)
+        tap = _the_tap(peer, command.tap, command.destination)
     except RequestError as error:
         if error.code is not ErrorCode.NOT_FOUND:
             raise
-        peer.answer(request, False)
+        peer.answer(command.request, False)
         return
     if tap.lag <= SLICE:
         peer.namespace.taps.drop(tap, now)
-        peer.answer(request, True)
+        peer.answer(command.request, True)
     else:
         peer.broker.begin_leaving(tap.id, _deleting(peer, tap, command))
 
 
-def _deleting(peer: Peer, tap: CopyTap | DrainTap, command: tuple[Any, ...]) -> Steps[None]:
+def _deleting(peer: Peer, tap: CopyTap | DrainTap, command: DeleteTap) -> Steps[None]:
     """Delete a tap with many messages in slices, and answer then."""
     try:
         now = yield from tap.empty()
@@ -109,14 +106,13 @@ def _deleting(peer: Peer, tap: CopyTap | DrainTap, command: tuple[Any, ...]) -> 
         peer.crash(command, error, peer.services.now())
         return
     if peer.life.state < CLOSING:
-        peer.answer(command[1], True)
+        peer.answer(command.request, True)
         peer.out.wake()
 
 
-def on_stage(peer: Peer, command: tuple[Any, ...], now: int) -> None:
+def on_stage(peer: Peer, command: Stage, now: int) -> None:
     """Stage a session's sends until a publisher, on any connection, publishes them."""
-    _, request, session_id, key, batch, lease = command
-    session = peer.session(session_id)
+    session = peer.session(command.session)
     transaction = session.transaction
     if transaction is None:
         raise RequestError("only a transacted session can stage its sends", ErrorCode.ILLEGAL_STATE)
@@ -134,19 +130,19 @@ def on_stage(peer: Peer, command: tuple[Any, ...], now: int) -> None:
         )
     stages = peer.namespace.stages
     maker, owner = maker_of(peer.settings, now), peer.identity.user
-    stage = stages.stage(maker, key, batch, sends, owner=owner, lease=lease, now=now)
-    peer.answer(request, stage)
+    stage = stages.stage(maker, command.key, command.batch, sends, owner=owner, lease=command.lease, now=now)
+    peer.answer(command.request, stage)
 
 
-def on_publish(peer: Peer, command: tuple[Any, ...], now: int) -> None:
+def on_publish(peer: Peer, command: Publish, now: int) -> None:
     """Publish all that is staged for a batch, once. A large batch takes several turns, and is answered when it is
     visible."""
-    _, _request, key, batch, names = command
+    names = command.stages
     if peer.wait_for_publishing(command, on_publish):
         return
     if type(names) is not tuple or len(names) > MAX_ARRAY or not {str}.issuperset(map(type, names)):
         raise ProtocolError(f"PUBLISH.stages must be an array of names, not {shown(names)}")
-    sends = peer.namespace.stages.staged(key, batch, names, owner=peer.identity.user)
+    sends = peer.namespace.stages.staged(command.key, command.batch, names, owner=peer.identity.user)
     weighed = peer.namespace.weighing(sends, peer.id)
     examining = peer.namespace.examining(sends, weighed) if sends else None
     publish = partial(_publish, sends=sends, weighed=weighed)
@@ -159,13 +155,12 @@ def on_publish(peer: Peer, command: tuple[Any, ...], now: int) -> None:
 
 def _publish(
     peer: Peer,
-    command: tuple[Any, ...],
+    command: Publish,
     now: int,
     sends: list[tuple[str, Envelope]],
     weighed: Mapping[str, Weighing],
 ) -> None:
     """The rest of a PUBLISH, once the selectors for its messages are evaluated."""
-    _, request, key, batch, names = command
     if peer.wait_for_publishing(command, on_publish):
         return
     stages = peer.namespace.stages
@@ -181,12 +176,12 @@ def _publish(
         if publishing.error is not None:
             peer.crash(command, publishing.error, now)
         else:
-            peer.answer(request, sent)
+            peer.answer(command.request, sent)
 
     sent = stages.publish(
-        key,
-        batch,
-        names,
+        command.key,
+        command.batch,
+        command.stages,
         owner=identity.user,
         now=now,
         connection=peer.id,
@@ -196,15 +191,15 @@ def _publish(
     )
     publishing = peer.namespace.publishing
     if publishing is None:
-        peer.answer(request, sent)
+        peer.answer(command.request, sent)
     else:
         publishing.then(complete)
 
 
-def on_discard(peer: Peer, command: tuple[Any, ...], now: int) -> None:
+def on_discard(peer: Peer, command: Discard, now: int) -> None:
     """Discard what was staged for a batch."""
-    _, request, key, batch, stage = command
-    peer.answer(request, peer.namespace.stages.discard(key, batch, owner=peer.identity.user, name=stage))
+    stages, owner = peer.namespace.stages, peer.identity.user
+    peer.answer(command.request, stages.discard(command.key, command.batch, owner=owner, name=command.stage))
 
 
 def maker_of(settings: SessionSettings, now: int) -> str:
