@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TextIO
+from typing import Any, Final, Self, TextIO
 
 from sievemq_core.message.envelope import (
     BODY,
@@ -39,7 +39,7 @@ from sievemq_core.message.envelope import (
     pack_properties,
     unpack_properties,
 )
-from sievemq_testing.running import Running
+from sievemq_testing.running import Running, RunningNamespace
 from sievemq_testing.watched import Watch
 
 _HEADERS: Final = {
@@ -164,18 +164,6 @@ class Tape:
             self.messages += 1
 
 
-class Target(Protocol):
-    """The target of a replay; :class:`~sievemq_testing.TestNamespace` is one."""
-
-    @property
-    def name(self) -> str:
-        """The namespace's name."""
-
-    @property
-    def broker(self) -> Running:
-        """Its broker."""
-
-
 class Replay:
     """A recording to send again.
 
@@ -203,7 +191,11 @@ class Replay:
         return iter(self.recorded)
 
     def into(
-        self, namespace: Target, *, timing: bool = True, after_each: Callable[[Recorded], object] | None = None
+        self,
+        namespace: RunningNamespace,
+        *,
+        timing: bool = True,
+        after_each: Callable[[Recorded], object] | None = None,
     ) -> int:
         """Send everything to a namespace, independent of the recorded one. Times in the messages are shifted: a message
         that had a minute to live has a minute again.

@@ -33,3 +33,19 @@ class Running(Protocol):
 
     def wait_for(self, look: Callable[[Broker], R], within: Seconds) -> R:
         """Wait until `look` returns a true value."""
+
+
+class RunningNamespace(Protocol):
+    """A namespace of such a broker; :class:`~sievemq_testing.TestNamespace` is one."""
+
+    @property
+    def name(self) -> str:
+        """The namespace's name."""
+
+    @property
+    def broker(self) -> Running:
+        """Its broker."""
+
+    @property
+    def destinations(self) -> list[str]:
+        """Addresses of what exists there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, Unpack
+from typing import Any, Final, Unpack
 
 from sievemq import Message
 from sievemq.advice import DoubtfulSelectorWarning, warn
@@ -33,7 +33,7 @@ from sievemq_testing.excerpt import show_message
 from sievemq_testing.journal import Journal, connection_of, matches
 from sievemq_testing.listeners import ListenerErrors
 from sievemq_testing.reasons import held_by, near_destination, why_not
-from sievemq_testing.running import Running
+from sievemq_testing.running import RunningNamespace
 
 _SHOWN: Final = 10
 
@@ -85,22 +85,6 @@ class ConnectionView:
         return f"connection {self.id} of {self.agent or 'an unnamed client'}{named}{consuming}"
 
 
-class Surroundings(Protocol):
-    """The part of its namespace that a view needs."""
-
-    @property
-    def name(self) -> str:
-        """The namespace's name."""
-
-    @property
-    def broker(self) -> Running:
-        """Its broker."""
-
-    @property
-    def destinations(self) -> list[str]:
-        """Addresses of what exists there."""
-
-
 class _View:
     """Base class of the views of queues and topics.
 
@@ -112,7 +96,7 @@ class _View:
     """
 
     def __init__(
-        self, namespace: Surroundings, address: Address, journal: Callable[[], Journal], errors: ListenerErrors
+        self, namespace: RunningNamespace, address: Address, journal: Callable[[], Journal], errors: ListenerErrors
     ) -> None:
         self.name = str(address)
         self._namespace = namespace
