@@ -4,7 +4,8 @@
     client <── a message per frame ── WebSocket <── bytes ── Link <── StompConnection
 
 The request passes `access.py` like any other. From the answer 101 on, a :class:`Link` has the connection: turns,
-back-pressure, limits and the store are those of the wire port.
+back-pressure, limits and the store are those of the wire port. WebSocket frames are decoded in the time that the turn
+grants, as commands are: a frame of six bytes without content costs as much as a message.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from wsproto.events import (
     AcceptConnection,
     BytesMessage,
     CloseConnection,
+    Event,
     Ping,
     TextMessage,
 )
@@ -31,17 +33,13 @@ from sievemq_broker import logs
 from sievemq_broker.protocols.stomp.frames import split
 from sievemq_broker.server.http.access import caller
 from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
-from sievemq_broker.server.net.link import HIGH_WATER, Link
+from sievemq_broker.server.net.link import BRIEF, HIGH_WATER, Link
+from sievemq_broker.server.net.turn import Turn
 from sievemq_broker.server.server import Phase, Server
 from sievemq_core.errors import ErrorCode
 
 #: Names of STOMP's versions in Sec-WebSocket-Protocol, the newest first.
 SUBPROTOCOLS: Final = ("v12.stomp", "v11.stomp", "v10.stomp")
-
-#: Bytes that are decoded at a time, and seconds after which the rest waits for the next turn of the loop: a frame of
-#: six bytes without content costs as much as a message.
-_PIECE: Final = 2 * 1024
-_TURN: Final = 0.002
 
 log = logs.get("http")
 
@@ -77,7 +75,7 @@ async def open_websocket(request: Request, server: Server) -> Response | None:
     hand_over: Callable[[], tuple[asyncio.Transport, bytes]] = request.state.hand_over
     transport, data = hand_over()
     signed_in: Callable[[], bool] | None = getattr(request.state, "signed_in", None)
-    websocket = WebSocket(transport, frames, server.new_link("stomp"), server.clock.now, signed_in)
+    websocket = WebSocket(transport, frames, server.new_link("stomp"), server.turn, server.clock.now, signed_in)
     websocket.begin(frames.send(AcceptConnection(subprotocol=subprotocol)))
     identity = caller(request)
     if identity.user is not None:  # CONNECT need not name it again
@@ -96,6 +94,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         transport: of the socket.
         frames: WebSocket's, past the handshake.
         link: takes the bytes of messages and writes those of STOMP frames.
+        turn: of the loop, which grants the time to decode.
         now: the broker's time, ms since 1970.
         signed_in: False once the sign-in that the handshake came with has ended; None if it came without one.
     """
@@ -105,6 +104,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         transport: asyncio.Transport,
         frames: WSConnection,
         link: Link,
+        turn: Turn,
         now: Callable[[], int],
         signed_in: Callable[[], bool] | None = None,
     ) -> None:
@@ -112,17 +112,16 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._transport = transport
         self._frames = frames
         self.link = link
+        self._turn = turn
         self._now = now
         self._signed_in = signed_in
-        self._loop = asyncio.get_running_loop()
-        #: Bytes that were read and are not decoded yet.
-        self._input = b""
+        #: Something that was read is not decoded yet; and the turn will call :meth:`catch_up`.
+        self._late = self._queued = False
         #: The link wants nothing more for now; the socket is not read from.
         self._paused = False
         self._resting = True
-        #: Close was sent.
-        self._closed = False
-        self._going_on: asyncio.Handle | None = None
+        #: Close was sent; and nothing more is decoded.
+        self._closed = self._over = False
 
     def begin(self, accept: bytes) -> None:
         """Answer the handshake, and hand the connection to the link.
@@ -151,30 +150,55 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of frames have arrived."""
-        self._input += data
-        if self._going_on is None and not self._paused:
+        if self._over:
+            return
+        self._frames.receive_data(data)
+        if self._late or self._paused:
+            self._late = True
+        elif self._turn.grant():
+            self._go_on()
+        else:
+            self._put_off(brief=len(data) < BRIEF)
+
+    def catch_up(self) -> None:
+        """It is its turn again: decode what was put off, or some of it."""
+        self._queued = False
+        if not (self._paused or self._over):  # otherwise it continues once the link wants more
             self._go_on()
 
     def _go_on(self) -> None:
-        """Decode, as far as there is time and the link takes it."""
-        self._going_on = None
-        end = self._loop.time() + _TURN
+        """Decode, as far as there is time."""
         content: list[bytes] = []
-        over = False
-        while self._input and not over:
-            piece, self._input = self._input[:_PIECE], self._input[_PIECE:]
-            over = self._decode(piece, content)
-            if self._loop.time() > end:
-                break
+        self._late = over = False
+        try:
+            for event in self._frames.events():
+                over = self._decode(event, content)
+                self._late = not over and self._turn.spent()
+                if over or self._late:
+                    break
+        except ProtocolError as error:
+            log.info("websocket.malformed", peer=self.link.peer, text=str(error))
+            over = True
         if content and self._may_go_on():
             self.link.data_received(b"".join(content))
         if over:
             self._end()
-        elif self._input and not self._paused:
-            self._read(False)
-            self._going_on = self._loop.call_soon(self._go_on)
+        elif self._late and not self._paused:
+            self._put_off(brief=False)
         else:
             self._read(not self._paused)
+
+    def _put_off(self, *, brief: bool) -> None:
+        """Decode the rest in a later turn; nothing more is read before that.
+
+        Args:
+            brief: it is little.
+        """
+        self._late = True
+        self._read(False)
+        if not self._queued:
+            self._queued = True
+            self._turn.put_off(self, brief=brief)
 
     def _read(self, on: bool) -> None:
         """Read from the socket, or do not."""
@@ -185,33 +209,26 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
             else:
                 self._transport.pause_reading()
 
-    def _decode(self, data: bytes, content: list[bytes]) -> bool:
-        """Decode frames; True if the client has closed, or its input is not WebSocket."""
-        frames = self._frames
-        try:
-            frames.receive_data(data)
-            for event in frames.events():
-                if isinstance(event, TextMessage):
-                    content.append(event.data.encode())
-                elif isinstance(event, BytesMessage):
-                    content.append(bytes(event.data))
-                elif isinstance(event, Ping):
-                    if not self._closed and self._transport.get_write_buffer_size() <= HIGH_WATER:
-                        self._transport.write(frames.send(event.response()))
-                elif isinstance(event, CloseConnection):
-                    if not self._closed:
-                        self._closed = True
-                        self._transport.write(frames.send(event.response()))
-                    return True
-        except ProtocolError as error:
-            log.info("websocket.malformed", peer=self.link.peer, text=str(error))
-            return True
+    def _decode(self, event: Event, content: list[bytes]) -> bool:
+        """Take the content of a frame, or answer it; True if the client has closed."""
+        match event:
+            case TextMessage():
+                content.append(event.data.encode())
+            case BytesMessage():
+                content.append(bytes(event.data))
+            case Ping():
+                if not self._closed and self._transport.get_write_buffer_size() <= HIGH_WATER:
+                    self._transport.write(self._frames.send(event.response()))
+            case CloseConnection():
+                if not self._closed:
+                    self._closed = True
+                    self._transport.write(self._frames.send(event.response()))
+                return True
         return False
 
     def _end(self) -> None:
         """No more input follows."""
-        self._closed = True
-        self._input = b""
+        self._closed = self._over = True
         self.link.eof_received()
         self._transport.close()
 
@@ -222,9 +239,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
-        self._closed = True
-        if self._going_on is not None:
-            self._going_on.cancel()
+        self._closed = self._over = True
         self.link.connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -278,10 +293,10 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
     def resume_reading(self) -> None:
         """Resume reading."""
         self._paused = False
-        if not self._input:
+        if self._late:
+            self._put_off(brief=False)
+        else:
             self._read(True)
-        elif self._going_on is None:
-            self._going_on = self._loop.call_soon(self._go_on)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """When :meth:`pause_writing` is called."""
