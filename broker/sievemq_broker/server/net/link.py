@@ -17,7 +17,7 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
@@ -49,6 +49,11 @@ BRIEF = 4 * 1024
 
 #: Bytes held back for the disk above which nothing is delivered to a connection: the input during a sync of 5 ms.
 HELD_HIGH = 1024 * 1024
+
+#: Reasons for which nothing is read from a connection.
+UNREAD: Final = 1  # the client does not read what it is sent
+TURN: Final = 2  # what was read is not carried out yet, or was enough for this turn of the loop
+MEMORY: Final = 4  # there is no memory for a large frame
 
 #: Seconds that a peer may take to close its side after ours is closed.
 LINGER_SECONDS = 5.0
@@ -308,12 +313,10 @@ class Link(asyncio.BufferedProtocol):
         "_linger",
         "_links",
         "_paused_by_disk",
+        "_pauses",
         "_queued",
-        "_reading",
         "_refuse",
-        "_rests",
         "_turn",
-        "_waits",
         "bytes_in",
         "bytes_out",
         "connection",
@@ -347,11 +350,11 @@ class Link(asyncio.BufferedProtocol):
         self._connect = connect
         self._refuse = refuse
         self._linger: asyncio.TimerHandle | None = None
-        self._reading = True
-        self._rests = self._queued = False
-        #: Number of the large frame that has begun, 0 if there is none; and it has to wait.
+        #: Why nothing is read: the sum of UNREAD, TURN and MEMORY, 0 while there is no reason.
+        self._pauses = 0
+        self._queued = False
+        #: Number of the large frame that has begun, 0 if there is none.
         self._large = 0
-        self._waits = False
         self._paused_by_disk = False
         #: Input that was read when the turn had no time left for it.
         self.unheard = b""
@@ -426,7 +429,7 @@ class Link(asyncio.BufferedProtocol):
         if self.connection.behind:
             self._put_off()
         elif size >= READ_BYTES or self.connection.full:
-            self._rest()
+            self._pause_reading(TURN)
         if self.connection.frame_bytes > GATHER_BYTES or self._large:
             self._follow_frame()
 
@@ -451,7 +454,7 @@ class Link(asyncio.BufferedProtocol):
     def catch_up(self) -> None:
         """It is its turn again: carry out what was put off, or some of it."""
         self._queued = False
-        if self._reading:  # otherwise its turn comes once it reads the answers to its requests
+        if not self._pauses & UNREAD:  # otherwise its turn comes once it reads the answers to its requests
             self._go_on()
         self.late = False
         if self.behind:
@@ -484,7 +487,7 @@ class Link(asyncio.BufferedProtocol):
         size = 0 if self.life.state == GONE else connection.frame_bytes
         number = connection.frame_number if size > GATHER_BYTES else 0
         if number == self._large:
-            if not number or self._waits or large_frames.grow(self, size):
+            if not number or self._pauses & MEMORY or large_frames.grow(self, size):
                 return
         else:
             if self._large:
@@ -494,17 +497,25 @@ class Link(asyncio.BufferedProtocol):
             self._large = number
             if not number or large_frames.admit(self, size):
                 return
-        self._waits = True
         connection.hold_back(True)
-        if self._reading and not self._rests:
-            self.transport.pause_reading()
+        self._pause_reading(MEMORY)
 
     def read_on(self) -> None:
         """There is memory for the large frame that has begun."""
-        if self._waits:
-            self._waits = False
+        if self._pauses & MEMORY:
             self.connection.hold_back(False)
-            if self._reading and not self._rests and self.life.state < GONE:
+            self._resume_reading(MEMORY)
+
+    def _pause_reading(self, reason: int) -> None:
+        if not self._pauses:
+            self.transport.pause_reading()
+        self._pauses |= reason
+
+    def _resume_reading(self, reasons: int) -> None:
+        """These reasons are gone. Read if no other one is left."""
+        if self._pauses & reasons:
+            self._pauses &= ~reasons
+            if not self._pauses and not self.transport.is_closing():
                 self.transport.resume_reading()
 
     @property
@@ -528,17 +539,10 @@ class Link(asyncio.BufferedProtocol):
 
     def _put_off(self) -> None:
         self.late = True
-        self._rest()
-        if self._reading and not self._queued:
+        self._pause_reading(TURN)
+        if not self._pauses & UNREAD and not self._queued:
             self._queued = True
             self._turn.put_off(self, brief=len(self.unheard) < BRIEF and not self.connection.behind)
-
-    def _rest(self) -> None:
-        """Read nothing until the end of the turn in which all is carried out that was read."""
-        if not self._rests:
-            self._rests = True
-            if self._reading and not self._waits:
-                self.transport.pause_reading()
 
     def eof_received(self) -> None:
         """The peer sends no more. Remaining output is written, then the transport closes."""
@@ -564,12 +568,10 @@ class Link(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         """Less than LOW_WATER bytes are unsent."""
-        if not self._reading:
-            self._reading = True
+        if self._pauses & UNREAD:
+            self._resume_reading(UNREAD)
             if self.late:
                 self._put_off()
-            elif not self._rests and not self._waits:
-                self.transport.resume_reading()
         if self._paused_by_disk:  # by the disk, which resumes it itself
             return
         try:
@@ -584,10 +586,8 @@ class Link(asyncio.BufferedProtocol):
     def flush(self) -> None:
         """Write all output in one call; close if it was the last."""
         transport = self.transport
-        if self._rests and not self.late and not self.connection.full:
-            self._rests = False
-            if self._reading and not self._waits and not transport.is_closing():
-                transport.resume_reading()
+        if self._pauses & TURN and not self.late and not self.connection.full:
+            self._resume_reading(TURN)
         if self.life.state == GONE:
             return
         connection = self.connection
@@ -608,9 +608,8 @@ class Link(asyncio.BufferedProtocol):
                     if self.held > HELD_HIGH and not self._paused_by_disk:
                         self._paused_by_disk = True
                         connection.pause()
-            if self._reading and transport.get_write_buffer_size() + self.held > READ_PAUSE:
-                self._reading = False
-                transport.pause_reading()
+            if not self._pauses & UNREAD and transport.get_write_buffer_size() + self.held > READ_PAUSE:
+                self._pause_reading(UNREAD)
         if self.life.state == CLOSING and not self.held:
             self._close()
 
@@ -642,7 +641,7 @@ class Link(asyncio.BufferedProtocol):
         unsent = transport.get_write_buffer_size()
         if unsent > HIGH_WATER:  # resume_writing follows
             self._paused_by_disk = self._paused_by_disk and self.held > HELD_HIGH
-        elif (self._paused_by_disk or not self._reading) and self.held <= HELD_HIGH:
+        elif (self._paused_by_disk or self._pauses & UNREAD) and self.held <= HELD_HIGH:
             self._paused_by_disk = False
             self.resume_writing()
 
@@ -653,9 +652,7 @@ class Link(asyncio.BufferedProtocol):
         transport = self.transport
         if transport.can_write_eof():
             transport.write_eof()
-            if not self._reading or self._waits:
-                self._reading, self._waits = True, False
-                transport.resume_reading()
+            self._resume_reading(UNREAD | MEMORY)
         else:  # TLS closes its session by itself
             transport.close()
         self._linger = asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.abort)
