@@ -399,18 +399,20 @@ class Queue(Source):
             for tap in self.taps:
                 tap.copy(entry.envelope, now)
 
-    def restore(self, entry: Entry, now: int) -> None:
-        """Add a message that was stored, behind those before it. There are no consumers yet."""
-        envelope = entry.envelope
-        self.sequence += 1
-        self._uncounted += 1
-        entry.arrive(self.sequence)
-        if not entry.count and envelope.delivery_time > now:
-            self._schedule(entry, envelope.delivery_time)
-        else:
+    def restore_all(self, entries: list[Entry], now: int) -> None:
+        """Add messages that were stored, in order, behind those before them. There are no consumers yet."""
+        arrived: list[Entry] = []
+        for number, entry in enumerate(entries, self.sequence + 1):
+            entry.arrive(number)
             if entry.count:
                 entry.come_back()
-            self._arrive([entry])
+            elif (due := entry.envelope.delivery_time) > now:
+                self._schedule(entry, due)
+                continue
+            arrived.append(entry)
+        self.sequence += len(entries)
+        self._uncounted += len(entries)
+        self._arrive(arrived)
 
     def _arrive(self, entries: list[Entry], asked: bool = False) -> None:
         """Deliver entries, in order, to consumers that can take them; the others wait.

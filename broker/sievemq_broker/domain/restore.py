@@ -132,28 +132,31 @@ def _taps(broker: Broker, saved: Saved, journal: Journal, now: int) -> dict[int,
 
 
 def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> None:
-    """Restore the messages of a queue. Scheduled messages whose time has passed take the place where they would have
-    arrived (ORD-05)."""
-    arrivals: list[tuple[int, int, SavedEntry, Envelope]] = []
-    late = False
-    latest = kept[-1].time
-    for each in reversed(kept):
-        envelope = Envelope.from_packed(each.packed)
-        latest = arrival = min(latest, each.time)  # it arrived before those that follow, although written after them
-        if envelope.delivery_time > arrival:
-            arrival = envelope.delivery_time
-            late = True
-        arrivals.append((arrival, each.number, each, envelope))
-    arrivals.reverse()
-    if late:
-        arrivals.sort(key=lambda item: item[:2])
-    for _, number, each, envelope in arrivals:
-        count, attempts, failed = each.state & (HELD_FLAG - 1), each.state >> STATE_BITS, each.failed or now
-        if each.state & HELD_FLAG:
+    """Restore the messages of a queue."""
+    entries: list[Entry] = []
+    scheduled = False
+    for number, _, packed, state, failed, _ in kept:
+        envelope = Envelope.from_packed(packed)
+        scheduled = scheduled or envelope.delivery_time > 0
+        count, attempts = state & (HELD_FLAG - 1), state >> STATE_BITS
+        if state & HELD_FLAG:
             deliveries, failures = COUNTED[Outcome.KILLED]
             count = min(count + min(1, deliveries), MAX_COUNT)
             attempts += min(1, failures)
             journal.batch.states[number] = state_of(count, attempts)
         entry = Entry(0, envelope)
-        entry.resume(number, count, attempts, failed)
-        queue.restore(entry, now)
+        entry.resume(number, count, attempts, failed or now)
+        entries.append(entry)
+    queue.restore_all(_by_arrival(kept, entries) if scheduled else entries, now)
+
+
+def _by_arrival(kept: list[SavedEntry], entries: list[Entry]) -> list[Entry]:
+    """Entries in the order of their arrival: scheduled messages whose time has passed take the place where they would
+    have arrived (ORD-05)."""
+    arrivals: list[int] = []
+    latest = kept[-1].time
+    for each, entry in zip(reversed(kept), reversed(entries), strict=True):
+        latest = min(latest, each.time)  # it came before those that follow, although it may be written after them
+        arrivals.append(max(latest, entry.envelope.delivery_time))
+    arrivals.reverse()
+    return [entries[at] for at in sorted(range(len(entries)), key=arrivals.__getitem__)]

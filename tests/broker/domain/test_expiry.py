@@ -86,8 +86,7 @@ def test_after_a_restart_a_delayed_message_waits_and_a_delivered_one_does_not(wo
     queue = queue_of(world)
     delayed, delivered = (Entry(0, message(name, at=NOW + 10)) for name in ("delayed", "delivered"))
     delivered.resume(0, 1, 1, NOW)
-    queue.restore(delayed, NOW)
-    queue.restore(delivered, NOW)
+    queue.restore_all([delayed, delivered], NOW)
     consumer = world.consumer("queue:q")
     assert world.counts(consumer) == [("delivered", 2)]
     world.advance(10)
