@@ -146,7 +146,7 @@ class Loop:
 
 def longest_task(server: Any) -> float | None:
     """Milliseconds of the longest slice of a task since the last call; None for a broker without a scheduler."""
-    scheduler = getattr(server.broker, "scheduler", None)
+    scheduler = getattr(server.shard.broker, "scheduler", None)
     return None if scheduler is None else scheduler.take_longest() * 1e3
 
 
@@ -170,7 +170,7 @@ def _broker(at: Place, data_dir: str | None) -> None:
 
     def tell(*_: object) -> None:
         [server], [loop] = servers, loops
-        commits = server.turn.commits
+        commits = server.shard.commits
         writes = 0 if commits is None else commits.writes
         found = {"turn_ms": round(loop.longest, 1), "over": loop.over, "writes": writes - told[0]}
         found["task_ms"] = longest_task(server)

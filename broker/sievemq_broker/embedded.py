@@ -287,7 +287,7 @@ class EmbeddedBroker:
             RuntimeError: the broker does not run, its store has failed, or this is its own thread.
             Exception: what the function raised.
         """
-        return self._submit(lambda server: function(server.broker, *args, **kwargs)).result()
+        return self._submit(lambda server: function(server.shard.broker, *args, **kwargs)).result()
 
     def drop_connections(self) -> int:
         """Cut every connection without a word, as a failing network does.

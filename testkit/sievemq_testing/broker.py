@@ -24,6 +24,7 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.embedded import EmbeddedBroker, EmbeddedNamespace, EmbeddedOptions
 from sievemq_broker.server.server import Server
+from sievemq_broker.server.shard import Shard
 from sievemq_broker.server.watch.counts import DROPPED_AT_ONCE, queues_in
 from sievemq_broker.session.lost import LostConnections
 from sievemq_core.counted import counted
@@ -101,7 +102,8 @@ class TestBroker(EmbeddedBroker):
     def _make_server(self) -> Server:
         if self._settings.data_dir is not None:  # the data directory keeps them
             self._domain, self._lost = self._new_domain(), None
-        server = WatchedServer(self._settings, self._adjustable, self._domain, self._watch, self._lost)
+        shard = Shard(self._settings, self._adjustable, self._domain, self._lost)
+        server = WatchedServer(self._settings, self._adjustable, shard, self._watch)
         self._fault_box.serve(server)
         self._last = server
         return server
@@ -171,7 +173,7 @@ class TestBroker(EmbeddedBroker):
             self.kill()
         # A broker that has kept its messages also knows its clients: repeated sends are not doubled.
         last = self._last
-        self._lost = None if keep == "nothing" or directory or last is None else last.lost
+        self._lost = None if keep == "nothing" or directory or last is None else last.shard.lost
         if keep == "nothing":
             for journal in self._watch.recorder.journals.values():
                 for entry, fate in list(journal.fates.items()):
@@ -365,7 +367,7 @@ class TestNamespace(EmbeddedNamespace):
                 tuple(each.source.place.destination for each in connection.deliveries.consumers.values() if each.open),
                 connection.out.protocol,
             )
-            for connection in self.broker.server.services.connections.values()
+            for connection in self.broker.server.shard.services.connections.values()
             if connection.namespace.name == self.name
         ]
 
@@ -475,7 +477,7 @@ class TestNamespace(EmbeddedNamespace):
         def cut(broker: Broker) -> tuple[list[ConnectionView], list[Queue]]:
             server = self.broker.server
             left = self._connections()
-            for connection in tuple(server.services.connections.values()):
+            for connection in tuple(server.shard.services.connections.values()):
                 if connection.namespace.name == self.name and (link := server.links.of(connection)) is not None:
                     link.abort()
                     connection.lost(server.clock.now())

@@ -595,11 +595,11 @@ class Faults:
     @contextmanager
     def memory_full(self, text: str = "memory limit (by the test)") -> Iterator[None]:
         """Block producers: nothing is taken, as at the broker's memory limit. All namespaces are concerned."""
-        self._broker.on_server(lambda server: server.services.flow(text))
+        self._broker.on_server(lambda server: server.shard.services.flow(text))
         try:
             yield
         finally:
-            self._broker.on_server(lambda server: server.services.flow(None))
+            self._broker.on_server(lambda server: server.shard.services.flow(None))
 
     def fill(self, destination: str | Destination) -> None:
         """A destination's limit is reached: from now on each send to it is refused with RESOURCE_ALLOCATION, until it
@@ -639,7 +639,7 @@ class Faults:
         links = self._broker.server.links
         found = [
             cast("WatchedConnection", link.connection)
-            for peer in self._broker.server.services.connections.values()
+            for peer in self._broker.server.shard.services.connections.values()
             if (self._namespace is None or peer.namespace.name == self._namespace)
             and (client_id is None or peer.client_id == client_id)
             and (link := links.of(peer)) is not None

@@ -227,4 +227,4 @@ class Replay:
         for position in (TIMESTAMP, EXPIRATION, DELIVERY_TIME):
             if fields[position]:
                 fields[position] += shift
-        server.broker.namespace(namespace).send(item.destination, Envelope(tuple(fields)), now)
+        server.shard.broker.namespace(namespace).send(item.destination, Envelope(tuple(fields)), now)

@@ -321,7 +321,7 @@ class QueueView(_View):
     def _consumer(self, consumer: Consumer) -> ConsumerView:
         connection = connection_of(consumer.port)
         condition = consumer.view.condition
-        known = self._namespace.broker.server.services.connections.get(connection)
+        known = self._namespace.broker.server.shard.services.connections.get(connection)
         return ConsumerView(
             consumer.id,
             connection,

@@ -24,14 +24,13 @@ from sievemq_broker.protocols.amqp.outbox import AmqpOutbox
 from sievemq_broker.protocols.sieve.connection import SieveConnection, SieveOutbox, with_names
 from sievemq_broker.protocols.stomp.connection import StompConnection
 from sievemq_broker.protocols.stomp.outbox import StompOutbox
-from sievemq_broker.server.durability.commits import Commits
-from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Links
+from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Links, ShardPort
 from sievemq_broker.server.net.turn import Turn
 from sievemq_broker.server.server import Server
+from sievemq_broker.server.shard import Shard
 from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.session.handlers.messages import on_send
 from sievemq_broker.session.life import GONE
-from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.peer import Peer, Table
 from sievemq_broker.session.ports import Services
 from sievemq_broker.session.session import Session
@@ -90,26 +89,23 @@ class Watch:
 class WatchedServer(Server):
     """A server whose connections are watched."""
 
-    def __init__(
-        self, settings: Settings, clock: Clock, broker: Broker, watch: Watch, lost: LostConnections | None = None
-    ) -> None:
-        super().__init__(settings, clock, broker)
+    def __init__(self, settings: Settings, clock: Clock, shard: Shard, watch: Watch) -> None:
+        super().__init__(settings, clock, shard)
         self._watch = watch
-        if lost is not None:
-            self.lost = lost
 
-    def _open_store(self, directory: str, incarnation: str) -> Commits:
-        kept = super()._open_store(directory, incarnation)
+    async def _open_shard(self) -> None:
+        await super()._open_shard()
+        if self.shard.opened is None:
+            return
         recorder = self._watch.recorder
         found: dict[str, list[tuple[Queue, Entry]]] = {name: [] for name in recorder.journals}
-        for namespace in self.broker.namespaces.values():
+        for namespace in self.shard.broker.namespaces.values():
             found[recorder.of(namespace.name).namespace] = [
                 (queue, entry) for queue in queues_in(namespace) for entry in entries_of(queue)
             ]
         for known, there in found.items():
             for fate in recorder.of(known).go_on_with(there):
                 recorder.lost(known, fate, "it was not on disk")
-        return kept
 
     def clock_moved(self) -> None:
         """The clock was moved; see Server. A connection that is paused counts the time as silence."""
@@ -121,11 +117,17 @@ class WatchedServer(Server):
         super().clock_moved()
 
     def _link(self, connect: Connect, choose: Choose | None) -> Link:
-        return WatchedLink(self.links, self.turn, self.clock, connect, self._refuse, choose)
+        return WatchedLink(self.links, self.turn, self.clock, self.shard, connect, self._refuse, choose)
 
     def _connectors(self) -> Mapping[str, Connect]:
         kinds: dict[str, Callable[..., Any]] = {"sieve": WatchedSieve, "amqp": WatchedAmqp, "stomp": WatchedStomp}
-        return {name: partial(kind, self.broker, self.services, self._watch) for name, kind in kinds.items()}
+        return {name: partial(_connect, kind, self._watch) for name, kind in kinds.items()}
+
+
+def _connect(
+    kind: Callable[..., Connection], watch: Watch, shard: ShardPort, address: str, wake: Callable[[], None]
+) -> Connection:
+    return kind(shard.broker, shard.services, watch, address=address, wake=wake)
 
 
 class _Deliveries:
@@ -524,11 +526,12 @@ class WatchedLink(Link):
         links: Links,
         turn: Turn,
         clock: Clock,
+        shard: ShardPort,
         connect: Connect,
         refuse: Callable[[Connection, int], None],
         choose: Choose | None,
     ) -> None:
-        super().__init__(links, turn, clock, connect, refuse, choose)
+        super().__init__(links, turn, clock, shard, connect, refuse, choose)
         self._waiting: list[bytes] = []
         #: Nothing passes, in either direction.
         self.frozen = False
@@ -660,7 +663,7 @@ def _middle(data: bytes) -> int:
 def is_idle(server: Server) -> bool:
     """True if the broker is idle: no backlog to search, no bytes to write, no recalled message that a client has still
     to return."""
-    if server.broker._work:
+    if server.shard.broker._work:
         return False
     for link in server.links.open:
         connection = getattr(link, "connection", None)
@@ -668,7 +671,7 @@ def is_idle(server: Server) -> bool:
             return False
         if link.transport.get_write_buffer_size():
             return False
-    return not any(queue.recalling for space in server.broker.namespaces.values() for queue in queues_in(space))
+    return not any(queue.recalling for space in server.shard.broker.namespaces.values() for queue in queues_in(space))
 
 
 def when_idle(server: Server, done: Callable[[], None]) -> None:

@@ -284,7 +284,7 @@ async def test_the_brokers_own_limit_blocks_everybody(api: Api) -> None:
     connection.set_exception_listener(flow)
     session = await connection.create_session()
     producer = await session.create_producer(api.queue())
-    await asyncio.to_thread(lambda: api.broker.call(lambda _: api.broker.server.services.flow("memory is short")))
+    await asyncio.to_thread(lambda: api.broker.call(lambda _: api.broker.server.shard.services.flow("memory is short")))
     sending = api.task(producer.send(TextMessage("waits")))
     await flow.blocked.wait()
     assert (None, "memory is short") in connection.blocked
@@ -292,7 +292,7 @@ async def test_the_brokers_own_limit_blocks_everybody(api: Api) -> None:
     await api.broker.clock.advance(seconds=6)
     with pytest.raises(ResourceAllocationException, match="memory is short"):
         await sending
-    await asyncio.to_thread(lambda: api.broker.call(lambda _: api.broker.server.services.flow(None)))
+    await asyncio.to_thread(lambda: api.broker.call(lambda _: api.broker.server.shard.services.flow(None)))
     await producer.send(TextMessage("goes"))
     assert connection.blocked == ()
     consumer = await session.create_consumer(api.queue())

@@ -26,7 +26,7 @@ class Peak:
         api.broker.call(lambda domain: api.broker.server.turn.watchers.append(self._look))
 
     def _look(self) -> None:
-        domain = self._api.broker.server.broker
+        domain = self._api.broker.server.shard.broker
         queue = domain.namespace(self._api.namespace).find("queue:full")
         if queue is not None:
             self.held = max(self.held, queue.bytes)
@@ -52,7 +52,7 @@ async def test_the_limit_holds_for_any_number_of_senders_and_none_starves(api: A
             await producers[number].send(message, completion_listener=completions)
 
     tasks = [api.task(flood(number)) for number in range(PRODUCERS)]
-    domain = api.broker.server.broker
+    domain = api.broker.server.shard.broker
     await api._until(lambda: len([None for waiters in domain.rooms.waiting.values() for _ in waiters]) == PRODUCERS)
     consumer = await (await api.session()).create_consumer(api.queue("full"))
     got: dict[int, list[int]] = defaultdict(list)
@@ -73,7 +73,7 @@ async def test_the_limit_holds_for_any_number_of_senders_and_none_starves(api: A
 async def test_a_waiting_client_that_is_cut_off_or_leaves_leaves_nothing_behind(api: Api) -> None:
     api.start_broker(settings={"destinations": {"full": {"max_messages": 1, "at_limit": "block"}}})
     await api.fill("full", "a")
-    domain = api.broker.server.broker
+    domain = api.broker.server.shard.broker
     stays = await api.session(reconnect=0)
     staying = api.task((await stays.create_producer(api.queue("full"))).send(BytesMessage(b"stays")))
     await api._until(lambda: bool(domain.rooms.waiting))

@@ -431,5 +431,5 @@ def test_a_plain_embedded_broker_has_no_journal_and_pays_nothing_for_it() -> Non
 
     with EmbeddedBroker() as broker, ConnectionFactory(broker.url).create_context():
         assert broker.call(lambda b: b.observers) == ()
-        watchers = broker.call(lambda _: [peer.watcher for peer in broker.server.services.connections.values()])
+        watchers = broker.call(lambda _: [peer.watcher for peer in broker.server.shard.services.connections.values()])
         assert watchers == [None]

@@ -238,6 +238,8 @@ def test_wait_until_idle_gives_up(sievemq_test_broker: TestBroker, sievemq_names
         context.create_producer().send(ORDERS, "x")
         with sievemq_namespace.faults.pause_connections():
             sievemq_namespace.queue("orders").configure(max_attempts=3)
-            sievemq_test_broker.on_server(lambda server: [c.answer(0) for c in server.services.connections.values()])
+            sievemq_test_broker.on_server(
+                lambda server: [c.answer(0) for c in server.shard.services.connections.values()]
+            )
             with pytest.raises(AssertionError, match="still busy"):
                 sievemq_test_broker.wait_until_idle(0.05)

@@ -212,7 +212,7 @@ def _greet(server: Server, port: ManagementPort | None) -> None:
 
 
 def _say_what_is_kept(server: Server) -> None:
-    opened = server.opened
+    opened = server.shard.opened
     if opened is None:
         log.info("broker.in_memory", note="PERSISTENT messages do not survive a restart of this broker")
     else:

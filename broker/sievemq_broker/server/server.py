@@ -1,4 +1,4 @@
-"""A broker with its ports, on one running loop: the common part of the process and the embedded broker."""
+"""A shard with its ports, on one running loop: the common part of the process and the embedded broker."""
 
 from __future__ import annotations
 
@@ -13,30 +13,22 @@ from typing import TYPE_CHECKING
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
-from sievemq_broker.domain.broker import Broker
 from sievemq_broker.protocols import PROTOCOLS
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.credentials.user_store import UserStore
 from sievemq_broker.server.net.large_frames import share_of
-from sievemq_broker.server.net.link import FIRST_BYTES, Choose, Connect, Connection, Link, Links
+from sievemq_broker.server.net.link import FIRST_BYTES, Choose, Connect, Connection, Link, Links, ShardPort
 from sievemq_broker.server.net.listener import Acceptor, ClientPorts, make_tls_context
-from sievemq_broker.server.net.services import ServerServices, new_incarnation
 from sievemq_broker.server.net.turn import Timers, Turn
-from sievemq_broker.server.watch.counts import Ended
+from sievemq_broker.server.shard import Shard
 from sievemq_broker.server.watch.memory import SHARE, Memory, machine_limit
-from sievemq_broker.server.watch.namespace_limits import NamespaceLimits
-from sievemq_broker.server.watch.selector_times import SelectorTimes
-from sievemq_broker.server.watch.slow_consumers import SlowConsumers
-from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_broker.version import broker_name
 from sievemq_core.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from sievemq_broker.server.durability.commits import Commits
-    from sievemq_broker.server.durability.durable import Opened
     from sievemq_broker.users.account import Users
 
 #: Draining ends after this many seconds without a byte from any client, unless one of them has unsettled work.
@@ -64,19 +56,17 @@ class StoppedError(Exception):
 
 
 class Server:
-    """One broker.
+    """Listeners, connections, turns, users and memory of one broker process.
 
     Args:
         settings: checked settings.
         clock: the broker's time.
-        broker: the domain to serve; an empty one if not given.
+        shard: what to serve; an empty one if not given.
         on_failure: called when there is a :attr:`failure`.
 
     Attributes:
-        broker: the domain. Only the loop's thread may touch it.
-        services: what connections share.
+        shard: the domain, its store, and what its connections share.
         links: the open connections' transports.
-        opened: the store of the data directory, None if there is none.
         failure: what made the store unusable: nothing leaves this broker any more, and it must end.
         started_at: when it became ready, seconds since 1970; 0 before.
     """
@@ -85,12 +75,12 @@ class Server:
         self,
         settings: Settings,
         clock: Clock | None = None,
-        broker: Broker | None = None,
+        shard: Shard | None = None,
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self.clock = clock or Clock()
-        self.broker = broker or Broker(settings.domain())
+        self.shard = shard or Shard(settings, self.clock)
         self.phase = Phase.STARTING
         self.started_at = 0.0
         self.links = Links(settings.max_connections)
@@ -99,17 +89,12 @@ class Server:
         self._tls: ssl.SSLContext | None = None
         if settings.tls_cert is not None:
             self._tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-        #: Lost connections that may be resumed; before the start possibly those of an earlier run.
-        self.lost = LostConnections()
         self._acceptors: list[Acceptor] = []
-        self.ended = Ended()
         self._hurry = asyncio.Event()
         self._looks: list[Callable[[], bool]] = []
         self._announced = 0
         #: Awaited when the clients are gone and before the sockets close, in this order.
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
-        self.opened: Opened | None = None
-        self._commits: Commits | None = None
         self.failure: Exception | None = None
         self.on_failure = on_failure
 
@@ -158,22 +143,18 @@ class Server:
             StoreError: the data directory cannot be used.
         """
         loop = asyncio.get_running_loop()
-        settings = self.settings
-        incarnation, run = new_incarnation(), ""
+        settings, shard = self.settings, self.shard
+        await self._open_shard()
         if settings.data_dir is not None:
-            self._commits = self._open_store(settings.data_dir, incarnation)
             self.user_store.keep_key(settings.data_dir)
-        if self.opened is not None:
-            incarnation = self.opened.store.incarnation
-            run = f"-{self.opened.store.epoch}"  # no id is assigned twice, although the broker's name stays
-        self.timers = Timers(loop, self.clock, self.broker, self.links, self._look)
-        self.turn = Turn(loop, settings.busy_poll, self.timers, self._commits)
+        self.timers = Timers(loop, self.clock, shard.broker, self.links, self._look)
+        self.turn = Turn(loop, settings.busy_poll, self.timers, shard.commits)
         limit = settings.max_memory_bytes
         memory = int(machine_limit() * SHARE) if limit is None else limit
         session_settings = SessionSettings(
             broker=broker_name(),
-            incarnation=incarnation,
-            durable=self.opened is not None,
+            incarnation=shard.incarnation,
+            durable=shard.commits is not None,
             dialect=settings.dialect,
             body_bytes=settings.max_body_bytes,
             incomplete_bytes=share_of(memory) if memory else 0,
@@ -182,72 +163,31 @@ class Server:
             handshake_ms=int(settings.handshake_seconds * 1000),
             frame_ms=int(settings.frame_seconds * 1000),
         )
-        self.services = ServerServices(
-            session_settings, self.clock, self.authenticator, self.turn.spent, self.broker, self.lost, run
-        )
-        if self.opened is not None:
-            self._remember_connections(self.opened)
+        shard.serve(session_settings, self.authenticator, self.turn.spent)
         self._announced = self.clock.offset
-        self.broker.notify_deleted(self.ended.add)
-        self.memory = Memory(memory, self.broker, self.links, self.services.flow, loop.call_soon)
-        self.namespace_limits = NamespaceLimits(self.broker)
-        self.selector_times = SelectorTimes(self.broker)
-        self.slow_consumers = SlowConsumers(self.services.connections, self.clock)
+        self.memory = Memory(memory, shard.broker, self.links, shard.services.flow, loop.call_soon)
         for port, protocols in self._ports.open:
             link = self._links_of(protocols)
             self._acceptors.append(Acceptor(port.socket, link, self._tls, settings.handshake_seconds))
         self.timers.start(self.turn.mark)
-        self.clock.follow(self._clock_jumped, self.services.drifted)
+        self.clock.follow(self._clock_jumped, shard.services.drifted)
         self.user_store.watch(loop, self.use_users)
         self.phase = Phase.READY
         self.started_at = time.time()
 
+    async def _open_shard(self) -> None:
+        """Restore the shard from its store, if it has one."""
+        await self.shard.open(self._store_failed, self._report_store)
+
     def _look(self) -> None:
-        """At each tick: check memory, and which lost connections were not resumed in time."""
+        """At each tick: check memory and limits."""
         self.memory.look()
-        self.namespace_limits.look()
-        self.slow_consumers.look()
-        self.selector_times.look()
-        self.services.lost.expire(self.broker, self.clock.now() - self.services.clock_offset)
-        if self._commits is not None:
-            self._commits.sweep()
+        self.shard.look()
         self._looks = [look for look in self._looks if look()]
 
     def at_each_tick(self, look: Callable[[], bool]) -> None:
         """Call this at each tick, until it returns False."""
         self._looks.append(look)
-
-    def _open_store(self, directory: str, incarnation: str) -> Commits:
-        """Open the store and restore the broker from it."""
-        from sievemq_broker.server.durability.commits import Commits  # in memory there is no database
-        from sievemq_broker.server.durability.durable import open_and_restore
-
-        opened = self.opened = open_and_restore(directory, self.broker, incarnation, self.clock.now())
-        assert self.broker.journal is not None
-        commits = Commits(
-            asyncio.get_running_loop(),
-            self.clock,
-            self.broker.journal,
-            opened.store,
-            self.broker.refuse_persistent,
-            self.broker.guard_persistent,
-            self._store_failed,
-            self._report_store,
-        )
-        self.broker.measure_room(lambda: opened.store.room)
-        commits.check_room(log_it=False)
-        return commits
-
-    def _remember_connections(self, opened: Opened) -> None:
-        """Let connections of the last run be resumed, so that repeated commands are carried out once."""
-        from sievemq_broker.server.durability.progress import Progress
-
-        assert self.broker.journal is not None
-        assert self._commits is not None
-        services = self.services
-        progress = Progress(self.broker.journal, services)
-        progress.restore(opened.store, self.clock.now() - self.clock.offset + services.settings.keep_ms, self.broker)
-        self._commits.start(progress)
 
     def _store_failed(self, error: Exception) -> None:
         """Nothing can be stored any more: serve no client."""
@@ -264,12 +204,14 @@ class Server:
         """Why this broker is not ready although it was: its store. None if it is."""
         if self.failure is not None:
             return f"the store has failed: {self.failure}"
-        return None if self._commits is None else self._commits.stuck
+        commits = self.shard.commits
+        return None if commits is None else commits.stuck
 
     @property
     def full_disk(self) -> str | None:
         """Why PERSISTENT messages are not accepted; None while they are."""
-        return None if self._commits is None else self._commits.full
+        commits = self.shard.commits
+        return None if commits is None else commits.full
 
     def _report_store(self, reason: str | None) -> None:
         """The store cannot be written, and no output leaves; or it can be again."""
@@ -277,13 +219,8 @@ class Server:
             for link in self.links.open:
                 link.send_blocked(reason)
             return
-        for connection in tuple(self.services.connections.values()):
+        for connection in tuple(self.shard.services.connections.values()):
             connection.flow_changed()
-
-    async def synced(self) -> None:
-        """Returns when all changes so far are on disk; at once in memory."""
-        if self._commits is not None:
-            await self._commits.synced()
 
     def new_link(self, protocol: str) -> Link:
         """The link of a connection that was accepted by a port other than those for clients.
@@ -310,7 +247,7 @@ class Server:
 
     def _link(self, connect: Connect, choose: Choose | None) -> Link:
         identify = self._identify if self.settings.tls_client_users else None
-        return Link(self.links, self.turn, self.clock, connect, self._refuse, choose, identify)
+        return Link(self.links, self.turn, self.clock, self.shard, connect, self._refuse, choose, identify)
 
     def _identify(self, transport: asyncio.Transport) -> Identity | None:
         """The user whose name is the common name of a client's certificate."""
@@ -321,20 +258,7 @@ class Server:
 
     def _connectors(self) -> Mapping[str, Connect]:
         """Functions that create the broker's end of a connection, by protocol."""
-        return {"sieve": self._connect, "amqp": self._connect_amqp, "stomp": self._connect_stomp}
-
-    def _connect(self, address: str, wake: Callable[[], None]) -> Connection:
-        return SieveConnection(self.broker, self.services, address=address, wake=wake)
-
-    def _connect_amqp(self, address: str, wake: Callable[[], None]) -> Connection:
-        from sievemq_broker.protocols.amqp import AmqpConnection  # only a broker with such a client needs it
-
-        return AmqpConnection(self.broker, self.services, address=address, wake=wake)
-
-    def _connect_stomp(self, address: str, wake: Callable[[], None]) -> Connection:
-        from sievemq_broker.protocols.stomp import StompConnection  # only a broker with such a client needs it
-
-        return StompConnection(self.broker, self.services, address=address, wake=wake)
+        return {"sieve": _connect_sieve, "amqp": _connect_amqp, "stomp": _connect_stomp}
 
     def _refuse(self, connection: Connection, now: int) -> None:
         limit = self.links.limit
@@ -354,7 +278,7 @@ class Server:
         get their new rights."""
         before = self.authenticator.use(users)
         now = self.clock.now()
-        for connection in tuple(self.services.connections.values()):
+        for connection in tuple(self.shard.services.connections.values()):
             name = connection.identity.user or ""
             old, new = before.find(name), users.find(name)
             if new is None or old is None or new.secret != old.secret:
@@ -370,9 +294,7 @@ class Server:
     def _clock_jumped(self, by: int) -> None:
         """The machine's clock was set: see :class:`~sievemq_broker.clock.Clock`. Between two verbs of the domain."""
         log.warning("clock.jumped", seconds=by / 1000, note="expiry and delivery times follow the new time")
-        self.broker.clock_jumped(by)
-        self.lost.clock_jumped(by)
-        self.slow_consumers.clock_jumped(by)
+        self.shard.clock_jumped(by)
         for link in self.links.open:
             link.connection.clock_jumped(by)
         self.started_at += by / 1000
@@ -384,7 +306,7 @@ class Server:
         self.timers.moved()
         now = self.clock.now()  # a frozen clock computes its offset when it is read
         self._announced = self.clock.offset
-        self.services.move_clock(self._announced, now)
+        self.shard.services.move_clock(self._announced, now)
         self.turn.end()
 
     def when_clock_seen(self, seconds: float) -> asyncio.Future[bool]:
@@ -399,7 +321,7 @@ class Server:
                 self.turn.watchers.remove(look)
 
         def look() -> None:
-            if all(c.clock_seen == self._announced for c in self.services.connections.values()):
+            if all(c.clock_seen == self._announced for c in self.shard.services.connections.values()):
                 done(True)
 
         timeout = loop.call_later(seconds, done, False)
@@ -426,16 +348,13 @@ class Server:
                 await self._drain(drain_seconds)
             await self._close_links(FAREWELL_SECONDS if drain_seconds > 0 else SHORT_FAREWELL_SECONDS)
             self.timers.stop()
-            self.broker.finish_publishings(self.clock.now())
-            self.broker.finish_leaving(self.clock.now())
+            self.shard.broker.finish_publishings(self.clock.now())
+            self.shard.broker.finish_leaving(self.clock.now())
         for stop in self.on_stop:
             await stop()
         self._ports.close()
-        if self.opened is not None and self._commits is not None:
-            await asyncio.sleep(0)  # connections that were cut return their messages in the next turn
-            if not await self._commits.close() and self.failure is None:
-                self.failure = StoppedError("the disk took no more writes")
-            self.opened = None
+        if not await self.shard.close() and self.failure is None:
+            self.failure = StoppedError("the disk took no more writes")
         self.user_store.close()
         self.authenticator.close()
         self.phase = Phase.STOPPED
@@ -453,7 +372,7 @@ class Server:
     async def _drain(self, seconds: float) -> None:
         """Notify the clients, and wait until none of them has unsettled work."""
         grace = int(seconds * 1000)
-        for connection in tuple(self.services.connections.values()):
+        for connection in tuple(self.shard.services.connections.values()):
             connection.out.shutdown(grace, "the broker is shutting down")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -463,7 +382,7 @@ class Server:
                 await asyncio.wait_for(self._hurry.wait(), min(QUIET_SECONDS, seconds))
             if moved != self.links.bytes_in or self.turn.late:
                 continue
-            if not any(peer.is_busy for peer in self.services.connections.values()):
+            if not any(peer.is_busy for peer in self.shard.services.connections.values()):
                 break
 
     async def _close_links(self, seconds: float) -> None:
@@ -477,3 +396,19 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(gone, seconds)
         self.links.close()
+
+
+def _connect_sieve(shard: ShardPort, address: str, wake: Callable[[], None]) -> Connection:
+    return SieveConnection(shard.broker, shard.services, address=address, wake=wake)
+
+
+def _connect_amqp(shard: ShardPort, address: str, wake: Callable[[], None]) -> Connection:
+    from sievemq_broker.protocols.amqp import AmqpConnection  # only a broker with such a client needs it
+
+    return AmqpConnection(shard.broker, shard.services, address=address, wake=wake)
+
+
+def _connect_stomp(shard: ShardPort, address: str, wake: Callable[[], None]) -> Connection:
+    from sievemq_broker.protocols.stomp import StompConnection  # only a broker with such a client needs it
+
+    return StompConnection(shard.broker, shard.services, address=address, wake=wake)

@@ -74,7 +74,7 @@ def test_connections_that_come_as_the_broker_stops_are_closed(turns: int) -> Non
 def test_connections_that_come_as_the_store_fails_are_closed(turns: int) -> None:
     with EmbeddedBroker() as broker:
         ended(connected(broker, lambda server: server._store_failed(OSError("the disk is gone")), turns))
-        assert broker.server.services.connections == {}
+        assert broker.server.shard.services.connections == {}
         assert not broker.server.links.open
     gc.collect()
 

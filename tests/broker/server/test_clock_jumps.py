@@ -83,11 +83,11 @@ def _lose(broker: EmbeddedBroker, by: int, jump: Jump) -> int:
     link: Link
     (link,) = server.links.open
     link.connection.lost(server.clock.now())
-    (memory,) = server.lost._by_id.values()
+    (memory,) = server.shard.lost._by_id.values()
     before = memory.until
     jump(by)
     server._look()
-    assert len(server.lost) == 1
+    assert len(server.shard.lost) == 1
     link.abort()
     return memory.until - before
 

@@ -70,11 +70,11 @@ def test_stop_twice_and_start_again() -> None:
     broker = EmbeddedBroker()
     broker.stop()
     broker.start()
-    first = broker.server.services.settings.incarnation
+    first = broker.server.shard.services.settings.incarnation
     broker.stop()
     broker.stop()
     with broker:
-        assert broker.server.services.settings.incarnation != first
+        assert broker.server.shard.services.settings.incarnation != first
         WireClient(broker.port).close()
 
 

@@ -50,7 +50,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 @pytest.fixture
 def client(broker: EmbeddedBroker) -> Iterator[WireClient]:
     """A client in a namespace of its own."""
-    number = len(broker.server.broker.namespaces)
+    number = len(broker.server.shard.broker.namespaces)
     with WireClient(broker.port, namespace=f"space{number}") as client:
         client.namespace = f"space{number}"  # type: ignore[attr-defined]
         yield client.open_session()

@@ -30,7 +30,7 @@ class Watch:
         broker.call(lambda _: self.server.turn.watchers.append(self.look))
 
     def look(self) -> None:
-        domain = self.server.broker
+        domain = self.server.shard.broker
         # What each session waits with is beside the limit, and what came in this turn was not asked for.
         memory = self.server.memory
         self.memory = max(self.memory, memory.measure() - memory.input - domain.rooms.bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,7 +85,8 @@ class Rig:
             self.links,
             self.turn,
             StandingClock(),
-            FakeConnection,  # type: ignore[arg-type]
+            SimpleNamespace(commits=None),  # type: ignore[arg-type]
+            lambda shard, address, wake: FakeConnection(address, wake),  # type: ignore[arg-type, return-value]
             lambda connection, now: self.refused.append(connection),
         )
         transport = Transport()

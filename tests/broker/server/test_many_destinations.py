@@ -112,7 +112,7 @@ def test_a_hundred_thousand_destinations_over_a_socket() -> None:
             assert not names & seen
             seen |= names
             cursor = f"&cursor={page['next']}"
-        while broker.call(lambda _: len(broker.server.services.connections)):
+        while broker.call(lambda _: len(broker.server.shard.services.connections)):
             pass
         get(broker, "namespaces/many", "DELETE")
         assert broker.call(lambda b: "many" in b.namespaces) is False

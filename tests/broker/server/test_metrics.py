@@ -62,12 +62,12 @@ def send(broker: EmbeddedBroker, address: str, count: int = 1) -> None:
 
 def test_twenty_thousand_queues_come_in_slices(broker: EmbeddedBroker) -> None:
     def fill(_: Any) -> None:
-        space = broker.server.broker.namespace("default")
+        space = broker.server.shard.broker.namespace("default")
         for number in range(QUEUES):
             space.create(f"queue:q{number}")
 
     broker.call(fill)
-    sums = broker.call(lambda _: Totals(broker.server.broker, broker.server.ended))
+    sums = broker.call(lambda _: Totals(broker.server.shard.broker, broker.server.shard.ended))
     slices: list[int] = []
     for _ in sums.steps():
         slices.append(sums.holdings["default", "queue"].queues - sum(slices))
@@ -79,10 +79,10 @@ def test_twenty_thousand_queues_come_in_slices(broker: EmbeddedBroker) -> None:
 
 def test_a_destination_deleted_during_a_scrape_is_counted_once(broker: EmbeddedBroker) -> None:
     send(broker, "a", 3)
-    space = broker.server.broker.namespace("default")
+    space = broker.server.shard.broker.namespace("default")
 
     def look(_: Any) -> int:
-        sums = Totals(broker.server.broker, broker.server.ended)
+        sums = Totals(broker.server.shard.broker, broker.server.shard.ended)
         space.delete("queue:a")
         for _ in sums.steps():
             pass
@@ -131,7 +131,7 @@ def test_too_many_destinations_and_unknown_parameters_are_refused(
 ) -> None:
     def fill(_: Any) -> None:
         for number in range(MAX_DETAILED + 1):
-            broker.server.broker.namespace("default").create(f"queue:many{number}")
+            broker.server.shard.broker.namespace("default").create(f"queue:many{number}")
 
     broker.call(fill)
     with pytest.raises(urllib.error.HTTPError) as caught:
@@ -331,7 +331,7 @@ def test_a_scrape_shows_how_long_selectors_take() -> None:
             for _ in range(2):  # with the first one it is open
                 producer.send(queue, "x")
                 assert consumer.receive(60_000) is not None
-                broker.call(lambda _: broker.server.selector_times.look())
+                broker.call(lambda _: broker.server.shard.selector_times.look())
             producer.send(queue, "x")
             assert consumer.receive(60_000) is not None
             count = scrape(broker)["sievemq_selector_eval_seconds_count", frozenset()]

@@ -46,7 +46,7 @@ def scram(port: int, user: str, password: str, change: Callable[[str], str] = st
 
 
 def signed_in(broker: EmbeddedBroker) -> list[tuple[str | None, str]]:
-    peers = broker.server.services.connections.values()
+    peers = broker.server.shard.services.connections.values()
     return [(peer.identity.user, peer.namespace.name) for peer in peers]
 
 

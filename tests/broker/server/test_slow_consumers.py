@@ -149,9 +149,9 @@ def test_over_the_wire_its_messages_go_to_others() -> None:
         for number in range(4):
             slow.create_producer().send(queue, str(number))
         assert consumer.receive(60_000) is not None
-        broker.call(lambda _: broker.server.slow_consumers.look())
+        broker.call(lambda _: broker.server.shard.slow_consumers.look())
         broker.clock.advance(seconds=11)
-        broker.call(lambda _: broker.server.slow_consumers.look())
+        broker.call(lambda _: broker.server.shard.slow_consumers.look())
         with factory.create_context() as other, other.create_consumer(queue) as reader:
             assert [reader.receive_body(str, 60_000) for _ in range(4)] == ["0", "1", "2", "3"]
         slow.close()

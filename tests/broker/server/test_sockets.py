@@ -62,7 +62,7 @@ def test_three_hundred_connections_at_once(broker: EmbeddedBroker) -> None:
         client.confirmed().close()
     eventually(broker, lambda: not broker.server.links.open)
     assert broker.call(lambda b: b.namespace("default").queue("q").depth) == 300
-    assert broker.server.services.connections == {}
+    assert broker.server.shard.services.connections == {}
 
 
 def test_commands_cut_into_single_bytes(broker: EmbeddedBroker) -> None:
@@ -269,7 +269,7 @@ def test_clear_text_to_a_tls_port_gets_nowhere(certificates: Path) -> None:
         wire.send(Command.HELLO, PROTOCOL_VERSION, "", None, None, None, 0, "test", None, {})
         client.sock.sendall(wire.data_to_send())
         assert client.at_end()
-        assert broker.server.services.connections == {}
+        assert broker.server.shard.services.connections == {}
 
 
 def test_silence_instead_of_a_tls_handshake_is_ended(certificates: Path) -> None:

@@ -289,6 +289,6 @@ def test_settings_report_durability(tmp_path: Path) -> None:
     broker = EmbeddedBroker(data_dir=tmp_path)
     with broker:
         server: Server = broker.server
-        assert server.services.settings.durable
+        assert server.shard.services.settings.durable
     with EmbeddedBroker() as plain:
-        assert not plain.server.services.settings.durable
+        assert not plain.server.shard.services.settings.durable

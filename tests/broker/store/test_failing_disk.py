@@ -23,8 +23,8 @@ class Fault:
     """Makes every sync fail while it is on."""
 
     def __init__(self, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert broker.server.opened is not None
-        self._store = broker.server.opened.store
+        assert broker.server.shard.opened is not None
+        self._store = broker.server.shard.opened.store
         self._on = threading.Event()
         self.met = threading.Event()
         execute = self._store._execute

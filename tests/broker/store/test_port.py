@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,13 @@ import pytest
 import sievemq_broker
 from sievemq import ConnectionFactory, DeliveryMode
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.clock import Clock
+from sievemq_broker.config import Settings
 from sievemq_broker.domain.admission import UNLIMITED
 from sievemq_broker.domain.journal import Write
-from sievemq_broker.domain.store import Store, StoreError, StoreFullError
+from sievemq_broker.domain.store import SavedEntry, Store, StoreError, StoreFullError
 from sievemq_broker.server.durability import commits, durable
+from sievemq_broker.server.shard import Shard
 
 from .support import DictStore
 
@@ -101,6 +106,23 @@ def test_a_store_that_cannot_be_restored_is_abandoned(store: MemoryStore, tmp_pa
     with pytest.raises(StoreError, match="cannot be restored"):
         EmbeddedBroker(data_dir=tmp_path).start()
     assert store.calls == ["abandon"]
+
+
+async def test_a_shard_is_restored_while_the_loop_goes_on(
+    monkeypatch: pytest.MonkeyPatch, store: MemoryStore, tmp_path: Path
+) -> None:
+    goes_on = threading.Event()
+
+    def entries() -> Iterator[SavedEntry]:
+        assert goes_on.wait(30), "the loop stands still"
+        yield from DictStore.entries(store)
+
+    monkeypatch.setattr(store, "entries", entries)
+    shard = Shard(Settings(data_dir=str(tmp_path)), Clock())
+    asyncio.get_running_loop().call_later(0.01, goes_on.set)
+    await shard.open(lambda error: None, lambda reason: None)
+    assert (shard.incarnation, shard.opened is not None) == (store.incarnation, True)
+    assert await shard.close()
 
 
 def test_no_module_above_the_store_names_a_database() -> None:

@@ -179,7 +179,7 @@ def test_a_signal_ends_connecting_and_leaves_nothing_behind(monkeypatch: pytest.
         with pytest.raises(KeyboardInterrupt):
             ConnectionFactory(broker.url, reconnect="forever").create_connection()
         until(lambda: not any(thread.name == "sievemq-reconnect" for thread in threading.enumerate()))
-        until(lambda: not broker.server.services.connections)
+        until(lambda: not broker.server.shard.services.connections)
 
 
 def test_a_signal_ends_an_opening_and_closes_its_socket(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_a_signal_ends_an_opening_and_closes_its_socket(monkeypatch: pytest.Monk
         patch.setattr(Transport, "start", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ConnectionFactory(broker.url).create_connection()
-        until(lambda: not broker.server.services.connections)
+        until(lambda: not broker.server.shard.services.connections)
 
 
 def until(condition: Callable[[], bool]) -> None:

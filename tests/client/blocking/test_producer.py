@@ -400,7 +400,7 @@ def full(shared_broker: EmbeddedBroker) -> Iterator[Callable[[bool], None]]:
     """Makes the broker take no sends, as when it has no room, and go on."""
 
     def full(blocked: bool) -> None:
-        shared_broker._submit(lambda server: server.services.flow("a test's wish" if blocked else None)).result()
+        shared_broker._submit(lambda server: server.shard.services.flow("a test's wish" if blocked else None)).result()
 
     yield full
     full(False)

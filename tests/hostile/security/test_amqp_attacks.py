@@ -132,7 +132,7 @@ def test_a_missing_open_ends_the_connection(said: bytes) -> None:
         with AmqpSocket(broker.port, connect=False) as client:
             client.feed(said)
             client.ended()
-        assert broker.call(lambda _: len(broker.server.services.connections)) == 0
+        assert broker.call(lambda _: len(broker.server.shard.services.connections)) == 0
 
 
 @pytest.mark.parametrize("header", [AMQP_HEADER, SASL_HEADER])
@@ -216,7 +216,9 @@ def test_a_client_that_does_not_read_is_sent_no_more_than_fits() -> None:
         for number in range(count):
             sender.send(message(body, section=0x75), number)
         sender.outcome(count - 1)
-        waiting = broker.call(lambda b: max(each.out.unread for each in broker.server.services.connections.values()))
+        waiting = broker.call(
+            lambda b: max(each.out.unread for each in broker.server.shard.services.connections.values())
+        )
         assert waiting < 4_000_000
         with AmqpSocket(broker.port) as other:
             other.sender()

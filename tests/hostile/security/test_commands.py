@@ -202,7 +202,7 @@ def test_no_limited_user_takes_over_a_connection_from_before_a_restart(broker: E
 
 def test_no_client_takes_over_a_living_connection_of_another(broker: EmbeddedBroker) -> None:
     with as_user(broker, "admin") as admin:
-        (connection,) = broker.call(lambda _: list(broker.server.services.connections))
+        (connection,) = broker.call(lambda _: list(broker.server.shard.services.connections))
         (welcome,) = answers(broker, hello("anna", PASSWORD, resume=connection))
         assert welcome[0] == Command.WELCOME
         assert welcome[4] != connection

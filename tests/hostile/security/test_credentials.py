@@ -179,7 +179,7 @@ def test_a_connection_that_ends_while_its_password_is_hashed(slow: Slow) -> None
             assert slow.begun.wait(DEADLINE)
         slow.go.set()
         connect(broker, "anna", PASSWORD)  # goes by the same check, so that one is over
-        assert broker.call(lambda _: broker.server.services.connections) == {}
+        assert broker.call(lambda _: broker.server.shard.services.connections) == {}
 
 
 def test_handshake_has_its_deadline_while_a_password_is_hashed(slow: Slow) -> None:

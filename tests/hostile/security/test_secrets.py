@@ -71,7 +71,7 @@ def test_no_repr_shows_it() -> None:
             things = [
                 server.settings, server.settings.users, server.authenticator.users, server.authenticator,
                 server.user_store, server.authenticator.users.find("anna"), factory, context,
-                *broker.call(lambda _: list(server.services.connections.values())),
+                *broker.call(lambda _: list(server.shard.services.connections.values())),
             ]  # fmt: skip
             shown = repr(things) + "".join(map(str, things))
     assert SECRET not in shown
@@ -81,7 +81,7 @@ def test_no_repr_shows_it() -> None:
 def test_connection_keeps_no_password() -> None:
     with EmbeddedBroker(users={"anna": hash_password(SECRET)}) as broker:
         with ConnectionFactory(broker.url).create_context("anna", SECRET):
-            (connection,) = broker.call(lambda _: list(broker.server.services.connections.values()))
+            (connection,) = broker.call(lambda _: list(broker.server.shard.services.connections.values()))
             held = [getattr(connection, name, None) for name in dir(connection) if not name.startswith("__")]
             assert connection.identity in held
             assert SECRET not in repr(held)

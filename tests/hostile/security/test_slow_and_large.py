@@ -42,7 +42,7 @@ def test_a_missing_handshake_ends_the_connection(said: bytes) -> None:
     with secured(handshake_seconds=0.2) as broker, connect(broker.port) as sock:
         sock.sendall(said)
         assert b"no HELLO within 200 ms" in until_closed(sock)
-        assert broker.call(lambda _: len(broker.server.services.connections)) == 0
+        assert broker.call(lambda _: len(broker.server.shard.services.connections)) == 0
 
 
 def test_byte_now_and_then_is_no_sign_of_life() -> None:
@@ -86,7 +86,7 @@ def test_bytes_of_other_protocols_end_the_connection(broker: EmbeddedBroker) -> 
             sock.shutdown(socket.SHUT_WR)
             said = until_closed(sock)
             assert len(said) < 1_000
-    assert broker.call(lambda _: len(broker.server.services.connections)) == 0
+    assert broker.call(lambda _: len(broker.server.shard.services.connections)) == 0
 
 
 def test_silent_connections_are_closed_for_new_ones() -> None:
@@ -99,7 +99,7 @@ def test_silent_connections_are_closed_for_new_ones() -> None:
             client = WireConnection("client")
             client.send(Command.HELLO, PROTOCOL_VERSION, "", None, None, None, 0, "", None, {})
             assert client.receive_data(sock.recv(1 << 16))[0][0] == Command.WELCOME
-            assert broker.call(lambda _: len(broker.server.services.connections)) == number
+            assert broker.call(lambda _: len(broker.server.shard.services.connections)) == number
             assert ask(broker, "/readyz").status == 200
             assert b"max_connections" in until_closed(silent[number - 1])
 
@@ -128,7 +128,7 @@ def test_connections_that_are_welcomed_do_not_make_room() -> None:
         with connect(broker.port) as late:
             assert b"max_connections" in until_closed(late)
         assert ask(broker, "/readyz").status == 503
-        assert broker.call(lambda _: len(broker.server.services.connections)) == 1
+        assert broker.call(lambda _: len(broker.server.shard.services.connections)) == 1
 
 
 # -- HTTP -------------------------------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ def test_an_incomplete_connect_ends_the_connection(said: bytes) -> None:
             client.socket.sendall(said)
             assert client.frame("ERROR").headers["message"] == "no CONNECT within 200 ms"
             client.ended()
-        assert broker.call(lambda _: len(broker.server.services.connections)) == 0
+        assert broker.call(lambda _: len(broker.server.shard.services.connections)) == 0
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,9 @@ def test_a_client_that_does_not_read_is_sent_no_more_than_fits() -> None:
         for _ in range(count):
             sender.say("SEND", body, destination="/topic/t")
         sender.confirmed("SEND", b"last", destination="/topic/t")
-        waiting = broker.call(lambda b: max(each.out.unread for each in broker.server.services.connections.values()))
+        waiting = broker.call(
+            lambda b: max(each.out.unread for each in broker.server.shard.services.connections.values())
+        )
         assert waiting < 4_000_000
         with StompSocket(broker.port) as other:
             other.confirmed("SUBSCRIBE", id="1", destination="/queue/q")

@@ -85,7 +85,7 @@ def test_bytes_that_are_no_tls_are_refused_and_harm_no_other_client(
             assert len(heard) < 100
             assert b"HTTP" not in heard
     assert ask(hasty, "/livez", tls=context(certificates)).status == 200
-    assert hasty.call(lambda _: len(hasty.server.services.connections)) == 0
+    assert hasty.call(lambda _: len(hasty.server.shard.services.connections)) == 0
     assert not [record for record in caplog.records if record.name.startswith("sievemq_broker")]
 
 
@@ -145,7 +145,7 @@ def test_wire_without_a_certificate_or_with_a_strangers(mutual: EmbeddedBroker, 
                     assert until_closed(tls) == b""
             except (ssl.SSLError, ConnectionError):
                 pass  # TLS 1.2 says so in the handshake
-        assert mutual.call(lambda _: len(mutual.server.services.connections)) == 0
+        assert mutual.call(lambda _: len(mutual.server.shard.services.connections)) == 0
 
 
 def test_wire_with_a_certificate_still_requires_the_password(mutual: EmbeddedBroker, certificates: Path) -> None:

@@ -271,7 +271,7 @@ def test_a_connection_and_a_consumer_are_closed(page: Page, broker: EmbeddedBrok
     page.click("td button", "Close…")
     page.click("dialog button", "Close it")
     page.shows("No connections.")
-    assert broker.call(lambda _: len(broker.server.services.connections)) == 0
+    assert broker.call(lambda _: len(broker.server.shard.services.connections)) == 0
 
 
 def test_queues_are_made_and_deleted(page: Page, broker: EmbeddedBroker) -> None:

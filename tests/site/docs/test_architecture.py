@@ -107,7 +107,7 @@ def entered() -> dict[str, list[str]]:
             wants = threading.Event()
 
             def look() -> None:
-                if any(c.waiting for c in broker.server.broker.namespace("default").queue("orders").consumers):
+                if any(c.waiting for c in broker.server.shard.broker.namespace("default").queue("orders").consumers):
                     wants.set()
 
             broker.call(lambda _: broker.server.turn.watchers.append(look))

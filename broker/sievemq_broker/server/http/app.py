@@ -81,7 +81,7 @@ def readiness(server: Server) -> tuple[bool, dict[str, object]]:
         reasons.append(server.trouble)
     elif server.phase is not Phase.READY:
         reasons.append(server.phase.value)
-    if len(server.services.connections) >= server.links.limit:  # those before WELCOME make room
+    if len(server.shard.services.connections) >= server.links.limit:  # those before WELCOME make room
         reasons.append(f"all {server.links.limit} connections are taken")
     ready = not reasons
     answer: dict[str, object] = {"status": "ready" if ready else "not ready", "reasons": reasons}

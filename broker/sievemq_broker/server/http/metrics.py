@@ -62,7 +62,7 @@ def metrics_routes(server: Server) -> list[Page]:
     async def metrics(request: Request) -> Response:
         """Sums over all queues are computed in slices, one per turn."""
         require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
-        totals = Totals(server.broker, server.ended)
+        totals = Totals(server.shard.broker, server.shard.ended)
         for _ in chain(totals.steps(), server.memory.add_up()):
             await asyncio.sleep(0)
         return _text(BrokerCollector(server, totals))
@@ -77,7 +77,7 @@ def metrics_routes(server: Server) -> list[Page]:
         if number > MAX_DETAILED:
             what = f"{number} destinations fit and one scrape shows {MAX_DETAILED}"
             raise bad_request(f"{what}; narrow it, as in ?destination=queue:orders.*")
-        return _text(DetailedCollector(found, server.broker.namespaces, server.clock.now()))
+        return _text(DetailedCollector(found, server.shard.broker.namespaces, server.clock.now()))
 
     return [Page("GET", "/metrics", metrics), Page("GET", "/metrics/detailed", detailed)]
 
@@ -90,7 +90,7 @@ def _chosen(server: Server, namespace: str, pattern: str) -> tuple[list[Queue | 
         namespace: pattern over the names of namespaces; ``*`` matches any text.
         pattern: over addresses such as ``queue:orders``.
     """
-    spaces = [space for name, space in server.broker.namespaces.items() if fnmatchcase(name, namespace)]
+    spaces = [space for name, space in server.shard.broker.namespaces.items() if fnmatchcase(name, namespace)]
     if pattern == "*":
         every: Iterable[Queue | Topic] = chain.from_iterable(space.destinations.values() for space in spaces)
         return list(islice(every, MAX_DETAILED)), sum(len(space.destinations) for space in spaces)
@@ -166,7 +166,7 @@ class BrokerCollector(Collector):
         yield InfoMetricFamily(
             "sievemq_build",
             "The broker.",
-            value={"version": version(), "incarnation": server.services.settings.incarnation},
+            value={"version": version(), "incarnation": server.shard.services.settings.incarnation},
         )
         yield GaugeMetricFamily(
             "sievemq_uptime_seconds", "Seconds since the broker became ready.", value=time.time() - server.started_at
@@ -176,7 +176,7 @@ class BrokerCollector(Collector):
         yield from self._histograms()
 
     def _connections(self) -> Iterator[Metric]:
-        links, services = self._server.links, self._server.services
+        links, services = self._server.links, self._server.shard.services
         yield GaugeMetricFamily("sievemq_connections", "Open connections.", value=len(links.open))
         clients = GaugeMetricFamily("sievemq_clients", "Connections past their handshake.", labels=["protocol"])
         speaking = Counter(connection.out.protocol for connection in services.connections.values())
@@ -195,7 +195,7 @@ class BrokerCollector(Collector):
         yield refused
         congested = sum(connection.out.congested for connection in services.connections.values())
         yield GaugeMetricFamily("sievemq_connections_congested", "Connections that read too slowly.", value=congested)
-        slow = len(self._server.slow_consumers.slow)
+        slow = len(self._server.shard.slow_consumers.slow)
         yield GaugeMetricFamily("sievemq_slow_consumers", "Consumers that hold messages and do nothing.", value=slow)
         yield CounterMetricFamily("sievemq_received_bytes", "Bytes from clients.", value=links.bytes_in)
         yield CounterMetricFamily("sievemq_sent_bytes", "Bytes to clients.", value=links.bytes_out)
@@ -214,7 +214,7 @@ class BrokerCollector(Collector):
         yield from self._storage()
 
     def _storage(self) -> Iterator[Metric]:
-        commits = self._server.turn.commits
+        commits = self._server.shard.commits
         if commits is None:
             return
         store = commits.store
@@ -268,12 +268,12 @@ class BrokerCollector(Collector):
         selectors = (
             "What it took to find all selectors that match a message; some messages of each destination are timed."
         )
-        yield _histogram("sievemq_selector_eval_seconds", selectors, server.selector_times.times)
+        yield _histogram("sievemq_selector_eval_seconds", selectors, server.shard.selector_times.times)
         latency = "From the first read of a turn of the loop to its last write."
         yield _histogram("sievemq_dispatch_latency_seconds", latency, server.turn.latency)
-        if server.turn.commits is not None:
+        if server.shard.commits is not None:
             commit = "What a write to the data directory took, its sync included."
-            yield _histogram("sievemq_journal_commit_seconds", commit, server.turn.commits.latency)
+            yield _histogram("sievemq_journal_commit_seconds", commit, server.shard.commits.latency)
 
 
 def _is_counted(labels: tuple[str, ...], figure: str) -> bool:

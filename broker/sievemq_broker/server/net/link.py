@@ -17,7 +17,7 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable
-from typing import Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
@@ -28,6 +28,11 @@ from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Identity
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import GATHER_BYTES
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.broker import Broker
+    from sievemq_broker.server.durability.commits import Commits
+    from sievemq_broker.server.net.services import ServerServices
 
 #: Unsent bytes above which nothing is delivered to a connection, and below which it continues. Some two reads of a fast
 #: consumer: enough to keep it busy, little enough that ten thousand slow ones do not hurt.
@@ -144,8 +149,25 @@ class Connection(Protocol):
         """The transport is gone."""
 
 
-Connect: TypeAlias = Callable[[str, Callable[[], None]], Connection]
-"""Makes the broker's end of a connection: given the peer's address, and what is called when output appears."""
+class ShardPort(Protocol):
+    """What a link needs of its shard; see :class:`~sievemq_broker.server.shard.Shard`."""
+
+    @property
+    def broker(self) -> Broker:
+        """The domain."""
+
+    @property
+    def services(self) -> ServerServices:
+        """What its connections share."""
+
+    @property
+    def commits(self) -> Commits | None:
+        """Holds output back until what it confirms is on disk; None in memory."""
+
+
+Connect: TypeAlias = Callable[[ShardPort, str, Callable[[], None]], Connection]
+"""Makes the broker's end of a connection: given the shard, the peer's address, and what is called when output
+appears."""
 
 Choose: TypeAlias = Callable[[bytes], Connect | None]
 """Detects another protocol by the first bytes of a connection; None if it is the assumed one."""
@@ -298,6 +320,7 @@ class Link(asyncio.BufferedProtocol):
         links: where all links are kept.
         turn: ends the loop's turn.
         clock: the broker's time.
+        shard: that its client is of.
         connect: makes the broker's end.
         refuse: gives the last words for one connection too many.
         choose: finds another protocol by the first bytes; None if there is no other.
@@ -316,6 +339,7 @@ class Link(asyncio.BufferedProtocol):
         "_pauses",
         "_queued",
         "_refuse",
+        "_shard",
         "_turn",
         "bytes_in",
         "bytes_out",
@@ -337,6 +361,7 @@ class Link(asyncio.BufferedProtocol):
         links: Links,
         turn: Turn,
         clock: Clock,
+        shard: ShardPort,
         connect: Connect,
         refuse: Callable[[Connection, int], None],
         choose: Choose | None = None,
@@ -347,6 +372,7 @@ class Link(asyncio.BufferedProtocol):
         self._links = links
         self._turn = turn
         self._clock = clock
+        self._shard = shard
         self._connect = connect
         self._refuse = refuse
         self._linger: asyncio.TimerHandle | None = None
@@ -378,7 +404,7 @@ class Link(asyncio.BufferedProtocol):
             # Writes are gathered already; holding one back for an acknowledgement would only add a round trip.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.peer = _show_peer(transport.get_extra_info("peername"))
-        self.connection = self._connect(self.peer, self._wake)
+        self.connection = self._connect(self._shard, self.peer, self._wake)
         self.life = self.connection.peer.life
         if self._identify is not None and (identity := self._identify(transport)) is not None:
             self.connection.peer.entitle(identity)
@@ -444,7 +470,7 @@ class Link(asyncio.BufferedProtocol):
         self._choose = None
         if connect is not None and self.life.state < CLOSING:
             before = self.connection.peer
-            self.connection = connect(self.peer, self._wake)
+            self.connection = connect(self._shard, self.peer, self._wake)
             self.life = self.connection.peer.life
             if before.identity.user is not None:  # by its certificate
                 self.connection.peer.entitle(before.identity)
@@ -600,7 +626,7 @@ class Link(asyncio.BufferedProtocol):
             if data:
                 size = len(data)
                 self.bytes_out += size
-                commits = self._turn.commits
+                commits = self._shard.commits
                 if commits is None or not commits.hold(self, data):
                     transport.write(data)
                 else:

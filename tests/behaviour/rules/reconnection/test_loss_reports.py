@@ -105,7 +105,7 @@ async def test_exl_04_repaired_after_the_broker_missed_heartbeats(api: Api) -> N
 def _close_all(broker: EmbeddedBroker, code: ErrorCode) -> None:
     def close(_: object) -> None:
         server = broker.server
-        for connection in tuple(server.services.connections.values()):
+        for connection in tuple(server.shard.services.connections.values()):
             connection.close(code, "the test wants it", server.clock.now())
 
     broker.call(close)

@@ -40,7 +40,7 @@ def test_the_answer_waits_for_the_disk(tmp_path: Path) -> None:
     with EmbeddedBroker(http=True, data_dir=tmp_path) as broker:
         api = Api(broker)
         api.ok("PUT", at(Q))
-        store: Any = broker.server.turn.commits._store  # type: ignore[union-attr]
+        store: Any = broker.server.shard.commits._store  # type: ignore[union-attr]
         write, writing, may_write = store.write, threading.Event(), threading.Event()
 
         def slow(*arguments: Any) -> None:

@@ -134,9 +134,9 @@ def test_events_report_changes(fresh: EmbeddedBroker) -> None:
         assert stream.until("connection.closed")[-1][1]["connection"] == opened["connection"]
         api.ok("DELETE", at("queue:q"))
         assert stream.until("destination.deleted")[-1][1]["address"] == "queue:q"
-        fresh.call(lambda _: fresh.server.services.flow("full"))
+        fresh.call(lambda _: fresh.server.shard.services.flow("full"))
         assert stream.until("flow.blocked")[-1][1] == {"reason": "full"}
-        fresh.call(lambda _: fresh.server.services.flow(None))
+        fresh.call(lambda _: fresh.server.shard.services.flow(None))
         stream.until("flow.unblocked")
 
 

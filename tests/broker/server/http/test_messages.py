@@ -339,13 +339,13 @@ def test_a_delayed_message_waits(api: Api) -> None:
 
 
 def test_producers_that_are_held_back_are_so_here(api: Api) -> None:
-    api.broker.call(lambda _: api.broker.server.services.flow("full"))
+    api.broker.call(lambda _: api.broker.server.shard.services.flow("full"))
     try:
         answer = api("POST", f"{at(Q)}/messages", {"body": "x"})
         assert (answer.status, answer.error, answer.headers["retry-after"]) == (503, "RESOURCE_ALLOCATION", "1")
         assert api.get("/api/v1/broker")["blocked"] == "full"
     finally:
-        api.broker.call(lambda _: api.broker.server.services.flow(None))
+        api.broker.call(lambda _: api.broker.server.shard.services.flow(None))
     assert api("POST", f"{at(Q)}/messages", {"body": "x"}).status == 201
 
 

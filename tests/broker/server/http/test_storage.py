@@ -89,8 +89,8 @@ def test_a_change_that_cannot_be_written_is_answered(durable: EmbeddedBroker, mo
     monkeypatch.setattr(operation, "_LOOK_SECONDS", 0.02)
     api, stuck = Api(durable), threading.Event()
     api.ok("PUT", at("queue:q"))
-    assert durable.server.opened is not None
-    store = durable.server.opened.store
+    assert durable.server.shard.opened is not None
+    store = durable.server.shard.opened.store
     write = store.write
 
     def fails(*arguments: Any) -> None:

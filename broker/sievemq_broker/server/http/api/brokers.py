@@ -35,7 +35,7 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
     everything = identity.may(Verb.VIEW, "*", "*")
     counts = Counts()
     held = Holdings()
-    spaces = [space for space in server.broker.namespaces.values() if identity.rights.enters(space.name)]
+    spaces = [space for space in server.shard.broker.namespaces.values() if identity.rights.enters(space.name)]
     destinations = 0
     in_rate = out_rate = 0.0
     for space in spaces:
@@ -48,13 +48,13 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
             in_rate += came
             out_rate += went
     if everything:
-        for ended in list(server.ended.counts.values()):
+        for ended in list(server.shard.ended.counts.values()):
             counts.include(ended)
         latest = call.management.sampler.latest
         in_rate, out_rate = latest.in_rate, latest.out_rate
     connections = [
         connection
-        for connection in server.services.connections.values()
+        for connection in server.shard.services.connections.values()
         if identity.may(Verb.VIEW, connection.namespace.name, "*")
     ]
     waiting = [connection for connection in connections if connection.blocked_senders]
@@ -63,15 +63,15 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         await asyncio.sleep(0)
     return answers.BrokerInfo(
         version=version(),
-        incarnation=server.services.settings.incarnation,
+        incarnation=server.shard.services.settings.incarnation,
         phase=server.phase.value,
         url=server.url,
         http_url=call.management.url,
-        durable=server.services.settings.durable,
+        durable=server.shard.services.settings.durable,
         now=call.now,
         uptime_seconds=round(time.time() - server.started_at, 3) if server.started_at else 0.0,
         clock_offset_ms=server.clock.offset,
-        blocked=server.services.blocked,
+        blocked=server.shard.services.blocked,
         blocked_connections=len(waiting),
         blocked_since=min((place.since for place in blocked_at), default=None),
         blocked_at=blocked_at[:_BLOCKED_PLACES],
@@ -91,7 +91,7 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
 
 
 def _storage(server: Server) -> answers.Storage | None:
-    commits = server.turn.commits
+    commits = server.shard.commits
     if commits is None:
         return None
     return answers.Storage(

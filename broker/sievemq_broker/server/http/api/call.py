@@ -65,9 +65,9 @@ class Call(Generic[Q, B]):
             ApiError: 404, there is none.
         """
         name = self.path["ns"]
-        found = self.server.broker.namespaces.get(name)
+        found = self.server.shard.broker.namespaces.get(name)
         if found is None and name == "default":
-            return self.server.broker.namespace(name)  # it is always there, but not used yet
+            return self.server.shard.broker.namespace(name)  # it is always there, but not used yet
         if found is None:
             raise not_found(f"there is no namespace {name!r:.300}", namespace=name[:300])
         return found

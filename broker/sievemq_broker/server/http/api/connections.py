@@ -30,7 +30,7 @@ async def list_connections(call: Call[requests.ListConnections, Any]) -> answers
         return query.namespace in (None, namespace) and call.identity.may(Verb.VIEW, namespace, "*")
 
     chosen, total, more = await page_of(
-        list(call.server.services.connections.values()),
+        list(call.server.shard.services.connections.values()),
         lambda connection: connection_number(connection.id),
         decode_cursor(query.cursor, int),
         query.limit,
@@ -45,7 +45,7 @@ async def close_connection(call: Call[requests.DryRun, Any]) -> answers.Touched:
     """Close a connection and inform its client. Messages that it held return to their queues, and may be delivered
     again."""
     identifier, dry_run = call.path["id"], call.query.dry_run
-    connection = call.server.services.connections.get(identifier)
+    connection = call.server.shard.services.connections.get(identifier)
     if connection is None or not call.identity.may(Verb.VIEW, connection.namespace.name, "*"):
         raise not_found(f"there is no connection {identifier[:200]!r}", id=identifier[:300])
     call.identity.require(Verb.MANAGE, connection.namespace.name, "*")

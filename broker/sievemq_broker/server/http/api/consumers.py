@@ -35,7 +35,7 @@ async def list_consumers(call: Call[requests.Page, Any]) -> answers.Consumers:
     rows = await _rows(call, destination)
     after = decode_cursor(call.query.cursor, tuple[int, int])
     chosen, total, more = await page_of(rows, lambda row: (row[0], row[2].id), after, call.query.limit)
-    slow = call.server.slow_consumers.slow
+    slow = call.server.shard.slow_consumers.slow
     shown = [
         _show(connection, consumer, destination, consumer in slow)
         async for _, connection, consumer in in_slices(chosen, every=8)
@@ -65,7 +65,7 @@ async def _rows(call: Call[Any, Any], destination: Destination) -> list[_Row]:
     space = call.namespace()
     return [
         (connection_number(connection.id), connection, consumer)
-        async for connection in in_slices(list(call.server.services.connections.values()), every=16)
+        async for connection in in_slices(list(call.server.shard.services.connections.values()), every=16)
         if connection.namespace is space
         for number, consumer in list(connection.deliveries.consumers.items())
         if number not in connection.deliveries.retired and consumer.source.place.destination == destination.label

@@ -214,9 +214,9 @@ class Hub:
             "expired": sums.expired,
             "destinations": sums.destinations,
             "consumers": sums.consumers,
-            "connections": len(server.services.connections),
+            "connections": len(server.shard.services.connections),
             "connections_opened": server.links.accepted,
-            "blocked": server.services.blocked,
+            "blocked": server.shard.services.blocked,
             "memory_bytes": server.memory.bytes or sums.bytes,
         }
 
@@ -227,9 +227,9 @@ class _Known:
     __slots__ = ("blocked", "connections", "consumers", "full_disk", "subscriptions", "taps")
 
     def __init__(self, server: Server) -> None:
-        self.blocked = server.services.blocked
+        self.blocked = server.shard.services.blocked
         self.full_disk = server.full_disk
-        self.connections = dict(server.services.connections)
+        self.connections = dict(server.shard.services.connections)
         self.consumers: dict[str, dict[int, Consumer]] = {}
         self.subscriptions: set[Subscription] = set()
         self.taps: set[Tap] = set()
@@ -242,7 +242,7 @@ class _Known:
             if connection.deliveries.consumers:
                 there, retired = connection.deliveries.consumers, connection.deliveries.retired
                 known.consumers[connection.id] = {n: c for n, c in there.items() if n not in retired}
-        async for space in in_slices(list(server.broker.namespaces.values())):
+        async for space in in_slices(list(server.shard.broker.namespaces.values())):
             known.subscriptions.update(space.subscriptions)
             known.taps.update(space.taps)
         return known

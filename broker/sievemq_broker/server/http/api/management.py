@@ -40,7 +40,7 @@ class Management:
 
     def message_id(self) -> str:
         if self._sender is None:
-            self._sender = self.server.services.connection_id()
+            self._sender = self.server.shard.services.connection_id()
         self._sent += 1
         return f"ID:{self._sender}:{self._sent}"
 

@@ -51,7 +51,7 @@ def refuse_while_blocked(call: Call[Any, Any]) -> None:
     Raises:
         ApiError: 503.
     """
-    blocked = call.server.services.blocked
+    blocked = call.server.shard.services.blocked
     if blocked is not None:
         text = f"producers are held back: {blocked}"
         raise ApiError(503, "RESOURCE_ALLOCATION", text, {"blocked": blocked}, {"Retry-After": "1"})
@@ -134,7 +134,7 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     now = call.now
     message_id = call.management.message_id()
     envelope = await compose(call.body, message_id, now)
-    check_body(envelope.fields[BODY], call.server.services.settings.body_bytes)
+    check_body(envelope.fields[BODY], call.server.shard.services.settings.body_bytes)
     sends = [(str(address), envelope)]
     now = await run(call.server, _examined(space, sends))
     envelope = sends[0][1]

@@ -28,16 +28,16 @@ async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
     rights = call.identity.rights
     fits = name_matcher(query.like)
     chosen, total, more = await page_of(
-        list(call.server.broker.namespaces),
+        list(call.server.shard.broker.namespaces),
         str,
         decode_cursor(query.cursor, str),
         query.limit,
         lambda name: fits(name) and rights.enters(name),
     )
-    clients = Counter(connection.namespace.name for connection in call.server.services.connections.values())
+    clients = Counter(connection.namespace.name for connection in call.server.shard.services.connections.values())
     rows = []
     for name in chosen:
-        space = call.server.broker.namespaces.get(name)
+        space = call.server.shard.broker.namespaces.get(name)
         if space is not None:
             rows.append(await _row(call, space, clients[name] if call.identity.may(Verb.VIEW, name, "*") else 0))
     return answers.Namespaces(namespaces=rows, total=total, next=more)
@@ -51,9 +51,9 @@ async def create_namespace(call: Call[Any, requests.Space]) -> answers.Namespace
     name = call.body.name
     call.identity.require(Verb.MANAGE, name, "*")
     check_identifier("the name of a namespace", name)
-    if name in call.server.broker.namespaces:
+    if name in call.server.shard.broker.namespaces:
         call.existed()
-    return await _row(call, call.server.broker.namespace(name), 0)
+    return await _row(call, call.server.shard.broker.namespace(name), 0)
 
 
 @routes.add("DELETE", "/namespaces/{ns}", Verb.MANAGE, answers.Touched, query=requests.DryRun)
@@ -72,14 +72,14 @@ async def delete_namespace(call: Call[requests.DryRun, Any]) -> answers.Touched:
             space.delete(destination.label)
     if not dry_run:
         _refuse_if_connected(call, space)  # a client may have connected in the meantime
-        if call.server.broker.namespaces.get(space.name) is space:
-            call.server.broker.delete_namespace(space.name)
+        if call.server.shard.broker.namespaces.get(space.name) is space:
+            call.server.shard.broker.delete_namespace(space.name)
         call.server.turn.worked()
     return answers.Touched.of(messages, dry_run)
 
 
 def _refuse_if_connected(call: Call[Any, Any], space: Namespace) -> None:
-    connected = sum(connection.namespace is space for connection in call.server.services.connections.values())
+    connected = sum(connection.namespace is space for connection in call.server.shard.services.connections.values())
     if connected:
         raise ApiError(
             409,

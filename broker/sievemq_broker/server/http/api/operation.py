@@ -89,7 +89,7 @@ class Operation:
         Raises:
             ApiError: 503, it cannot be written for now, or the disk has failed and the broker ends.
         """
-        commits = self._management.server.turn.commits
+        commits = self._management.server.shard.commits
         if commits is not None:
             synced = commits.synced()
             while not (await asyncio.wait({synced}, timeout=_LOOK_SECONDS))[0]:

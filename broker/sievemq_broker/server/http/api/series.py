@@ -146,7 +146,7 @@ class Sampler:
         self.sums: deque[Sums] = deque(maxlen=SAMPLES)
         self.tracks: OrderedDict[Destination, Track] = OrderedDict()
         self.latest = Sums()
-        server.ended.follow(self._forget)
+        server.shard.ended.follow(self._forget)
 
     def start(self, on_look: Callable[[], Awaitable[None]]) -> None:
         """Begin.
@@ -183,7 +183,7 @@ class Sampler:
         elapsed = begin - self._last if self._last else STEP_SECONDS
         self._last = begin
         visited = 0
-        for space in list(self._server.broker.namespaces.values()):
+        for space in list(self._server.shard.broker.namespaces.values()):
             for destination in self._new_in(space.destinations):
                 visited = await self._visit(destination, elapsed, visited)
         for destination in list(self.tracks):
@@ -214,7 +214,7 @@ class Sampler:
             if self._round_began:
                 self._round_seconds = now - self._round_began
             self._round_began = now
-            for space in self._server.broker.namespaces.values():
+            for space in self._server.shard.broker.namespaces.values():
                 self._round += space.destinations.values()
         self._round, due = self._round[:-SWEEP], self._round[-SWEEP:]
         return [destination for destination in due if destination not in self.tracks]
@@ -233,7 +233,7 @@ class Sampler:
         first = not self.times
         known = self._seen.get(destination)
         if known is None:
-            space = self._server.broker.namespaces.get(destination.place.namespace)
+            space = self._server.shard.broker.namespaces.get(destination.place.namespace)
             if space is None or space.destinations.get(destination.label) is not destination:
                 return visited  # deleted
             known = self._seen[destination] = _NONE
@@ -310,7 +310,7 @@ class Sampler:
         them."""
         server = self._server
         taken, given, depth, in_flight, scheduled, size, consumers, dead_lettered, expired, paused = self._totals
-        for (_, kind), counts in server.ended.counts.items():
+        for (_, kind), counts in server.shard.ended.counts.items():
             taken += {"topic": counts.published, "queue": counts.enqueued}.get(kind, 0)
             given += counts.acknowledged
             dead_lettered += counts.dead_lettered
@@ -328,7 +328,7 @@ class Sampler:
             dead_lettered=dead_lettered,
             expired=expired,
             paused=paused,
-            destinations=sum(len(space.destinations) for space in server.broker.namespaces.values()),
+            destinations=sum(len(space.destinations) for space in server.shard.broker.namespaces.values()),
             in_rate=0.0 if before is None else max(0, taken - before.taken) / elapsed,
             out_rate=0.0 if before is None else max(0, given - before.given) / elapsed,
         )

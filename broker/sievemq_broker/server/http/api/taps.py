@@ -67,7 +67,7 @@ async def put_tap(call: Call[Any, requests.MakeTap]) -> answers.Tap:
     condition = selector_of(call, body.selector, body.dialect)
     options = {key: value for key in _OPTIONS if (value := getattr(body, key)) is not msgspec.UNSET}
     made = space.taps.made
-    maker = maker_of(call.server.services.settings, call.now)
+    maker = maker_of(call.server.shard.services.settings, call.now)
     tap = space.taps.open(maker, name, address, body.mode, condition, options, call.now, identity.user)
     call.server.turn.worked()
     if space.taps.made == made:
@@ -124,7 +124,7 @@ def _show(call: Call[Any, Any], tap: CopyTap | DrainTap) -> answers.Tap:
         heard=tap.heard,
         lease_ends=tap.heard + terms.lease if leased else 0,
         reader=tap.reader,
-        connected=tap.reader in call.server.services.connections,
+        connected=tap.reader in call.server.shard.services.connections,
         ended=tap.ended,
         yours=_is_yours(call, tap),
     )
