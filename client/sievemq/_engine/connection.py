@@ -63,7 +63,7 @@ class ClientConnection:
         self._recovery = Recovery(
             self.outbox, self.terms, self.deliveries, self.sessions, self.temporaries, self.give_up
         )
-        self._deadlines = Deadlines()
+        self._deadlines = Deadlines(clock)
         self._on_lost: Callable[[JMSException], None] | None = None
         self._on_restored: Callable[[], None] | None = None
         self.leaving = False
@@ -606,8 +606,11 @@ class ClientConnection:
     def _on_welcome(self, command: CommandTuple) -> None:
         renewed = command[3] != self.terms.incarnation
         _, _, _, _, _, outgoing, _, features, *_ = command
+        jumps = len(self.terms.jumps)
         if self.terms.welcome(command, self._asked):
             self.deliveries.wake()
+        for moved_at, seconds in self.terms.jumps[jumps:]:
+            self._deadlines.jump(moved_at, round(seconds * 1000.0))
         self.outbox.welcome(features)
         self.busy_poll.begin(self.options.busy_poll)
         self._heartbeat = Heartbeat(self.options.heartbeat, outgoing)

@@ -630,13 +630,14 @@ class Flow:
 
 class _Wait(NamedTuple):
     """Args: of whom; for what, None of an asynchronous send; when its time is over and how long it was, in ms; of a
-    send, its sequence, else 0."""
+    send, its sequence, else 0; when it began, in ms since 1970."""
 
     sends: Sends
     completion: Completion[Any] | None
     until: int
     timeout: int
     sequence: int
+    began: int
 
     @property
     def over(self) -> bool:
@@ -647,13 +648,17 @@ class _Wait(NamedTuple):
 class Deadlines:
     """Of one connection.
 
+    Args:
+        clock: the client's time, in ms since 1970.
+
     Attributes:
         next: the time at which :meth:`due` should be called at the latest; None for never.
     """
 
-    __slots__ = ("_waits", "next")
+    __slots__ = ("_clock", "_waits", "next")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
         self._waits: deque[_Wait] = deque()
         self.next: int | None = None
 
@@ -672,9 +677,16 @@ class Deadlines:
         while waits and waits[0].over:
             waits.popleft()
         if completion is None or not completion.done:
-            waits.append(_Wait(sends, completion, now + timeout, timeout, sequence))
+            waits.append(_Wait(sends, completion, now + timeout, timeout, sequence, self._clock()))
             if self.next is None or now + timeout < self.next:
                 self.next = now + timeout
+
+    def jump(self, moved_at: int, milliseconds: int) -> None:
+        """Leave their time to calls that began after a step of the clock that a WELCOME tells of (see TimeLimit)."""
+        self._waits = deque(
+            wait._replace(until=wait.until + milliseconds) if moved_at <= wait.began else wait for wait in self._waits
+        )
+        self.next = min((wait.until for wait in self._waits), default=None)
 
     def due(self, now: int) -> int | None:
         """End calls whose timeout has passed. Returns the next deadline, :attr:`next`."""

@@ -184,3 +184,20 @@ def test_limits_of_welcome_are_checked_before_requests() -> None:
         broker.engine.create_temporary(topic=False)
     broker.heard()
     assert broker.engine.usable
+
+
+def test_a_step_of_the_clock_in_an_outage_counts_for_sends_that_had_begun_before_it() -> None:
+    """The client learns of it by the next WELCOME."""
+    hour = 3_600_000
+    broker, session, producer = opened(reconnect=60_000)
+    (before,) = send(producer)
+    broker.engine.expect(session.sends, before, 0, hour // 2, 1)
+    said(broker)
+    broker.engine.lost(None)
+    broker.clock.now += 2_000
+    (after,) = send(producer)
+    broker.engine.expect(session.sends, after, 2_000, hour // 2, 2)
+    broker.reopen()
+    broker.welcome(time=broker.clock.now, clock_offset=hour, moved_at=broker.clock.now - 1_000)
+    assert broker.engine.tick(2_000) == hour // 2
+    assert [command[3] for command in broker.heard() if command[0] == Command.WITHDRAW] == [1]
