@@ -382,16 +382,26 @@ def test_a_drain_goes_on_behind_a_message_that_is_too_large(world: World) -> Non
     assert queue(world).dead_lettered == 3
 
 
-def test_a_dead_letter_that_is_too_large_stays_with_its_link(world: World) -> None:
-    client = filled(world, "x" * 5_000)
-    client.sender("DLQ.q", handle=2)
-    client.send(message("x" * 5_000), 10, 2)
-    client.send(message("small"), 11, 2)
-    client.receiver("DLQ.q", handle=3, credit=1, most=1_000)
-    assert client.receive().body == "small"
-    client.say(Detach(handle=3, closed=True))
-    client.one(Detach)
+@pytest.mark.parametrize("end", [Detach(handle=3, closed=True), Detach(handle=3), End(), Close()])
+def test_a_dead_letter_that_is_too_large_stays_with_its_link(world: World, end: Detach | End | Close) -> None:
+    """Its client never had it, so it goes back unmarked."""
+    sender = Amqp(world)
+    sender.sender("DLQ.q")
+    for number, body in enumerate(["x" * 5_000, "small", "y" * 5_000]):
+        sender.send(message(body), number)
+    client = Amqp(world)
+    client.receiver("DLQ.q", handle=3, credit=5, most=1_000)
+    assert client.messages() == ["small"]
+    assert queue(world, "DLQ.q").in_flight == 3
+    client.settle(Accepted(), 0)
+    client.say(end)
+    client.one(type(end))
     assert (queue(world, "DLQ.q").depth, queue(world, "DLQ.q").in_flight) == (2, 0)
+    other = Amqp(world)
+    other.receiver("DLQ.q")
+    letters = [other.receive() for _ in range(2)]
+    assert [letter.header.delivery_count for letter in letters] == [0, 0]
+    assert [letter.body[0] for letter in letters] == ["x", "y"]
 
 
 def test_a_browser_passes_over_what_is_too_large(world: World) -> None:

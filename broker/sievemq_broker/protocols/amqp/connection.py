@@ -1096,11 +1096,14 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         return link
 
     def _stop_delivering(self, links: Iterable[Link], now: int) -> None:
-        """Deliver nothing more to these links. What was sent to them settled is acknowledged."""
+        """Deliver nothing more to these links. What was sent to them settled is acknowledged, and what was too large
+        for them goes back as it was."""
         self._reject_oversized(now)
         for link in links:
             if isinstance(link, OutgoingLink) and link.id in self.outbox.consumers:
                 self._do(now, verbs.credit(consumer=link.id, credit=0, instead=True))
+                if kept := link.take_kept():
+                    self._do(now, verbs.Release(consumer=link.id, tags=kept))
         self._acknowledge_written(now)
 
     def _go_on_browsing(self, link: Browser) -> None:
@@ -1417,6 +1420,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         for number, tags in self.outbox.take_oversized().items():
             link = self.outbox.consumers.get(number)
             if link is not None and dead_letter_address(link.address) is None:
+                link.keep(tags)
                 self._do(now, verbs.credit(consumer=number, credit=len(tags)))
             else:
                 settle = verbs.Settle(consumer=number, tags=tags, outcome=Outcome.REJECTED, credit=len(tags))

@@ -191,6 +191,7 @@ class OutgoingLink(Link):
         draining: the count of deliveries at which the client's credit ends, if it drains the link; None if it does not.
         most: bytes of the largest message that the client accepts, all sections counted; 0 for any.
         oversized: larger messages so far: they are not delivered.
+        kept: tags of such dead letters, which stay with the link, since they have no dead-letter queue.
         writer: of its transfers.
     """
 
@@ -208,6 +209,7 @@ class OutgoingLink(Link):
     draining: int | None = None
     most: int = 0
     oversized: int = 0
+    kept: list[int] = field(default_factory=list)
     writer: TransferWriter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -222,6 +224,15 @@ class OutgoingLink(Link):
     def pass_over(self) -> None:
         """A message is larger than the client accepts."""
         self.oversized += 1
+
+    def keep(self, tags: list[int]) -> None:
+        """These dead letters are larger than the client accepts."""
+        self.kept += tags
+
+    def take_kept(self) -> list[int]:
+        """The :attr:`kept` dead letters; returned once."""
+        kept, self.kept = self.kept, []
+        return kept
 
     @property
     def met(self) -> int:

@@ -415,7 +415,8 @@ class AmqpOutbox(ForeignOutbox):
         consumer = self.consumers.pop(consumer_id, None)
         if consumer is not None:
             left, withheld = consumer.session.forget(consumer)
-            self._returned[consumer_id] = left, withheld + self._oversized.pop(consumer_id, [])
+            unseen = self._oversized.pop(consumer_id, []) + consumer.take_kept()
+            self._returned[consumer_id] = left, withheld + unseen
             error = error_of(RequestError(text, code))
             if code is ErrorCode.INVALID_DESTINATION:
                 error = error.having(condition="amqp:resource-deleted")
