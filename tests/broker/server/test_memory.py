@@ -14,7 +14,10 @@ from sievemq_broker import EmbeddedBroker
 
 
 def objects_of_connections() -> Counter[str]:
-    names = ("BrokerConnection", "Outbox", "WireConnection", "Link", "Session", "Consumer", "Transaction", "Unpacker")
+    names = (
+        "SieveConnection", "SieveOutbox", "WireConnection", "Heartbeat", "Peer", "Life", "Link", "Session", "Consumer",
+        "Transaction", "Unpacker",
+    )  # fmt: skip
     return Counter(
         f"{kind.__module__}.{kind.__name__}"
         for thing in gc.get_objects()
