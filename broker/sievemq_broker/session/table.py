@@ -243,5 +243,5 @@ def _send_behind(handler: SendHandler) -> SendHandler:
     return handle
 
 
-TABLE = make_table(on_send, HANDLERS)
+TABLE: Table = make_table(on_send, HANDLERS)
 """The handlers of all verbs, for every protocol."""
