@@ -26,7 +26,7 @@ from sievemq_broker.session.rights import Verb
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_broker.session.verbs import Carried, Request, Welcome
 from sievemq_core.compiled import mypyc_attr
-from sievemq_core.errors import ErrorCode, RequestError, SieveError
+from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.message.destination import foreign_notation, parse_address
 from sievemq_core.message.envelope import BODY, BODY_KIND, BodyKind, EnvelopeFields
 
@@ -41,8 +41,19 @@ _TURN_BYTES: Final = 8 * 1024
 #: The cost of a delivery beside its size, in such bytes.
 _EACH: Final = 20
 
+#: Messages in one page of a browser.
+PAGE: Final = 100
+
 #: Bodies of these kinds are passed on as they are.
 _PLAIN: Final = frozenset({BodyKind.TEXT, BodyKind.BYTES, BodyKind.OBJECT})
+
+
+def ignore(_: object) -> None:
+    """A request was carried out, and nothing follows."""
+
+
+def unexpected(text: str) -> ProtocolError:
+    return ProtocolError(text, ErrorCode.UNEXPECTED_COMMAND)
 
 
 def refuse_schedule(named: Set[Any], unsupported: frozenset[str], instead: str) -> None:

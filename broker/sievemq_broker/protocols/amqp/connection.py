@@ -82,7 +82,7 @@ from sievemq_broker.protocols.amqp.performatives import (
 )
 from sievemq_broker.protocols.amqp.types import Symbol
 from sievemq_broker.protocols.base import no_wake
-from sievemq_broker.protocols.foreign import Converted, ForeignConnection, Line
+from sievemq_broker.protocols.foreign import PAGE, Converted, ForeignConnection, Line, ignore, unexpected
 from sievemq_broker.session import verbs
 from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer, Table
@@ -110,9 +110,6 @@ CREDIT: Final = 1_000
 #: Commands of transfers and dispositions that are carried out together, at the most. Far more would be read in a turn
 #: and carried out in the next one.
 _MOST: Final = 50
-
-#: Messages in one page of a browser.
-_PAGE: Final = 100
 
 _SCRAM: Final = "SCRAM-SHA-256"
 _OFFERED: Final = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", "sole-connection-for-container")
@@ -225,7 +222,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             return  # a heartbeat
         if self.outbox.is_new:
             if not isinstance(body, Open) or self.outbox.stage is not Stage.HEADER:
-                raise _unexpected(f"{_name(body)} before open")
+                raise unexpected(f"{_name(body)} before open")
             self._open(frame.channel, body, now)
             return
         if isinstance(body, Close):
@@ -239,7 +236,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         session = self._channels.get(frame.channel)
         if session is None:
             if frame.channel not in self._ended:
-                raise _unexpected(f"{_name(body)} on channel {frame.channel}, where no session has begun")
+                raise unexpected(f"{_name(body)} on channel {frame.channel}, where no session has begun")
             if isinstance(body, End):
                 self._ended.discard(frame.channel)
             return
@@ -253,7 +250,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             case End():
                 self._end(session, now)
             case _:
-                raise _unexpected(f"{_name(body)} on a connection that is open")
+                raise unexpected(f"{_name(body)} on a connection that is open")
 
     def _fail(self, error: SieveError, frame: Frame | None, now: int) -> None:
         if self._batch:  # what came before
@@ -509,7 +506,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             self.peer.entitle(identity)
             self._signed_in(answer)
         elif not isinstance(body, SaslInit) or stage is not Stage.SASL:
-            raise _unexpected(f"the SASL frame {_name(body)}")
+            raise unexpected(f"the SASL frame {_name(body)}")
         elif body.mechanism == _SCRAM and self._sign_in is not None:
             challenge = self._sign_in.first(body.initial_response or b"", self._claimed)
             outbox.reach(Stage.CHALLENGED)
@@ -617,7 +614,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         if channel > self._channel_max:
             raise FramingError(f"begin on channel {channel}; the channel-max is {self._channel_max}")
         if channel in self._channels or channel in self._ended:
-            raise _unexpected(f"begin on channel {channel}, where a session is open")
+            raise unexpected(f"begin on channel {channel}, where a session is open")
         self._numbers += 1
         session = AmqpSession(channel, self._numbers, theirs.incoming_window, theirs.next_outgoing_id)
         self._channels[channel] = session
@@ -1130,7 +1127,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                 link.turn(*answer)
                 self._todo.append(partial(self._browse, link))
 
-            self._ask(now, page, self._page_of(link, _PAGE))
+            self._ask(now, page, self._page_of(link, PAGE))
         else:
             link.pause()
             if link.drain:
@@ -1268,7 +1265,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             return  # for its own deliveries, which are settled here at once
         first, last = given.first, given.first if given.last is None else given.last
         if ahead(last, first) < 0:
-            raise _unexpected(f"a disposition of the deliveries from {first} to {last}")
+            raise unexpected(f"a disposition of the deliveries from {first} to {last}")
         state = given.state
         if isinstance(state, TransactionalState):
             try:
@@ -1396,7 +1393,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
     def _roll_back(self, link: Link) -> None:
         """A link was detached: roll back the transactions that were declared on it (part 4, section 4.1)."""
         for name in [name for name, each in self._transactions.items() if each.link is link]:
-            self._todo.append(partial(self._complete, self._transactions.pop(name), True, _nothing))
+            self._todo.append(partial(self._complete, self._transactions.pop(name), True, ignore))
 
     @property
     def frame_bytes(self) -> int:
@@ -1471,10 +1468,6 @@ class _Line(Line):
     def unfinished(self) -> int:
         """Bytes of that delivery or frame that have arrived."""
         return self._unfinished.oldest_bytes or super().unfinished
-
-
-def _nothing(_: object) -> None:
-    """No client waits for this."""
 
 
 def _size_of(send: tuple[Any, ...]) -> int:
@@ -1563,7 +1556,7 @@ def _outcome_of(state: object) -> Outcome | None:
             return Outcome.FAILED if state.delivery_failed else None
         case Released():
             return None
-    raise _unexpected(f"the outcome {_name(state)}")
+    raise unexpected(f"the outcome {_name(state)}")
 
 
 def _user_and_namespace(user: str | None) -> tuple[str | None, str]:
@@ -1576,7 +1569,3 @@ def _user_and_namespace(user: str | None) -> tuple[str | None, str]:
 
 def _name(body: object) -> str:
     return "a heartbeat" if body is None else type(body).__name__.lower()
-
-
-def _unexpected(text: str) -> ProtocolError:
-    return ProtocolError(text, ErrorCode.UNEXPECTED_COMMAND)

@@ -15,7 +15,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import INFER, TEXT
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.protocols.base import no_wake
-from sievemq_broker.protocols.foreign import Converted, ForeignConnection, Line
+from sievemq_broker.protocols.foreign import PAGE, Converted, ForeignConnection, Line, ignore, unexpected
 from sievemq_broker.protocols.stomp.frames import Frame, FrameParser, encode
 from sievemq_broker.protocols.stomp.mapping import (
     address_of,
@@ -40,9 +40,6 @@ VERSIONS: Final = ("1.2", "1.1", "1.0")
 
 #: Messages that a subscription holds unacknowledged, where its SUBSCRIBE names no number.
 PREFETCH: Final = 100
-
-#: Messages in one page of a browser.
-_PAGE: Final = 100
 
 #: The session of all subscriptions and of sends outside of transactions. Transactions have those behind it.
 _SESSION: Final = 1
@@ -149,7 +146,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         command, headers = frame.command, frame.headers
         if self.outbox.is_new:
             if command not in ("CONNECT", "STOMP"):
-                raise _unexpected(f"{command} before CONNECT")
+                raise unexpected(f"{command} before CONNECT")
             self._connect(headers, now)
             return
         self._receipt = receipt = headers.get("receipt")
@@ -184,7 +181,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
                 self._disconnect(receipt, now)
                 return
             case _:
-                raise _unexpected(f"{command} on a connection that is open")
+                raise unexpected(f"{command} on a connection that is open")
         if self.outbox.failed:
             return
         if self.outbox.waiting or self.peer.behind:  # it is not carried out yet
@@ -336,7 +333,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             shared=False,
             credit=_credit(headers),
         )
-        self._ask(now, _nothing, open_consumer)
+        self._ask(now, ignore, open_consumer)
 
     def _browse(
         self,
@@ -364,7 +361,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             self._todo.append(end if following is None else again)
 
         browse = verbs.Browse(
-            request=self._new_id(), destination=address, selector=selector, dialect=dialect, cursor=cursor, limit=_PAGE
+            request=self._new_id(), destination=address, selector=selector, dialect=dialect, cursor=cursor, limit=PAGE
         )
         self._ask(now, page, browse)
 
@@ -383,12 +380,12 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             self._stop_delivering((subscription,), now)
             held = tuple(subscription.held)
             close = verbs.CloseConsumer(request=self._new_id(), consumer=consumer, handed=subscription.last)
-            self._ask(now, _nothing, close)
+            self._ask(now, ignore, close)
             del self.outbox.subscriptions[consumer]
             if held:  # the application may have seen them
                 self._do(now, verbs.Settle(consumer=consumer, tags=held, outcome=Outcome.LEFT, credit=0))
         if durable is not None:
-            self._ask(now, _nothing, verbs.Unsubscribe(request=self._new_id(), subscription=durable))
+            self._ask(now, ignore, verbs.Unsubscribe(request=self._new_id(), subscription=durable))
 
     def _find(self, number: str) -> Subscription | None:
         return next((each for each in self.outbox.subscriptions.values() if each.id == number), None)
@@ -457,7 +454,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             raise RequestError(f"there is a transaction {shown(name)} already", ErrorCode.ILLEGAL_STATE)
         self._sessions += 1
         session = verbs.OpenSession(request=self._new_id(), session=self._sessions, mode=SessionMode.TRANSACTED)
-        self._ask(now, _nothing, session)
+        self._ask(now, ignore, session)
         self._transactions[name] = _Transaction(self._sessions)
 
     def _commit(self, headers: dict[str, str], receipt: str | None, now: int) -> None:
@@ -482,7 +479,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
                 subscription.hold_again(held)  # the client may settle them again
             else:
                 self._settle_tags(subscription, tuple(held), Outcome.LEFT, 0, now)
-        self._close_session(transaction, _nothing, now)
+        self._close_session(transaction, ignore, now)
 
     def _close_session(self, transaction: _Transaction, then: Callable[[object], None], now: int) -> None:
         self.outbox.forget_session(transaction.session)
@@ -524,10 +521,6 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
                 self._do(now, verbs.acknowledge(consumer=each.consumer, tag=tag, credit=0))
 
 
-def _nothing(_: object) -> None:
-    """A request was carried out, and nothing follows."""
-
-
 def _header(headers: dict[str, str], name: str, command: str) -> str:
     value = headers.get(name)
     if value is None:
@@ -537,10 +530,6 @@ def _header(headers: dict[str, str], name: str, command: str) -> str:
 
 def _missing(name: str, command: str) -> RequestError:
     return RequestError(f"{command} needs the header {name}", ErrorCode.ILLEGAL_STATE)
-
-
-def _unexpected(text: str) -> ProtocolError:
-    return ProtocolError(text, ErrorCode.UNEXPECTED_COMMAND)
 
 
 def _is_number(text: str) -> bool:
