@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.server.http import gate
+from sievemq_broker.server.http.api import series
 
 from .conftest import DEADLINE, Answer, Api, at
+from .test_events import listening
 
 Q, R = "queue:q", "queue:r"
 
@@ -36,27 +44,88 @@ def test_changes_survive_a_restart(tmp_path: Path) -> None:
         assert sum(row["depth"] + row["scheduled"] for row in api.get("destinations")["destinations"]) == 1
 
 
-def test_the_answer_waits_for_the_disk(tmp_path: Path) -> None:
-    with EmbeddedBroker(http=True, data_dir=tmp_path) as broker:
-        api = Api(broker)
-        api.ok("PUT", at(Q))
+class Disk:
+    """The store of a broker, which writes nothing while it is held."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
         store: Any = broker.server.shard.commits._store  # type: ignore[union-attr]
-        write, writing, may_write = store.write, threading.Event(), threading.Event()
+        self._write = store.write
+        self.writing, self.may_write = threading.Event(), threading.Event()
+        self.may_write.set()
+        broker.call(lambda _: setattr(store, "write", self.write))
 
-        def slow(*arguments: Any) -> None:
-            writing.set()
-            assert may_write.wait(DEADLINE)
-            write(*arguments)
+    def write(self, *arguments: Any) -> None:
+        if not self.may_write.is_set():
+            self.writing.set()
+            assert self.may_write.wait(DEADLINE)
+        self._write(*arguments)
 
-        broker.call(lambda _: setattr(store, "write", slow))
-        answers: list[Answer] = []
-        sender = threading.Thread(target=lambda: answers.append(api("POST", f"{at(Q)}/messages", {"body": "x"})))
-        sender.start()
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        self.may_write.clear()
         try:
-            assert writing.wait(DEADLINE)
-            assert api.get(at(Q))["depth"] == 1  # others are answered meanwhile
-            assert answers == []
+            yield
         finally:
-            may_write.set()
-            sender.join(DEADLINE)
-        assert [answer.status for answer in answers] == [201]
+            self.may_write.set()
+
+
+@pytest.fixture
+def durable(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(http=True, data_dir=tmp_path) as broker:
+        Api(broker).ok("PUT", at(Q))
+        yield broker
+
+
+def send(broker: EmbeddedBroker, disk: Disk, pool: ThreadPoolExecutor) -> Future[Answer]:
+    """The answer to a send that has been carried out, and is being written."""
+    answer = pool.submit(Api(broker), "POST", f"{at(Q)}/messages", {"body": "x"})
+    assert disk.writing.wait(DEADLINE)
+    return answer
+
+
+def test_answers_wait_for_the_disk(durable: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that tell of a change as well as the one that confirms it."""
+    monkeypatch.setattr(gate, "LOOK_SECONDS", DEADLINE)
+    disk = Disk(durable)
+    with ThreadPoolExecutor(3) as pool:
+        with disk.held():
+            answers = [send(durable, disk, pool)]
+            answers += [pool.submit(Api(durable), "GET", path) for path in (at(Q), f"{at(Q)}/messages")]
+            assert Api(durable)("GET", "/livez").status == 200  # it tells of nothing that could be lost
+            assert not any(answer.done() for answer in answers)
+        assert [answer.result(DEADLINE).status for answer in answers] == [201, 200, 200]
+        assert answers[1].result().json["depth"] == 1
+
+
+def test_a_broker_whose_disk_hangs_can_be_looked_at(durable: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "LOOK_SECONDS", 0.01)
+    disk = Disk(durable)
+    with ThreadPoolExecutor(1) as pool:
+        with disk.held():
+            change = send(durable, disk, pool)
+            assert Api(durable).get(at(Q))["depth"] == 1
+            assert not change.done()
+        assert change.result(DEADLINE).status == 201
+
+
+def test_events_wait_for_the_disk(durable: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "LOOK_SECONDS", DEADLINE)
+    monkeypatch.setattr(series, "STEP_SECONDS", 0.02)
+    disk, held_back, passed = Disk(durable), threading.Event(), gate.Gate.passed
+
+    async def watched(self: gate.Gate, changes: bool) -> None:
+        if not changes and not disk.may_write.is_set():
+            held_back.set()
+        await passed(self, changes)
+
+    monkeypatch.setattr(gate.Gate, "passed", watched)
+    with listening(durable) as stream, ThreadPoolExecutor(2) as pool:
+        stream.until("tick")
+        with disk.held():
+            change = pool.submit(Api(durable), "PUT", at("queue:new"))
+            created = pool.submit(stream.until, "destination.created")
+            assert disk.writing.wait(DEADLINE)
+            assert held_back.wait(DEADLINE)
+            assert not created.done()
+        assert created.result(DEADLINE)[-1][1]["address"] == "queue:new"
+        assert change.result(DEADLINE).status == 201

@@ -13,7 +13,8 @@ import pytest
 from sievemq import ConnectionFactory, ResourceAllocationRuntimeException
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.durability import commits
-from sievemq_broker.server.http.api import operation, series
+from sievemq_broker.server.http import gate
+from sievemq_broker.server.http.api import series
 from sievemq_broker.store import StoreFullError
 
 from .conftest import Api, at
@@ -86,7 +87,7 @@ def test_a_message_that_is_too_large_for_the_room_is_counted(durable: EmbeddedBr
 
 def test_a_change_that_cannot_be_written_is_answered(durable: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr(operation, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(gate, "LOOK_SECONDS", 0.02)
     api, stuck = Api(durable), threading.Event()
     api.ok("PUT", at("queue:q"))
     assert durable.server.shard.opened is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sievemq_broker.server.http.api.hub import Hub
 from sievemq_broker.server.http.api.series import Sampler
+from sievemq_broker.server.http.gate import Gate
 from sievemq_broker.server.server import Server
 
 
@@ -17,16 +18,18 @@ class Management:
     Attributes:
         sampler: rates and histories of destinations.
         hub: events for the listeners of `/events`.
+        gate: what answers and events wait at.
         at_work: actions on messages that are running.
     """
 
-    __slots__ = ("_sender", "_sent", "at_work", "hub", "sampler", "server", "url")
+    __slots__ = ("_sender", "_sent", "at_work", "gate", "hub", "sampler", "server", "url")
 
     def __init__(self, server: Server, url: str = "") -> None:
         self.server = server
         self.url = url
         self.sampler = Sampler(server)
         self.hub = Hub(server, self.sampler)
+        self.gate = Gate(server)
         self.at_work = 0
         self._sent = 0
         self._sender: str | None = None

@@ -12,7 +12,7 @@ import msgspec
 import msgspec.inspect
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from sievemq_broker.server.http.access import caller
 from sievemq_broker.server.http.api import PREFIX
@@ -32,9 +32,6 @@ BODY_SECONDS = 30.0
 
 #: Bytes of a body that is too large that are read all the same, so that its sender sees the answer.
 _DISCARDED = 16 * 1024 * 1024
-
-#: Seconds after which a change is answered although it is not on disk, if nothing can be written.
-_LOOK_SECONDS: Final = 2.0
 
 #: Of a request, counted as its commas and brackets outside of strings: some milliseconds of decoding.
 MAX_JSON_VALUES: Final = 20_000
@@ -73,31 +70,20 @@ class Operation:
         query = _query(endpoint, scope["query_string"])
         body = await _body(endpoint, scope, receive)
         gone.set(scope["state"].get("gone", _never))
+        gate, changes = self._management.gate, endpoint.method != "GET"
+
+        async def send_through_gate(message: Message) -> None:
+            await gate.passed(changes)
+            await send(message)
+
         call: Call[Any, Any] = Call(
-            self._management, identity, scope, receive, send, path, query, body, endpoint.status[0]
+            self._management, identity, scope, receive, send_through_gate, path, query, body, endpoint.status[0]
         )
         answer = await endpoint.handler(call)
-        if endpoint.method != "GET":
-            await self._kept()
+        await gate.passed(changes)
         if answer is None and endpoint.answer is None:
             return None  # it has answered itself
         return Response(encode(answer), call.status, media_type=endpoint.media)
-
-    async def _kept(self) -> None:
-        """Wait until the change is on disk, where the broker has one, before the answer.
-
-        Raises:
-            ApiError: 503, it cannot be written for now, or the disk has failed and the broker ends.
-        """
-        commits = self._management.server.shard.commits
-        if commits is not None:
-            synced = commits.synced()
-            while not (await asyncio.wait({synced}, timeout=_LOOK_SECONDS))[0]:
-                if commits.stuck is not None:
-                    text = f"it is done, and will be on disk once that can be written: {commits.stuck}"
-                    raise ApiError(503, "UNAVAILABLE", text)
-            if synced.cancelled():
-                raise ApiError(503, "UNAVAILABLE", "the data directory cannot be written; the broker ends")
 
 
 def check(identity: Identity, endpoint: Endpoint, path: Mapping[str, str]) -> None:
