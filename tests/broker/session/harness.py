@@ -12,6 +12,7 @@ from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.protocols.sieve.connection import TABLE
 from sievemq_broker.session import AuthenticationError, Identity, Peer, Services, SessionSettings
 from sievemq_broker.session.rights import ALL_RIGHTS, Rights
+from sievemq_broker.session.verbs import OpenConsumer, Request
 from sievemq_core.message.envelope import BodyKind, Envelope, pack_properties
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
@@ -223,26 +224,28 @@ class Client:
     ) -> None:  # fmt: skip
         self.say(Command.HELLO, version, namespace, user, password, client_id, heartbeat, "harness", resume, options)
 
-    def ask(self, number: int, *fields: Any) -> Any:
-        """A request that must be granted: its result."""
-        answer = self.answer_to(self.request(number, *fields))
+    def ask(self, command: int | Request, *fields: Any) -> Any:
+        """A request that must be granted: its result. It gets a number of its own."""
+        answer = self.answer_to(self.request(command, *fields))
         assert answer is not None, f"no answer; fatal: {self.fatal}"
         assert answer[0] == Command.OK, answer
         return answer[2]
 
-    def refused(self, number: int, *fields: Any) -> tuple[int, str, dict[str, Any]]:
+    def refused(self, command: int | Request, *fields: Any) -> tuple[int, str, dict[str, Any]]:
         """A request that must be refused, the connection living on: code, text and details."""
-        answer = self.answer_to(self.request(number, *fields))
+        answer = self.answer_to(self.request(command, *fields))
         assert answer is not None, f"no answer; fatal: {self.fatal}"
         assert answer[0] == Command.ERROR, answer
         assert self.fatal is None
         assert not self.broker.closing
         return answer[2:]
 
-    def request(self, number: int, *fields: Any) -> int:
+    def request(self, command: int | Request, *fields: Any) -> int:
         """Say a request; its number."""
         self._request += 1
-        self.say(number, self._request, *fields)
+        if isinstance(command, Request):
+            command, _, *fields = command
+        self.say(command, self._request, *fields)
         return self._request
 
     def answer_to(self, request: int) -> tuple[Any, ...] | None:
@@ -262,7 +265,7 @@ class Client:
     def consumer(self, session: int, destination: str = "queue:q", *, credit: int = 10, **more: Any) -> Consumer:
         self._ids += 1
         consumer = self.consumers[self._ids] = Consumer(self, session, self._ids)
-        self.ask(Command.OPEN_CONSUMER, session, self._ids, *consumer_fields(destination, credit, **more))
+        self.ask(open_consumer(session, self._ids, destination, credit, **more))
         return consumer
 
     def send(self, session: int, *texts: str, to: str = "queue:q", **more: Any) -> None:
@@ -316,12 +319,25 @@ class Client:
                 return found
 
 
-def consumer_fields(
-    destination: str, credit: int, *, selector: str | None = None, dialect: str | None = None, no_local: bool = False,
-    subscription: str | None = None, durable: bool = False, shared: bool = False,
-) -> tuple[Any, ...]:  # fmt: skip
-    """The fields of OPEN_CONSUMER behind request, session and consumer."""
-    return (destination, selector, dialect, no_local, subscription, durable, shared, credit)
+def open_consumer(
+    session: int, consumer: int, destination: str = "queue:q", credit: int = 1, *, request: int = 0,
+    selector: str | None = None, dialect: str | None = None, no_local: bool = False, subscription: str | None = None,
+    durable: bool = False, shared: bool = False, tag: int = 0,
+) -> OpenConsumer:  # fmt: skip
+    return OpenConsumer(
+        request=request,
+        session=session,
+        consumer=consumer,
+        destination=destination,
+        selector=selector,
+        dialect=dialect,
+        no_local=no_local,
+        subscription=subscription,
+        durable=durable,
+        shared=shared,
+        credit=credit,
+        tag=tag,
+    )
 
 
 class Delivery:

@@ -12,7 +12,7 @@ from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_CREDIT
 from sievemq_core.wire.commands import Command
 
-from .harness import CLIENT, Client, MemoryServices, World, consumer_fields, envelope
+from .harness import CLIENT, Client, MemoryServices, World, envelope, open_consumer
 
 # -- sessions ---------------------------------------------------------------------------------------------------------
 
@@ -62,7 +62,7 @@ def test_the_answer_precedes_the_first_delivery(world: World, client: Client) ->
     consumer.credit(1)
     assert consumer.all() == ["a"]
     client.send(session, "b")
-    client.queue(Command.OPEN_CONSUMER, 7, session, 50, *consumer_fields("queue:q", 5))
+    client.queue(*open_consumer(session, 50, credit=5, request=7))
     client.consumers[50] = consumer
     client.broker.receive_data(client.wire.data_to_send(), world.now)
     numbers = [command[0] for command in client.wire.receive_data(client.broker.data_to_send())]
@@ -88,15 +88,13 @@ def test_the_answer_precedes_the_first_delivery(world: World, client: Client) ->
 )
 def test_consumers_that_are_refused(client: Client, destination: str, more: dict[str, Any], code: ErrorCode) -> None:
     session = client.session()
-    fields = consumer_fields(destination, 1, **more)
-    assert client.refused(Command.OPEN_CONSUMER, session, 5, *fields)[0] == code
+    assert client.refused(open_consumer(session, 5, destination, **more))[0] == code
     assert client.broker.peer.deliveries.consumers == {}
-    client.ask(Command.OPEN_CONSUMER, session, 5, *consumer_fields("queue:q", 1))  # nothing is left of the attempt
+    client.ask(open_consumer(session, 5))  # nothing is left of the attempt
 
 
 def test_ses_20_a_wrong_selector_is_explained(client: Client) -> None:
-    fields = consumer_fields("queue:q", 1, selector="price > AND")
-    _, text, details = client.refused(Command.OPEN_CONSUMER, client.session(), 5, *fields)
+    _, text, details = client.refused(open_consumer(client.session(), 5, selector="price > AND"))
     assert {"position", "length", "selector", "expected", "hint"} <= set(details)
     assert details["selector"] == "price > AND"
     assert text
@@ -104,16 +102,15 @@ def test_ses_20_a_wrong_selector_is_explained(client: Client) -> None:
 
 def test_a_consumer_id_in_use_is_refused(client: Client) -> None:
     consumer = client.consumer(client.session())
-    fields = consumer_fields("queue:other", 1)
-    assert client.refused(Command.OPEN_CONSUMER, consumer.session, consumer.id, *fields)[0] == ErrorCode.ILLEGAL_STATE
+    again = open_consumer(consumer.session, consumer.id, "queue:other")
+    assert client.refused(again)[0] == ErrorCode.ILLEGAL_STATE
     client.send(consumer.session, "a")
     assert consumer.all() == ["a"]
 
 
 def test_a_consumer_id_beyond_32_bits_is_refused(client: Client) -> None:
-    fields = consumer_fields("queue:q", 1)
-    assert client.refused(Command.OPEN_CONSUMER, client.session(), 2**32, *fields)[0] == ErrorCode.ILLEGAL_STATE
-    client.ask(Command.OPEN_CONSUMER, 1, 2**32 - 1, *fields)
+    assert client.refused(open_consumer(client.session(), 2**32))[0] == ErrorCode.ILLEGAL_STATE
+    client.ask(open_consumer(1, 2**32 - 1))
 
 
 def test_too_many_consumers() -> None:
@@ -121,7 +118,7 @@ def test_too_many_consumers() -> None:
     session = client.session()
     one = client.consumer(session)
     client.consumer(session)
-    code, _, _ = client.refused(Command.OPEN_CONSUMER, session, 50, *consumer_fields("queue:q", 1))
+    code, _, _ = client.refused(open_consumer(session, 50))
     assert code == ErrorCode.RESOURCE_ALLOCATION
     client.consumer(client.session())  # the limit is the session's
     one.close()
@@ -214,8 +211,7 @@ def test_clo_02_goodbye_ends_in_order(world: World) -> None:
 
 def test_credit_past_its_limit(client: Client) -> None:
     session = client.session()
-    fields = consumer_fields("queue:q", MAX_CREDIT + 1)
-    assert client.refused(Command.OPEN_CONSUMER, session, 50, *fields)[0] == ErrorCode.RESOURCE_ALLOCATION
+    assert client.refused(open_consumer(session, 50, credit=MAX_CREDIT + 1))[0] == ErrorCode.RESOURCE_ALLOCATION
     consumer = client.consumer(session, credit=MAX_CREDIT)
     client.say(Command.CREDIT, consumer.id, 0)
     client.say(Command.CREDIT, consumer.id, MAX_CREDIT)

@@ -12,7 +12,7 @@ from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
 
-from .harness import Client, World
+from .harness import Client, World, open_consumer
 
 
 def test_declare_creates_missing_destinations(world: World, client: Client) -> None:
@@ -52,8 +52,7 @@ def test_tmp_01_temporary_destinations_are_unique_and_named_after_their_connecti
 def test_tmp_02_03_04_rights_to_consume_and_to_send(world: World) -> None:
     owner, other = world.client(), world.client()
     address = owner.ask(Command.CREATE_TEMPORARY, False)
-    fields = (address, None, None, False, None, False, False, 1)
-    code, _, _ = other.refused(Command.OPEN_CONSUMER, other.session(), 50, *fields)
+    code, _, _ = other.refused(open_consumer(other.session(), 50, address))
     assert code == ErrorCode.INVALID_DESTINATION
     owner.session()
     consumer = owner.consumer(owner.session(), address)  # any session of the connection
@@ -64,8 +63,8 @@ def test_tmp_02_03_04_rights_to_consume_and_to_send(world: World) -> None:
 def test_tmp_10_no_durable_subscription_to_a_temporary_topic(world: World) -> None:
     client = world.client(client_id="me")
     address = client.ask(Command.CREATE_TEMPORARY, True)
-    fields = (address, None, None, False, "s", True, False, 1)
-    assert client.refused(Command.OPEN_CONSUMER, client.session(), 50, *fields)[0] == ErrorCode.INVALID_DESTINATION
+    durable = open_consumer(client.session(), 50, address, subscription="s", durable=True)
+    assert client.refused(durable)[0] == ErrorCode.INVALID_DESTINATION
 
 
 def test_too_many_temporary_destinations() -> None:

@@ -17,15 +17,13 @@ from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import pack_frames
 
 from ..domain.test_observer import Notes
-from .harness import AUTO, TRANSACTED, Client, Consumer, World, consumer_fields, envelope
-
-OPEN = consumer_fields("queue:q", 3)
+from .harness import AUTO, TRANSACTED, Client, Consumer, World, envelope, open_consumer
 
 #: What a client in order says: it sends, consumes, gives back, commits and closes.
 SCRIPT: list[tuple[Any, ...]] = [
     (Command.OPEN_SESSION, 1, 1, AUTO),
     (Command.OPEN_SESSION, 2, 2, TRANSACTED),
-    (Command.OPEN_CONSUMER, 3, 1, 1, *OPEN),
+    open_consumer(1, 1, credit=3, request=3),
     (Command.SEND, 1, 1, "queue:q", envelope("a")),
     (Command.SEND, 1, 2, "queue:q", envelope("b")),
     (Command.SEND, 1, 3, "queue:q", envelope("c")),
@@ -36,7 +34,7 @@ SCRIPT: list[tuple[Any, ...]] = [
     (Command.WANT, 4, 1),
     (Command.COMMIT, 5, 2, ()),
     (Command.CREDIT, 1, 5),
-    (Command.OPEN_CONSUMER, 6, 2, 2, *OPEN),
+    open_consumer(2, 2, credit=3, request=6),
     (Command.SEND, 2, 3, "queue:q", envelope("t3")),
     (Command.ACKNOWLEDGE, 1, 4, 0),
     (Command.ROLLBACK, 7, 2, ()),

@@ -15,7 +15,7 @@ from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 
-from .harness import CLIENT, START, Client, World, envelope
+from .harness import CLIENT, START, Client, World, envelope, open_consumer
 
 
 def frame(*commands: Any) -> bytes:
@@ -105,7 +105,7 @@ def check_that_only_one_ends(break_it: Callable[[Client, Fault], None], command:
     [
         ("send_row", SEND),
         ("send", (Command.SEND, 1, 1, "queue:new", envelope("x"))),
-        ("open_consumer", (Command.OPEN_CONSUMER, 7, 1, 90, "queue:q", None, None, False, None, False, False, 1)),
+        ("open_consumer", open_consumer(1, 90, request=7)),
         ("declare", (Command.DECLARE, 7, "queue:q")),
         ("browse", (Command.BROWSE, 7, "queue:q", None, None, None, 1)),
         ("unsubscribe", (Command.UNSUBSCRIBE, 7, "s")),

@@ -14,7 +14,7 @@ from sievemq_broker.session import lost as remembering
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
-from .harness import AUTO, CLIENT, TRANSACTED, Client, Consumer, World, consumer_fields, envelope
+from .harness import AUTO, CLIENT, TRANSACTED, Client, Consumer, World, envelope, open_consumer
 
 KEEP = 5_000
 
@@ -38,7 +38,7 @@ def reopen(client: Client, session: int, sent: int, mode: int = AUTO) -> None:
 def consume_again(client: Client, consumer: Consumer, *, credit: int = 10, tag: int = 100) -> Consumer:
     """Open a consumer again."""
     again = client.consumers[consumer.id] = Consumer(client, consumer.session, consumer.id)
-    client.ask(Command.OPEN_CONSUMER, consumer.session, consumer.id, *consumer_fields("queue:q", credit), tag)
+    client.ask(open_consumer(consumer.session, consumer.id, credit=credit, tag=tag))
     return again
 
 
@@ -319,7 +319,7 @@ def test_delivery_tags_continue_and_old_ones_are_void(world: World, client: Clie
 def test_a_tag_that_leaves_no_room_is_refused(world: World, tag: int) -> None:
     client = world.client()
     session = client.session()
-    code, _, _ = client.refused(Command.OPEN_CONSUMER, session, 9, *consumer_fields("queue:q", 1), tag)
+    code, _, _ = client.refused(open_consumer(session, 9, tag=tag))
     assert code == ErrorCode.ILLEGAL_STATE
 
 

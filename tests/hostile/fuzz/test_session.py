@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.session.harness import open_consumer
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.protocols.sieve import SieveConnection
@@ -123,9 +124,9 @@ COMMANDS = [
 #: Who begins like this gets further than by chance alone.
 OPENING = [
     (Number.OPEN_SESSION, 1, 1, 1),
-    (Number.OPEN_CONSUMER, 2, 1, 1, "queue:q", None, None, False, None, False, False, 3),
+    open_consumer(1, 1, credit=3, request=2),
     (Number.OPEN_SESSION, 3, 2, 0),
-    (Number.OPEN_CONSUMER, 4, 2, 2, "topic:t", None, None, False, "s", False, True, 3),
+    open_consumer(2, 2, "topic:t", 3, request=4, subscription="s", shared=True),
     (Number.OPEN_TAP, 5, "s", "queue:q", "drain", None, None, {}),
 ]
 
