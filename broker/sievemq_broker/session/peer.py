@@ -28,6 +28,7 @@ from sievemq_broker.session.rights import Identity, Verb, forbidden
 from sievemq_broker.session.session import Session, SessionMode
 from sievemq_broker.session.settings import AuthenticationError
 from sievemq_broker.session.transaction import StagedBytes
+from sievemq_broker.session.verbs import CloseConsumer, CloseSession
 from sievemq_broker.session.waiting import BlockedSender
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.message.destination import parse_address
@@ -658,7 +659,7 @@ class Peer:
             if session.sent:
                 self.took(session, 0, urgent=True)
 
-    def close_session(self, session: Session, handed: Mapping[int, int], command: CommandTuple, now: int) -> None:
+    def close_session(self, session: Session, handed: Mapping[int, int], command: CloseSession, now: int) -> None:
         """Close a session and its consumers; an open transaction is rolled back (TXN-05). Its messages come back at
         once, or in slices, a turn each, if they are many. The command is answered then.
 
@@ -674,11 +675,11 @@ class Peer:
         self.deliveries.release(session)
         self.broker.begin_leaving(self.id, self._closing(session, handed, command, now))
 
-    def _closing(self, session: Session, handed: Mapping[int, int], command: CommandTuple, now: int) -> Steps[None]:
+    def _closing(self, session: Session, handed: Mapping[int, int], command: CloseSession, now: int) -> Steps[None]:
         returning = _Returning()
         returning.defer()
         steps = session.leave(self._leaving_as, handed, now, Meter())
-        return self._giving_back(steps, command, lambda now: self.answer(command[1]), now, returning)
+        return self._giving_back(steps, command, lambda now: self.answer(command.request), now, returning)
 
     def give_back(self, steps: Steps[int], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
         """Let messages come back: at once, or in slices, a turn each, if they are many. Later commands of this client
@@ -738,7 +739,7 @@ class Peer:
 
     # -- consumers ----------------------------------------------------------------------------------------------------
 
-    def close_consumer(self, consumer: Consumer, handed: int, command: CommandTuple, now: int) -> None:
+    def close_consumer(self, consumer: Consumer, handed: int, command: CloseConsumer, now: int) -> None:
         """Close a consumer. Messages that the application has stay with the session (MCO-09), the others go back
         (MCO-10).
 
@@ -751,10 +752,10 @@ class Peer:
         self.deliveries.want_settled(consumer.id)
         self.give_back(consumer.closing(handed, now, Meter()), command, partial(self._closed, consumer, command), now)
 
-    def _closed(self, consumer: Consumer, command: CommandTuple, now: int) -> None:
+    def _closed(self, consumer: Consumer, command: CloseConsumer, now: int) -> None:
         self.deliveries.retire(consumer)
-        if command[1]:
-            self.answer(command[1])
+        if command.request:
+            self.answer(command.request)
 
     def fail_survived(self, handed: Sequence[int], now: int) -> None:
         """The client states that its application has failed what it was handed, which may include messages of the lost

@@ -14,6 +14,7 @@ from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.temporaries import GoneError
 from sievemq_broker.session.peer import Handler, Peer, Pending
 from sievemq_broker.session.session import Session
+from sievemq_broker.session.verbs import Commit
 from sievemq_broker.session.waiting import BlockedSender
 from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import Envelope
@@ -163,7 +164,7 @@ def _resume(peer: Peer, session: Session) -> None:
 
 
 def wait_to_commit(
-    peer: Peer, session: Session, full: list[Limited], command: CommandTuple, handler: Handler
+    peer: Peer, session: Session, full: list[Limited], command: Commit, handler: Handler
 ) -> None:  # fmt: skip
     """The session's COMMIT, with all staged messages, waits for room.
 
@@ -180,7 +181,7 @@ def wait_to_commit(
         return
     retry = partial(peer.carry_out_late, command, handler)
     sender = BlockedSender(
-        peer.broker.rooms, full, peer.services.now(), retry, transaction=session.transaction, request=command[1]
+        peer.broker.rooms, full, peer.services.now(), retry, transaction=session.transaction, request=command.request
     )
     session.wait(sender)
     peer.out.flow(True, sender.text, session.id, 0, getattr(full[0], "label", None) if len(full) == 1 else None)
