@@ -222,7 +222,7 @@ def _greet(handlers: Mapping[int, Handler], peer: Peer, command: CommandTuple, n
     handlers[Command.HELLO](peer, hello, now)
 
 
-TABLE = with_names(table.TABLE)
+TABLE: Table = with_names(table.TABLE)
 """The handlers of all verbs, for SieveMQ's own protocol."""
 
 
