@@ -361,9 +361,9 @@ class TestNamespace(EmbeddedNamespace):
     def _connections(self) -> list[ConnectionView]:
         return [
             ConnectionView(
-                connection.id,
-                connection.client_id,
-                connection.agent,
+                connection.member.id,
+                connection.member.client_id,
+                connection.member.agent,
                 tuple(each.source.place.destination for each in connection.deliveries.consumers.values() if each.open),
                 connection.out.protocol,
             )

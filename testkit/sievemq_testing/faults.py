@@ -19,6 +19,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.server.net.link import Link
 from sievemq_broker.server.server import Server
+from sievemq_broker.session.member import Member
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.sends import refuse
 from sievemq_broker.session.verbs import Commit, Hello
@@ -114,7 +115,7 @@ class Rule:
         """True if it happens to this command."""
         if self.left <= 0 or name_of(command) != self.kind:
             return False
-        who = command if isinstance(command, Hello) else connection.peer
+        who = command if isinstance(command, Hello) else connection.peer.member
         if self._namespace is not None and _namespace_of(who) != self._namespace:
             return False
         if self._client_id is not None and who.client_id != self._client_id:
@@ -132,8 +133,8 @@ class Rule:
         """Apply the rule; True if the command is finished."""
         self.left -= 1
         self.used += 1
-        name = _namespace_of(command if isinstance(command, Hello) else connection.peer)
-        text = f"{self._what()} (of {connection.peer.id or connection.peer.address})"
+        name = _namespace_of(command if isinstance(command, Hello) else connection.peer.member)
+        text = f"{self._what()} (of {connection.peer.member.id or connection.peer.address})"
         self._box.note(name, "", text)
         if self._error is None:
             if self._drop == "before":
@@ -161,7 +162,7 @@ class Rule:
             self._box.cut(connection)
 
 
-def _namespace_of(who: Hello | Peer) -> str:
+def _namespace_of(who: Hello | Member) -> str:
     return (who.namespace if isinstance(who, Hello) else who.namespace.name) or "default"
 
 
@@ -525,7 +526,7 @@ class Faults:
             connections = self._connections(client_id)
             now = self._broker.server.clock.now()
             for connection in connections:
-                connection.note("fault", detail=f"end the connection: {code.name} ({connection.peer.id})")
+                connection.note("fault", detail=f"end the connection: {code.name} ({connection.peer.member.id})")
                 connection.close(code, "the test wants this connection to end", now)
             return len(connections)
 
@@ -584,7 +585,7 @@ class Faults:
         def slow(_: Broker) -> list[WatchedConnection]:
             connections = self._connections(client_id)
             for connection in connections:
-                connection.note("fault", detail=f"slow down {connection.peer.id}")
+                connection.note("fault", detail=f"slow down {connection.peer.member.id}")
                 connection.pause()
             return connections
 
@@ -641,7 +642,7 @@ class Faults:
             cast("WatchedConnection", link.connection)
             for peer in self._broker.server.shard.services.connections.values()
             if (self._namespace is None or peer.namespace.name == self._namespace)
-            and (client_id is None or peer.client_id == client_id)
+            and (client_id is None or peer.member.client_id == client_id)
             and (link := links.of(peer)) is not None
         ]
         if not found and client_id is not None:
@@ -655,4 +656,4 @@ class Faults:
     def _note(self, link: WatchedLink, what: str) -> None:
         connection = link.connection
         assert isinstance(connection, WatchedConnection)
-        connection.note("fault", detail=f"{what} ({connection.peer.id})")
+        connection.note("fault", detail=f"{what} ({connection.peer.member.id})")

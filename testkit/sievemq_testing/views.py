@@ -325,7 +325,7 @@ class QueueView(_View):
         return ConsumerView(
             consumer.id,
             connection,
-            None if known is None else known.client_id,
+            None if known is None else known.member.client_id,
             None if condition is None else str(condition),
             consumer.credit,
             consumer.unacknowledged,

@@ -144,7 +144,7 @@ class _Deliveries:
 
     @property
     def connection_id(self) -> str:
-        return self._connection.peer.id
+        return self._connection.peer.member.id
 
     def allow(self, deliveries: int | None) -> None:
         """Pass this many deliveries from now on; None for any number."""
@@ -181,7 +181,7 @@ class _Deliveries:
         if consumer is not None and (entry := consumer.window[tag - consumer.base - 1]) is not None:
             again = f", attempt {count}" if count > 1 else ""
             self._connection.watch.recorder.delivered(
-                consumer.source.place, entry, peer.id, f"to consumer {consumer_id} of {peer.id}{again}"
+                consumer.source.place, entry, peer.member.id, f"to consumer {consumer_id} of {peer.member.id}{again}"
             )
 
 
@@ -255,8 +255,8 @@ class WatchedConnection(_Face):
 
     def note(self, kind: str, where: str = "", envelope: Envelope | None = None, detail: str = "") -> None:
         peer = self.peer
-        if peer.id:
-            self.watch.recorder.note(peer.namespace.name, kind, where, envelope, peer.id, detail)
+        if peer.member.id:
+            self.watch.recorder.note(peer.namespace.name, kind, where, envelope, peer.member.id, detail)
 
     # -- commands -------------------------------------------------------------------------------------------------
 
@@ -363,7 +363,7 @@ class WatchedConnection(_Face):
         for session in tuple(peer.sessions.values()):
             self.leaving(session)
         with_held = f", with {counted(held, 'message')} unacknowledged" if held else ""
-        self.note("disconnected", detail=f"{peer.id}: {'lost' if lost else 'closed'}{with_held}")
+        self.note("disconnected", detail=f"{peer.member.id}: {'lost' if lost else 'closed'}{with_held}")
 
     def leaving(self, session: Session) -> None:
         """A session ends: the journal notes its idle consumers and sends that were never committed."""
@@ -412,10 +412,10 @@ def _hello(connection: WatchedConnection, command: Hello, now: int) -> None:
             ErrorCode.CLOSED_BY_ADMINISTRATOR,
         )
     HANDLERS[Command.HELLO](connection.peer, command, now)
-    client_id = f" as {connection.peer.client_id!r}" if connection.peer.client_id else ""
+    client_id = f" as {connection.peer.member.client_id!r}" if connection.peer.member.client_id else ""
     peer = connection.peer
-    library = peer.agent or "unnamed"
-    connection.note("connected", detail=f"{peer.id}: {library}{client_id}, protocol {peer.out.protocol}")
+    library = peer.member.agent or "unnamed"
+    connection.note("connected", detail=f"{peer.member.id}: {library}{client_id}, protocol {peer.out.protocol}")
 
 
 def _rollback(connection: WatchedConnection, command: Rollback, now: int) -> None:
@@ -426,7 +426,7 @@ def _rollback(connection: WatchedConnection, command: Rollback, now: int) -> Non
 
 
 def _open_consumer(connection: WatchedConnection, command: OpenConsumer, now: int) -> None:
-    where, name = canonical(command.destination), f"consumer {command.consumer} of {connection.peer.id}"
+    where, name = canonical(command.destination), f"consumer {command.consumer} of {connection.peer.member.id}"
     shown = f'{name}, selector "{command.selector}"' if command.selector else f"{name}, no selector"
     connection.note("consumer opened", where, detail=shown)
     try:
@@ -444,7 +444,7 @@ def _close_consumer(connection: WatchedConnection, command: CloseConsumer, now: 
     where = consumer.source.place.label if consumer is not None else ""
     if consumer is not None and consumer.open:
         connection.watch.recorder.closing(consumer)
-    connection.note("consumer closed", where, detail=f"consumer {command.consumer} of {connection.peer.id}")
+    connection.note("consumer closed", where, detail=f"consumer {command.consumer} of {connection.peer.member.id}")
     HANDLERS[Command.CLOSE_CONSUMER](connection.peer, command, now)
 
 
@@ -458,7 +458,7 @@ def _close_session(connection: WatchedConnection, command: CloseSession, now: in
 def _release(connection: WatchedConnection, command: Release, now: int) -> None:
     consumer = connection.peer.deliveries.consumers.get(command.consumer)
     if consumer is not None and command.tags:
-        detail = f"{len(command.tags)} only buffered by consumer {consumer.id} of {connection.peer.id}"
+        detail = f"{len(command.tags)} only buffered by consumer {consumer.id} of {connection.peer.member.id}"
         connection.note("returned", consumer.source.place.label, detail=detail)
     HANDLERS[Command.RELEASE](connection.peer, command, now)
 
@@ -497,7 +497,7 @@ def _fan_out(connection: WatchedConnection, where: str, envelope: Envelope) -> N
             "not matched",
             where,
             envelope,
-            connection.peer.id,
+            connection.peer.member.id,
             f"by {len(refusing)} of {counted(len(subscriptions), 'subscription')}",
             tuple(s.condition for s in refusing if s.condition is not None),
         )
@@ -550,7 +550,7 @@ class WatchedLink(Link):
                 connection = self.connection
                 assert isinstance(connection, WatchedConnection)
                 connection.note(
-                    "fault", detail=f"the pause ends, since the client closes {closed} ({connection.peer.id})"
+                    "fault", detail=f"the pause ends, since the client closes {closed} ({connection.peer.member.id})"
                 )
                 self.go_on()
             return
@@ -605,7 +605,8 @@ class WatchedLink(Link):
         wanted, promised = connection.heartbeats
         if wanted and self._silence >= 2 * wanted:
             text = f"nothing was heard for {2 * wanted} ms"
-            connection.note("fault", detail=f"end the connection: HEARTBEAT_MISSED, {text} ({connection.peer.id})")
+            who = connection.peer.member.id
+            connection.note("fault", detail=f"end the connection: HEARTBEAT_MISSED, {text} ({who})")
             connection.close(ErrorCode.HEARTBEAT_MISSED, text, now)
         if promised and self._silence >= 2 * promised:
             self.abort()

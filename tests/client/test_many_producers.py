@@ -87,7 +87,7 @@ async def test_a_waiting_client_that_is_cut_off_or_leaves_leaves_nothing_behind(
     await api._until(lambda: bool(cut.blocked))
     waiting = domain.rooms.bytes
     await leaves.close()
-    (link,) = [link for link in api.broker.server.links.open if link.connection.peer.id == _id_of(cut)]
+    (link,) = [link for link in api.broker.server.links.open if link.connection.peer.member.id == _id_of(cut)]
     api.broker.call(lambda _: link.abort())
     for task in gone:
         try:

@@ -520,7 +520,7 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
         if address in peer.namespace.destinations:
             return
         found = foreign_notation(parse_address(address))
-        if found is not None and peer.identity.may(Verb.VIEW, peer.namespace.name, address):
+        if found is not None and peer.member.identity.may(Verb.VIEW, peer.namespace.name, address):
             raise RequestError(
                 f"{found[0]}. If a destination of that very name is meant, create it first",
                 ErrorCode.INVALID_DESTINATION,

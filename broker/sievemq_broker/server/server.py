@@ -279,7 +279,7 @@ class Server:
         before = self.authenticator.use(users)
         now = self.clock.now()
         for connection in tuple(self.shard.services.connections.values()):
-            name = connection.identity.user or ""
+            name = connection.member.identity.user or ""
             old, new = before.find(name), users.find(name)
             if new is None or old is None or new.secret != old.secret:
                 connection.close(ErrorCode.AUTHENTICATION, "the user or its password has changed; sign in again", now)

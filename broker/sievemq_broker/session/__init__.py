@@ -7,7 +7,7 @@
     handlers/    handshake, consumers, destinations, messages, taps   deliveries   the consumers of all sessions
     rights       who may do what                                      lost         what is kept of a lost connection
     settings     limits and names that the broker announces           checks       ids, pairs, limits, selectors, times
-    life         the states of a connection
+    life         the states of a connection                           member       who it is; what it resumes
 
 Three rules hold it together. A refused request changes nothing. A broken connection harms no other. However a
 connection ends, everything it held goes back, once.

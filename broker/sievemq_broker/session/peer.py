@@ -9,7 +9,7 @@ A protocol turns its frames into commands (a verb of the table, then its fields)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -19,19 +19,17 @@ from sievemq_broker.domain.examining import EXAMINED
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.steps import Meter, Steps
-from sievemq_broker.session.checks import check_identifier, pairs
 from sievemq_broker.session.deliveries import Deliveries
 from sievemq_broker.session.life import CLOSING, LEAVING, OPEN, Life
-from sievemq_broker.session.lost import MAX_REFUSED, Memory, Report, Survived
+from sievemq_broker.session.lost import Memory, Report
+from sievemq_broker.session.member import Member
 from sievemq_broker.session.ports import ClientPort, Services, Watcher
 from sievemq_broker.session.rights import Identity, Verb, forbidden
 from sievemq_broker.session.session import Session, SessionMode
-from sievemq_broker.session.settings import AuthenticationError
 from sievemq_broker.session.transaction import StagedBytes
 from sievemq_broker.session.verbs import CloseConsumer, CloseSession
 from sievemq_broker.session.waiting import BlockedSender
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
-from sievemq_core.message.destination import parse_address
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import COMMANDS, Command
 
@@ -42,15 +40,6 @@ _REQUESTS = frozenset(n for n, spec in COMMANDS.items() if spec.fields and spec.
 
 #: Sends of small NON_PERSISTENT messages whose confirm may wait: far below the window of any client.
 LAZY_CONFIRMS: Final = 64
-
-#: Destinations remembered as allowed, for each client.
-_MAX_ALLOWED: Final = 4_096
-
-#: For how long a connection is remembered at least whose client is on another one already.
-_RETURNING_MS: Final = 60_000
-
-_MAX_ID_CHARS: Final = 64
-_ID_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
 class Work(Protocol):
@@ -157,35 +146,24 @@ class Peer:
     """
 
     __slots__ = (
-        "_handed_elsewhere",
         "_handlers",
-        "_host",
         "_late",
         "_late_bytes",
         "_lazy",
         "_leaving_as",
-        "_memory",
         "_pending",
-        "_resumed",
         "_send",
-        "_survived",
         "_table",
         "_urgent",
         "address",
-        "agent",
-        "allowed",
-        "attempt",
         "broker",
-        "client_id",
         "clock_lag",
         "clock_seen",
         "clock_stands",
         "deliveries",
         "highest_session",
-        "id",
-        "identity",
-        "keep",
         "life",
+        "member",
         "namespace",
         "out",
         "services",
@@ -218,26 +196,8 @@ class Peer:
         #: The handlers of SEND and of the other verbs, with checks in front if the user is limited.
         self._send: SendHandler = table.free.send
         self._handlers: Mapping[int, Handler] = table.free.others
-        #: Destinations that a limited user may send to, as far as it has.
-        self.allowed: set[str] = set()
-        #: Identity and namespace; set by the handshake.
-        self.id = ""
-        self.agent = ""
-        self._host = ""
-        self.identity = Identity()
-        self.client_id: str | None = None
-        #: Milliseconds for which it is remembered after a loss of the connection; 0 if it is not.
-        self.keep = 0
-        #: The number of the client's attempt to continue a lost connection.
-        self.attempt = 0
-        #: The memory of a lost connection that it continues.
-        self._resumed = False
-        self._memory: Memory | None = None
-        #: Consumer -> a message of it that is not failed yet, if the client does not state so later.
-        self._survived: dict[int, Survived] = {}
-        #: Consumer -> last tag that the application may have seen, as the client has reported on a new connection.
-        self._handed_elsewhere: Mapping[int, int] = {}
         self.sessions: dict[int, Session] = {}
+        self.member = Member(broker, services, self.sessions)
         #: Memory of all its transactions.
         self.staged = StagedBytes(self.settings.staged_bytes)
         self.deliveries = Deliveries(out)
@@ -369,14 +329,13 @@ class Peer:
         Args:
             identity: the same user; its rights may be others than before.
         """
-        self.identity = identity
-        self.allowed.clear()
+        self.member.entitle(identity)
         verbs = self._table.free if identity.rights.unlimited else self._table.limited
         self._send, self._handlers = verbs.send, verbs.others
         for consumer in tuple(self.deliveries.consumers.values()):
             if consumer.open:
                 label = consumer.source.place.destination
-                if not identity.may(Verb.CONSUME, self.namespace.name, label) and not self.is_own(label):
+                if not identity.may(Verb.CONSUME, self.namespace.name, label) and not self.member.is_own(label):
                     refusal = forbidden(identity, Verb.CONSUME, self.namespace.name, label)
                     consumer.expel(ErrorCode.SECURITY, refusal.text, self.services.now())
 
@@ -410,48 +369,13 @@ class Peer:
         """The sends and COMMITs that wait for room."""
         return [session.blocked_sender for session in self.sessions.values() if session.blocked_sender is not None]
 
-    @property
-    def temporaries(self) -> int:
-        """The number of its temporary destinations."""
-        return self.namespace.temporaries.count(self.id)
-
     # -- the handshake ------------------------------------------------------------------------------------------------
 
-    def came_to(self, host: str) -> None:
-        """The client has named the host that it wants. If it asks for no namespace, and there is one of this name, it
-        means that one: unless the user has no right there, and so must not learn of it."""
-        self._host = host
-
     def enter(self, identity: Identity, namespace: str, agent: str, keep: int, attempt: int = 0) -> None:
-        """The handshake has found identity and namespace.
-
-        Args:
-            identity: the user.
-            namespace: its name.
-            agent: what the client calls itself.
-            keep: milliseconds for which it wants to be remembered once it is lost.
-            attempt: counts its attempts to continue a lost connection; 0 if it does not count them.
-
-        Raises:
-            AuthenticationError: the user has no right there.
-            SieveError: there is no such namespace, and none can be made.
-        """
-        if not namespace and self._host in self.broker.namespaces and identity.rights.enters(self._host):
-            namespace = self._host
-        if not identity.rights.enters(namespace):
-            raise AuthenticationError(
-                f"user {identity.user!r} has no right in namespace {namespace or 'default'!r}; "
-                "an administrator can grant one"
-            )
+        """The handshake has found identity and namespace: see :meth:`Member.enter`."""
+        self.member.enter(identity, namespace, agent, keep, attempt)
+        self.namespace = self.member.namespace
         self.entitle(identity)
-        self.namespace = self.broker.namespace(namespace or "default")
-        self.agent = agent
-        self.keep = min(keep, self.settings.keep_ms)
-        self.attempt = attempt
-
-    def begin(self) -> None:
-        """Begin as a new client."""
-        self.id = self.services.connection_id()
 
     def take_place(self, resume: str, report: Report, ids: tuple[int, int], now: int) -> Memory | None:
         """Continue a lost connection, with its id and with what is remembered of it.
@@ -468,22 +392,12 @@ class Peer:
         Returns:
             What was remembered; None if nothing was.
         """
-        services = self.services
-        user, namespace = self.identity.user, self.namespace
         self.end_lost(resume, report, now)
         self.broker.finish_leaving(now, resume)
-        memory = services.lost.get(resume)
-        if memory is not None and memory.user == user and memory.namespace == namespace.name:
-            self._check_attempt(memory.attempt)
-        memory = services.lost.take(resume, user, namespace.name)
-        self.id = resume if memory is not None or self._may_keep(resume) else services.connection_id()
-        self._resumed = True
+        memory = self.member.resume(resume, report, now)
         # Late commands for its old sessions and consumers may still arrive: they are skipped.
         self.highest_session, last_consumer = ids
         self.deliveries.claim(last_consumer)
-        if memory is not None:
-            self._survived = memory.settle(report, now)
-            self._memory = memory
         return memory
 
     def end_lost(self, resume: str, report: Report, now: int) -> None:
@@ -496,19 +410,8 @@ class Peer:
             ProtocolError: the client has reconnected by a later attempt.
         """
         lost = self.services.connections.get(resume)
-        if lost is not None and lost.identity.user == self.identity.user and lost.namespace is self.namespace:
-            self._check_attempt(lost.attempt)
+        if lost is not None and self.member.is_same(lost.member):
             lost.give_way(report, now)
-
-    def _check_attempt(self, latest: int) -> None:
-        """Raise if the client has continued the connection by a later attempt: this one was delayed, and no caller
-        waits for its answer.
-
-        Args:
-            latest: the attempt that has succeeded last.
-        """
-        if 0 < self.attempt <= latest:
-            raise ProtocolError("its client has reconnected on another connection since", ErrorCode.HEARTBEAT_MISSED)
 
     def give_way(self, report: Report, now: int) -> None:
         """The client has come back on another connection (D-32).
@@ -518,37 +421,8 @@ class Peer:
             now: ms since 1970.
         """
         self.deliveries.acknowledge(report.done, now)
-        self._handed_elsewhere = report.handed
-        self.keep = max(self.keep, _RETURNING_MS)
+        self.member.give_way(report.handed)
         self.close(ErrorCode.HEARTBEAT_MISSED, "its client has reconnected on another connection", now)
-
-    def _may_keep(self, resume: str) -> bool:
-        """True if a connection that this broker does not remember may keep its id. Another start of the broker assigned
-        the id, so no other client can have it, and messages and temporary destinations carry it.
-
-        A limited user may not: ids are no secret, since every message carries one. With the id of another user it would
-        receive the replies to that user's requests."""
-        services = self.services
-        return (
-            self.identity.rights.unlimited
-            and 0 < len(resume) <= _MAX_ID_CHARS
-            and _ID_CHARS.issuperset(resume)
-            and not resume.startswith(services.settings.incarnation)
-            and resume not in services.connections
-            and resume not in services.lost
-        )
-
-    def claim_client_id(self, client_id: str) -> None:
-        """Take a client id; raises RequestError INVALID_CLIENT_ID."""
-        try:
-            check_identifier("a client id", client_id)
-        except RequestError as error:
-            raise RequestError(error.text, ErrorCode.INVALID_CLIENT_ID) from None
-        holder = self.namespace.client_ids.holder(client_id)
-        if holder is not None:
-            self.broker.finish_leaving(self.services.now(), holder)
-        self.namespace.client_ids.claim(client_id, self.id)
-        self.client_id = client_id
 
     def welcomed(self) -> None:
         """The handshake is complete."""
@@ -556,23 +430,6 @@ class Peer:
         self.see_clock(self.services.clock_offset, self.out.follows_clock)
         if self.services.blocked is not None:
             self.flow_changed()
-
-    def remembers(self) -> Memory:
-        """The state that survives a restart of the broker, as :class:`Memory`."""
-        memory = self._memory
-        sessions = {} if memory is None else dict(memory.sessions)
-        refused = [] if memory is None else list(memory.refused)
-        for session in self.sessions.values():
-            sessions[session.id] = (session.sent, session.settled)
-            refused += [(session.id, *refusal) for refusal in session.refused or ()]
-        user, namespace = self.identity.user, self.namespace.name
-        return Memory(self.id, user, namespace, sessions, tuple(refused[-MAX_REFUSED:]), attempt=self.attempt)
-
-    def progress(self) -> tuple[object, ...]:
-        """A short form of that state: it differs whenever :meth:`remembers` would."""
-        before = () if self._memory is None else tuple(self._memory.sessions.items())
-        sessions = self.sessions.values()
-        return (before, *[(s.id, s.sent, s.settled, s.refused and len(s.refused)) for s in sessions])
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -605,18 +462,6 @@ class Peer:
         if timestamp and self.services.frozen_at is not None:
             return self.services.now() - timestamp
         return self.clock_lag
-
-    # -- rights -------------------------------------------------------------------------------------------------------
-
-    def is_own(self, address: str) -> bool:
-        """True for a temporary destination of this client, with which it may do anything."""
-        return parse_address(address).owner == self.id
-
-    def allow(self, address: str) -> None:
-        """Remember that a limited user may send to this destination."""
-        if len(self.allowed) >= _MAX_ALLOWED:
-            self.allowed.clear()
-        self.allowed.add(address)
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -653,8 +498,8 @@ class Peer:
                 f"a connection may have {limit} sessions; close unused ones", ErrorCode.RESOURCE_ALLOCATION
             )
         session = self.sessions[session_id] = Session(session_id, SessionMode(mode), self.staged)
-        if self._resumed:  # it may continue a session of the connection that was lost
-            known, settled = (0, 0) if self._memory is None else self._memory.sessions.pop(session_id, (0, 0))
+        if self.member.resumed:  # it may continue a session of the connection that was lost
+            known, settled = self.member.sends_of(session_id)
             session.go_on_from(max(sent, known), settled)
             if session.sent:
                 self.took(session, 0, urgent=True)
@@ -673,7 +518,7 @@ class Peer:
         self.confirm(session, session.sent)
         del self.sessions[session.id]
         self.deliveries.release(session)
-        self.broker.begin_leaving(self.id, self._closing(session, handed, command, now))
+        self.broker.begin_leaving(self.member.id, self._closing(session, handed, command, now))
 
     def _closing(self, session: Session, handed: Mapping[int, int], command: CloseSession, now: int) -> Steps[None]:
         returning = _Returning()
@@ -692,7 +537,7 @@ class Peer:
             now: ms since 1970.
         """
         returning = _Returning()
-        self.broker.begin_leaving(self.id, self._giving_back(steps, command, act, now, returning))
+        self.broker.begin_leaving(self.member.id, self._giving_back(steps, command, act, now, returning))
         if not returning.over:
             returning.defer()
             self.go_on_with(Pending(returning, command, _nothing, 0), now)
@@ -757,26 +602,7 @@ class Peer:
         if command.request:
             self.answer(command.request)
 
-    def fail_survived(self, handed: Sequence[int], now: int) -> None:
-        """The client states that its application has failed what it was handed, which may include messages of the lost
-        connection that it continues.
-
-        Args:
-            handed: pairs of consumer and the last tag that the application has seen.
-            now: ms since 1970.
-        """
-        if self._survived:
-            for consumer_id, tag in pairs(handed).items():
-                survived = self._survived.pop(consumer_id, None)
-                if survived is not None and survived.held.tag <= tag <= survived.last:
-                    survived.source.fail_returned([survived.held], now)
-
     # -- sends --------------------------------------------------------------------------------------------------------
-
-    @property
-    def resumed(self) -> bool:
-        """True if it continues a lost connection."""
-        return self._resumed
 
     def took(self, session: Session, count: int, urgent: bool) -> None:
         """Sends were accepted; they are confirmed at the end of the turn.
@@ -909,7 +735,7 @@ class Peer:
         if self.life.state == OPEN:
             self.flush_confirms()  # accepted sends stay accepted
         if not error.code.repairable:
-            self.keep = 0  # it would send the same again, or an operator closed it
+            self.member.cannot_resume()  # it would send the same again, or an operator closed it
         self.out.fail(error)
         if self.life.end():
             self._close_sessions(now, None)
@@ -945,29 +771,29 @@ class Peer:
         # Deliver nothing more to this client: messages that one consumer returns would go to another, and count as
         # delivered once more.
         self.out.stop_deliveries()
-        if not self.id:
+        if not self.member.id:
             return
         services = self.services
-        services.connections.pop(self.id, None)
+        services.connections.pop(self.member.id, None)
         for session in self.sessions.values():
             self.end_blocked_sender(session)
-        memory = self._remember() if handed is None and self.keep else None
+        memory = self._remember() if handed is None and self.member.keep else None
         outcome = self._leaving_as
         if handed is None:
-            outcome, handed = Outcome.LOST, {**self.out.withheld, **self._handed_elsewhere}
+            outcome, handed = Outcome.LOST, {**self.out.withheld, **self.member.handed_elsewhere}
         else:
             for session in self.sessions.values():
                 self.confirm(session, session.sent)
         sessions = tuple(self.sessions.values())
-        self.broker.begin_leaving(self.id, self._leaving(sessions, now, outcome, handed, memory, request))
+        self.broker.begin_leaving(self.member.id, self._leaving(sessions, now, outcome, handed, memory, request))
         if memory is not None:
-            services.lost.remember(memory, now - services.clock_offset + self.keep, self.broker)
+            services.lost.remember(memory, now - services.clock_offset + self.member.keep, self.broker)
         self.sessions.clear()
         self.deliveries.clear()
         self.unconfirmed.clear()
 
     def _remember(self) -> Memory:
-        memory = self.remembers()
+        memory = self.member.remembers()
         memory.returned.update(self.deliveries.returned())
         return memory
 
@@ -992,7 +818,7 @@ class Peer:
         report = self.services.report
         meter = Meter()
         returned = {} if memory is None else {number: each.held for number, each in memory.returned.items()}
-        until = 0 if memory is None else now + self.keep
+        until = 0 if memory is None else now + self.member.keep
         for session in sessions:
             try:
                 now = yield from session.leave(outcome, handed, now, meter, returned, until)
@@ -1000,12 +826,12 @@ class Peer:
                 report(self, "giving back messages", error)
         if memory is None:
             try:
-                yield from self.namespace.temporaries.delete_all(self.id)
+                yield from self.namespace.temporaries.delete_all(self.member.id)
             except Exception as error:
                 report(self, "deleting temporary destinations", error)
-        if self.client_id is not None:
+        if self.member.client_id is not None:
             try:
-                self.namespace.client_ids.free(self.client_id, self.id)
+                self.namespace.client_ids.free(self.member.client_id, self.member.id)
             except Exception as error:
                 report(self, "freeing the client id", error)
         if request is not None and self.life.state == LEAVING:

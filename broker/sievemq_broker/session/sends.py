@@ -64,7 +64,7 @@ class Send:
         peer, session = self._peer, self._session
         before = peer.broker.fan_out
         try:
-            full = peer.namespace.send(self._address, self._envelope, now, peer.id, waited=session.send_waits)
+            full = peer.namespace.send(self._address, self._envelope, now, peer.member.id, waited=session.send_waits)
         except SieveError as error:
             refuse(peer, session, error)
             return
@@ -151,7 +151,7 @@ def refuse(peer: Peer, session: Session, error: SieveError) -> None:
         peer.confirm(session, sequence)
     else:
         peer.confirm(session, sequence - 1)
-        session.refuse(sequence, error, peer.settings.window_messages if peer.keep else 0)
+        session.refuse(sequence, error, peer.settings.window_messages if peer.member.keep else 0)
         peer.out.refuse_send(session.id, sequence, error)
     if waited:
         _resume(peer, session)

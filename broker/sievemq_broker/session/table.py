@@ -154,11 +154,11 @@ OPEN = frozenset(
 def _require(peer: Peer, verb: Verb, text: str) -> None:
     """Raise unless the client's user may do it there. The handler refuses names that are no destination."""
     try:
-        own = peer.is_own(text)
+        own = peer.member.is_own(text)
     except AddressError:
         return
     if not own:
-        peer.identity.require(verb, peer.namespace.name, text)
+        peer.member.identity.require(verb, peer.namespace.name, text)
 
 
 def _declare(peer: Peer, command: verbs.Declare) -> None:
@@ -168,8 +168,8 @@ def _declare(peer: Peer, command: verbs.Declare) -> None:
     try:
         _require(peer, Verb.VIEW, text)
     except RequestError:  # worded as what the client was about to do
-        raise forbidden(peer.identity, Verb.SEND, peer.namespace.name, text) from None
-    require_there(peer.identity, peer.namespace, text)
+        raise forbidden(peer.member.identity, Verb.SEND, peer.namespace.name, text) from None
+    require_there(peer.member.identity, peer.namespace, text)
 
 
 def _open_consumer(peer: Peer, command: verbs.OpenConsumer) -> None:
@@ -184,7 +184,7 @@ def _unsubscribe(peer: Peer, command: verbs.Unsubscribe) -> None:
 
 
 def _subscription(peer: Peer, name: str) -> None:
-    subscriptions, key = peer.namespace.subscriptions, (peer.client_id, name)
+    subscriptions, key = peer.namespace.subscriptions, (peer.member.client_id, name)
     for found in (subscriptions.durable.get(key), subscriptions.shared.get(key)):
         if found is not None:
             _require(peer, Verb.CONSUME, found.topic.label)
@@ -227,7 +227,7 @@ def _behind(check: Check, handler: Handler) -> Handler:
 def _send_behind(handler: SendHandler) -> SendHandler:
     def handle(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
         _, session_id, sequence, text, _ = commands[at]
-        if text not in peer.allowed:
+        if text not in peer.member.allowed:
             try:
                 _require(peer, Verb.SEND, text)
             except RequestError as error:
@@ -237,7 +237,7 @@ def _send_behind(handler: SendHandler) -> SendHandler:
                     return 1
                 # a closed session, or a send out of order: the handler refuses it
             else:
-                peer.allow(text)
+                peer.member.allow(text)
         return handler(peer, commands, at, now)
 
     return handle

@@ -81,7 +81,7 @@ def test_open_names_the_broker_and_what_it_offers(world: World) -> None:
     ]  # fmt: skip
     assert opened.properties is not None
     assert opened.properties["topic-prefix"] == "topic:"
-    assert client.broker.peer.agent == "AMQP 1.0"
+    assert client.broker.peer.member.agent == "AMQP 1.0"
     assert client.one(Begin).remote_channel == 0
 
 
@@ -91,7 +91,7 @@ def test_a_client_signs_in_with_a_password(world: World) -> None:
     assert client.one(SaslMechanisms).sasl_server_mechanisms == ["PLAIN", "ANONYMOUS"]
     assert client.one(SaslOutcome).code == 0
     client.one(Begin)
-    assert client.broker.peer.identity.user == "ann"
+    assert client.broker.peer.member.identity.user == "ann"
 
 
 @pytest.mark.parametrize(
@@ -1085,7 +1085,7 @@ def test_a_temporary_queue_belongs_to_its_connection(world: World) -> None:
     client.rest()
     assert client.messages() == ["reply"]
     client.lose()
-    world.broker.finish_leaving(world.now, client.broker.peer.id)
+    world.broker.finish_leaving(world.now, client.broker.peer.member.id)
     assert address not in world.broker.namespaces["default"].destinations
     made = Amqp(world).sender(target=Target(dynamic=True, capabilities=["temporary-topic"]))
     assert made.target.address.startswith("temporary-topic:")

@@ -48,7 +48,7 @@ def test_the_newest_version_that_both_speak(world: World, wanted: str, spoken: s
     client = Stomp(world, wanted)
     [connected] = client.take("CONNECTED")
     assert connected.headers["version"] == spoken
-    assert connected.headers["session"] == client.broker.peer.id
+    assert connected.headers["session"] == client.broker.peer.member.id
 
 
 def test_no_version_in_common_is_an_error_that_names_ours(world: World) -> None:

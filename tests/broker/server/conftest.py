@@ -19,7 +19,7 @@ class FakeConnection:
 
     def __init__(self, address: str, wake: Callable[[], None] = lambda: None) -> None:
         self.address = address
-        self.peer = self
+        self.peer = self.member = self
         self.broker = Broker()
         self.id = "welcomed"
         self.life = Life()

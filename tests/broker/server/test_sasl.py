@@ -47,7 +47,7 @@ def scram(port: int, user: str, password: str, change: Callable[[str], str] = st
 
 def signed_in(broker: EmbeddedBroker) -> list[tuple[str | None, str]]:
     peers = broker.server.shard.services.connections.values()
-    return [(peer.identity.user, peer.namespace.name) for peer in peers]
+    return [(peer.member.identity.user, peer.namespace.name) for peer in peers]
 
 
 @pytest.mark.parametrize("secret", [KEYS, "rosebud"], ids=["keys", "clear"])

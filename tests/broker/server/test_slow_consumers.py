@@ -20,7 +20,7 @@ from .conftest import StandingClock
 class Connection:
     """The part of a connection that is checked."""
 
-    address, client_id = "peer", None
+    address, member = "peer", SimpleNamespace(client_id=None)
 
     def __init__(self) -> None:
         self.deliveries = SimpleNamespace(consumers={})

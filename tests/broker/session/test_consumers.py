@@ -203,7 +203,7 @@ def test_clo_02_goodbye_ends_in_order(world: World) -> None:
     assert not client.transport_open
     assert other.browse() == [(2, "a"), (1, "b"), (1, "last")]
     assert other.refused(Command.DECLARE, address)[0] == ErrorCode.INVALID_DESTINATION
-    assert world.services.connections.keys() == {other.broker.peer.id}
+    assert world.services.connections.keys() == {other.broker.peer.member.id}
 
 
 # -- credit -----------------------------------------------------------------------------------------------------------

@@ -178,7 +178,7 @@ def test_a_sender_that_is_lost_while_its_message_is_examined_has_not_sent_it(wor
     assert world.broker.namespace("").declare("topic:t").published == 0  # type: ignore[union-attr]
     new = Client(world)
     new._ids = sender._ids
-    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", sender.broker.peer.id, {"keep": KEEP})
+    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", sender.broker.peer.member.id, {"keep": KEEP})
     new.exchange()
     assert new.take(Command.WELCOME)[0][7]["resumed"]["sessions"] == ((session, 0, 0),)
     reopen(new, session, 0)

@@ -29,7 +29,7 @@ def test_declare_refuses_invalid_destinations(world: World, address: str) -> Non
 
 def test_declare_without_the_right_to_send_is_refused(world: World) -> None:
     connection = world.client().broker.peer
-    connection.identity = Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "queue:mine")]))
+    connection.member.identity = Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "queue:mine")]))
     declare = CHECKS[Command.DECLARE]
     with pytest.raises(RequestError, match="user 'ann' must not send to queue:other") as refused:
         declare(connection, Declare(request=1, destination="queue:other"))
@@ -157,7 +157,7 @@ def test_browsing_a_queue_that_is_not_there_names_similar_ones_that_the_user_may
     client = world.client()
     asked = (Command.BROWSE, "queue:ordrs", None, None, None, 0)
     assert client.ask(*asked) == (None, "queue:orders", "queue:order")
-    client.broker.peer.identity = Identity("ann", Rights([Grant(frozenset({Verb.BROWSE}), "queue:orders")]))
+    client.broker.peer.member.identity = Identity("ann", Rights([Grant(frozenset({Verb.BROWSE}), "queue:orders")]))
     assert client.ask(*asked) == (None, "queue:orders")
     assert client.ask(*asked[:-1], 10) == (None,)  # a page holds messages only
     assert "queue:ordrs" not in world.broker.namespace("").destinations

@@ -82,7 +82,7 @@ def test_in_any_order_every_message_exists_once(how: list[tuple[str, int, int]],
         assert odd.fatal[2] != ErrorCode.INTERNAL
     odd.drop()
     assert not world.services.reports
-    assert list(world.services.connections) == [other.broker.peer.id]
+    assert list(world.services.connections) == [other.broker.peer.member.id]
 
     events = Counter(what for what, label, _ in notes.events if label == "queue:q")
     if not how:
@@ -115,7 +115,7 @@ def test_a_resumed_connection_may_repeat_all_its_sends(how: list[tuple[str, int,
     client.send(session, *"abcde")
     client.drop()
     new = Client(world)
-    new.hello(resume=client.broker.peer.id, keep=5_000)
+    new.hello(resume=client.broker.peer.member.id, keep=5_000)
     new.ask(Command.OPEN_SESSION, session, AUTO, 0)
     for again in (first % 5 + 1 for _, first, _ in how):
         new.say(Command.SEND, session, again, "queue:q", envelope("abcde"[again - 1]))

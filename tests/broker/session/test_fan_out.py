@@ -58,8 +58,9 @@ def subscribe(client: Client, count: int = MANY, **more: Any) -> list[Consumer]:
     selector = more.get("selector", lambda number: None)
     for number, consumer in enumerate(consumers):  # without the wire: it is not what is tested, and takes its time
         found = space.open_consumer(
-            peer.out, consumer.id, more.get("to", ADDRESS), compile_selector(selector(number)), connection=peer.id,
-            credit=more.get("credit", 10), no_local=more.get("no_local", False), now=client.world.now,
+            peer.out, consumer.id, more.get("to", ADDRESS), compile_selector(selector(number)),
+            connection=peer.member.id, credit=more.get("credit", 10), no_local=more.get("no_local", False),
+            now=client.world.now,
         )  # fmt: skip
         peer.deliveries.claim(consumer.id)
         peer.deliveries.add(peer.sessions[session], found)
@@ -286,7 +287,7 @@ def test_a_sender_that_is_lost_meanwhile_has_sent_it_and_sends_it_once(large: La
     assert 0 < reached(world) < MANY
     new = Client(world)
     new._ids = sender._ids
-    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", sender.broker.peer.id, {"keep": KEEP})
+    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", sender.broker.peer.member.id, {"keep": KEEP})
     new.exchange()
     assert new.take(Command.WELCOME)[0][7]["resumed"]["sessions"] == ((session, 1, 0),)
     reopen(new, session, 1)
@@ -514,7 +515,7 @@ def test_a_client_that_is_lost_while_its_delayed_send_is_delivered_has_sent_it(w
     sender.broker.lost(world.now)
     new = Client(world)
     new._ids = sender._ids
-    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", sender.broker.peer.id, {"keep": KEEP})
+    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", sender.broker.peer.member.id, {"keep": KEEP})
     new.exchange()
     assert new.take(Command.WELCOME)[0][7]["resumed"]["sessions"] == ((session, 3, 0),)
     turns(world)

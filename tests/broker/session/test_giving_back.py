@@ -290,7 +290,7 @@ def test_a_client_that_returns_in_the_middle_finds_everything_given_back(world: 
     begin(client, consumer, how)
     client.reading = False
     new = Client(world)
-    new.hello(resume=client.broker.peer.id, keep=KEEP)
+    new.hello(resume=client.broker.peer.member.id, keep=KEEP)
     turns(world)
     assert new.take(Command.WELCOME)[0][7]["resumed"]
     assert queue_of(world).in_flight == queue_of(world).held == 0

@@ -134,7 +134,7 @@ def test_con_10_a_refused_claim_leaves_the_connection_usable_and_without_id(worl
     assert (code, details) == (ErrorCode.INVALID_CLIENT_ID, {"client_id": "me"})
     client.ask(Command.SET_CLIENT_ID, "you")
     assert client.refused(Command.SET_CLIENT_ID, "he")[0] == ErrorCode.ILLEGAL_STATE  # CON-07
-    assert client.broker.peer.client_id == "you"
+    assert client.broker.peer.member.client_id == "you"
 
 
 @pytest.mark.parametrize("client_id", ["", "x" * 256, "\x00"])
@@ -151,7 +151,7 @@ def test_a_resumed_connection_takes_the_place_of_the_half_dead_one(world: World)
     old.send(consumer.session, "a")
     old.reading = False  # its network is gone, the broker does not know yet
     new = Client(world)
-    new.hello(client_id="me", resume=old.broker.peer.id)
+    new.hello(client_id="me", resume=old.broker.peer.member.id)
     assert new.take(Command.WELCOME)[0][7]["resumed"] == {"sessions": ((1, 1, 0),), "refused": (), "temporaries": True}
     assert old.broker.closing
     assert new.consumer(new.session()).all() == ["a#2"]
@@ -167,6 +167,6 @@ def test_no_client_takes_over_a_connection_of_another_user_or_namespace(world: W
     ann = world.client(user="ann", namespace="n")
     for more in ({"user": "bob", "namespace": "n"}, {"user": "ann"}):
         client = Client(world)
-        client.hello(resume=ann.broker.peer.id, **more)
+        client.hello(resume=ann.broker.peer.member.id, **more)
         assert client.take(Command.WELCOME)[0][7]["resumed"] is False
     assert ann.ask(Command.PING)

@@ -47,7 +47,7 @@ def test_a_broken_frame_ends_only_its_connection(world: World, data: bytes) -> N
     assert ErrorCode(bad.fatal[2]).fatal
     assert not bad.transport_open
     assert good.consumer(good.session()).all() == ["a#2", "b#2"]
-    assert world.services.connections.keys() == {good.broker.peer.id}
+    assert world.services.connections.keys() == {good.broker.peer.member.id}
 
 
 def test_nothing_is_carried_out_after_the_end(world: World, client: Client) -> None:
@@ -114,7 +114,8 @@ def check_that_only_one_ends(break_it: Callable[[Client, Fault], None], command:
 )
 def test_a_fault_of_the_broker_ends_only_the_connection_that_met_it(verb: str, command: tuple[Any, ...]) -> None:
     def break_it(bad: Client, fault: Fault) -> None:
-        bad.broker.peer.namespace = Faulty(bad.broker.peer.namespace, verb, fault)  # type: ignore[assignment]
+        peer = bad.broker.peer
+        peer.namespace = peer.member.namespace = Faulty(peer.namespace, verb, fault)  # type: ignore[assignment]
 
     check_that_only_one_ends(break_it, command)
 

@@ -182,7 +182,7 @@ def test_a_resumed_client_learns_that_its_commit_completed(world: World) -> None
     turn(world, 3)
     client.drop()
     back = Client(world)
-    back.hello(resume=client.broker.peer.id)
+    back.hello(resume=client.broker.peer.member.id)
     (welcome,) = back.take(Command.WELCOME)
     assert [session, LARGE, request] in [list(known) for known in welcome[-1]["resumed"]["sessions"]]
     turns(world)

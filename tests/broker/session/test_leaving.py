@@ -44,7 +44,7 @@ def depths(world: World) -> list[int]:
 def test_a_lost_connection_gives_back_in_slices(world: World) -> None:
     client, texts = with_many_consumers(world)
     client.drop()
-    assert list(world.services.connections) == [world.clients[1].broker.peer.id]
+    assert list(world.services.connections) == [world.clients[1].broker.peer.member.id]
     found = depths(world)
     assert max(later - earlier for earlier, later in pairwise(found)) <= SLICE // 5 + 1
     assert len(found) > 6
@@ -94,7 +94,7 @@ def test_a_client_gets_its_client_id_at_once(world: World) -> None:
     client, _ = with_many_consumers(world, client_id="me")
     client.drop()
     again = world.client(client_id="me")
-    assert again.broker.peer.client_id == "me"
+    assert again.broker.peer.member.client_id == "me"
     assert world.broker.namespace("").queue("queue:q").depth == MANY
 
 
@@ -102,7 +102,7 @@ def test_a_resumed_client_finds_its_messages_returned(world: World) -> None:
     client, texts = with_many_consumers(world, keep=5_000)
     client.drop()
     new = Client(world)
-    new.hello(resume=client.broker.peer.id, keep=5_000, handed=())
+    new.hello(resume=client.broker.peer.member.id, keep=5_000, handed=())
     assert new.take(Command.WELCOME)[0][7]["resumed"]
     new.ask(Command.OPEN_SESSION, 1, AUTO, 0)
     assert len(new.browse()) == len(texts)
@@ -125,7 +125,7 @@ def test_a_reconnecting_client_waits_until_all_messages_are_returned(world: Worl
     if how != "half dead":
         client.broker.lost(world.now)
     client.transport_open = False
-    hello = {"client_id": "me"} if how == "client id" else {"resume": client.broker.peer.id}
+    hello = {"client_id": "me"} if how == "client id" else {"resume": client.broker.peer.member.id}
     new = come_back(world, **hello)
     queue = world.broker.namespace("").queue("queue:q")
     assert new.broker.peer.behind
@@ -136,7 +136,7 @@ def test_a_reconnecting_client_waits_until_all_messages_are_returned(world: Worl
     world.settle()
     (welcome,) = new.take(Command.WELCOME)
     assert bool(welcome[7]["resumed"]) is (how != "client id")
-    assert new.broker.peer.client_id == hello.get("client_id")
+    assert new.broker.peer.member.client_id == hello.get("client_id")
     assert queue.depth == MANY
     assert not world.services.reports
 
@@ -144,13 +144,13 @@ def test_a_reconnecting_client_waits_until_all_messages_are_returned(world: Worl
 def test_a_client_that_is_lost_while_it_waits_to_reconnect(world: World) -> None:
     client, texts = with_many_consumers(world, keep=5_000)
     client.broker.lost(world.now)
-    first, second = (come_back(world, resume=client.broker.peer.id) for _ in range(2))
+    first, second = (come_back(world, resume=client.broker.peer.member.id) for _ in range(2))
     first.broker.lost(world.now)
     first.transport_open = False
     world.settle()
     assert not first.take(Command.WELCOME)
     assert second.take(Command.WELCOME)[0][7]["resumed"]
-    assert second.broker.peer.id == client.broker.peer.id
+    assert second.broker.peer.member.id == client.broker.peer.member.id
     second.ask(Command.OPEN_SESSION, 1, AUTO, 0)
     assert len(second.browse()) == len(texts)
 
@@ -158,10 +158,10 @@ def test_a_client_that_is_lost_while_it_waits_to_reconnect(world: World) -> None
 def test_of_two_clients_that_resume_one_connection_the_later_one_continues(world: World) -> None:
     client, _ = with_many_consumers(world, keep=5_000)
     client.broker.lost(world.now)
-    first, second = (come_back(world, resume=client.broker.peer.id) for _ in range(2))
+    first, second = (come_back(world, resume=client.broker.peer.member.id) for _ in range(2))
     world.settle()
     assert second.take(Command.WELCOME)[0][7]["resumed"]
-    assert second.broker.peer.id == client.broker.peer.id
+    assert second.broker.peer.member.id == client.broker.peer.member.id
     assert first.broker.closing
     assert not world.services.reports
 
@@ -273,7 +273,7 @@ def test_its_connection_may_end_meanwhile(world: World, how: str) -> None:
     assert not client.transport_open
     browsed = world.clients[1].browse()
     assert sorted(browsed, key=lambda found: int(found[1])) == [(2 if text == "0" else 1, text) for text in texts]
-    assert world.client(client_id="me").broker.peer.client_id == "me"
+    assert world.client(client_id="me").broker.peer.member.client_id == "me"
     assert not world.services.reports
 
 
@@ -300,7 +300,7 @@ def test_a_client_that_returns_meanwhile_may_subscribe_again(world: World) -> No
         client.consumer(session, "topic:t", durable=True, subscription=f"s{number}")
     client.request(Command.CLOSE_SESSION, session, ())
     client.drop()
-    back = world.client(client_id="me", resume=client.broker.peer.id)
+    back = world.client(client_id="me", resume=client.broker.peer.member.id)
     again = back.consumer(back.session(), "topic:t", durable=True, subscription=f"s{MANY - 1}")
     back.send(back.session(), "hello", to="topic:t")
     assert again.all() == ["hello"]

@@ -187,7 +187,7 @@ def test_a_resumed_client_repeats_the_rest_and_nothing_is_doubled(world: World, 
         client.broker.lost(world.now)
     new = Client(world)
     new._ids = client._ids
-    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", client.broker.peer.id, {"keep": KEEP})
+    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", client.broker.peer.member.id, {"keep": KEEP})
     new.exchange()  # before the old one has its turn
     assert new.take(Command.WELCOME)[0][7]["resumed"]["sessions"] == ((session, done, 0),)
     assert not client.broker.behind

@@ -23,7 +23,7 @@ def back(world: World, lost: Client, **hello: Any) -> tuple[Client, Any]:
     """The client comes back: its new end, and what WELCOME says under `resumed`."""
     new = Client(world)
     new._ids = lost._ids
-    new.hello(resume=lost.broker.peer.id, keep=KEEP, **hello)
+    new.hello(resume=lost.broker.peer.member.id, keep=KEEP, **hello)
     welcome = new.take(Command.WELCOME)
     assert welcome, new.fatal
     return new, welcome[0][7]["resumed"]
@@ -70,7 +70,7 @@ def test_resumption_reports_accepted_sends(world: World, client: Client, loss: A
     loss(client)
     new, resumed = back(world, client)
     assert resumed == {"sessions": ((first, 2, 0), (second, 0, 0)), "refused": (), "temporaries": True}
-    assert new.broker.peer.id == client.broker.peer.id
+    assert new.broker.peer.member.id == client.broker.peer.member.id
 
 
 def test_repeated_commands_run_once(world: World, client: Client, loss: Any) -> None:
@@ -387,7 +387,7 @@ def test_con_11_the_client_id_is_free_while_the_connection_is_lost(world: World)
     client.drop()
     other = world.client(client_id="me")
     new = Client(world)
-    new.hello(resume=client.broker.peer.id, client_id="me", keep=KEEP)
+    new.hello(resume=client.broker.peer.member.id, client_id="me", keep=KEEP)
     assert new.fatal is not None
     assert new.fatal[2] == ErrorCode.INVALID_CLIENT_ID
     assert other.ask(Command.PING)
@@ -401,7 +401,7 @@ def test_a_broker_that_has_forgotten_everything_lets_it_keep_its_id() -> None:
     client = Client(world)
     client.hello(resume="old-7", keep=KEEP)
     assert client.take(Command.WELCOME)[0][7]["resumed"] is False
-    assert client.broker.peer.id == "old-7"
+    assert client.broker.peer.member.id == "old-7"
     address = "temporary-queue:old-7.3"
     assert client.ask(Command.CREATE_TEMPORARY, False, address) == address
     assert client.ask(Command.CREATE_TEMPORARY, False) == "temporary-queue:old-7.4"
@@ -416,7 +416,7 @@ def test_a_malformed_id_is_not_kept(asked: str) -> None:
     world = World(SessionSettings(incarnation="new"))
     client = Client(world)
     client.hello(resume=asked)
-    assert client.broker.peer.id == "c1"
+    assert client.broker.peer.member.id == "c1"
 
 
 @pytest.mark.parametrize(
@@ -442,7 +442,7 @@ def test_stored_progress_resumes_like_remembered_progress() -> None:
     client = world.client(keep=KEEP)
     session = client.session()
     client.send(session, "a", "b")
-    record = json.loads(json.dumps(client.broker.peer.remembers().to_mapping()))
+    record = json.loads(json.dumps(client.broker.peer.member.remembers().to_mapping()))
 
     after = World(SessionSettings(incarnation="two"))
     after.services.lost.restore([record], after.now + KEEP, after.broker)
@@ -457,7 +457,7 @@ def test_stored_progress_resumes_like_remembered_progress() -> None:
 @pytest.mark.parametrize("asked", [-1, "long", 2**40, None, True, [1]])
 def test_a_lost_connection_is_kept_no_longer_than_the_limit(world: World, asked: Any) -> None:
     client = world.client(keep=asked)
-    assert client.broker.peer.keep in (0, world.services.settings.keep_ms)
+    assert client.broker.peer.member.keep in (0, world.services.settings.keep_ms)
 
 
 def test_the_one_lost_first_is_forgotten_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -559,9 +559,9 @@ def test_no_other_client_resumes_the_connection(world: World) -> None:
     client.drop()
     for more in ({"user": "bob", "namespace": "n"}, {"user": "ann"}):
         other = Client(world)
-        other.hello(resume=client.broker.peer.id, **more)
+        other.hello(resume=client.broker.peer.member.id, **more)
         assert other.take(Command.WELCOME)[0][7]["resumed"] is False
-        assert other.broker.peer.id != client.broker.peer.id
+        assert other.broker.peer.member.id != client.broker.peer.member.id
     new, resumed = back(world, client, user="ann", namespace="n")
     assert resumed is not False
-    assert new.broker.peer.id == client.broker.peer.id
+    assert new.broker.peer.member.id == client.broker.peer.member.id

@@ -196,7 +196,7 @@ def test_names_are_names(world: World, client: Client) -> None:
 def limited(client: Client, *verbs: Verb) -> SieveConnection:
     """From now on the client's user may do no more than this on queue:q."""
     rights = Rights([Grant(frozenset(verbs), "queue:q")])
-    client.broker.peer.identity = Identity("ann", rights)
+    client.broker.peer.member.identity = Identity("ann", rights)
     return client.broker
 
 

@@ -54,7 +54,7 @@ class Life:
         client.hello(resume=self.lost, keep=keep)
         (welcome,) = client.take(Command.WELCOME)
         self.resumed = welcome[7]["resumed"]
-        self.lost = client.broker.peer.id
+        self.lost = client.broker.peer.member.id
         self.feed(client)
         return client
 

@@ -162,4 +162,4 @@ def test_any_commands(said: list[tuple[Any, ...]], opening: bool, numbered: bool
     assert rim.faults == []
     good.receive_data(b"".join(pack_frames([pack((Number.PING, 1))])), NOW)
     assert good_client.receive_data(good.data_to_send()) == [(Number.OK, 1, NOW)]
-    assert rim.connections == {good.peer.id: good.peer}
+    assert rim.connections == {good.peer.member.id: good.peer}

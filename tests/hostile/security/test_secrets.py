@@ -82,8 +82,13 @@ def test_connection_keeps_no_password() -> None:
     with EmbeddedBroker(users={"anna": hash_password(SECRET)}) as broker:
         with ConnectionFactory(broker.url).create_context("anna", SECRET):
             (connection,) = broker.call(lambda _: list(broker.server.shard.services.connections.values()))
-            held = [getattr(connection, name, None) for name in dir(connection) if not name.startswith("__")]
-            assert connection.identity in held
+            held = [
+                getattr(each, name, None)
+                for each in (connection, connection.member)
+                for name in dir(each)
+                if not name.startswith("__")
+            ]
+            assert connection.member.identity in held
             assert SECRET not in repr(held)
         assert SECRET not in repr([vars(broker.server.authenticator), vars(broker.server.authenticator.users)])
 

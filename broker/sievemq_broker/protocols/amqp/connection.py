@@ -496,7 +496,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
     def _mechanisms(self) -> list[str]:
         """How this client may sign in, the best first."""
         self._sign_in = self._services.scram(self.peer)
-        certified = ["EXTERNAL"] if self.peer.identity.user is not None else []
+        certified = ["EXTERNAL"] if self.peer.member.identity.user is not None else []
         return [*certified, *([_SCRAM] if self._sign_in is not None else []), "PLAIN", "ANONYMOUS"]
 
     def _sasl(self, body: object) -> None:
@@ -511,9 +511,9 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             challenge = self._sign_in.first(body.initial_response or b"", self._claimed)
             outbox.reach(Stage.CHALLENGED)
             outbox.frame(SaslChallenge(challenge=challenge), kind=SASL)
-        elif body.mechanism == "EXTERNAL" and self.peer.identity.user is not None:
+        elif body.mechanism == "EXTERNAL" and self.peer.member.identity.user is not None:
             claimed = self._claimed((body.initial_response or b"").decode("utf-8", "replace"))
-            if claimed not in ("", self.peer.identity.user):
+            if claimed not in ("", self.peer.member.identity.user):
                 raise ProtocolError(f"the client certificate is not that of {shown(claimed)}", ErrorCode.AUTHENTICATION)
             self._signed_in(None)
         elif body.mechanism in ("PLAIN", "ANONYMOUS"):
@@ -568,7 +568,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         host = theirs.hostname or ""
         if not namespace and host.startswith("/"):
             namespace = host.removeprefix("/")
-        self.peer.came_to(host)
+        self.peer.member.came_to(host)
         # Qpid JMS makes up an id for a connection that was given none; it begins so, and names no client.
         sole = _SOLE in (theirs.desired_capabilities or ()) and not theirs.container_id.startswith("ID:")
 
@@ -975,7 +975,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         durable = topic and (source.durable > 0 or source.expiry_policy == "never")
         shared = topic and "shared" in capabilities
         name = theirs.name.partition("|")[0] if durable or shared else None
-        if durable and self.peer.client_id is None and not (shared and "global" in capabilities):
+        if durable and self.peer.member.client_id is None and not (shared and "global" in capabilities):
             raise RequestError(
                 "a durable subscription needs a client id: the container-id of a connection that asks for the "
                 f"capability {_SOLE}. Only one that all containers share needs none: ask for the capabilities shared "
@@ -1231,7 +1231,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             if len(message) > link.most:
                 raise _too_large(link, len(message))
             self._message_ids += 1
-            fields, to = envelope_of(message, f"ID:{peer.id}:a{self._message_ids}", now)
+            fields, to = envelope_of(message, f"ID:{peer.member.id}:a{self._message_ids}", now)
             address = link.address or to
             if address is None:
                 raise RequestError("a message on a link without an address needs a `to`", ErrorCode.INVALID_DESTINATION)

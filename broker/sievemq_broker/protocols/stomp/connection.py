@@ -207,7 +207,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         host = headers.get("host", "")
         if not namespace and host.startswith("/"):
             namespace = host.removeprefix("/")
-        self.peer.came_to(host)
+        self.peer.member.came_to(host)
         self._types = headers.get("sievemq-types")
         if self._types not in (None, TEXT, INFER):
             raise ProtocolError(
@@ -252,7 +252,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         if reply_to is not None:
             reply_to = self._address(reply_to, {}, now)
         self._message_ids += 1
-        message_id = f"ID:{peer.id}:s{self._message_ids}"
+        message_id = f"ID:{peer.member.id}:s{self._message_ids}"
         fields = envelope_of(headers, frame.body, message_id, now, reply_to, self._infers(address))
         transaction = self._transaction(headers)
         if transaction is None:

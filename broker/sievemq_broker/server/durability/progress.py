@@ -62,15 +62,15 @@ class Progress:
         For a connection that was lost since then, the remembered progress is stored, since its sends are in this batch
         as well. For one that came back since then, the present progress counts: both share the id."""
         services = self._services
-        for name in dict.fromkeys([connection.id for connection in connections]):
+        for name in dict.fromkeys([connection.member.id for connection in connections]):
             connection = services.connections.get(name)
             memory = services.lost.get(name) if connection is None else None
             if memory is not None:
                 self._define(memory, ())
-            elif connection is not None and connection.keep:
-                brief = connection.progress()
+            elif connection is not None and connection.member.keep:
+                brief = connection.member.progress()
                 if brief != self._noted.get(name):
-                    self._define(connection.remembers(), brief)
+                    self._define(connection.member.remembers(), brief)
             elif name in self._noted:  # it has ended for good, or is not to be remembered any more
                 self._forget(name)
 

@@ -472,8 +472,8 @@ class Link(asyncio.BufferedProtocol):
             before = self.connection.peer
             self.connection = connect(self._shard, self.peer, self._wake)
             self.life = self.connection.peer.life
-            if before.identity.user is not None:  # by its certificate
-                self.connection.peer.entitle(before.identity)
+            if before.member.identity.user is not None:  # by its certificate
+                self.connection.peer.entitle(before.member.identity)
             self._links.replace(before, self)
         return data
 
@@ -560,7 +560,7 @@ class Link(asyncio.BufferedProtocol):
             self._turn.grant()
             peer, now = self.connection.peer, self._clock.now()
             peer.broker.finish_publishings(now)  # it may wait for one of them, or for what it gives back
-            peer.broker.finish_leaving(now, peer.id)
+            peer.broker.finish_leaving(now, peer.member.id)
             self._go_on()
 
     def _put_off(self) -> None:

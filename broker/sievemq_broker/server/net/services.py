@@ -79,7 +79,7 @@ class ServerServices(Services[Peer]):
         later: Callable[[Identity | AuthenticationError, int], None],
     ) -> Identity | None:
         """Who this is; see :class:`~sievemq_broker.server.credentials.authenticator.Authenticator`."""
-        known = peer.identity.user  # it has signed in before its first frame
+        known = peer.member.identity.user  # it has signed in before its first frame
         if not user and known is not None and (account := self._authenticator.users.find(known)) is not None:
             return account.identity
         found = self._authenticator.begin(user, password, _host(peer))
@@ -140,10 +140,10 @@ class ServerServices(Services[Peer]):
     def drop_replies(self, peer: Peer, destination: str, messages: int) -> None:
         """Log messages to a temporary destination that is gone, once for each connection; the metric counts all."""
         super().drop_replies(peer, destination, messages)
-        if peer.id not in self._late:
+        if peer.member.id not in self._late:
             if len(self._late) >= _MAX_ADVISED:
                 self._late.clear()
-            self._late.add(peer.id)
+            self._late.add(peer.member.id)
             log.info(
                 "reply.dropped",
                 destination=destination,

@@ -99,7 +99,7 @@ class SlowConsumers:
             "consumer.slow",
             destination=queue.place.label,
             peer=connection.address,
-            client_id=connection.client_id,
+            client_id=connection.member.client_id,
             holds=consumer.unacknowledged,
             waiting=queue.depth,
             seconds=(now - watched[1]) // 1000,

@@ -46,14 +46,14 @@ def on_open_consumer(peer: Peer, command: OpenConsumer, now: int) -> None:
         check_identifier("a subscription's name", subscription)
     elif durable or shared:
         raise RequestError("a durable or shared consumer needs a subscription name", ErrorCode.ILLEGAL_STATE)
-    known = durable and peer.namespace.subscriptions.has(peer.client_id, subscription)
+    known = durable and peer.namespace.subscriptions.has(peer.member.client_id, subscription)
     consumer = peer.namespace.open_consumer(
         peer.out,
         consumer_id,
         command.destination,
         compiled,
-        connection=peer.id,
-        client_id=peer.client_id,
+        connection=peer.member.id,
+        client_id=peer.member.client_id,
         no_local=command.no_local,
         subscription=subscription,
         durable=durable,

@@ -31,24 +31,24 @@ def on_declare(peer: Peer, command: Declare, now: int) -> None:
 def on_create_temporary(peer: Peer, command: CreateTemporary, now: int) -> None:
     """Create a temporary destination of this connection (TMP-01, TMP-05)."""
     limit = peer.settings.max_temporaries
-    if peer.temporaries >= limit:
+    if peer.member.temporaries >= limit:
         raise RequestError(
             f"a connection may have {limit} temporary destinations; delete unused ones",
             ErrorCode.RESOURCE_ALLOCATION,
         )
-    address = peer.namespace.temporaries.create(peer.id, command.topic, command.destination)
+    address = peer.namespace.temporaries.create(peer.member.id, command.topic, command.destination)
     peer.answer(command.request, str(address))
 
 
 def on_delete_temporary(peer: Peer, command: DeleteTemporary, now: int) -> None:
     """Delete a temporary destination of this connection (TMP-07)."""
-    peer.namespace.temporaries.delete(command.destination, peer.id)
+    peer.namespace.temporaries.delete(command.destination, peer.member.id)
     peer.answer(command.request)
 
 
 def on_unsubscribe(peer: Peer, command: Unsubscribe, now: int) -> None:
     """Delete a durable subscription (SES-27)."""
-    peer.namespace.unsubscribe(peer.client_id, command.subscription)
+    peer.namespace.unsubscribe(peer.member.client_id, command.subscription)
     peer.answer(command.request)
 
 
@@ -74,7 +74,7 @@ def on_browse(peer: Peer, command: Browse, now: int) -> None:
 def similar_queues(peer: Peer, address: str) -> list[str]:
     """Queues with names similar to one that does not exist, if this user may browse them. The search is bounded."""
     wanted = str(parse_address(address))
-    namespace, identity = peer.namespace, peer.identity
+    namespace, identity = peer.namespace, peer.member.identity
     near = [
         label
         for label in islice(namespace.destinations, _LOOKED_AT)

@@ -77,16 +77,16 @@ def _begin(peer: Peer, hello: Hello, now: int) -> None:
     memory = None
     with _fatal():
         if resume is None:
-            peer.begin()
+            peer.member.begin()
         else:
             memory = peer.take_place(resume.connection, resume.report, (resume.session, resume.consumer), now)
         if client_id is not None:
-            peer.claim_client_id(client_id)
+            peer.member.claim_client_id(client_id)
     services = peer.services
-    services.connections[peer.id] = peer
+    services.connections[peer.member.id] = peer
     peer.out.welcome(
         Welcome(
-            connection=peer.id,
+            connection=peer.member.id,
             now=now,
             clock_offset=services.clock_offset,
             frozen_at=services.frozen_at,
@@ -115,11 +115,11 @@ def on_heartbeat(peer: Peer, command: Heartbeat, now: int) -> None:
 
 def on_set_client_id(peer: Peer, command: SetClientId, now: int) -> None:
     """Claim a client id; one live connection holds it (CON-05, SUB-31). A refused claim leaves none (CON-10)."""
-    if peer.client_id is not None:
+    if peer.member.client_id is not None:
         raise RequestError(
-            f"this connection has the client id {peer.client_id!r} already (CON-07)", ErrorCode.ILLEGAL_STATE
+            f"this connection has the client id {peer.member.client_id!r} already (CON-07)", ErrorCode.ILLEGAL_STATE
         )
-    peer.claim_client_id(command.client_id)
+    peer.member.claim_client_id(command.client_id)
     peer.answer(command.request)
 
 

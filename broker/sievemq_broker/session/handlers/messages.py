@@ -124,7 +124,7 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     if destination is None:
         Send(peer, session, text, batch[0], urgent).begin(now)
         return 1
-    peer.namespace.send_row(destination, batch, now, peer.id)
+    peer.namespace.send_row(destination, batch, now, peer.member.id)
     peer.took(session, len(batch), urgent)  # not before: after a fault of the broker the accepted ones are confirmed
     if peer.watcher is not None:
         peer.watcher.sent(peer, text, batch, now)
@@ -137,7 +137,7 @@ def _is_skipped(peer: Peer, session: Session, sequence: int) -> bool:
     Raises:
         ProtocolError: its client had no reason to send it.
     """
-    if peer.resumed and sequence <= session.sent:
+    if peer.member.resumed and sequence <= session.sent:
         return True  # a repeat of a send that was carried out, on the lost connection or this one
     if session.passes_over(sequence):
         return True  # its client repeats it
@@ -374,7 +374,7 @@ def on_recover(peer: Peer, command: Recover, now: int) -> None:
     if session.transaction is not None:
         raise RequestError("a transacted session has rollback, not recover (ACK-12)", ErrorCode.ILLEGAL_STATE)
     seen = peer.deliveries.handed_to(session, command.handed)
-    peer.fail_survived(command.handed, now)
+    peer.member.fail_survived(command.handed, now)
     peer.give_back(session.recover(seen, now), command, partial(_recovered, peer, session, command.request), now)
 
 
@@ -393,7 +393,7 @@ def on_commit(peer: Peer, command: Commit, now: int) -> None:
         raise RequestError("this session is not transacted: there is nothing to commit (TXN-08)",
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
     if transaction.staged and transaction.doom is None and session.blocked_sender is None and not session.committing:
-        transaction.weigh(peer.namespace.weighing(transaction.staged, peer.id))
+        transaction.weigh(peer.namespace.weighing(transaction.staged, peer.member.id))
         examining = peer.namespace.examining(transaction.staged, transaction.weighed)
         if examining is not None:
             publish = partial(peer.carry_out_late, command, _publish)
@@ -422,14 +422,14 @@ def _publish(peer: Peer, command: Commit, now: int) -> None:
     session.end_commit()
     if doom is None:
         try:
-            waited = session.blocked_sender is not None
+            waited, name = session.blocked_sender is not None, peer.member.id
             full: list[Limited] | None
             how = {"patient": True, "waited": waited, "acknowledges": any(seen.values())}
             if large:
-                begun = peer.namespace.begin(transaction.staged, now, peer.id, weighed=transaction.weighed, **how)
+                begun = peer.namespace.begin(transaction.staged, now, name, weighed=transaction.weighed, **how)
                 publishing, full = (begun, None) if isinstance(begun, Publishing) else (None, begun)
             else:
-                full = peer.namespace.commit(transaction.staged, now, peer.id, **how)
+                full = peer.namespace.commit(transaction.staged, now, name, **how)
             if full is not None:
                 wait_to_commit(peer, session, full, command, on_commit)
                 return
@@ -493,7 +493,7 @@ def on_rollback(peer: Peer, command: Rollback, now: int) -> None:
     if session.committing and peer.wait_for_publishing(command, on_rollback):
         return
     seen = peer.deliveries.handed_to(session, command.handed)
-    peer.fail_survived(command.handed, now)
+    peer.member.fail_survived(command.handed, now)
     peer.end_blocked_sender(session)
     peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
     session.transaction.clear()

@@ -37,7 +37,7 @@ FETCH_BYTES = 1024 * 1024
 def on_open_tap(peer: Peer, command: OpenTap, now: int) -> None:
     """Open or create a tap. Selector and rights are verified before anything is created."""
     name, destination, mode, options = command.tap, command.destination, command.mode, command.options
-    identity, namespace = peer.identity, peer.namespace
+    identity, namespace = peer.member.identity, peer.namespace
     allow_open(identity, namespace, name, destination, mode)
     compiled = the_selector(command.selector, command.dialect, peer.settings.dialect)
     made = namespace.taps.made
@@ -45,8 +45,8 @@ def on_open_tap(peer: Peer, command: OpenTap, now: int) -> None:
     tap = namespace.taps.open(maker, name, destination, mode, compiled, options, now, identity.user)
     reader = options.get("reader")
     if type(reader) is str:
-        tap.take_claim(reader, peer.id, peer.services.connections)
-    tap.read_by(peer.id)
+        tap.take_claim(reader, peer.member.id, peer.services.connections)
+    tap.read_by(peer.member.id)
     peer.answer(command.request, {"made": namespace.taps.made > made, **_state(tap)})
 
 
@@ -129,7 +129,7 @@ def on_stage(peer: Peer, command: Stage, now: int) -> None:
             {**doom.details, "code": int(doom.code)},
         )
     stages = peer.namespace.stages
-    maker, owner = maker_of(peer.settings, now), peer.identity.user
+    maker, owner = maker_of(peer.settings, now), peer.member.identity.user
     stage = stages.stage(maker, command.key, command.batch, sends, owner=owner, lease=command.lease, now=now)
     peer.answer(command.request, stage)
 
@@ -142,8 +142,8 @@ def on_publish(peer: Peer, command: Publish, now: int) -> None:
         return
     if type(names) is not tuple or len(names) > MAX_ARRAY or not {str}.issuperset(map(type, names)):
         raise ProtocolError(f"PUBLISH.stages must be an array of names, not {shown(names)}")
-    sends = peer.namespace.stages.staged(command.key, command.batch, names, owner=peer.identity.user)
-    weighed = peer.namespace.weighing(sends, peer.id)
+    sends = peer.namespace.stages.staged(command.key, command.batch, names, owner=peer.member.identity.user)
+    weighed = peer.namespace.weighing(sends, peer.member.id)
     examining = peer.namespace.examining(sends, weighed) if sends else None
     publish = partial(_publish, sends=sends, weighed=weighed)
     if examining is None:
@@ -164,7 +164,7 @@ def _publish(
     if peer.wait_for_publishing(command, on_publish):
         return
     stages = peer.namespace.stages
-    identity, namespace = peer.identity, peer.namespace.name
+    identity, namespace = peer.member.identity, peer.namespace.name
 
     def allow_to(address: str) -> None:
         identity.require(Verb.SEND, namespace, address)
@@ -184,7 +184,7 @@ def _publish(
         command.stages,
         owner=identity.user,
         now=now,
-        connection=peer.id,
+        connection=peer.member.id,
         allow=None if identity.rights.unlimited else allow_to,
         sends=sends,
         weighed=weighed,
@@ -198,7 +198,7 @@ def _publish(
 
 def on_discard(peer: Peer, command: Discard, now: int) -> None:
     """Discard what was staged for a batch."""
-    stages, owner = peer.namespace.stages, peer.identity.user
+    stages, owner = peer.namespace.stages, peer.member.identity.user
     peer.answer(command.request, stages.discard(command.key, command.batch, owner=owner, name=command.stage))
 
 
@@ -234,8 +234,8 @@ def allow(identity: Identity, tap: CopyTap | DrainTap) -> None:
 
 def _the_tap(peer: Peer, name: str, destination: str) -> CopyTap | DrainTap:
     tap = peer.namespace.taps.find(name, destination)
-    allow(peer.identity, tap)
-    tap.read_by(peer.id)
+    allow(peer.member.identity, tap)
+    tap.read_by(peer.member.id)
     return tap
 
 

@@ -201,7 +201,7 @@ def test_a_signed_in_user_need_not_be_named_again() -> None:
         same = {"origin": Origin(broker.http_url), "additional_headers": {"Cookie": cookie}}
         with stomp(broker, **same):
             [peer] = broker.call(lambda _: list(broker.server.shard.services.connections.values()))
-            assert peer.identity.user == "ann"
+            assert peer.member.identity.user == "ann"
 
 
 class Browser:

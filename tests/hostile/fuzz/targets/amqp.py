@@ -123,7 +123,7 @@ def run(data: bytes) -> None:
     said = _feed(good, _transfer(0, 0, message("x")), broker)
     assert said == frame_of(Disposition(role=True, first=0, last=0, settled=True, state=Accepted())), said
     assert rim.faults == []
-    assert rim.connections == {good.peer.id: good.peer}
+    assert rim.connections == {good.peer.member.id: good.peer}
 
 
 def _feed(connection: AmqpConnection, data: bytes, broker: Broker) -> bytes:

@@ -62,4 +62,4 @@ def run(data: bytes) -> None:
     assert rim.faults == []
     good.receive_data(b"".join(pack_frames([pack((Command.PING, 1))])), NOW)
     assert good_client.receive_data(good.data_to_send()) == [(Command.OK, 1, NOW)]
-    assert rim.connections == {good.peer.id: good.peer}
+    assert rim.connections == {good.peer.member.id: good.peer}

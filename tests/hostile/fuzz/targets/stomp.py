@@ -72,7 +72,7 @@ def run(data: bytes) -> None:
     said = _feed(good, b"SEND\ndestination:/queue/z\nreceipt:r\n\nx\0", broker)
     assert said == b"RECEIPT\nreceipt-id:r\n\n\0\n", said
     assert rim.faults == []
-    assert rim.connections == {good.peer.id: good.peer}
+    assert rim.connections == {good.peer.member.id: good.peer}
 
 
 def _feed(connection: StompConnection, data: bytes, broker: Broker) -> bytes:

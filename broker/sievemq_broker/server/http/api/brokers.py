@@ -119,7 +119,7 @@ async def _blocked_at(connections: list[Peer]) -> list[answers.BlockedPlace]:
             text=text,
             senders=len(senders),
             since=min(since for _, since in senders),
-            connections=list(dict.fromkeys(connection.id for connection, _ in senders))[:_BLOCKED_CONNECTIONS],
+            connections=list(dict.fromkeys(connection.member.id for connection, _ in senders))[:_BLOCKED_CONNECTIONS],
         )
         for (namespace, address, text), senders in found.items()
     ]

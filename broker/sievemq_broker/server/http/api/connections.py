@@ -25,13 +25,13 @@ async def list_connections(call: Call[requests.ListConnections, Any]) -> answers
 
     def keep(connection: Peer) -> bool:
         namespace = connection.namespace.name
-        if query.id not in (None, connection.id):
+        if query.id not in (None, connection.member.id):
             return False
         return query.namespace in (None, namespace) and call.identity.may(Verb.VIEW, namespace, "*")
 
     chosen, total, more = await page_of(
         list(call.server.shard.services.connections.values()),
-        lambda connection: connection_number(connection.id),
+        lambda connection: connection_number(connection.member.id),
         decode_cursor(query.cursor, int),
         query.limit,
         keep,
@@ -65,13 +65,13 @@ def _show(call: Call[Any, Any], connection: Peer) -> answers.Connection:
     link = call.server.links.of(connection)
     sender = min(connection.blocked_senders, key=lambda sender: sender.since, default=None)
     return answers.Connection(
-        id=connection.id,
+        id=connection.member.id,
         peer=connection.address,
         namespace=connection.namespace.name,
-        user=connection.identity.user,
-        client_id=connection.client_id,
+        user=connection.member.identity.user,
+        client_id=connection.member.client_id,
         protocol=connection.out.protocol,
-        agent=connection.agent,
+        agent=connection.member.agent,
         sessions=len(connection.sessions),
         consumers=len(connection.deliveries.consumers) - len(connection.deliveries.retired),
         unacknowledged=sum(consumer.unacknowledged for consumer in connection.deliveries.consumers.values()),
@@ -80,7 +80,7 @@ def _show(call: Call[Any, Any], connection: Peer) -> answers.Connection:
         blocked_by=None if sender is None else sender.text,
         blocked_at=None if sender is None else address_at(sender.places[0]),
         staged_bytes=connection.staged.used,
-        temporary_destinations=connection.temporaries,
+        temporary_destinations=connection.member.temporaries,
         bytes_in=0 if link is None else link.bytes_in,
         bytes_out=0 if link is None else link.bytes_out,
         may=call.identity.verbs(connection.namespace.name, "*"),

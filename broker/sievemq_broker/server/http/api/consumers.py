@@ -58,13 +58,13 @@ async def close_consumer(call: Call[requests.DryRun, Any]) -> answers.Touched:
 
 
 def _identifier(connection: Peer, consumer: Consumer) -> str:
-    return f"{connection.id}.{consumer.id}"
+    return f"{connection.member.id}.{consumer.id}"
 
 
 async def _rows(call: Call[Any, Any], destination: Destination) -> list[_Row]:
     space = call.namespace()
     return [
-        (connection_number(connection.id), connection, consumer)
+        (connection_number(connection.member.id), connection, consumer)
         async for connection in in_slices(list(call.server.shard.services.connections.values()), every=16)
         if connection.namespace is space
         for number, consumer in list(connection.deliveries.consumers.items())
@@ -84,13 +84,13 @@ def _show(connection: Peer, consumer: Consumer, destination: Destination, slow: 
         matched, examined = subscription.queue.enqueued, subscription.topic.published - subscription.since
     return answers.Consumer(
         id=_identifier(connection, consumer),
-        connection=connection.id,
+        connection=connection.member.id,
         consumer=consumer.id,
         namespace=connection.namespace.name,
         address=destination.label,
         subscription=None if subscription is None else subscription.name,
-        client_id=connection.client_id,
-        user=connection.identity.user,
+        client_id=connection.member.client_id,
+        user=connection.member.identity.user,
         peer=connection.address,
         selector=None if condition is None else condition.text,
         dialect=None if condition is None else str(condition.dialect),

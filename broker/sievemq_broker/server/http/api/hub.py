@@ -241,7 +241,7 @@ class _Known:
         async for connection in in_slices(list(known.connections.values())):
             if connection.deliveries.consumers:
                 there, retired = connection.deliveries.consumers, connection.deliveries.retired
-                known.consumers[connection.id] = {n: c for n, c in there.items() if n not in retired}
+                known.consumers[connection.member.id] = {n: c for n, c in there.items() if n not in retired}
         async for space in in_slices(list(server.shard.broker.namespaces.values())):
             known.subscriptions.update(space.subscriptions)
             known.taps.update(space.taps)
@@ -306,10 +306,10 @@ def _consumers(name: str, before: _Known, after: _Known) -> Iterator[Event]:
 def _connection(connection: Peer) -> dict[str, Any]:
     return {
         "namespace": connection.namespace.name,
-        "connection": connection.id,
+        "connection": connection.member.id,
         "peer": connection.address,
-        "user": connection.identity.user,
-        "client_id": connection.client_id,
+        "user": connection.member.identity.user,
+        "client_id": connection.member.client_id,
     }
 
 
