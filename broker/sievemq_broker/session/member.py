@@ -76,8 +76,8 @@ class Member:
     # -- the handshake ------------------------------------------------------------------------------------------------
 
     def came_to(self, host: str) -> None:
-        """The client has named the host that it wants. If it asks for no namespace, and there is one of this name, it
-        means that one: unless the user has no right there, and so must not learn of it."""
+        """The client has named the host that it wants. If it asks for no namespace, it means the one behind a leading
+        slash, or one of this very name: unless the user has no right there, and so must not learn of it."""
         self._host = host
 
     def enter(self, identity: Identity, namespace: str, agent: str, keep: int, attempt: int) -> None:
@@ -92,10 +92,15 @@ class Member:
 
         Raises:
             AuthenticationError: the user has no right there.
-            SieveError: there is no such namespace, and none can be made.
+            SieveError: it is no name of a namespace, or there is no such namespace, and none can be made.
         """
-        if not namespace and self._host in self._broker.namespaces and identity.rights.enters(self._host):
-            namespace = self._host
+        host = self._host
+        if not namespace and host.startswith("/"):
+            namespace = host.removeprefix("/")
+        if namespace:
+            check_identifier("a namespace", namespace)
+        elif host in self._broker.namespaces and identity.rights.enters(host):
+            namespace = host
         if not identity.rights.enters(namespace):
             raise AuthenticationError(
                 f"user {identity.user!r} has no right in namespace {namespace or 'default'!r}; "

@@ -565,10 +565,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             raise FramingError(f"a max-frame-size of {theirs.max_frame_size}; the least is {MIN_FRAME}")
         settings = self._services.settings
         user, namespace = _user_and_namespace(self._user)
-        host = theirs.hostname or ""
-        if not namespace and host.startswith("/"):
-            namespace = host.removeprefix("/")
-        self.peer.member.came_to(host)
+        self.peer.member.came_to(theirs.hostname or "")
         # Qpid JMS makes up an id for a connection that was given none; it begins so, and names no client.
         sole = _SOLE in (theirs.desired_capabilities or ()) and not theirs.container_id.startswith("ID:")
 

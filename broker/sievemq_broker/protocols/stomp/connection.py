@@ -204,10 +204,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         user, namespace = headers.get("login"), ""
         if user is not None and "@" in user:
             user, _, namespace = user.rpartition("@")
-        host = headers.get("host", "")
-        if not namespace and host.startswith("/"):
-            namespace = host.removeprefix("/")
-        self.peer.member.came_to(host)
+        self.peer.member.came_to(headers.get("host", ""))
         self._types = headers.get("sievemq-types")
         if self._types not in (None, TEXT, INFER):
             raise ProtocolError(

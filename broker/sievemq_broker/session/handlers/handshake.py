@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from sievemq_broker.session.checks import check_identifier, pairs
+from sievemq_broker.session.checks import pairs
 from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Identity
@@ -57,8 +57,6 @@ def _welcome(peer: Peer, identity: Identity, hello: Hello, now: int) -> None:
     """
     resume = hello.resume
     with _fatal():
-        if hello.namespace:
-            check_identifier("a namespace", hello.namespace)
         attempt = 0 if resume is None else resume.attempt
         peer.enter(identity, hello.namespace, harmless(hello.agent[:200]), hello.keep, attempt)
         if resume is not None:
