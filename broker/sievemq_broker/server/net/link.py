@@ -23,7 +23,7 @@ from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.server.net.large_frames import LargeFrames
 from sievemq_broker.server.net.turn import Turn
-from sievemq_broker.session.life import CLOSING, GONE, OPEN, Life
+from sievemq_broker.session.life import CLOSING, GONE, Life
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Identity
 from sievemq_core.errors import ErrorCode
@@ -263,7 +263,7 @@ class Links:
         while self._unwelcomed:
             link = next(iter(self._unwelcomed))
             del self._unwelcomed[link]
-            if link.life.state < OPEN:
+            if not link.connection.peer.member.id:  # one that is closing without a welcome, too
                 link.evict()
                 self.discard(link)
                 return True
