@@ -19,6 +19,7 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from benchmarks.macro.processes import Broker as BrokerProcess
@@ -27,6 +28,7 @@ from benchmarks.micro.timing import Row, compare, time_us
 from sievemq import ConnectionFactory, DeliveryMode, JMSContext
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain import Broker, Namespace
+from sievemq_broker.domain.work import finish
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, cache, compile_selector
 
@@ -112,7 +114,7 @@ def deep(depth: int) -> tuple[Callable[[], None], Callable[[], None]]:
         place = (place + 1) % len(compiled)
         consumer = namespace.open_consumer(Port(), 2, "queue:q", condition, connection="c", credit=1, now=NOW)
         assert consumer.tag == 1
-        consumer.close(0, NOW)  # not handed to anybody: it goes back, and the depth stays
+        finish(partial(consumer.close, 0), NOW)  # not handed to anybody: it goes back, and the depth stays
 
     waiting = namespace.queue("queue:q").backlog
 

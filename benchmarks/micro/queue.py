@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.micro.timing import Row, compare
 from sievemq_broker.domain import Broker, Consumer, Namespace
-from sievemq_broker.domain.ports import DeliveryPort
+from sievemq_broker.domain.ports import DeliveryPort, Stored
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope, pack_properties
 from sievemq_core.selector import CompiledSelector, compile_selector
@@ -24,7 +24,9 @@ BATCH = 100
 class Port(DeliveryPort):
     """Takes deliveries and does nothing with them."""
 
-    writable = True
+    def __init__(self) -> None:
+        self.writable = True
+        self.needs: list[Stored] = []
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         pass

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from time import monotonic
 from typing import Any, Final, Literal, Self, TypeVar, Unpack
 
@@ -21,7 +22,7 @@ from sievemq_broker.domain.entry import GONE
 from sievemq_broker.domain.management import Choice, purge
 from sievemq_broker.domain.policy import DestinationPolicy, PolicyRules
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.steps import Steps
+from sievemq_broker.domain.work import Job
 from sievemq_broker.embedded import EmbeddedBroker, EmbeddedNamespace, EmbeddedOptions
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.shard import Shard
@@ -485,15 +486,12 @@ class TestNamespace(EmbeddedNamespace):
             large = [] if namespace is None else [q for q in queues_in(namespace) if _waiting(q) > DROPPED_AT_ONCE]
             return left, large
 
-        def begin(_: Broker, steps: Steps[object]) -> None:
-            next(steps)
+        def begin(broker: Broker, queue: Queue) -> Job[object]:
+            return broker.scheduler.start(queue.label, partial(purge, queue, Choice()), self.broker.server.clock.now())
 
-        def go_on(_: Broker, steps: Steps[object]) -> bool:
-            try:
-                steps.send(self.broker.server.clock.now())
-            except StopIteration:
-                return False
-            return True
+        def go_on(broker: Broker, job: Job[object]) -> bool:
+            broker.work(self.broker.server.clock.now())
+            return not job.over
 
         def delete(broker: Broker) -> None:
             broker.delete_namespace(self.name)
@@ -501,9 +499,8 @@ class TestNamespace(EmbeddedNamespace):
 
         left, large = self.broker.call(cut)
         for queue in large:
-            steps = purge(queue, Choice())
-            self.broker.call(begin, steps)
-            while self.broker.call(go_on, steps):
+            job = self.broker.call(begin, queue)
+            while self.broker.call(go_on, job):
                 pass
         self.broker.call(delete)
         return left

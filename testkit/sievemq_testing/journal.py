@@ -285,7 +285,7 @@ class Recorder:
         detail = due_in(entry.envelope.delivery_time - self._now()) if entry.state == DELAYED else ""
         self._tell(queue.place, entry, "accepted", detail, tuple(refusing.values()))
 
-    def handed(self, queue: Observed, entry: Entry) -> None:
+    def handed(self, queue: Observed, entry: Entry, consumer: Taker) -> None:
         """Watched connections report it, with the consumer's name."""
 
     def released(self, queue: Observed, entry: Entry) -> None:

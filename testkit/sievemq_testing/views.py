@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Unpack
 
 from sievemq import Message
@@ -20,8 +21,8 @@ from sievemq_broker.domain.dead_letters import dead_letter_address
 from sievemq_broker.domain.management import scheduled
 from sievemq_broker.domain.policy import DestinationPolicy, PolicyRules
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.steps import finish
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.work import finish
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
 from sievemq_core.errors import SieveError
@@ -249,8 +250,8 @@ class QueueView(_View):
             queue = self._destination(broker)
             if queue is None:
                 return []
-            steps = scheduled(queue, condition, (-1, -1), max(1, len(queue.scheduled)))
-            return [entry.envelope for entry in finish(steps, 0)[0]]
+            page = partial(scheduled, queue, condition, (-1, -1), max(1, len(queue.scheduled)))
+            return [entry.envelope for entry in finish(page, 0)[0]]
 
         return [self._message(envelope) for envelope in self._ask(look)]
 
@@ -358,7 +359,9 @@ class QueueView(_View):
             letters = namespace.destinations.get(target or self.name)
             if not isinstance(letters, Queue):
                 return 0
-            outcome = finish(management.retry(namespace, letters, management.Choice(condition)), self._now())
+            choice = management.Choice(condition)
+            retry = partial(management.retry, namespace, lambda origin: None, letters, choice)
+            outcome: management.Outcome = finish(retry, self._now())
             if outcome.stopped is not None:
                 raise outcome.stopped
             return outcome.touched

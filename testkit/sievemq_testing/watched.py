@@ -664,7 +664,7 @@ def _middle(data: bytes) -> int:
 def is_idle(server: Server) -> bool:
     """True if the broker is idle: no backlog to search, no bytes to write, no recalled message that a client has still
     to return."""
-    if server.shard.broker._work:
+    if server.shard.broker.scheduler.ring:
         return False
     for link in server.links.open:
         connection = getattr(link, "connection", None)

@@ -18,8 +18,8 @@ from zlib import crc32
 
 from sievemq_broker.domain.entry import DELAYED, GONE, READY, STRAY, Entry, key_of
 from sievemq_broker.domain.scan import FEW, INDEX_FROM, Scan, fill_from_index, lookups_for
-from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.view import ALL_SCANNED, Few, View, Walk
+from sievemq_broker.domain.work import TURN, Budget, Task
 from sievemq_broker.matching.condition import Condition, group_key, indexable, is_true, units
 from sievemq_broker.matching.index import SelectorIndex
 from sievemq_broker.matching.lookup import ValueIndex
@@ -424,8 +424,14 @@ class Backlog:
         return None if complete else after, found
 
     def locate(
-        self, ids: Iterable[int | str], scheduled: dict[int, Entry], held: Iterable[Entry], latest: int
-    ) -> Steps[list[Entry]]:
+        self,
+        ids: Iterable[int | str],
+        scheduled: dict[int, Entry],
+        held: Iterable[Entry],
+        latest: int,
+        now: int,
+        budget: Budget,
+    ) -> Task[list[Entry]]:
         """The entries with these ids, in order of delivery.
 
         A number is found at once unless a consumer has returned the message. A JMSMessageID is found by its lookup;
@@ -437,8 +443,9 @@ class Backlog:
             scheduled: where to look as well, by sequence.
             held: where to look as well.
             latest: sequence of the last one that may be found.
+            now: ms epoch.
+            budget: of the turn.
         """
-        yield
         numbers = {number for number in ids if isinstance(number, int) and number <= latest}
         names = {name for name in ids if isinstance(name, str)}
         found: dict[int, Entry] = {}
@@ -447,15 +454,11 @@ class Backlog:
             if entry is not None:
                 found[number] = entry
         missing = numbers - found.keys()
-        looked = 0
         for entry in self._rest(names, scheduled, held) if missing or names else ():
-            if entry is None:
+            budget.spend(1)
+            if budget.spent:
                 yield
-                continue
-            looked += 1
-            if looked % SLICE == 0:
-                yield
-            if entry.state == GONE or entry.sequence > latest:
+            if entry is None or entry.state == GONE or entry.sequence > latest:
                 continue
             if entry.sequence in missing:
                 found[entry.sequence] = entry
@@ -475,13 +478,13 @@ class Backlog:
         return None
 
     def _rest(self, names: set[str], scheduled: dict[int, Entry], held: Iterable[Entry]) -> Iterator[Entry | None]:
-        """Search for the ids that no sequence leads to. Yields None where a slice may end."""
+        """Search for the ids that no sequence leads to. Yields None in between."""
         named = self._with_ids(names) if names else []
         if named is None:
             walk = Walk(self.main)
             yield from walk.gather()
             while not walk.done:
-                yield from walk.take(SLICE)
+                yield from walk.take(TURN)
                 yield None
         else:
             yield from named

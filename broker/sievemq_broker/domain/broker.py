@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.domain.admission import Overfull, Rooms
 from sievemq_broker.domain.deadlines import Deadlines
-from sievemq_broker.domain.fan_out import FanOut
-from sievemq_broker.domain.journal import Journal
+from sievemq_broker.domain.journal import Journal, Share
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.outcome_tap import STAMPED
 from sievemq_broker.domain.policy import FAIL, DomainSettings
 from sievemq_broker.domain.ports import Observer
 from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.work import TURN, Job, Make, Scheduler
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.admission import Gate, Limited
     from sievemq_broker.domain.tap import CopyTap
+
+#: The key of deliveries to very many subscriptions.
+_FAN_OUT: Final = ("fan-out",)
 
 
 class Broker:
@@ -55,14 +57,13 @@ class Broker:
         self.stamping: deque[CopyTap] = deque()
         #: There while a journal waits for them.
         self._stamps: Overfull | None = None
-        self._work: deque[Queue] = deque()
-        #: Large batches that are being published, at most one of each namespace.
-        self._publishings: deque[Publishing] = deque()
-        #: The message that is being delivered in slices. There is one at a time, so that a journal batch ends between
-        #: two.
-        self.fan_out: FanOut | None = None
-        #: Closed connections that have not returned all of their messages.
-        self._leaving: dict[str, Steps[None]] = {}
+        #: Its tasks. What a connection gives back has the connection's id as its key; a batch that is published, its
+        #: namespace; the pending work of a queue, the queue.
+        self.scheduler = Scheduler()
+        #: The message that is being delivered to very many subscriptions.
+        self.fan_out: Job[None] | None = None
+        #: The batch whose room is being reserved in very many subscriptions, if there is one.
+        self._publishings: list[Publishing] = []
 
     def namespace(self, name: str) -> Namespace:
         """The namespace with that name; an empty name means ``default``.
@@ -115,6 +116,7 @@ class Broker:
     def keep_in(self, journal: Journal) -> None:
         """Write to this journal from now on."""
         self.journal = journal
+        self.scheduler.store_in(journal)
 
     def refuse_persistent(self, reason: str | None) -> None:
         """Accept no PERSISTENT messages, since they cannot be stored; None: accept them again. Senders are refused or
@@ -205,121 +207,70 @@ class Broker:
 
     def add_work(self, queue: Queue) -> None:
         """A queue has pending work."""
-        if queue not in self._work:
-            self._work.append(queue)
+        if not self.scheduler.is_busy(queue):
+            self.scheduler.start(queue, queue.work, 0, later=True)
 
-    def add_publishing(self, publishing: Publishing) -> None:
-        """A batch is to be published in slices."""
+    def publish(self, publishing: Publishing, key: Hashable, now: int) -> None:
+        """Publish a batch. No other one with this key is under way."""
         self._publishings.append(publishing)
+        publishing.begin(self.scheduler, key, now)
+        publishing.then(lambda now: self._publishings.remove(publishing))
 
-    def finish_publishings(self, now: int) -> None:
-        """Complete all batches at once: the broker stops."""
+    def finish(self, now: int) -> None:
+        """Complete all tasks at once: the broker stops."""
         while self.stamping:
             self._stamp(now)
-        if self.fan_out is not None:
-            self.fan_out.finish(now)
-            self._end_fan_out()
-        while self._publishings:
-            self._publishings.popleft().finish(now)
+        self.scheduler.finish(now)
 
     @property
     def busy(self) -> Limited | None:
-        """The work that must complete before another message is delivered in slices; None if one may begin."""
+        """The work that must complete before another message is delivered to very many subscriptions; None if that may
+        begin."""
         if self.fan_out is not None or self._stamps is not None:
             return self.fan_out or self._stamps
-        held = self.journal is not None and self.journal.holds > 0
-        return next((one for one in self._publishings if one.holding or (held and not one.added)), None)
+        return next((one for one in self._publishings if one.holding), None)
 
-    def begin_fan_out(self, fan_out: FanOut) -> None:
-        """Begin to deliver a message in slices. No other one is under way."""
-        self.fan_out = fan_out
+    def begin_fan_out(self, deliver: Make[None], take: Callable[[], None], *, moved: bool) -> None:
+        """See :class:`Deliverer`."""
+        journal = self.journal
+        share = None if journal is None or moved else Share()
+        if journal is None or share is None:
+            take()
+        else:
+            journal.together(share, take)
+        if journal is not None and moved:
+            journal.hold()
+        text = "another message is being delivered to very many subscriptions"
+        self.fan_out = self.scheduler.start(_FAN_OUT, deliver, 0, text, share=share, later=True)
+        self.fan_out.then(partial(self._end_fan_out, moved))
 
-    def _end_fan_out(self) -> None:
-        """A message has been delivered in slices: the next one may begin."""
-        assert self.fan_out is not None
-        error, self.fan_out = self.fan_out.error, None
-        if error is not None:
-            raise error
+    def _end_fan_out(self, moved: bool, now: int) -> None:
+        self.fan_out = None
+        if self.journal is not None and moved:
+            self.journal.let_go()
+        self.rooms.look(now)  # blocked senders come before those that begin now
 
-    def begin_leaving(self, connection_id: str, steps: Steps[None]) -> None:
-        """A connection, or one of its sessions, returns its messages: the first slice at once, the others with
-        :meth:`work`, after everything that the connection returned before."""
-        before = self._leaving.get(connection_id)
-        if before is not None:
-            steps = _behind(before, steps)
-        for _ in steps:
-            self._leaving[connection_id] = steps
-            break
+    def finish_fan_out(self, now: int) -> None:
+        """See :class:`Deliverer`."""
+        self.scheduler.finish(now, _FAN_OUT)
 
-    def is_leaving(self, connection_id: str) -> bool:
-        """True while a connection returns its messages."""
-        return connection_id in self._leaving
-
-    def finish_leaving(self, now: int, connection_id: str | None = None) -> None:
-        """Complete at once what a connection, or any connection, is returning."""
-        for name in tuple(self._leaving) if connection_id is None else (connection_id,):
-            steps = self._leaving.pop(name, None)
-            if steps is not None:
-                with suppress(StopIteration):
-                    while True:
-                        steps.send(now)
-
-    def _go_on_leaving(self, now: int) -> None:
-        connection_id = next(iter(self._leaving))
-        steps = self._leaving.pop(connection_id)
-        with suppress(StopIteration):
-            steps.send(now)
-            self._leaving[connection_id] = steps  # after the others
-
-    def work(self, now: int, budget: int = 2_000) -> bool:
+    def work(self, now: int, units: int = TURN) -> bool:
         """Do pending work, such as searching a backlog for a new selector, and let senders go on that have room.
 
         Args:
             now: ms epoch.
-            budget: messages to examine; one costs one to three microseconds.
+            units: of work to do (:mod:`.work`).
 
         Returns:
             True if there is more to do.
         """
-        publishings, rooms = self._publishings, self.rooms
-        if not (self._work or publishings or self._leaving or rooms.waiting or self.stamping) and self.fan_out is None:
-            return False
+        rooms, scheduler = self.rooms, self.scheduler
         if rooms.waiting:
             rooms.look(now)
-        notified = False
-        if publishings:
-            publishing = publishings.popleft()
-            if publishing.added:
-                publishing.notify(now)
-                notified = bool(rooms.waiting)  # another batch may have waited for this one as well as for room
-            else:
-                publishings.append(publishing)
-                budget -= publishing.work(min(budget, SLICE), now)
-        fan_out = self.fan_out
-        if fan_out is not None and budget > 0:
-            if fan_out.work(min(budget, SLICE), now):
-                self._end_fan_out()
-                if rooms.waiting:
-                    rooms.look(now)  # blocked senders come before those that begin now
-            budget -= SLICE
-        work = self._work
-        while work and budget > 0:
-            queue = work.popleft()
-            budget -= queue.work(min(budget, 1_000), now)
-            if queue.pending:
-                work.append(queue)
+        if scheduler.ring:
+            scheduler.run(now, units)
+            if rooms.waiting:
+                rooms.look(now)
         if self.stamping:
             self._stamp(now)
-        if self._leaving:
-            self._go_on_leaving(now)
-        return bool(work or publishings or self._leaving or notified or self.fan_out is not None or self.stamping)
-
-
-def _behind(before: Steps[None], steps: Steps[None]) -> Steps[None]:
-    """Run two generators one after the other; the first has begun."""
-    now = yield
-    with suppress(StopIteration):
-        while True:
-            before.send(now)
-            now = yield
-    yield from steps
+        return bool(scheduler.ring or self.stamping)

@@ -52,7 +52,7 @@ def send_within(
         full = lacking(((queues, 1, size, size),), True, waiting)
         if full:
             return full
-    admit_to(destination, queues, envelope, now)
+    admit_to(destination, queues, envelope, now, moved=False)
     return None
 
 
@@ -101,7 +101,7 @@ def move_within(destination: Queue | Topic, envelope: Envelope, now: int) -> Non
         if destination.policy.at_limit != DROP_OLDEST:
             for queue in without_room(queues, 1, size):
                 check(queue, 1, size)
-    admit_to(destination, queues, envelope, now)
+    admit_to(destination, queues, envelope, now, moved=True)
 
 
 def check(queue: Queue, messages: int, size: int) -> None:
@@ -205,13 +205,13 @@ def lacking(load: Iterable[Load], patient: bool, waiting: Collection[Limited]) -
     return full
 
 
-def admit_to(destination: Queue | Topic, queues: list[Queue], envelope: Envelope, now: int) -> None:
+def admit_to(destination: Queue | Topic, queues: list[Queue], envelope: Envelope, now: int, *, moved: bool) -> None:
     """Add a message that has been checked to each of these queues of a destination."""
     if isinstance(destination, Topic):
-        destination.take(envelope, now)
         if destination.large:
-            destination.spread(queues, envelope, now, admit)
+            destination.spread(queues, envelope, now, admit, moved=moved)
             return
+        destination.take(envelope, now)
     for queue in queues:
         admit(queue, envelope, now)
 

@@ -13,8 +13,8 @@ from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort
 from sievemq_broker.domain.settlement import ALL, COUNTED, Outcome
-from sievemq_broker.domain.steps import Meter, Steps, finish
 from sievemq_broker.domain.view import View
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_CREDIT
 
@@ -373,17 +373,13 @@ class Consumer:
         self.source.settle(self, entries, now, credit > 0)
         return settled
 
-    def release(self, tags: Sequence[int], now: int, unasked: bool = False) -> None:
-        """:meth:`releasing`, at once."""
-        finish(self.releasing(tags, now, Meter(sys.maxsize), unasked), now)
-
-    def releasing(self, tags: Sequence[int], now: int, meter: Meter, unasked: bool = False) -> Steps[int]:
+    def release(self, tags: Sequence[int], unasked: bool, now: int, budget: Budget) -> Task[int]:
         """Return messages that the application has not seen to their old places, unmarked. Credit does not change.
 
         Args:
             tags: of the messages.
             now: ms epoch.
-            meter: says when a slice is full.
+            budget: of the turn.
             unasked: no recall asked for them. The first time that may be for any reason. A message that comes back a
                 second time would be delivered here, and come back, for ever: it waits a moment first.
 
@@ -406,23 +402,19 @@ class Consumer:
             self.source.take_back(entries, now, [], 0)
             at += count
 
-        now = yield from self._in_slices(lambda: len(tags) - at, give, None, now, meter)
+        now = yield from self._in_slices(lambda: len(tags) - at, give, None, now, budget)
         self.source.taken_back(self, tags, now)
         self.grant(credit, now)
         return now
 
-    def settle(self, tags: Sequence[int], outcome: Outcome, now: int) -> None:
-        """:meth:`settling`, at once."""
-        finish(self.settling(tags, outcome, now, Meter(sys.maxsize)), now)
-
-    def settling(self, tags: Sequence[int], outcome: Outcome, now: int, meter: Meter) -> Steps[int]:
+    def settle(self, tags: Sequence[int], outcome: Outcome, now: int, budget: Budget) -> Task[int]:
         """Settle individual messages, in any order. Tags that are settled already are skipped.
 
         Args:
             tags: of the messages.
             outcome: what becomes of them.
             now: ms epoch.
-            meter: says when a slice is full.
+            budget: of the turn.
 
         Raises:
             RequestError: ILLEGAL_STATE, nothing with such a tag was delivered.
@@ -430,9 +422,17 @@ class Consumer:
         self._check(tags)
         if outcome is Outcome.ACKNOWLEDGED:
             self.stated = False
-            entries = self._take(tags)
-            self.acknowledged += len(entries)
-            self.source.settle(self, entries, now, False)
+            at = 0
+            while at < len(tags):
+                if budget.spent:
+                    now = yield
+                    continue
+                count = min(len(tags) - at, budget.left)
+                entries = self._take(tags[at : at + count])
+                at += count
+                budget.spend(count)
+                self.acknowledged += len(entries)
+                self.source.settle(self, entries, now, False)
             return now
         reject = outcome is Outcome.REJECTED
         attempts = self._attempts(outcome)
@@ -454,7 +454,7 @@ class Consumer:
             entry = self.window[index] if index >= 0 else None
             return 0 if entry is None else self.source.dead_letter_cost(entry, reject)
 
-        now = yield from self._in_slices(lambda: len(tags) - at, give, cost_of, now, meter)
+        now = yield from self._in_slices(lambda: len(tags) - at, give, cost_of, now, budget)
         if not self.open and not self.window:
             self.source.taken_back(self, None, now)
         return now
@@ -471,34 +471,26 @@ class Consumer:
         self.base += count
         self.source.take_back([], now, self._pop(count), attempts)
 
-    def recover(self, handed: int, now: int) -> None:
-        """:meth:`recovering`, at once."""
-        finish(self.recovering(handed, now, Meter(sys.maxsize)), now)
-
-    def recovering(self, handed: int, now: int, meter: Meter, outcome: Outcome = Outcome.FAILED) -> Steps[int]:
+    def recover(self, handed: int, now: int, budget: Budget, outcome: Outcome = Outcome.FAILED) -> Task[int]:
         """Return everything unacknowledged: messages up to tag `handed` marked as redelivered (ACK-08), later ones
         unmarked (ACK-14). The credit falls to zero. For a session with several consumers see :meth:`halt`.
 
         Args:
             handed: see above.
             now: ms epoch.
-            meter: says when a slice is full.
+            budget: of the turn.
             outcome: what has ended the deliveries up to `handed`.
 
         Returns:
             The time by now.
         """
         self.halt()
-        now = yield from self._giving_back_all(handed, outcome, now, meter, None, 0)
+        now = yield from self._giving_back_all(handed, outcome, now, budget, None, 0)
         if self.open:
             self.source.serve(self, now)
         return now
 
-    def close(self, handed: int, now: int) -> None:
-        """:meth:`closing`, at once."""
-        finish(self.closing(handed, now, Meter(sys.maxsize)), now)
-
-    def closing(self, handed: int, now: int, meter: Meter) -> Steps[int]:
+    def close(self, handed: int, now: int, budget: Budget) -> Task[int]:
         """Close. Messages behind tag `handed` were only buffered, and go back unmarked (MCO-10). Those that the
         application has stay here until :meth:`acknowledge` or :meth:`recover` (MCO-09, ACK-19)."""
         if not self.open:
@@ -513,25 +505,21 @@ class Consumer:
             self._holes -= count - len(entries)
             self.source.take_back(entries, now, [], 0)
 
-        now = yield from self._in_slices(buffered, give, None, now, meter)
+        now = yield from self._in_slices(buffered, give, None, now, budget)
         self.handed = self.tag = self.base + len(self.window)
         self.source.part_with(self, now)
         return now
 
-    def abandon(self, now: int, handed: int | None = None) -> None:
-        """:meth:`abandoning`, at once."""
-        finish(self.abandoning(now, handed, Meter(sys.maxsize)), now)
-
-    def abandoning(
-        self, now: int, handed: int | None, meter: Meter, returned: list[Held] | None = None, until: int = 0
-    ) -> Steps[int]:
+    def abandon(
+        self, handed: int | None, now: int, budget: Budget, returned: list[Held] | None = None, until: int = 0
+    ) -> Task[int]:
         """The connection is lost: return everything, marked, since the application may have it (ACK-18). Messages that
         it is known not to have, behind tag `handed`, go back unmarked (D-32).
 
         Args:
             now: ms epoch.
             handed: see above.
-            meter: says when a slice is full.
+            budget: of the turn.
             returned: a list to which the returned messages are added, or None.
             until: ms epoch until which a message waits for the client if this would be its last attempt; 0 for not.
 
@@ -542,7 +530,7 @@ class Consumer:
         if was_open:
             self._end()
         seen = self.tag if handed is None else handed
-        now = yield from self._giving_back_all(seen, Outcome.LOST, now, meter, returned, until)
+        now = yield from self._giving_back_all(seen, Outcome.LOST, now, budget, returned, until)
         if was_open:
             self.source.part_with(self, now)
         return now
@@ -628,8 +616,8 @@ class Consumer:
         return entries
 
     def _giving_back_all(
-        self, handed: int, outcome: Outcome, now: int, meter: Meter, returned: list[Held] | None, until: int
-    ) -> Steps[int]:
+        self, handed: int, outcome: Outcome, now: int, budget: Budget, returned: list[Held] | None, until: int
+    ) -> Task[int]:
         self.handed = self.tag
         attempts = self._attempts(outcome)
         costly = attempts == ALL
@@ -652,7 +640,7 @@ class Consumer:
             entry = self.window[number]
             return 0 if entry is None or self.base + number >= handed else self.source.dead_letter_cost(entry, False)
 
-        now = yield from self._in_slices(lambda: len(self.window), give, cost_of if costly else None, now, meter)
+        now = yield from self._in_slices(lambda: len(self.window), give, cost_of if costly else None, now, budget)
         self.source.taken_back(self, None, now)
         return now
 
@@ -662,8 +650,8 @@ class Consumer:
         give: Callable[[int, int], None],
         cost_of: Callable[[int], int] | None,
         now: int,
-        meter: Meter,
-    ) -> Steps[int]:
+        budget: Budget,
+    ) -> Task[int]:
         """Return messages. If that takes several slices, the source delivers nothing until the last one is done, so
         that the order is kept.
 
@@ -672,7 +660,7 @@ class Consumer:
             give: returns the given number of messages, at a time in ms.
             cost_of: :meth:`Source.dead_letter_cost` of the message with this number among those left; None for 0.
             now: ms epoch.
-            meter: says when a slice is full.
+            budget: of the turn.
 
         Returns:
             The time by now.
@@ -680,18 +668,18 @@ class Consumer:
         source, held = self.source, False
         try:
             while (rest := left()) > 0:
-                room, effort = meter.room(), source.effort
-                if not room:
+                room, effort = budget.left, source.effort
+                if room <= 0:
                     now = yield
                     continue
                 if cost_of is None:
                     count = min(rest, room // effort or 1)
-                    meter.spend(count * effort)
+                    budget.spend(count * effort)
                 else:
                     count = 0
                     while count < rest and room > 0:
                         cost = effort + cost_of(count)
-                        meter.spend(cost)
+                        budget.spend(cost)
                         room -= cost
                         count += 1
                 if count < rest and not held:

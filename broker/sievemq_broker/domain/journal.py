@@ -18,7 +18,7 @@ A topic's message is stored once, however many durable subscriptions got it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from sievemq_broker.domain.admission import UNLIMITED, NoRoomError, Overfull
 from sievemq_broker.domain.place import Place
@@ -27,7 +27,7 @@ from sievemq_core.message.envelope import DELIVERY_MODE, Envelope
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.entry import Entry
-    from sievemq_broker.domain.ports import Observed
+    from sievemq_broker.domain.ports import Observed, Stored, Taker
     from sievemq_broker.matching.condition import Condition
 
 #: The number of a message is ``batch << PLACE_BITS | place``; 0 is no number.
@@ -64,6 +64,8 @@ SCARCE_BYTES: Final = 1024 * 1024 * 1024
 
 #: Bytes that are accepted before the room is measured again. The reserve of a store is larger.
 MEASURED_BYTES: Final = 1024 * 1024
+
+_T = TypeVar("_T")
 
 Key: TypeAlias = tuple[str | int | None, ...]
 """Identifies a definition within its kind."""
@@ -165,6 +167,23 @@ class Write(NamedTuple):
         return sum([part.size for part in self.parts])
 
 
+class Mark:
+    """The next write, for those that wait for it.
+
+    Attributes:
+        stored: it is on disk.
+    """
+
+    __slots__ = ("stored",)
+
+    def __init__(self) -> None:
+        self.stored = False
+
+    def reach(self) -> None:
+        """It is on disk."""
+        self.stored = True
+
+
 class Share:
     """What one verb that takes several turns does. All of it is in one write, after the verb is complete.
 
@@ -177,11 +196,32 @@ class Share:
     written. The stored progress of the verb's connection must not count the verb before it is complete.
     """
 
-    __slots__ = ("_ids", "parts")
+    __slots__ = ("_ids", "_listeners", "_mark", "parts")
 
     def __init__(self) -> None:
         self.parts: list[Batch] = []
         self._ids: set[int] = set()
+        self._mark: Mark | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def stored(self) -> bool:
+        """True once all of it is on disk."""
+        return self._mark is not None and self._mark.stored
+
+    def has(self, number: int) -> bool:
+        """True if it has added the message with this number."""
+        return number >> PLACE_BITS in self._ids
+
+    def when_complete(self, listener: Callable[[], None]) -> None:
+        """Call this when the verb is complete; what it does is in the same write."""
+        self._listeners.append(listener)
+
+    def complete(self, mark: Mark) -> None:
+        """The verb is complete, and this the write that all of it is in."""
+        self._mark = mark
+        for listener in self._listeners:
+            listener()
 
     def add(self, batch: Batch) -> Batch:
         """Add what was done without a break. Returns what does not wait for the share's end."""
@@ -242,11 +282,15 @@ class Ledger:
             return
         entry.keep(self.journal.keep(self.number, envelope.packed))
 
-    def handed(self, queue: Observed, entry: Entry) -> None:
+    def handed(self, queue: Observed, entry: Entry, consumer: Taker) -> None:
         """A message is being delivered to a consumer: from now on an application may have seen it."""
         stored = entry.stored
         if stored:
-            batch = self.journal.batch
+            journal = self.journal
+            needs, need = consumer.port.needs, journal.need_of(stored) if journal.shares else journal.mark
+            if not needs or needs[-1] is not need:
+                needs.append(need)
+            batch = journal.batch
             count = entry.count
             if count or (batch.states and stored in batch.states):
                 batch.states[stored] = state_of(count, entry.attempts) | HELD_FLAG
@@ -330,6 +374,8 @@ class Journal:
 
     Attributes:
         batch: being gathered.
+        mark: of the next write.
+        shares: those of verbs that are not complete.
         holds: verbs that take more than a turn and have not come to their end: what they do is in one write.
         refusing: why PERSISTENT messages are not taken now (the disk is full); None while they are.
         scarce: the disk has so little room that each message is checked.
@@ -337,8 +383,9 @@ class Journal:
     """
 
     __slots__ = (
-        "_batch_bytes", "_complete", "_fails", "_measure", "_measured", "_next_batch", "_next_number", "_next_write",
-        "_open", "_room", "_share", "_writing", "batch", "holds", "lacks", "refusing", "scarce",
+        "_batch_bytes", "_complete", "_defined", "_fails", "_measure", "_measured", "_next_batch", "_next_number",
+        "_next_write", "_room", "_share", "_under_way", "_writing", "batch", "holds", "lacks", "mark", "refusing",
+        "scarce", "shares",
     )  # fmt: skip
 
     def __init__(
@@ -350,8 +397,13 @@ class Journal:
         self._batch_bytes = min(batch_bytes, BATCH_BYTES)
         #: Other batches of the next write.
         self._complete: list[Batch] = []
-        #: Shares of verbs that are not complete, and the one for which the present batch is gathered.
-        self._open: dict[Share, None] = {}
+        #: How often something was defined.
+        self._defined = 0
+        self.mark = Mark()
+        #: That of the write under way.
+        self._under_way: Mark | None = None
+        self.shares: dict[Share, None] = {}
+        #: The one for which the present batch is gathered.
         self._share: Share | None = None
         self.batch = self._new_batch()
         self.holds = 0
@@ -385,7 +437,7 @@ class Journal:
         assert self._share is None
         self._seal()
         parts, self._complete = self._complete, []
-        for share in self._open:
+        for share in self.shares:
             for part in parts:
                 share.take_from(part)
         parts = [part for part in parts if part]
@@ -394,27 +446,72 @@ class Journal:
         if parts:
             self._next_write += 1
         self._writing = write.bytes
+        self._under_way, self.mark = self.mark, Mark()
         return write
 
     def written(self) -> None:
         """The write that was cut last is stored."""
         self._writing = 0
+        if self._under_way is not None:
+            self._under_way.reach()
+            self._under_way = None
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        """Differs after something was recorded that was not there."""
+        batch = self.batch
+        lengths = len(batch.accepted), len(batch.held), len(batch.gone), len(batch.states)
+        return (batch.id, self._defined, *lengths)
+
+    # -- who waits for what -------------------------------------------------------------------------------------
+
+    def need_of(self, number: int) -> Stored:
+        """What must be written before a client may see the message with this number."""
+        if self._share is not None and number >> PLACE_BITS == self.batch.id:
+            return self._share
+        return next((share for share in self.shares if share.has(number)), self.mark)
+
+    @property
+    def unwritten(self) -> list[Stored]:
+        """What is complete and not on disk."""
+        writes = (self._under_way, self.mark if self.has_changes else None)
+        return [write for write in writes if write is not None]
+
+    def missing(self, needs: list[Stored]) -> list[Stored]:
+        """Those of `needs` that are not on disk, nor need to be."""
+        return [need for need in needs if not need.stored and (need is not self.mark or self.has_changes)]
 
     # -- batches and shares -------------------------------------------------------------------------------------
 
-    def turn_to(self, share: Share | None) -> None:
-        """What happens from now on belongs to a share, or (None) to the next write."""
-        if share is not self._share:
+    def together(self, share: Share, act: Callable[[], _T]) -> _T:
+        """Do something that belongs to a share."""
+        before = self.turn_to(share)
+        try:
+            return act()
+        finally:
+            self.turn_to(before)
+
+    def turn_to(self, share: Share | None) -> Share | None:
+        """What happens from now on belongs to a share, or (None) to the next write. Returns what it belonged to
+        before."""
+        before = self._share
+        if share is not before:
             self._seal()
             self._share = share
             if share is not None:
-                self._open[share] = None
+                self.shares[share] = None
+        return before
 
     def complete(self, share: Share) -> None:
         """A share's verb is complete: all of it is in the next write."""
-        self.turn_to(None)
-        self._open.pop(share, None)
+        assert share is not self._share
+        self.shares.pop(share, None)
         self._complete += share.parts
+        mark = self.mark
+        if not share.parts:
+            mark = Mark()
+            mark.reach()
+        share.complete(mark)
 
     def _seal(self) -> None:
         """The present batch ends, and the next one begins."""
@@ -461,7 +558,7 @@ class Journal:
 
     @property
     def _unwritten(self) -> int:
-        parts = [*self._complete, *[part for share in self._open for part in share.parts]]
+        parts = [*self._complete, *[part for share in self.shares for part in share.parts]]
         return self._writing + self.batch.size + sum([part.size for part in parts])
 
     def has_room(self, size: int) -> bool:
@@ -502,6 +599,7 @@ class Journal:
             value: what msgpack can pack; None to forget it.
         """
         self.batch.definitions[kind, key] = value
+        self._defined += 1
 
     def check(self, size: int, where: str, what: str = "PERSISTENT messages") -> None:
         """Check that messages of so many bytes can be kept now.

@@ -1,8 +1,8 @@
 """An operator's actions on messages: remove, move, copy, retry, cancel, find.
 
-Each verb is a generator that works in slices (steps.py), so that a queue of a million messages blocks no client. It
-handles the messages that were in the queue when it began. It skips later arrivals, so it ends even if a moved message
-comes back. Messages in flight belong to their consumers and are never touched."""
+Each verb is a task (:mod:`.work`), so that a queue of a million messages blocks no client. It handles the messages that
+were in the queue when it began. It skips later arrivals, so it ends even if a moved message comes back. Messages in
+flight belong to their consumers and are never touched."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sievemq_broker.domain import capacity
 from sievemq_broker.domain.dead_letters import origin_of, restored
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, STRAY, Entry, key_of
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.work import TURN, Budget, Task
 from sievemq_broker.matching.condition import Condition, body_units, units
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.dead_letters import CLIENT_ID, SUBSCRIPTION
@@ -25,13 +25,16 @@ from sievemq_core.message.envelope import PROPERTIES, Envelope
 if TYPE_CHECKING:
     from sievemq_broker.domain.namespace import Namespace
 
-#: Messages that one slice moves: each is encoded, matched and perhaps delivered at its new place.
-TOUCHED = 100
+#: Units that handling a message costs: it is encoded, matched and perhaps delivered at its new place.
+_TOUCHED = 5
+
+#: Messages of a consumer that are listed for one unit.
+_LISTED = 64
 
 #: Bytes of properties after which a page ends.
 PAGE_BYTES = 1024 * 1024
 
-Act = Callable[[Entry, int], Steps[bool]]
+Act = Callable[[Entry, int, Budget], Task[bool]]
 """Handles one entry at a time; False if it cannot be handled and stays."""
 
 
@@ -90,36 +93,36 @@ class Outcome:
         self.stopped = error
 
 
-def remove(queue: Queue, choice: Choice) -> Steps[Outcome]:
+def remove(queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Outcome]:
     """Remove waiting messages, in order of delivery."""
-    return _each(queue, choice, _remover(queue), waits=True)
+    return _each(queue, choice, _remover(queue), now, budget, waits=True)
 
 
-def purge(queue: Queue, choice: Choice) -> Steps[Outcome]:
+def purge(queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Outcome]:
     """Remove waiting and scheduled messages."""
-    return _each(queue, choice, _remover(queue), waits=True, delayed=True)
+    return _each(queue, choice, _remover(queue), now, budget, waits=True, delayed=True)
 
 
-def cancel(queue: Queue, choice: Choice) -> Steps[Outcome]:
+def cancel(queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Outcome]:
     """Remove scheduled messages."""
-    return _each(queue, choice, _remover(queue), delayed=True)
+    return _each(queue, choice, _remover(queue), now, budget, delayed=True)
 
 
-def copy(namespace: Namespace, queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
+def copy(namespace: Namespace, target: str, queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Outcome]:
     """Send copies of waiting messages to another destination; they stay where they are.
 
     Raises:
         AddressError, RequestError: the target took none (Namespace.transfer).
     """
 
-    def act(entry: Entry, now: int) -> Steps[bool]:
-        return (yield from _transfer(namespace, target, entry, entry.envelope, now))
+    def act(entry: Entry, now: int, budget: Budget) -> Task[bool]:
+        return (yield from _transfer(namespace, target, entry, entry.envelope, now, budget))
 
     _check_target(namespace, queue, target, choice)
-    return _each(queue, choice, act, waits=True)
+    return _each(queue, choice, act, now, budget, waits=True)
 
 
-def move(namespace: Namespace, queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
+def move(namespace: Namespace, target: str, queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Outcome]:
     """Move waiting messages to another queue; each leaves only when it has arrived there.
 
     Raises:
@@ -131,33 +134,35 @@ def move(namespace: Namespace, queue: Queue, target: str, choice: Choice) -> Ste
             ErrorCode.INVALID_DESTINATION,
         )
 
-    def act(entry: Entry, now: int) -> Steps[bool]:
-        moved = yield from _transfer(namespace, target, entry, entry.envelope, now)
+    def act(entry: Entry, now: int, budget: Budget) -> Task[bool]:
+        moved = yield from _transfer(namespace, target, entry, entry.envelope, now, budget)
         if moved:
             queue.remove(entry, "moved")
         return moved
 
-    return _each(queue, choice, act, waits=True)
+    return _each(queue, choice, act, now, budget, waits=True)
 
 
 def retry(
-    namespace: Namespace, queue: Queue, choice: Choice, allow: Callable[[str], None] = lambda origin: None
-) -> Steps[Outcome]:
+    namespace: Namespace, allow: Callable[[str], None], queue: Queue, choice: Choice, now: int, budget: Budget
+) -> Task[Outcome]:
     """Send dead letters back to their origin without the notes, their attempts counted from zero. A dead letter is
     skipped if it names no origin, or if it is of a topic and its subscription is gone or had no name: it would go to
     all others.
 
     Args:
         namespace: where they go.
+        allow: called with the origin of each; raises if the administrator has no right to send to it.
         queue: of dead letters.
         choice: which of them.
-        allow: called with the origin of each; raises if the administrator has no right to send to it.
+        now: ms epoch.
+        budget: of the turn.
 
     Raises:
         RequestError: its origin took none, or is not allowed.
     """
 
-    def act(entry: Entry, now: int) -> Steps[bool]:
+    def act(entry: Entry, now: int, budget: Budget) -> Task[bool]:
         origin, envelope = restored(entry.envelope)
         if origin is None:
             return False
@@ -166,7 +171,7 @@ def retry(
         if name is None:
             if parse_address(origin).kind.is_topic:
                 return False
-            if not (yield from _transfer(namespace, origin, entry, envelope, now)):
+            if not (yield from _transfer(namespace, origin, entry, envelope, now, budget)):
                 return False
         else:
             subscription = namespace.subscriptions.durable.get((origin_of(entry.envelope, CLIENT_ID), name))
@@ -177,11 +182,11 @@ def retry(
         queue.remove(entry, "retried")
         return True
 
-    return _each(queue, choice, act, waits=True)
+    return _each(queue, choice, act, now, budget, waits=True)
 
 
 def _remover(queue: Queue) -> Act:
-    def act(entry: Entry, now: int) -> Steps[bool]:
+    def act(entry: Entry, now: int, budget: Budget) -> Task[bool]:
         yield from ()
         queue.remove(entry)
         return True
@@ -189,13 +194,17 @@ def _remover(queue: Queue) -> Act:
     return act
 
 
-def _transfer(namespace: Namespace, target: str, entry: Entry, envelope: Envelope, now: int) -> Steps[bool]:
+def _transfer(
+    namespace: Namespace, target: str, entry: Entry, envelope: Envelope, now: int, budget: Budget
+) -> Task[bool]:
     """Send a message elsewhere, once costly selectors there are evaluated. False if it is gone by then."""
     sends = [(target, envelope)]
-    now = yield from namespace.examine(sends, now)
+    now = yield from namespace.examine(sends, now, budget)
     destination = namespace.find(target)
-    if isinstance(destination, Queue) and destination.fan_out > SLICE:
-        now = yield  # taps take long for each message
+    if isinstance(destination, Queue):
+        budget.spend(destination.fan_out)
+        if budget.spent:
+            now = yield  # taps take long for each message
     if entry.state in (HELD, GONE):
         return False
     namespace.transfer(target, sends[0][1], now)
@@ -221,25 +230,22 @@ class _Run:
     choice: Choice
     act: Act
     latest: int
+    budget: Budget
     outcome: Outcome = field(default_factory=Outcome)
-    #: what the condition may still cost in this slice (condition.units)
-    left: int = SLICE
 
-    def ends_slice(self) -> bool:
-        """True if the slice has cost enough, and the next one begins."""
-        if self.left > 0:
-            return False
-        self.left = SLICE
-        return True
-
-    def handle(self, entry: Entry, now: int) -> Steps[bool]:
+    def handle(self, entry: Entry, now: int) -> Task[bool]:
         """Handle an entry. False if no other follows."""
-        choice, outcome = self.choice, self.outcome
+        choice, outcome, budget = self.choice, self.outcome, self.budget
+        budget.spend(1)
+        if budget.spent:
+            now = yield
+            if entry.state in (HELD, GONE):
+                return True
         envelope = entry.envelope
         if entry.sequence > self.latest or (envelope.expiration and envelope.expiration <= now):
             return True
         if choice.condition is not None:
-            self.left -= units(choice.condition, envelope)
+            budget.spend(units(choice.condition, envelope))
             if not self.queue.backlog.matching(choice.condition, entry):
                 return True
         if choice.limit is not None and outcome.matched >= choice.limit:
@@ -249,7 +255,8 @@ class _Run:
         if choice.dry_run:
             return True
         try:
-            done = yield from self.act(entry, now)
+            done = yield from self.act(entry, now, budget)
+            budget.spend(_TOUCHED)
         except SieveError as error:
             if not outcome.touched:
                 raise
@@ -259,60 +266,61 @@ class _Run:
         return True
 
 
-def _each(queue: Queue, choice: Choice, act: Act, *, waits: bool = False, delayed: bool = False) -> Steps[Outcome]:
-    run = _Run(queue, choice, act, queue.complete)
-    return _chosen(run, waits, delayed) if choice.ids is not None else _all(run, waits, delayed)
+def _each(
+    queue: Queue, choice: Choice, act: Act, now: int, budget: Budget, *, waits: bool = False, delayed: bool = False
+) -> Task[Outcome]:
+    run = _Run(queue, choice, act, queue.complete, budget)
+    return _chosen(run, waits, delayed, now) if choice.ids is not None else _all(run, waits, delayed, now)
 
 
-def _chosen(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
+def _chosen(run: _Run, waits: bool, delayed: bool, now: int) -> Task[Outcome]:
     """The entries with the given ids."""
     queue = run.queue
     assert run.choice.ids is not None
-    entries = yield from queue.locate(run.choice.ids, held=False)
-    now = yield
-    for number, entry in enumerate(entries, 1):
+    entries = yield from queue.locate(run.choice.ids, False, now, run.budget)
+    for entry in entries:
+        if run.budget.spent:
+            now = yield
         stands = (waits and entry.state <= STRAY) or (delayed and entry.state == DELAYED)
         if stands and not (yield from run.handle(entry, now)):
             break
-        if number % TOUCHED == 0 or run.ends_slice():
-            now = yield
     return run.outcome
 
 
-def _all(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
+def _all(run: _Run, waits: bool, delayed: bool, now: int) -> Task[Outcome]:
     """All entries: those that wait, in order of delivery."""
-    queue, outcome = run.queue, run.outcome
-    now = yield
+    queue, outcome, budget = run.queue, run.outcome, run.budget
     if waits:
         walk = queue.backlog.walk(run.choice.condition)
         for _ in walk.gather():
             now = yield
         while not walk.done:
+            if budget.spent:
+                now = yield
+                continue
             before = outcome.touched
-            for entry in walk.take(TOUCHED if outcome.touched else SLICE):
+            budget.spend(1)
+            for entry in walk.take(budget.left // _TOUCHED + 1 if outcome.touched else budget.left + 1):
                 if entry.state <= STRAY and not (yield from run.handle(entry, now)):
                     return outcome
-                if run.ends_slice():
-                    now = yield
             if outcome.touched > before:
                 queue.main.first()  # drops the tombstones at the front
-            now = yield
     if delayed:
-        entries = list(queue.scheduled.values())
-        for start in range(0, len(entries), SLICE):
-            for entry in entries[start : start + SLICE]:
-                if entry.state == DELAYED and not (yield from run.handle(entry, now)):
-                    return outcome
-                if run.ends_slice():
-                    now = yield
-            now = yield
+        for entry in list(queue.scheduled.values()):
+            if budget.spent:
+                now = yield
+            budget.spend(1)
+            if entry.state == DELAYED and not (yield from run.handle(entry, now)):
+                return outcome
     return outcome
 
 
 # -- looking ----------------------------------------------------------------------------------------------------------
 
 
-def waiting(queue: Queue, condition: Condition | None, after: int, limit: int) -> Steps[tuple[list[Entry], int | None]]:
+def waiting(
+    queue: Queue, condition: Condition | None, after: int, limit: int, now: int, budget: Budget
+) -> Task[tuple[list[Entry], int | None]]:
     """A page of waiting messages, in order of delivery, and the cursor for the next page, None at the end.
 
     Args:
@@ -320,29 +328,34 @@ def waiting(queue: Queue, condition: Condition | None, after: int, limit: int) -
         condition: only what matches.
         after: cursor of the page before; -1 for the first.
         limit: entries of the page, which is full unless it is the last or holds PAGE_BYTES of properties.
+        now: ms epoch.
+        budget: of the turn.
     """
     found: list[Entry] = []
     last = after
     size = 0
     latest = queue.complete
-    left = SLICE
-    now = yield
     walk = queue.backlog.walk(condition, after)
     for _ in walk.gather():
         now = yield
     while not walk.done:
-        for entry in walk.take(min(SLICE, limit - len(found) + 1) if condition is None else SLICE):
+        if budget.spent:
+            now = yield
+            continue
+        budget.spend(1)
+        room = budget.left + 1
+        for entry in walk.take(min(room, limit - len(found) + 1) if condition is None else room):
             if entry.state > STRAY or entry.sequence > latest:
                 continue
             envelope = entry.envelope
             if envelope.expiration and envelope.expiration <= now:
                 continue
+            budget.spend(1)
             if condition is not None:
-                left -= units(condition, envelope)
+                budget.spend(units(condition, envelope))
                 matches = queue.backlog.matching(condition, entry)
-                if left <= 0:
+                if budget.spent:
                     now = yield
-                    left = SLICE
                 if not matches or entry.state > STRAY:
                     continue
             if len(found) == limit:
@@ -352,17 +365,15 @@ def waiting(queue: Queue, condition: Condition | None, after: int, limit: int) -
             size += _shown_bytes(entry)
             if size >= PAGE_BYTES:
                 return [entry for entry in found if entry.state <= STRAY], last
-            left -= body_units(envelope)
-            if left <= 0:
+            budget.spend(body_units(envelope))
+            if budget.spent:
                 now = yield
-                left = SLICE
-        now = yield
     return [entry for entry in found if entry.state <= STRAY], None
 
 
 def scheduled(
-    queue: Queue, condition: Condition | None, after: tuple[int, int], limit: int
-) -> Steps[tuple[list[Entry], tuple[int, int] | None]]:
+    queue: Queue, condition: Condition | None, after: tuple[int, int], limit: int, now: int, budget: Budget
+) -> Task[tuple[list[Entry], tuple[int, int] | None]]:
     """A page of scheduled messages, earliest first, and the cursor for the next page, None at the end.
 
     Args:
@@ -370,23 +381,24 @@ def scheduled(
         condition: only what matches.
         after: cursor of the page before: moment and sequence of its last; (-1, -1) for the first.
         limit: entries of the page.
+        now: ms epoch.
+        budget: of the turn.
     """
-    latest = queue.complete
-    yield
-    return (yield from _smallest(queue, list(queue.scheduled.values()), condition, DELAYED, latest, after, limit))
+    entries = list(queue.scheduled.values())
+    return _smallest(queue, entries, condition, DELAYED, queue.complete, after, limit, budget)
 
 
 def held(
-    queue: Queue, condition: Condition | None, after: tuple[int, int], limit: int
-) -> Steps[tuple[list[Entry], tuple[int, int] | None]]:
+    queue: Queue, condition: Condition | None, after: tuple[int, int], limit: int, now: int, budget: Budget
+) -> Task[tuple[list[Entry], tuple[int, int] | None]]:
     """A page of unacknowledged messages, as :func:`scheduled`, in order of arrival."""
-    yield
     entries: list[Entry] = []
     for consumer in (*queue.consumers, *queue.holders):
         entries += filter(None, consumer.window)
-        if len(entries) > SLICE:
+        budget.spend(1 + len(consumer.window) // _LISTED)
+        if budget.spent:
             yield
-    return (yield from _smallest(queue, entries, condition, HELD, queue.sequence, after, limit))
+    return (yield from _smallest(queue, entries, condition, HELD, queue.sequence, after, limit, budget))
 
 
 def _smallest(
@@ -397,27 +409,26 @@ def _smallest(
     latest: int,
     after: tuple[int, int],
     limit: int,
-) -> Steps[tuple[list[Entry], tuple[int, int] | None]]:
-    """The first of many entries, in an order in which they are not stored, a slice at a time."""
+    budget: Budget,
+) -> Task[tuple[list[Entry], tuple[int, int] | None]]:
+    """The first of many entries, in an order in which they are not stored."""
     best: list[tuple[tuple[int, int], Entry]] = []
     chunk: list[tuple[tuple[int, int], Entry]] = []
-    looked = 0
     for entry in entries:
-        looked += 1
-        if looked >= SLICE:
+        budget.spend(1)
+        if budget.spent:
             yield
-            looked = 0
         if entry.state != state or entry.sequence > latest:
             continue
         place = (entry.due if state == DELAYED else 0, entry.sequence)
         if place <= after:
             continue
         if condition is not None:
-            looked += units(condition, entry.envelope)
+            budget.spend(units(condition, entry.envelope))
             if not queue.backlog.matching(condition, entry):
                 continue
         chunk.append((place, entry))
-        if len(chunk) > SLICE:
+        if len(chunk) > TURN:
             best = sorted([*best, *chunk])[: limit + 1]
             chunk.clear()
     best = sorted([*best, *chunk])[: limit + 1]
@@ -427,10 +438,9 @@ def _smallest(
         if entry.state == state:
             page.append(entry)
             size += _shown_bytes(entry)
-            looked += body_units(entry.envelope)
-            if looked >= SLICE:
+            budget.spend(body_units(entry.envelope))
+            if budget.spent:
                 yield
-                looked = 0
         if number < len(best) and (number == limit or size >= PAGE_BYTES):
             return page, place
     return page, None

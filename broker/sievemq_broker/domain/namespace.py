@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sievemq_broker.domain import capacity, dead_letters
@@ -13,7 +14,7 @@ from sievemq_broker.domain.client_ids import ClientIds
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import Entry, key_of
-from sievemq_broker.domain.examining import EXAMINED, Examining
+from sievemq_broker.domain.examining import examine
 from sievemq_broker.domain.journal import ENTRY_BYTES, PERSISTENT
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.place import Place
@@ -22,11 +23,11 @@ from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.publishing import Publishing, Sends, Weighing, is_large, load_of, to_weigh
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.stages import Stages
-from sievemq_broker.domain.steps import Steps
 from sievemq_broker.domain.subscriptions import Subscriptions
 from sievemq_broker.domain.taps import Taps
 from sievemq_broker.domain.temporaries import GoneError, Temporaries
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.work import Budget, Job, Make, Task
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
@@ -35,7 +36,6 @@ from sievemq_core.message.envelope import DELIVERY_MODE, Envelope
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.admission import Rooms
-    from sievemq_broker.domain.fan_out import FanOut
     from sievemq_broker.domain.journal import Journal
     from sievemq_broker.domain.policy import DomainSettings
     from sievemq_broker.domain.tap import CopyTap
@@ -83,18 +83,21 @@ class Above(Protocol):
         """Taps with records that have no time yet."""
 
     @property
-    def fan_out(self) -> FanOut | None:
-        """The message that is being delivered in slices."""
+    def fan_out(self) -> Job[None] | None:
+        """The message that is being delivered to very many subscriptions."""
 
     @property
     def busy(self) -> Limited | None:
-        """The work that must complete before another message is delivered in slices."""
+        """The work that must complete before another message is delivered to very many subscriptions."""
 
-    def begin_fan_out(self, fan_out: FanOut) -> None:
-        """Begin to deliver a message in slices. No other one is under way."""
+    def begin_fan_out(self, deliver: Make[None], take: Callable[[], None], *, moved: bool) -> None:
+        """Begin to deliver a message to very many subscriptions. No other one is under way."""
 
-    def add_publishing(self, publishing: Publishing) -> None:
-        """Begin to publish a batch in slices."""
+    def finish_fan_out(self, now: int) -> None:
+        """Complete such a delivery at once."""
+
+    def publish(self, publishing: Publishing, key: Hashable, now: int) -> None:
+        """Begin to publish a batch."""
 
     def add_work(self, queue: Queue) -> None:
         """A queue has pending work."""
@@ -386,7 +389,7 @@ class Namespace:
             self.deadlines.spend(2 * (destination.index.most + destination.fan_out))
             destination.accept([envelope], now)
         else:
-            destination.publish([envelope], now, None)
+            destination.publish([envelope], now, None, moved=True)
 
     def weighing(self, sends: Sends, connection: str | None) -> dict[str, Weighing]:
         """A :class:`Weighing` for each topic, by address, that :meth:`begin` needs. :meth:`examining` carries them out.
@@ -401,9 +404,9 @@ class Namespace:
 
     def examining(
         self, sends: list[tuple[str, Envelope]], weighed: Mapping[str, Weighing] | None = None
-    ) -> Examining | None:
-        """The work that is needed before these messages are sent, in slices. None if no selectors are costly and there
-        are not very many subscriptions.
+    ) -> Make[int] | None:
+        """Makes the task that is needed before these messages are sent. None if no selectors are costly and there are
+        not very many subscriptions.
 
         Args:
             sends: address and message; a message is replaced if rules of its destination change it.
@@ -419,13 +422,17 @@ class Namespace:
             ):
                 costly = costly or {}
                 costly[address] = destination
-        return None if costly is None else Examining(sends, costly, None if together else self.broker, weighed or {})
+        return (
+            None
+            if costly is None
+            else partial(examine, sends, costly, None if together else self.broker, weighed or {})
+        )
 
-    def examine(self, sends: list[tuple[str, Envelope]], now: int) -> Steps[int]:
-        """:meth:`examining` to its end, in slices. Returns the time."""
+    def examine(self, sends: list[tuple[str, Envelope]], now: int, budget: Budget) -> Task[int]:
+        """Carry out :meth:`examining`. Returns the time."""
         examining = self.examining(sends)
-        while examining is not None and not examining.work(EXAMINED, now):
-            now = yield
+        if examining is not None:
+            now = yield from examining(now, budget)
         return now
 
     def _find_text(self, address: str) -> Destination | None:
@@ -514,7 +521,7 @@ class Namespace:
         for destination, envelope in checked:
             if destination.policy.limited:
                 queues = destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
-                capacity.admit_to(destination, queues, envelope, now)
+                capacity.admit_to(destination, queues, envelope, now, moved=False)
                 envelope.compact()
             else:
                 self.send_row(destination, [envelope], now, connection)
@@ -570,26 +577,31 @@ class Namespace:
             for goal, (messages, size, _) in load.items()
             if goal.policy.at_limit in (FAIL, BLOCK)
         }
-        publishing = Publishing(sends, destinations, reserved, connection, self.broker, self._published)
-        self.publishing = publishing
-        self.broker.add_publishing(publishing)
+        publishing = self.publishing = Publishing(sends, destinations, reserved, connection, self.broker)
+        publishing.then(self._published)
+        self.broker.publish(publishing, self, now)
         return publishing
 
-    def _published(self) -> None:
+    def _published(self, now: int) -> None:
         self.publishing = None
 
     def publish(
         self, sends: Sends, now: int, connection: str | None, weighed: Mapping[str, Weighing] | None = None
-    ) -> None:
+    ) -> Publishing | None:
         """:meth:`commit`, or :meth:`begin` for a large batch.
+
+        Returns:
+            A large batch, which has begun.
 
         Raises:
             AddressError, RequestError: as there.
         """
         if self.is_large(sends):
-            self.begin(sends, now, connection, weighed=weighed)
-        else:
-            self.commit(sends, now, connection)
+            begun = self.begin(sends, now, connection, weighed=weighed)
+            assert isinstance(begun, Publishing)  # a sender that cannot wait is refused
+            return begun
+        self.commit(sends, now, connection)
+        return None
 
     def _look_up(self, address: Address | str, envelope: Envelope) -> Destination:
         """Find the destination of a message whose address is not in use yet, or while not every message can be

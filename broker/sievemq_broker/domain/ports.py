@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from sievemq_core.message.envelope import Envelope
 
 
+class Stored(Protocol):
+    """Changes that a store writes together."""
+
+    @property
+    def stored(self) -> bool:
+        """True once they are on disk."""
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DeliveryPort(Protocol):
     """The connection of a consumer. None of its methods may call back into the domain before it returns.
@@ -20,11 +28,13 @@ class DeliveryPort(Protocol):
     Attributes:
         writable: False while the connection has more to write than its high-water mark allows: its consumers then count
             as having no credit, until :meth:`Consumer.resume` says otherwise.
+        needs: what must be on disk before anything goes out that was sent since it was taken last.
     """
 
     __slots__ = ()
 
     writable: bool
+    needs: list[Stored]
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Send a message: `tag` 1, 2, 3, … of the consumer, `count` 1 for a first delivery (JSX-12)."""
@@ -77,6 +87,10 @@ class Taker(Protocol):
     def selector(self) -> str | None:
         """Its selector as text, None for none."""
 
+    @property
+    def port(self) -> DeliveryPort:
+        """Its connection."""
+
 
 class Observer(Protocol):
     """Receives the events of messages: a journal, a tap, a log. Without observers there is no cost. An entry is
@@ -85,7 +99,7 @@ class Observer(Protocol):
     def accepted(self, queue: Observed, entry: Entry) -> None:
         """A message entered a queue; it may be scheduled for later (``entry.state``)."""
 
-    def handed(self, queue: Observed, entry: Entry) -> None:
+    def handed(self, queue: Observed, entry: Entry, consumer: Taker) -> None:
         """The message is being delivered to a consumer."""
 
     def released(self, queue: Observed, entry: Entry) -> None:

@@ -5,20 +5,22 @@
 The broker decides once, at the beginning, whether the batch may be sent. It reserves the room that the batch needs
 below the limits of its destinations, so that only a fault of the broker can stop the batch later. A held queue delivers
 nothing, and a browser of it waits or shows the messages that were there before: no client sees a part of the batch.
-Messages that other clients send meanwhile may stand between those of the batch. A journal keeps the whole batch as one
-write, so that a broker that is killed has kept all of it or nothing.
+Messages that other clients send meanwhile may stand between those of the batch. A journal writes the whole batch
+together, so that a broker that is killed has kept all of it or nothing; what others do meanwhile is written before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from sievemq_broker.domain import capacity
+from sievemq_broker.domain.journal import Journal, Share
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.steps import SLICE
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.work import Budget, Job, Listener, Scheduler, Task
 from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
@@ -31,9 +33,6 @@ AT_ONCE = 1_000
 Sends: TypeAlias = list[tuple[str, Envelope]]
 
 _Goal = TypeVar("_Goal", bound="Queue | Topic")
-
-Listener: TypeAlias = Callable[[int], None]
-"""Called when it is over, with the time (ms epoch)."""
 
 
 def is_large(sends: Sends, destinations: Mapping[str, Queue | Topic]) -> bool:
@@ -214,28 +213,27 @@ class Publishing:
         reserved: messages and bytes reserved for it below limits, by queue; by topic for each subscription.
         connection: id of the sender's connection, for no_local.
         deliverer: the broker; it adds no message to a topic with very many subscriptions while it delivers another.
-        over: called when it is done, before all others.
 
     Attributes:
         error: a fault of the broker that ended it early.
+        share: what it does, if that is stored.
     """
 
     __slots__ = (
-        "_completed",
         "_connection",
         "_deliverer",
         "_destinations",
         "_envelope",
         "_held",
+        "_journal",
         "_left",
         "_limited",
         "_listeners",
-        "_over",
         "_queues",
         "_reserved",
         "_unheld",
-        "_unreleased",
         "error",
+        "share",
     )
 
     def __init__(
@@ -245,23 +243,22 @@ class Publishing:
         reserved: dict[Queue | Topic, tuple[int, int]],
         connection: str | None,
         deliverer: Deliverer,
-        over: Callable[[], None],
     ) -> None:
         self._deliverer = deliverer
-        self._over = over
         sends.reverse()
         self._left = sends  # the next one last: entries taken from the end are freed one by one, not all in one turn
         self._destinations = destinations
         self._connection = connection
         self._listeners: list[Listener] = []
         self.error: Exception | None = None
+        self.share: Share | None = None
+        self._journal: Journal | None = None
         #: Its queues, while they deliver nothing of it. Later subscriptions get nothing of the batch.
         self._held: dict[Queue, None] = {}
-        self._completed = False
         #: Messages and bytes that are still reserved, by queue.
         self._reserved: dict[Queue, tuple[int, int]] = {}
         #: Queues that are not held yet, the next one last, with what is reserved in each as it is held. If there are
-        #: very many, they are held in slices before the first message.
+        #: very many, they are held before the first message.
         self._unheld: list[tuple[list[Queue], tuple[int, int] | None]] = []
         for destination in dict.fromkeys(destinations.values()):
             queues = destination.queues
@@ -271,8 +268,6 @@ class Publishing:
         for goal, reservation in reserved.items():
             for queue in goal.queues:
                 self._reserve(queue, reservation)
-        #: Queues that are not released yet, the next one last.
-        self._unreleased: list[Queue] = []
         if not self.holding:
             self._hold(AT_ONCE)
         #: The message that is being added, whether there are limits, and the queues it still goes to, the next one
@@ -280,14 +275,6 @@ class Publishing:
         self._envelope: Envelope | None = None
         self._limited = False
         self._queues: list[Queue] = []
-        journal = deliverer.journal
-        if journal is not None:
-            journal.hold()
-
-    @property
-    def added(self) -> bool:
-        """True once the whole batch is visible, and delivered to consumers that can take it."""
-        return self._completed and not self._unreleased
 
     @property
     def holding(self) -> bool:
@@ -297,51 +284,53 @@ class Publishing:
     @property
     def has_room(self) -> bool:
         """True if the next message may be sent, as for a limit at which senders wait."""
-        return self.added
+        return not self.holding
 
     @property
     def limit_text(self) -> str:
         """The text of the limit."""
         return "a large batch is being published"
 
-    def then(self, listener: Listener) -> None:
-        """Call this when it is done, after callbacks registered before."""
-        self._listeners.append(listener)
-
-    def work(self, budget: int, now: int) -> int:
-        """Add messages; then deliver them to consumers.
+    def begin(self, scheduler: Scheduler, key: Hashable, now: int) -> None:
+        """Begin to add it.
 
         Args:
-            budget: messages, each counted once for every queue that it goes to, and once more when it is delivered.
+            scheduler: of the broker.
+            key: of its tasks.
             now: ms epoch.
-
-        Returns:
-            What was done of the budget.
         """
-        left = self._left
-        done = self._hold(budget) if self._unheld else 0
-        try:
-            while done < budget:
-                if self._queues:
-                    done += self._add(budget - done, now)
-                elif left:
-                    done += self._take_next(budget - done, now)
-                else:
-                    break
-        except Exception as error:
-            self.error = error
-            left.clear()  # the queues must be served even so
-            self._queues = []
-            self._complete()
-            raise
-        if not (left or self._queues):
-            self._complete()
-            while self._unreleased and done < budget:
-                queue = self._unreleased.pop()
-                waiting = queue.depth
-                queue.show(now)
-                done += 1 + max(0, waiting - queue.depth)
-        return done
+        self._journal = scheduler.journal
+        self.share = None if self._journal is None else Share()
+        job = scheduler.start(key, self._add, now, share=self.share, later=True)
+        job.then(partial(self._release_all, scheduler, key, job))
+
+    def together(self, act: Callable[[], None]) -> None:
+        """Do something that is stored together with the batch, or not at all."""
+        if self._journal is None or self.share is None:
+            act()
+        else:
+            self._journal.together(self.share, act)
+
+    def then(self, listener: Listener) -> None:
+        """Call this when the whole batch is visible, and delivered to consumers that can take it, after listeners that
+        were registered before."""
+        self._listeners.append(listener)
+
+    def _add(self, now: int, budget: Budget) -> Task[None]:
+        """Add the messages. Each costs a unit for every queue that it goes to."""
+        while True:
+            if budget.spent:
+                now = yield
+            elif self._unheld:
+                budget.spend(self._hold(budget.left))
+            elif self._queues:
+                budget.spend(self._add_next(budget.left, now))
+            elif not self._left:
+                return
+            elif self._deliverer.fan_out is not None and self._destinations[self._left[-1][0]].large:
+                now = yield  # the topic delivers another message before
+            else:
+                budget.spend(self._take_next(now))
 
     def _hold(self, budget: int) -> int:
         """Hold up to `budget` further queues. Returns how many were held."""
@@ -364,17 +353,10 @@ class Publishing:
         self._reserved[queue] = reservation
         queue.reserve(*reservation)
 
-    def _take_next(self, budget: int, now: int) -> int:
-        """Choose the queues of the next message, once its topic delivers no other message in slices. Returns the
-        cost."""
-        address, envelope = self._left[-1]
+    def _take_next(self, now: int) -> int:
+        """Choose the queues of the next message. Returns the cost."""
+        address, envelope = self._left.pop()
         destination = self._destinations[address]
-        if destination.large:
-            fan_out = self._deliverer.fan_out
-            if fan_out is not None and not fan_out.over:
-                fan_out.work(budget, now)
-                return budget
-        self._left.pop()
         self._limited = destination.policy.limited
         if destination.policy.overrides and not self._limited:
             envelope = overridden(destination.policy, envelope, now)
@@ -389,7 +371,7 @@ class Publishing:
             envelope.compact()
         return max(1, destination.index.most) + destination.asked_by_taps
 
-    def _add(self, budget: int, now: int) -> int:
+    def _add_next(self, budget: int, now: int) -> int:
         """Add the message to up to `budget` of its queues. Returns how many that were."""
         queues, held, envelope, limited, added = self._queues, self._held, self._envelope, self._limited, 0
         assert envelope is not None
@@ -407,19 +389,6 @@ class Publishing:
             self._envelope = None
         return added
 
-    def notify(self, now: int) -> None:
-        """Call the callbacks: it is done. They run in a turn of their own, since another batch may begin in them and
-        the journal must be written in between."""
-        self._over()
-        for listener in self._listeners:
-            listener(now)
-
-    def finish(self, now: int) -> None:
-        """Complete it at once: the broker stops."""
-        while not self.added:
-            self.work(SLICE, now)
-        self.notify(now)
-
     def _redeem(self, queue: Queue, size: int) -> None:
         """A message uses the room that was reserved for it."""
         left = self._reserved.get(queue)
@@ -431,16 +400,25 @@ class Publishing:
                 del self._reserved[queue]
             queue.reserve(-1, -size)
 
-    def _complete(self) -> None:
-        """All of it is in its place. Consumers receive it over several turns; browsers wait for the last one."""
-        if self._completed:
-            return
-        self._completed = True
-        journal = self._deliverer.journal
-        if journal is not None:
-            journal.let_go()
+    def _release_all(self, scheduler: Scheduler, key: Hashable, job: Job[None], now: int) -> None:
+        """All of it is in its place, or there was a fault: then the queues must be served even so."""
+        self.error = job.error
+        self._left.clear()
         for queue, (messages, size) in self._reserved.items():
             queue.reserve(-messages, -size)  # reserved for subscriptions that have ended, or after a fault
-        self._unreleased = list(self._held)
-        self._unreleased.reverse()
+        releasing = scheduler.start(key, self._release, now, later=True)
+        releasing.then(self._end)
+
+    def _release(self, now: int, budget: Budget) -> Task[None]:
+        """Let consumers receive it. Browsers wait for the end."""
+        for queue in tuple(self._held):
+            if budget.spent:
+                now = yield
+            waiting = queue.depth
+            queue.show(now)
+            budget.spend(1 + max(0, waiting - queue.depth))
         self._held = {}
+
+    def _end(self, now: int) -> None:
+        for listener in self._listeners:
+            listener(now)

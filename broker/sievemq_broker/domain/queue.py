@@ -25,9 +25,9 @@ from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.recall import Recall
 from sievemq_broker.domain.settlement import ALL
-from sievemq_broker.domain.steps import Steps
 from sievemq_broker.domain.turns import Turns
 from sievemq_broker.domain.view import View
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.matching.asking import AT_ONCE, Answers
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.counted import counted
@@ -69,7 +69,7 @@ class Host(Protocol):
         """Move a message to its dead-letter queue, if that is possible."""
 
     def add_work(self, queue: Queue) -> None:
-        """Schedule pending work of the queue: :meth:`Queue.work`, a slice in each turn."""
+        """The queue has pending work: :meth:`Queue.work`."""
 
     def queue_deleted(self, queue: Queue) -> None:
         """The queue is about to be deleted."""
@@ -518,7 +518,7 @@ class Queue(Source):
         """Update the state of the queue after a delivery to a consumer, which may have waited for one."""
         for observer in self.observers:
             for entry in entries:
-                observer.handed(self, entry)
+                observer.handed(self, entry, consumer)
         if waited:
             self._turns[consumer.view].stop_waiting(consumer)
             if consumer in self._recall.awaiting:
@@ -1024,14 +1024,17 @@ class Queue(Source):
 
     # -- looking --------------------------------------------------------------------------------------------------
 
-    def locate(self, ids: Iterable[int | str], *, held: bool) -> Steps[list[Entry]]:
+    def locate(self, ids: Iterable[int | str], held: bool, now: int, budget: Budget) -> Task[list[Entry]]:
         """The entries with these sequences or JMSMessageIDs that are here, in order of delivery.
 
         Args:
             ids: see :meth:`Backlog.locate`.
             held: look among those in flight, too.
+            now: ms epoch.
+            budget: of the turn.
         """
-        return self.backlog.locate(ids, self.scheduled, self._held_entries() if held else (), self.complete)
+        in_flight = self._held_entries() if held else ()
+        return self.backlog.locate(ids, self.scheduled, in_flight, self.complete, now, budget)
 
     def _held_entries(self) -> Iterator[Entry]:
         for consumer in (*self.consumers, *self.holders):
@@ -1039,34 +1042,38 @@ class Queue(Source):
 
     # -- administration -------------------------------------------------------------------------------------------
 
-    def work(self, budget: int, now: int) -> int:
-        """Do a slice of pending work: searching the backlog, delivering, dropping tombstones.
+    def work(self, now: int, budget: Budget) -> Task[None]:
+        """Do pending work: evaluating selectors, searching the backlog, delivering, dropping tombstones."""
+        while self.pending and not self.deleted:
+            before = budget.left
+            if budget.left > 0:
+                self._work(now, budget)
+            if budget.spent or budget.left == before:
+                now = yield
 
-        Returns:
-            What it cost, about `budget` at most, in entries examined.
-        """
-        done = self._ask(budget, now) if self._unmatched else 0
+    def _work(self, now: int, budget: Budget) -> None:
+        if self._unmatched:
+            budget.spend(self._ask(budget.left, now))
         if self._unserved:
             self._unserved = False
             self.release(now)
-            done += budget
-        while done < budget and (scanned := self.backlog.scan(budget - done)) is not None:
+            budget.spend(SERVED)
+        while budget.left > 0 and (scanned := self.backlog.scan(budget.left)) is not None:
             view, finished, cost = scanned
-            done += cost
+            budget.spend(cost)
             turns = self._turns.get(view)
             if turns is not None:
                 self._serve(turns, now)
                 if finished:
                     self._recall.scanned(turns, now)
-        if done < budget and self._recall.searching:
-            done += self._recall.work(budget - done, now)
-        if done < budget:
-            done += self.backlog.drop_tombstones(budget - done)
-        return done
+        if budget.left > 0 and self._recall.searching:
+            budget.spend(self._recall.work(budget.left, now))
+        if budget.left > 0:
+            budget.spend(self.backlog.drop_tombstones(budget.left))
 
     @property
     def pending(self) -> bool:
-        """True if there is pending work for :meth:`work`."""
+        """True if there is work for :meth:`work`."""
         return bool(self._unmatched) or self._unserved or self._recall.searching or self.backlog.pending
 
     def pause(self) -> None:

@@ -12,6 +12,7 @@ know whether its last publish was carried out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sievemq_broker.domain.entry import DELAYED, GONE
@@ -23,7 +24,7 @@ from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.deadlines import Deadlines
-    from sievemq_broker.domain.publishing import Weighing
+    from sievemq_broker.domain.publishing import Publishing, Weighing
 
 #: Keys of one namespace whose last batch is remembered. Above that number, the user with the most keys loses the key
 #: used longest ago.
@@ -88,8 +89,8 @@ class Publisher(Protocol):
         now: int,
         connection: str | None,
         weighed: Mapping[str, Weighing] | None = None,
-    ) -> None:
-        """Send all of these messages, or none; a large batch in slices."""
+    ) -> Publishing | None:
+        """Send all of these messages, or none; a large batch, which is returned, in slices."""
 
 
 class Stages:
@@ -215,8 +216,12 @@ class Stages:
             for address in addresses:
                 allow(address)
         count = len(sends)
-        self._namespace.publish(sends, now, connection, weighed)
-        self._define((owner, key), batch)  # in one journal batch with the messages: both are stored, or none
+        publishing = self._namespace.publish(sends, now, connection, weighed)
+        note = partial(self._define, (owner, key), batch)  # stored together with the messages, or not at all
+        if publishing is None:
+            note()
+        else:
+            publishing.together(note)
         self.remember(owner, key, batch)
         self.discard(key, batch, owner=owner)
         return count

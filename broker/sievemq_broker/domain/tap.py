@@ -15,16 +15,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import DELAYED
 from sievemq_broker.domain.journal import TAP
-from sievemq_broker.domain.ports import deliver_each
+from sievemq_broker.domain.ports import Stored, deliver_each
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, TapLog, Tapped
 from sievemq_broker.domain.view import ALL_SCANNED
+from sievemq_broker.domain.work import TURN, Budget, Task, finish
 from sievemq_broker.matching.condition import Condition, is_true, units, units_of
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_PROPERTY_CHARS
@@ -293,8 +294,8 @@ class Tap:
         """The lease has ended."""
         raise NotImplementedError
 
-    def empty(self) -> Steps[int]:
-        """Release in slices what it holds, except what can be released at once when it closes. Returns the time."""
+    def empty(self, now: int, budget: Budget) -> Task[int]:
+        """Release what it holds, except what can be released at once when it closes. Returns the time."""
         raise NotImplementedError
 
     def close(self, now: int) -> None:
@@ -439,13 +440,14 @@ class CopyTap(Tap):
         """Bytes that it holds, for the broker's memory limit."""
         return self.log.bytes + OVERHEAD_BYTES * len(self._waiting)
 
-    def empty(self) -> Steps[int]:
-        now = yield
+    def empty(self, now: int, budget: Budget) -> Task[int]:
         missed = self.missed
-        while len(self.log) > SLICE:
-            self._lose(self.log.first + SLICE - 1)
+        while len(self.log) > TURN:
+            if budget.spent:
+                now = yield
+            self._lose(self.log.first + TURN - 1)
             self.missed = missed  # no reader needs them any more
-            now = yield
+            budget.spend(TURN)
         return now
 
     def copy(self, envelope: Envelope, now: int) -> None:
@@ -528,7 +530,7 @@ class DrainTap(Tap):
         writable: as a :class:`~sievemq_broker.domain.ports.DeliveryPort`: it has room.
     """
 
-    __slots__ = ("_behind", "_consumer", "_giving", "_now", "writable")
+    __slots__ = ("_behind", "_consumer", "_giving", "_now", "needs", "writable")
     mode: Mode = "drain"
     destination: Queue
 
@@ -537,6 +539,7 @@ class DrainTap(Tap):
         self._behind = 0  # sequence before tag 1 of the consumer
         self._giving = False  # some of its messages have gone back, and the rest will
         self.writable = True
+        self.needs: list[Stored] = []
         self._consumer: Consumer = self.destination.open_consumer(self, 0, self.condition, 0, now)
 
     @property
@@ -557,6 +560,7 @@ class DrainTap(Tap):
             return False
         self._now = now
         self.writable = True
+        self.needs.clear()  # its reader asks on a connection of its own, which waits for what the request changes
         before = log.last
         consumer.grant(room, now)
         # Between two requests it takes nothing: a slow reader must not keep messages from other consumers.
@@ -584,7 +588,7 @@ class DrainTap(Tap):
         self._behind = behind
 
     def _lapse(self, now: int) -> None:
-        if self._consumer.unacknowledged > SLICE:
+        if self._consumer.unacknowledged > TURN:
             self._give_back(now)
             self._armed = True
             self._keeper.deadlines.push(now + 1, self, self)  # a turn of the loop for each slice
@@ -594,14 +598,15 @@ class DrainTap(Tap):
         self._abandon(now)
         self._consumer = self.destination.open_consumer(self, 0, self.condition, 0, now)
 
-    def empty(self) -> Steps[int]:
-        now = yield
+    def empty(self, now: int, budget: Budget) -> Task[int]:
         self.ended = "it is being deleted"
         missed = self.missed
-        while self._consumer.unacknowledged > SLICE:
+        while self._consumer.unacknowledged > TURN:
+            if budget.spent:
+                now = yield
             self._give_back(now)
             self.missed = missed  # no reader needs them any more
-            now = yield
+            budget.spend(TURN)
         return now
 
     def close(self, now: int) -> None:
@@ -613,7 +618,7 @@ class DrainTap(Tap):
         """Return a slice, the oldest first."""
         consumer = self._consumer
         # Its reader is lost (Outcome.LOST): an attempt of the oldest one alone.
-        consumer.give_back_oldest(SLICE, now, 0 if self._giving else 1)
+        consumer.give_back_oldest(TURN, now, 0 if self._giving else 1)
         self._giving = True
         self._lose(self._behind + consumer.base)
 
@@ -622,7 +627,7 @@ class DrainTap(Tap):
         if self._giving:
             self._giving = False
             self._consumer.give_back_oldest(len(self._consumer.window), now, 0)
-        self._consumer.abandon(now)
+        finish(partial(self._consumer.abandon, None), now)
 
     # -- what the queue says ------------------------------------------------------------------------------------
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Protocol
 
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.steps import Steps
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import Address, Kind, parse_address
 
-#: Destinations deleted in one slice, at 10 to 20 microseconds each.
-AT_ONCE = 200
+#: Units that deleting one costs (:mod:`.work`): 10 to 20 microseconds.
+_DELETED = 5
 
 
 class GoneError(RequestError):
@@ -114,12 +114,13 @@ class Temporaries:
             )
         self._namespace.delete(address, "deleted")
 
-    def delete_all(self, connection_id: str) -> Steps[None]:
-        """Delete the temporary destinations of a connection that ends (TMP-06), in slices."""
-        for number, text in enumerate(tuple(self._owned.get(connection_id, ())), 1):
-            self._namespace.delete(text, "deleted with the connection that made it")
-            if not number % AT_ONCE:
+    def delete_all(self, connection_id: str, now: int, budget: Budget) -> Task[None]:
+        """Delete the temporary destinations of a connection that ends (TMP-06)."""
+        for text in tuple(self._owned.get(connection_id, ())):
+            if budget.spent:
                 yield
+            self._namespace.delete(text, "deleted with the connection that made it")
+            budget.spend(_DELETED)
         self._owned.pop(connection_id, None)
 
     def count(self, connection_id: str) -> int:

@@ -4,9 +4,10 @@ bytes. A subscription owns a queue."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from sievemq_broker.domain.fan_out import LARGE, Admit, Deliverer, FanOut
+from sievemq_broker.domain.fan_out import LARGE, Admit, Deliverer, deliver
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.queue import Copier, Queue
@@ -432,7 +433,7 @@ class Topic:
         for tap in self.taps:
             tap.copy(envelope, now)
 
-    def publish(self, envelopes: list[Envelope], now: int, connection: str | None) -> None:
+    def publish(self, envelopes: list[Envelope], now: int, connection: str | None, *, moved: bool = False) -> None:
         """Give messages, in order, to the matching subscriptions. Cannot fail. A delayed message goes to the
         subscriptions that exist now (EXP-08), and waits in their queues.
 
@@ -440,15 +441,15 @@ class Topic:
             envelopes: one; or several, none of which expires, or is for later, unless the topic is large.
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
+            moved: they come from another place, see :meth:`Deliverer.begin_fan_out`.
         """
-        self.published += len(envelopes)
-        for tap in self.taps:
-            for envelope in envelopes:
-                tap.copy(envelope, now)
         if self.large:
             for envelope in envelopes:
-                self.spread(self.matching(envelope, connection), envelope, now, _accept)
-        elif self.takes_all:
+                self.spread(self.matching(envelope, connection), envelope, now, _accept, moved=moved)
+            return
+        for envelope in envelopes:
+            self.take(envelope, now)
+        if self.takes_all:
             for queue in self._plain:
                 queue.accept(envelopes, now)
         else:
@@ -457,7 +458,7 @@ class Topic:
                 for queue in self.matching(envelope, connection):
                     queue.accept(row, now)
 
-    def spread(self, queues: list[Queue], envelope: Envelope, now: int, admit: Admit) -> None:
+    def spread(self, queues: list[Queue], envelope: Envelope, now: int, admit: Admit, *, moved: bool) -> None:
         """Deliver a message to a large number of subscriptions: in slices if that is possible, and after earlier
         messages that are being delivered in slices.
 
@@ -466,16 +467,17 @@ class Topic:
             envelope: the message.
             now: ms epoch.
             admit: adds it to one of the queues.
+            moved: it comes from another place.
         """
         broker = self._deliverer
-        journal = broker.journal
         envelope.remember(None)  # the receivers are known: selectors are not evaluated again
-        before = broker.fan_out
-        if before is not None:
-            before.finish(now)  # this sender cannot wait
-        elif len(queues) > LARGE and (journal is None or not journal.holds):
-            broker.begin_fan_out(FanOut(queues.copy(), envelope, admit, journal))
+        if broker.fan_out is not None:
+            broker.finish_fan_out(now)  # this sender cannot wait
+        elif len(queues) > LARGE:
+            take = partial(self.take, envelope, now)
+            broker.begin_fan_out(partial(deliver, queues.copy(), envelope, admit), take, moved=moved)
             return
+        self.take(envelope, now)
         for queue in queues:
             if not queue.deleted:
                 admit(queue, envelope, now)

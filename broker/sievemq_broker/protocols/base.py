@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
+from sievemq_broker.domain.ports import Stored
 from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.session.life import CLOSING, LEAVING, Life
 from sievemq_broker.session.peer import Peer
@@ -36,11 +37,13 @@ class Outlet(ClientPort):
         writable: the domain may deliver. It turns False above `outbox_high`, or while the transport is congested, and
             True again only when the connection resumes its consumers. The domain reads it before every delivery, so
             nothing is ever dropped.
+        needs: what must be on disk before output leaves that was queued since it was taken last.
         congested: the transport has paused writing.
     """
 
     __slots__ = (
-        "_deliveries_wait", "_flush_due", "_high", "_life", "_owner", "_settings", "_wake", "congested", "writable",
+        "_deliveries_wait", "_flush_due", "_high", "_life", "_owner", "_settings", "_wake", "congested", "needs",
+        "writable",
     )  # fmt: skip
 
     def __init__(self, settings: SessionSettings, wake: Callable[[], None]) -> None:
@@ -50,6 +53,7 @@ class Outlet(ClientPort):
         self._owner: PortOwner | None = None
         self._life = _UNUSED
         self.writable = True
+        self.needs: list[Stored] = []
         self.congested = False
         #: Deliveries were held back since the last :meth:`accept_deliveries`.
         self._deliveries_wait = False

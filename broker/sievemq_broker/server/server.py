@@ -348,8 +348,7 @@ class Server:
                 await self._drain(drain_seconds)
             await self._close_links(FAREWELL_SECONDS if drain_seconds > 0 else SHORT_FAREWELL_SECONDS)
             self.timers.stop()
-            self.shard.broker.finish_publishings(self.clock.now())
-            self.shard.broker.finish_leaving(self.clock.now())
+            self.shard.broker.finish(self.clock.now())
         for stop in self.on_stop:
             await stop()
         self._ports.close()

@@ -122,6 +122,7 @@ class Shard:
             progress = Progress(self.broker.journal, services)
             progress.restore(opened.store, clock.now() - clock.offset + settings.keep_ms, self.broker)
             self.commits.start(progress)
+            services.note_with(self.commits.note)
         self.broker.notify_deleted(self.ended.add)
         self.namespace_limits = NamespaceLimits(self.broker)
         self.selector_times = SelectorTimes(self.broker)

@@ -10,6 +10,7 @@ docs/decisions/0009."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sievemq_broker.domain.shares import Shares
@@ -259,7 +260,9 @@ class LostConnections:
         self._drop(memory)
         namespace = broker.namespaces.get(memory.namespace)
         if namespace is not None:
-            broker.begin_leaving(connection_id, namespace.temporaries.delete_all(connection_id))
+            broker.scheduler.start(
+                connection_id, partial(namespace.temporaries.delete_all, connection_id), 0, later=True
+            )
 
     def _drop(self, memory: Memory) -> None:
         del self._by_id[memory.connection]

@@ -124,7 +124,7 @@ class Member:
             raise RequestError(error.text, ErrorCode.INVALID_CLIENT_ID) from None
         holder = self.namespace.client_ids.holder(client_id)
         if holder is not None:
-            self._broker.finish_leaving(self._services.now(), holder)
+            self._broker.scheduler.finish(self._services.now(), holder)
         self.namespace.client_ids.claim(client_id, self.id)
         self.client_id = client_id
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.examining import EXAMINED
 from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.settlement import Outcome
-from sievemq_broker.domain.steps import Meter, Steps
+from sievemq_broker.domain.work import Budget, Job, Make, Task
 from sievemq_broker.session.deliveries import Deliveries
 from sievemq_broker.session.life import CLOSING, LEAVING, OPEN, Life
 from sievemq_broker.session.lost import Memory, Report
@@ -42,93 +42,25 @@ _REQUESTS = frozenset(n for n, spec in COMMANDS.items() if spec.fields and spec.
 LAZY_CONFIRMS: Final = 64
 
 
-class Work(Protocol):
-    """Work that may take several turns."""
-
-    @property
-    def blocked(self) -> bool:
-        """True if it cannot go on before the broker's pending work has gone on."""
-
-    def work(self, budget: int, now: int) -> bool:
-        """Go on. True if it is done."""
-
-
-class _Returning:
-    """Messages that come back in slices, as pending work of the broker.
-
-    Attributes:
-        over: all have.
-        deferred: that takes more than the turn of the command.
-    """
-
-    __slots__ = ("deferred", "over")
-
-    blocked: Final = True
-
-    def __init__(self) -> None:
-        self.over = self.deferred = False
-
-    def defer(self) -> None:
-        """Continue in later turns."""
-        self.deferred = True
-
-    def end(self) -> None:
-        """All have come back."""
-        self.over = True
-
-    def work(self, budget: int, now: int) -> bool:
-        """As a :class:`Work`."""
-        return self.over
-
-
-def _none(now: int) -> Steps[int]:
-    """Return no messages."""
+def _nothing(now: int, budget: Budget) -> Task[int]:
+    """Only wait for those before."""
     yield from ()
     return now
 
 
-def _nothing(now: int) -> None:
-    """Do nothing after the last slice."""
-
-
-class Pending:
+class Awaited(NamedTuple):
     """A command that takes several turns, or waits for some. Later commands of the same client wait until it ends.
 
-    While costly selectors are evaluated, or another message is delivered in slices, the command has no effect: if the
-    connection is lost, it was not carried out. A message whose own delivery in slices has begun is sent: the broker
-    completes it even if the connection is lost, and confirms it when every subscription has it. The same holds for
-    messages that have begun to come back.
-
-    Args:
-        work: must end before.
-        command: the command.
-        act: carries it out, with the time.
+    Attributes:
+        job: must be over before.
         size: bytes of the messages that only this command holds.
+        drops: the command has no effect before that: if the connection is lost, it is not carried out. What has begun
+            to come back, or to be delivered, is completed even so.
     """
 
-    __slots__ = ("_work", "act", "command", "size")
-
-    def __init__(self, work: Work, command: CommandTuple, act: Callable[[int], None], size: int) -> None:
-        self._work = work
-        self.act = act
-        self.command = command
-        self.size = size
-
-    def go_on(self, spent: Callable[[], bool], now: int) -> bool:
-        """Go on, as long as there is time and the broker's pending work need not go on first.
-
-        Args:
-            spent: is there no more time?
-            now: milliseconds since 1970.
-
-        Returns:
-            True if the command can be carried out.
-        """
-        work = self._work
-        while not work.work(EXAMINED, now):
-            if work.blocked or spent():
-                return False
-        return True
+    job: Job[Any]
+    size: int
+    drops: bool
 
 
 class Peer:
@@ -146,12 +78,12 @@ class Peer:
     """
 
     __slots__ = (
+        "_awaited",
         "_handlers",
         "_late",
         "_late_bytes",
         "_lazy",
         "_leaving_as",
-        "_pending",
         "_send",
         "_table",
         "_urgent",
@@ -217,7 +149,7 @@ class Peer:
         self._late: list[CommandTuple] = []
         self._late_bytes = 0
         #: The command before them that has begun.
-        self._pending: Pending | None = None
+        self._awaited: Awaited | None = None
         out.attach(self.deliveries, self.life)
 
     # -- what a protocol calls --------------------------------------------------------------------------------------
@@ -231,7 +163,7 @@ class Peer:
             size: bytes that they were.
             now: milliseconds since 1970.
         """
-        begun = self._pending  # (mypyc would take the attribute for None from here on)
+        begun = self._awaited  # (mypyc would take the attribute for None from here on)
         if begun is not None:  # it began behind the last of them, when another command was put off
             self._late += commands
             return
@@ -255,7 +187,7 @@ class Peer:
             except Exception as error:  # the broker's own fault: other connections must go on
                 self.crash(command, error, now)
                 break
-            if self._pending is not None or (at < count and self.services.spent()):
+            if self._awaited is not None or (at < count and self.services.spent()):
                 self._late = commands[at:]
                 self._late_bytes = self._late_bytes * len(self._late) // count
                 break
@@ -265,7 +197,7 @@ class Peer:
     @property
     def behind(self) -> bool:
         """True if there was no time for all commands: :meth:`catch_up` must be called."""
-        return bool(self._late) or self._pending is not None
+        return bool(self._late) or self._awaited is not None
 
     def catch_up(self, now: int) -> None:
         """Carry out the remaining commands, as far as there is time. Never raises.
@@ -273,21 +205,9 @@ class Peer:
         Args:
             now: milliseconds since 1970.
         """
-        commands, self._late = self._late, []
-        pending = self._take_pending()
-        if pending is not None:
-            try:
-                self.go_on_with(pending, now)
-            except Exception as error:  # the broker's own fault: other connections must go on
-                self.crash(pending.command, error, now)
-            if self._pending is not None:  # it is not done, or another one begins behind it
-                self._late = commands
-                return
-        self.carry_out(commands, self._late_bytes, now)
-
-    def _take_pending(self) -> Pending | None:
-        pending, self._pending = self._pending, None
-        return pending
+        if self._awaited is None:
+            commands, self._late = self._late, []
+            self.carry_out(commands, self._late_bytes, now)
 
     def put_off(self, command: CommandTuple) -> None:
         """Carry out a command later, behind those that wait for their turn."""
@@ -301,7 +221,7 @@ class Peer:
     @property
     def unpublished(self) -> int:
         """Bytes that arrived and are no messages yet: of waiting commands, and of open transactions."""
-        late = (self._late_bytes if self._late else 0) + (0 if self._pending is None else self._pending.size)
+        late = (self._late_bytes if self._late else 0) + (0 if self._awaited is None else self._awaited.size)
         return self.staged.used + late
 
     def lost(self, now: int) -> None:
@@ -321,7 +241,7 @@ class Peer:
         """End the connection from this side, with an error. Idempotent."""
         if self.life.state < CLOSING:
             self.fail(ProtocolError(text, code), now)
-            self.out.wake()
+            self.late_output()
 
     def entitle(self, identity: Identity) -> None:
         """Give the user these rights from now on. Consumers without a right are closed.
@@ -393,7 +313,7 @@ class Peer:
             What was remembered; None if nothing was.
         """
         self.end_lost(resume, report, now)
-        self.broker.finish_leaving(now, resume)
+        self.broker.scheduler.finish(now, resume)
         memory = self.member.resume(resume, report, now)
         # Late commands for its old sessions and consumers may still arrive: they are skipped.
         self.highest_session, last_consumer = ids
@@ -518,29 +438,25 @@ class Peer:
         self.confirm(session, session.sent)
         del self.sessions[session.id]
         self.deliveries.release(session)
-        self.broker.begin_leaving(self.member.id, self._closing(session, handed, command, now))
+        leave = partial(session.leave, self._leaving_as, handed)
+        job = self.broker.scheduler.start(self.member.id, leave, now)
+        answer = partial(self.when_over, job, command, lambda now: self.answer(command.request))
+        if job.over:
+            answer(now)
+        else:
+            job.then(answer)
 
-    def _closing(self, session: Session, handed: Mapping[int, int], command: CloseSession, now: int) -> Steps[None]:
-        returning = _Returning()
-        returning.defer()
-        steps = session.leave(self._leaving_as, handed, now, Meter())
-        return self._giving_back(steps, command, lambda now: self.answer(command.request), now, returning)
-
-    def give_back(self, steps: Steps[int], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
-        """Let messages come back: at once, or in slices, a turn each, if they are many. Later commands of this client
-        wait. All of them come back even if the connection is lost meanwhile.
+    def give_back(self, make: Make[int], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
+        """Let messages come back: at once, or over some turns if they are many. Later commands of this client wait. All
+        of them come back even if the connection is lost meanwhile.
 
         Args:
-            steps: gives them back; returns the time.
+            make: makes the task; it returns the time.
             command: because of which they come back.
             act: called then, with the time, unless the connection is lost.
             now: ms since 1970.
         """
-        returning = _Returning()
-        self.broker.begin_leaving(self.member.id, self._giving_back(steps, command, act, now, returning))
-        if not returning.over:
-            returning.defer()
-            self.go_on_with(Pending(returning, command, _nothing, 0), now)
+        self.go_on_after(self.broker.scheduler.start(self.member.id, make, now), command, act, now)
 
     def when_returned(self, connection_id: str, command: CommandTuple, act: Callable[[int], None], now: int) -> None:
         """Go on with a command when another connection has returned its messages. Later commands wait.
@@ -551,36 +467,72 @@ class Peer:
             act: called then, with the time, unless this connection is lost.
             now: ms since 1970.
         """
-        returning = _Returning()
-        returning.defer()
-        steps = self._giving_back(_none(now), command, lambda _: act(self.services.now()), now, returning)
-        self.broker.begin_leaving(connection_id, steps)
-        self.go_on_with(Pending(returning, command, _nothing, 0), now)
+        self.go_on_after(self.broker.scheduler.start(connection_id, _nothing, now), command, act, now)
 
-    def _giving_back(
+    def examine(
+        self, examine: Make[int], command: CommandTuple, act: Callable[[int], None], now: int, size: int = 0
+    ) -> None:
+        """Evaluate what takes long before a command has any effect. Later commands wait.
+
+        Args:
+            examine: makes the task.
+            command: the command.
+            act: carries it out then, with the time, unless the connection is lost.
+            now: ms since 1970.
+            size: bytes of the messages that only this command holds.
+        """
+        self.go_on_after(self.broker.scheduler.start(self, examine, now), command, act, now, size, drops=True)
+
+    def go_on_after(
         self,
-        steps: Steps[int],
+        job: Job[Any],
         command: CommandTuple,
         act: Callable[[int], None],
         now: int,
-        returning: _Returning,
-    ) -> Steps[None]:
-        error: Exception | None = None
-        try:
-            now = yield from steps
-            if self.life.state < CLOSING:
+        size: int = 0,
+        *,
+        drops: bool = False,
+    ) -> None:
+        """Go on with a command when a task is over. Later commands wait.
+
+        Args:
+            job: the task.
+            command: the command.
+            act: called then, with the time, unless the connection is lost.
+            now: ms since 1970.
+            size: bytes of the messages that only this command holds.
+            drops: nothing is to be done if the connection is lost before.
+        """
+        if job.over:
+            if job.error is not None:
+                raise job.error
+            act(now)
+            return
+        self._awaited = Awaited(job, size, drops)
+        job.then(partial(self._go_on, job, command, act))
+
+    def _go_on(self, job: Job[Any], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
+        if self._awaited is not None and self._awaited.job is job:
+            self._awaited = None
+        self.when_over(job, command, act, now)
+
+    def when_over(self, job: Job[Any], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
+        """A task of a command is over. Never raises."""
+        error = job.error
+        if error is None and self.life.state < CLOSING:
+            try:
                 act(now)
-        except Exception as fault:
-            error = fault
-        returning.end()
+            except Exception as fault:
+                error = fault
+        if error is not None and self.life.state >= CLOSING:
+            if not isinstance(error, SieveError):
+                self.services.report(self, "a task of its", error)
+            return
         if isinstance(error, SieveError):
             self.refuse(command, error, now)
-        elif error is not None and self.life.state >= CLOSING:
-            self.services.report(self, "giving back messages", error)
-        elif error is not None:
+        elif error is not None:  # the broker's own fault: other connections must go on
             self.crash(command, error, now)
-        if returning.deferred and (error is not None or self.life.state < CLOSING):
-            self.out.wake()
+        self.late_output()
 
     # -- consumers ----------------------------------------------------------------------------------------------------
 
@@ -595,7 +547,7 @@ class Peer:
             now: ms since 1970.
         """
         self.deliveries.want_settled(consumer.id)
-        self.give_back(consumer.closing(handed, now, Meter()), command, partial(self._closed, consumer, command), now)
+        self.give_back(partial(consumer.close, handed), command, partial(self._closed, consumer, command), now)
 
     def _closed(self, consumer: Consumer, command: CloseConsumer, now: int) -> None:
         self.deliveries.retire(consumer)
@@ -636,13 +588,6 @@ class Peer:
         if session.confirm(sequence):
             self.out.confirm(session.id, sequence)
 
-    def go_on_with(self, pending: Pending, now: int) -> None:
-        """Go on with a command, as far as there is time. Later commands wait until it is done."""
-        if pending.go_on(self.services.spent, now):
-            pending.act(now)
-        else:
-            self._pending = pending
-
     # -- waiting for room ---------------------------------------------------------------------------------------------
 
     def wait_for_delivery(self, sessions: Iterable[Session], command: CommandTuple, handler: Handler, now: int) -> bool:
@@ -660,7 +605,7 @@ class Peer:
             delivery = None if sender is None else sender.delivery
             if sender is not None and delivery is not None:
                 act = partial(self._carry_out_behind, session, sender, command, handler)
-                self.go_on_with(Pending(delivery, command, act, 0), now)
+                self.go_on_after(delivery, command, act, now)
                 return True
         return False
 
@@ -686,6 +631,29 @@ class Peer:
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
+    def late_output(self) -> None:
+        """A command was carried out after the turn in which it came, or the client learns what others have done: its
+        output waits for all that is not on disk yet."""
+        self.owe()
+        self.out.wake()
+
+    def owe(self, *shares: Stored) -> None:
+        """Output up to here waits for all that is complete and not on disk yet.
+
+        Args:
+            shares: of verbs that are not complete, for which it waits as well.
+        """
+        journal = self.broker.journal
+        if journal is not None:
+            self.out.needs.extend([*journal.unwritten, *shares])
+
+    def owe_all(self) -> None:
+        """Output up to here shows what other clients do: it waits for all of that, verbs that are not complete
+        included."""
+        journal = self.broker.journal
+        if journal is not None:
+            self.owe(*journal.shares)
+
     def answer(self, request: int, result: object = None) -> None:
         """A request was carried out."""
         self.out.answer(request, result)
@@ -704,7 +672,7 @@ class Peer:
             self.refuse(command, error, now)
         except Exception as error:  # the broker's own fault: other connections must go on
             self.crash(command, error, now)
-        self.out.wake()
+        self.late_output()
 
     def wait_for_publishing(self, command: CommandTuple, handler: Handler) -> bool:
         """True if a large batch is being published, which no client may see in part: the command is carried out after
@@ -757,7 +725,7 @@ class Peer:
         """Return all messages that this client holds, in slices if they are many.
 
         Until all are returned, the client id stays taken and the request unanswered. A connection that cannot wait (of
-        the same client, or of another with the same client id) completes this: :meth:`Broker.finish_leaving`.
+        the same client, or of another with the same client id) completes this: :meth:`Scheduler.finish`.
 
         Args:
             now, handed, request: as :meth:`leave`; `handed` is None if the connection is lost (ACK-18).
@@ -765,7 +733,9 @@ class Peer:
         if self.watcher is not None:
             self.watcher.ending(self, handed is None)
         self._late = []
-        self._pending = None
+        if self._awaited is not None and self._awaited.drops:
+            self.broker.scheduler.cancel(self._awaited.job)
+        self._awaited = None
         if handed is not None:
             self.deliveries.settle_wants()
         # Deliver nothing more to this client: messages that one consumer returns would go to another, and count as
@@ -785,7 +755,8 @@ class Peer:
             for session in self.sessions.values():
                 self.confirm(session, session.sent)
         sessions = tuple(self.sessions.values())
-        self.broker.begin_leaving(self.member.id, self._leaving(sessions, now, outcome, handed, memory, request))
+        leave = partial(self._leave, sessions, outcome, handed, memory, request)
+        self.broker.scheduler.start(self.member.id, leave, now)
         if memory is not None:
             services.lost.remember(memory, now - services.clock_offset + self.member.keep, self.broker)
         self.sessions.clear()
@@ -797,36 +768,37 @@ class Peer:
         memory.returned.update(self.deliveries.returned())
         return memory
 
-    def _leaving(
+    def _leave(
         self,
         sessions: tuple[Session, ...],
-        now: int,
         outcome: Outcome,
         handed: Mapping[int, int],
         memory: Memory | None,
         request: int | None,
-    ) -> Steps[None]:
-        """Return the messages in slices.
+        now: int,
+        budget: Budget,
+    ) -> Task[None]:
+        """Return the messages.
 
         Args:
             sessions: that it had.
-            now: ms since 1970.
             outcome, handed: as :meth:`Session.leave`.
             memory: of it, if it may come back: gets what it held; its temporary destinations stay until then.
             request: is answered then.
+            now: ms since 1970.
+            budget: of the turn.
         """
         report = self.services.report
-        meter = Meter()
         returned = {} if memory is None else {number: each.held for number, each in memory.returned.items()}
         until = 0 if memory is None else now + self.member.keep
         for session in sessions:
             try:
-                now = yield from session.leave(outcome, handed, now, meter, returned, until)
+                now = yield from session.leave(outcome, handed, now, budget, returned, until)
             except Exception as error:  # the remaining steps must still be done
                 report(self, "giving back messages", error)
         if memory is None:
             try:
-                yield from self.namespace.temporaries.delete_all(self.member.id)
+                yield from self.namespace.temporaries.delete_all(self.member.id, now, budget)
             except Exception as error:
                 report(self, "deleting temporary destinations", error)
         if self.member.client_id is not None:
@@ -837,7 +809,7 @@ class Peer:
         if request is not None and self.life.state == LEAVING:
             self.answer(request)
             self.life.end()
-            self.out.wake()
+            self.late_output()
 
 
 Handler: TypeAlias = Callable[[Peer, Any, int], None]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.domain.ports import DeliveryPort
+from sievemq_broker.domain.journal import Share
+from sievemq_broker.domain.ports import DeliveryPort, Stored
 from sievemq_broker.session.life import Life
 from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.rights import Identity
@@ -188,11 +189,39 @@ class Services(ABC, Generic[ClientT]):
         self.broker: Broker | None = None
         #: Messages to temporary destinations that were gone.
         self.replies_dropped = 0
+        #: What may be stored of the progress of sessions whose verbs are not complete: by connection and session the
+        #: last send and request before, and what the verb has done so far.
+        self.unstored: dict[tuple[str, int], tuple[int, int, Stored]] = {}
         #: By protocol, what its connections share of converted messages.
         self.converted: dict[str, Any] = {}
         #: Called after each command of a batch: True if the client has used its time and the rest must wait
         #: (:attr:`Peer.behind`). The I/O layer may set it.
         self.spent: Callable[[], bool] = _never
+
+    def unstored_of(self, connection: str) -> list[Stored]:
+        """What verbs of a connection have done that are not complete."""
+        return [share for (of, _), (_, _, share) in self.unstored.items() if of == connection]
+
+    def begin_storing(self, client: ClientT, key: tuple[str, int], sent: int, settled: int, share: Share) -> None:
+        """A verb takes several turns, and is stored when it is complete. Until then the client's progress is stored as
+        it was before; a broker that crashes must not take the verb as carried out.
+
+        Args:
+            client: whose.
+            key: its connection and session.
+            sent, settled: the session's progress before.
+            share: what the verb does.
+        """
+        self.unstored[key] = sent, settled, share
+
+        def complete() -> None:
+            del self.unstored[key]
+            self.note_progress(client)
+
+        share.when_complete(complete)
+
+    def note_progress(self, client: ClientT) -> None:
+        """Store the client's progress in the next write."""
 
     @abstractmethod
     def connection_id(self) -> str:

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Final
 
 from sievemq_broker.domain.admission import Limited
-from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.temporaries import GoneError
-from sievemq_broker.session.peer import Handler, Peer, Pending
+from sievemq_broker.domain.work import Job
+from sievemq_broker.session.peer import Handler, Peer
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.verbs import Commit
 from sievemq_broker.session.waiting import BlockedSender
@@ -52,7 +52,7 @@ class Send:
             self._attempt(now)
         else:
             size = len(self._envelope.packed)
-            self._peer.go_on_with(Pending(examining, _SEND, partial(self._examined, sends), size), now)
+            self._peer.examine(examining, _SEND, partial(self._examined, sends), now, size)
 
     def _examined(self, sends: list[tuple[str, Envelope]], now: int) -> None:
         self._envelope = sends[0][1]  # with the administrator's values
@@ -75,7 +75,10 @@ class Send:
             session.count_next()
             self._accepted(now)
         else:
-            peer.flush_confirms()  # of earlier sends: this one may take some turns
+            peer.flush_confirms()  # of earlier sends: this one takes some turns
+            if fan_out.share is not None:
+                key = peer.member.id, session.id
+                peer.services.begin_storing(peer, key, session.sent, session.settled, fan_out.share)
             session.count_next()
             self._deliver(fan_out, now)
 
@@ -99,16 +102,15 @@ class Send:
         except Exception as error:  # the broker's own fault: other connections must go on
             self._crash(error, now)
 
-    def _deliver(self, fan_out: FanOut, now: int) -> None:
+    def _deliver(self, fan_out: Job[None], now: int) -> None:
         """It is accepted, and is delivered in slices."""
-        delivered = partial(self._delivered, fan_out)
         sender = self._session.blocked_sender
         if sender is None:
-            self._peer.go_on_with(Pending(fan_out, _SEND, delivered, 0), now)
+            self._peer.go_on_after(fan_out, _SEND, self._accepted, now)
         else:
-            sender.deliver(fan_out, delivered)
+            sender.deliver(fan_out, partial(self._delivered, fan_out))
 
-    def _delivered(self, fan_out: FanOut, now: int) -> None:
+    def _delivered(self, fan_out: Job[None], now: int) -> None:
         if fan_out.error is None:
             self._accepted(now)
         else:
@@ -128,7 +130,7 @@ class Send:
 
     def _crash(self, error: Exception, now: int) -> None:
         self._peer.crash(_SEND, error, now)
-        self._peer.out.wake()
+        self._peer.late_output()
 
 
 def refuse(peer: Peer, session: Session, error: SieveError) -> None:
@@ -160,7 +162,7 @@ def refuse(peer: Peer, session: Session, error: SieveError) -> None:
 def _resume(peer: Peer, session: Session) -> None:
     """Ask the client for the messages behind the send that waited."""
     peer.out.flow(False, "", session.id, session.again)
-    peer.out.wake()
+    peer.late_output()
 
 
 def wait_to_commit(
@@ -192,4 +194,4 @@ def end_commit_wait(peer: Peer, session: Session) -> None:
     if session.blocked_sender is not None:
         session.end_wait()
         peer.out.flow(False, "", session.id)
-        peer.out.wake()
+        peer.late_output()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import partial
 from typing import Final
 
 from sievemq_broker.domain.consumer import Consumer, Held
 from sievemq_broker.domain.settlement import Outcome
-from sievemq_broker.domain.steps import Meter, Steps
+from sievemq_broker.domain.work import Budget, Task, finish
 from sievemq_broker.session.transaction import StagedBytes, Transaction
 from sievemq_broker.session.waiting import BlockedSender
 from sievemq_core.errors import SieveError
@@ -156,18 +157,17 @@ class Session:
             if consumer is not None and tag:
                 consumer.acknowledge(tag, now)
 
-    def recover(self, handed: Mapping[int, int], now: int) -> Steps[int]:
-        """Return unacknowledged messages in slices: marked if they were handed out, unmarked if they were only buffered
+    def recover(self, handed: Mapping[int, int], now: int, budget: Budget) -> Task[int]:
+        """Return unacknowledged messages: marked if they were handed out, unmarked if they were only buffered
         (ACK-08, ACK-14). Returns the time by now."""
         # Halt all consumers first: a message that one returns must not be delivered to another, which would return it
         # again.
         self.halt()
-        meter = Meter()
         for consumer_id, consumer in tuple(self.consumers.items()):
-            if not meter.room():
+            if budget.spent:
                 now = yield
-            meter.spend(1)
-            now = yield from consumer.recovering(handed.get(consumer_id, 0), now, meter)
+            budget.spend(1)
+            now = yield from consumer.recover(handed.get(consumer_id, 0), now, budget)
         return now
 
     def leave(
@@ -175,11 +175,11 @@ class Session:
         outcome: Outcome,
         handed: Mapping[int, int],
         now: int,
-        meter: Meter,
+        budget: Budget,
         returned: Mapping[int, list[Held]] = _NONE,
         until: int = 0,
-    ) -> Steps[int]:
-        """Close all consumers, in slices.
+    ) -> Task[int]:
+        """Close all consumers.
 
         Args:
             outcome: what ends their deliveries. FAILED: the client states what its application has seen. LEFT or LOST:
@@ -187,7 +187,7 @@ class Session:
             handed: by consumer, the last tag that the application has, or may have, seen: up to it messages go back
                 marked, the rest unmarked (ACK-15).
             now: ms since 1970.
-            meter: says when a slice is full.
+            budget: of the turn.
             returned: gets what goes back of a lost connection, by consumer.
             until: ms since 1970 until which a message at its last attempt waits for a lost client; 0 for not.
 
@@ -198,17 +198,17 @@ class Session:
         left = [*reversed(self.consumers.items())]
         while left:
             consumer_id, consumer = left.pop()  # freed one by one
-            if not meter.room():
+            if budget.spent:
                 now = yield
-            meter.spend(_CLOSING)
+            budget.spend(_CLOSING)
             if outcome is Outcome.LOST:
                 seen, held = handed.get(consumer_id), returned.get(consumer_id)
-                now = yield from consumer.abandoning(now, seen, meter, held, until)
+                now = yield from consumer.abandon(seen, now, budget, held, until)
             else:
                 tag = handed.get(consumer_id, 0 if outcome is Outcome.FAILED else consumer.tag)
                 # In this order all goes back at once, so that the next consumer gets it in its old order.
-                now = yield from consumer.recovering(tag, now, meter, outcome)
-                consumer.close(tag, now)
+                now = yield from consumer.recover(tag, now, budget, outcome)
+                finish(partial(consumer.close, tag), now)
             self.consumers.pop(consumer_id, None)
         if self.transaction is not None:
             self.transaction.clear()

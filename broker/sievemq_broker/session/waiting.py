@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sievemq_broker.domain.admission import MESSAGE_BYTES, Limited, Rooms
-from sievemq_broker.domain.fan_out import FanOut
+from sievemq_broker.domain.work import Job
 from sievemq_broker.session.transaction import Transaction
 from sievemq_core.message.envelope import Envelope
 
@@ -45,7 +45,7 @@ class BlockedSender:
         self._rooms = rooms
         self._places: dict[Limited, None] = {}
         self._retry = retry
-        self._fan_out: FanOut | None = None
+        self._fan_out: Job[None] | None = None
         self._transaction = transaction
         self.envelope = envelope
         self.request = request
@@ -101,11 +101,11 @@ class BlockedSender:
                 rooms.wait(place, self)
 
     @property
-    def delivery(self) -> FanOut | None:
+    def delivery(self) -> Job[None] | None:
         """The delivery in slices of the message, once it was accepted."""
         return self._fan_out
 
-    def deliver(self, fan_out: FanOut, delivered: Callable[[int], None]) -> None:
+    def deliver(self, fan_out: Job[None], delivered: Callable[[int], None]) -> None:
         """The message was accepted, and is being delivered in slices: the session waits until that is done.
 
         Args:

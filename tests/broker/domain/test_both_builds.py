@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.at_once import abandon, close, recover, release
 from tests.twin import Twin
 
 from sievemq_broker.domain import Consumer, DestinationPolicy
@@ -171,13 +172,13 @@ def _ask(one: Consumer, verb: str, how: int, now: int) -> object:
         case "acknowledge":
             return one.acknowledge(one.base + how, now)
         case "recover":
-            return one.recover(one.base + how, now)
+            return recover(one, one.base + how, now)
         case "close":
-            return one.close(one.base + how, now)
+            return close(one, one.base + how, now)
         case "abandon":
-            return one.abandon(now)
+            return abandon(one, now)
         case "release":
-            return one.release(tuple(range(one.base + 1, one.base + how)), now)
+            return release(one, tuple(range(one.base + 1, one.base + how)), now)
     return one.want(now, patient=how % 2 == 0, brief=how % 3 == 0)
 
 

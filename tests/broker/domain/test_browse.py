@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.at_once import abandon, recover
 
 from sievemq_core.errors import ErrorCode, RequestError
 
@@ -12,7 +13,7 @@ from .support import NOW, World, message, selector
 def test_brw_03_the_order_of_delivery(world: World) -> None:
     consumer = world.consumer("queue:q", credit=2)
     world.send("queue:q", *(message(f"m{n}", priority=4 + n % 2) for n in range(6)))
-    consumer.recover(1, world.now)  # m0 was handed, m1 only buffered
+    recover(consumer, 1, world.now)  # m0 was handed, m1 only buffered
     shown = world.browse("queue:q", limit=2)
     assert shown == ["m1", "m3", "m5", "m0", "m2", "m4"]
     consumer.grant(10, world.now)
@@ -29,7 +30,7 @@ def test_brw_04_browsing_changes_no_state(world: World) -> None:
 
 def test_a_redelivered_message_shows_the_count_that_its_receiver_will_see(world: World) -> None:
     world.send("queue:q", "a")
-    world.consumer("queue:q").abandon(world.now)
+    abandon(world.consumer("queue:q"), world.now)
     _, page = world.namespace.browse("queue:q", None, None, 10, NOW)
     assert page[0][0] == 2
 
@@ -118,7 +119,7 @@ def names_of_part(world: World, part: int, parts: int, text: str | None = None, 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])
 def test_every_message_is_in_one_part_in_the_order_of_delivery(world: World, parts: int) -> None:
     world.send("queue:q", *(message(f"m{n}", priority=n % 10, properties={"n": n}) for n in range(2_000)))
-    world.consumer("queue:q", credit=20).abandon(world.now)  # redelivered: another place
+    abandon(world.consumer("queue:q", credit=20), world.now)  # redelivered: another place
     order = world.browse("queue:q")
     for text, expected in (
         (None, order),
@@ -147,7 +148,7 @@ def test_a_message_redelivered_between_two_parts_is_shown_once(world: World) -> 
     shown = names_of_part(world, 1, 2)
     consumer = world.consumer("queue:q", credit=50)
     assert len(world.got(consumer)) == 50
-    consumer.abandon(world.now)
+    abandon(consumer, world.now)
     shown += names_of_part(world, 0, 2)
     assert sorted(shown) == sorted(f"m{n}" for n in range(50))
 
@@ -156,7 +157,7 @@ def test_a_message_redelivered_between_the_pages_of_a_part_is_shown_once(world: 
     world.send("queue:q", *(f"m{n}" for n in range(50)))
     expected = names_of_part(world, 0, 2)
     cursor, first = world.namespace.browse("queue:q", None, None, 5, NOW, 0, 2)
-    world.consumer("queue:q", credit=10).abandon(world.now)
+    abandon(world.consumer("queue:q", credit=10), world.now)
     _, rest = world.namespace.browse("queue:q", None, cursor, 1000, NOW, 0, 2)
     assert [envelope.fields[0] for _, envelope, _ in first + rest] == expected
 

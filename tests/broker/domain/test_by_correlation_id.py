@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.at_once import close, recover, release
 
 from sievemq_broker.domain import Consumer, Queue, backlog, scan
 from sievemq_core.message.envelope import Envelope
@@ -38,7 +39,7 @@ def world() -> World:
     """With a queue of ten messages that match no consumer, and an index if there may be one."""
     world = World()
     world.send("queue:q", *(message(f"m{n}", correlation_id=f"c{n}") for n in range(10)))
-    world.consumer("queue:q", "JMSCorrelationID = 'none'", credit=0).close(0, world.now)
+    close(world.consumer("queue:q", "JMSCorrelationID = 'none'", credit=0), 0, world.now)
     return world
 
 
@@ -71,7 +72,7 @@ def test_it_receives_its_message_and_leaves_no_state(world: World) -> None:
     queue = queue_of(world)
     assert (queue.depth, queue.in_flight, queue.delivered) == (10, 1, 1)
     assert consumer.acknowledge(1, world.now) == 1
-    consumer.close(1, world.now)
+    close(consumer, 1, world.now)
     assert is_as_before(world)
     assert (queue.depth, queue.in_flight, queue.acknowledged, queue.delivered) == (10, 0, 1, 1)
     assert world.got(opened(world)) == []
@@ -98,7 +99,7 @@ def test_messages_held_by_others_are_not_counted(world: World) -> None:
 def test_closing_without_a_receive_returns_the_message_unmarked(world: World) -> None:
     world.send("queue:q", answer("a"), answer("b"))
     first = opened(world)
-    first.close(0, world.now)
+    close(first, 0, world.now)
     assert is_as_before(world)
     assert world.browse("queue:q", WANTED) == ["a", "b"]
     assert world.counts(opened(world, 2)) == [("a", 1), ("b", 1)]
@@ -116,7 +117,7 @@ def test_two_for_the_same_id_get_one_each_in_order(world: World) -> None:
     world.send("queue:q", answer("a"), answer("b"), answer("c"))
     first, second = opened(world), opened(world)
     assert (world.got(first), world.got(second)) == (["a"], ["b"])
-    first.close(0, world.now)  # a comes back, to the front
+    close(first, 0, world.now)  # a comes back, to the front
     second.grant(2, world.now)
     assert world.got(second) == ["b", "a", "c"]
 
@@ -128,7 +129,7 @@ def test_buffered_messages_of_others_are_recalled_and_arrive_unmarked(world: Wor
     assert world.got(consumer) == []
     assert not consumer.want(world.now, brief=True)
     assert world.port(holder).recalls == [(holder.id, [11])]
-    holder.release([11], world.now)
+    release(holder, [11], world.now)
     assert world.counts(consumer) == [("a", 1)]
     assert world.port(consumer).events == ["deliver", "settled"]
 
@@ -138,12 +139,12 @@ def test_handed_messages_of_others_are_not_recalled(world: World) -> None:
     holder = world.consumer("queue:q", credit=100)
     consumer = opened(world)
     assert not consumer.want(world.now, brief=True)
-    holder.release([], world.now)  # handed to its application
+    release(holder, [], world.now)  # handed to its application
     assert world.got(consumer) == []
     assert world.port(consumer).settlements == [consumer.id]
-    consumer.close(0, world.now)
-    holder.close(holder.tag, world.now)
-    holder.recover(holder.tag, world.now)
+    close(consumer, 0, world.now)
+    close(holder, holder.tag, world.now)
+    recover(holder, holder.tag, world.now)
     assert world.counts(opened(world)) == [("a", 2)]
 
 
@@ -159,8 +160,8 @@ def test_priority_and_redelivery_come_first(world: World) -> None:
     first = opened(world, 3)
     assert world.got(first) == ["urgent", "a", "b"]
     first.acknowledge(1, world.now)
-    first.recover(3, world.now)
-    first.close(3, world.now)
+    recover(first, 3, world.now)
+    close(first, 3, world.now)
     world.send("queue:q", answer("c"), answer("urgent 2", priority=9))
     assert world.counts(opened(world, 9)) == [("urgent 2", 1), ("a", 2), ("b", 2), ("c", 1), ("low", 1)]
 
@@ -179,7 +180,7 @@ def test_a_second_arrival_waits_for_the_next_receiver(world: World) -> None:
     consumer = opened(world)
     world.send("queue:q", answer("b"))
     consumer.acknowledge(1, world.now)
-    consumer.close(1, world.now)
+    close(consumer, 1, world.now)
     assert world.got(opened(world)) == ["b"]
 
 
@@ -188,7 +189,7 @@ def test_a_browser_shows_waiting_messages_only(world: World) -> None:
     assert world.browse("queue:q", WANTED) == ["a", "b"]
     consumer = opened(world)
     assert world.browse("queue:q", WANTED) == ["b"]
-    consumer.close(0, world.now)
+    close(consumer, 0, world.now)
     assert world.browse("queue:q", WANTED) == ["a", "b"]
 
 
@@ -244,7 +245,7 @@ def test_an_observer_is_notified(world: World) -> None:
     world.send("queue:q", answer("a"))
     consumer = opened(world)
     consumer.acknowledge(1, world.now)
-    consumer.close(1, world.now)
+    close(consumer, 1, world.now)
     assert [what for what, _, name in notes.events if name == "a"] == ["accepted", "handed", "acknowledged"]
 
 
@@ -303,11 +304,11 @@ def play(steps: list[tuple[object, ...]]) -> list[object]:
                     case "acknowledge":
                         one.acknowledge(one.tag, world.now)
                     case "recover":
-                        one.recover(one.tag - which % 2, world.now)
+                        recover(one, one.tag - which % 2, world.now)
                     case "close":
-                        one.close(one.tag - which % 2 if one.tag else 0, world.now)
+                        close(one, one.tag - which % 2 if one.tag else 0, world.now)
                     case _:  # the answers to recalls, and whatever else is buffered
-                        one.release(tuple(range(one.base + 1, one.tag + 1)), world.now)
+                        release(one, tuple(range(one.base + 1, one.tag + 1)), world.now)
         world.work()
         seen.append(
             (

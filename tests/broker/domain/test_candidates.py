@@ -8,12 +8,12 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.at_once import close, done, recover
 
 from sievemq_broker.domain import management, scan
 from sievemq_broker.domain.backlog import EXAMINED
 from sievemq_broker.domain.entry import STRAY
 from sievemq_broker.domain.scan import FEW, INDEX_FROM
-from sievemq_broker.domain.steps import finish
 from sievemq_broker.domain.view import Few
 
 from .support import World, message, selector
@@ -68,7 +68,7 @@ def test_the_view_of_a_consumer_serves_browsers_with_the_same_selector() -> None
     assert examined(world, "even  AND (n*2 < 6)") == (["m0", "m2"], 2)
     consumer.grant(1, world.now)
     assert examined(world, "n * 2 < 6 AND even") == (["m2"], 1)
-    consumer.close(0, world.now)
+    close(consumer, 0, world.now)
     assert examined(world, "n * 2 < 6 AND even") == (["m0", "m2"], INDEX_FROM // 2)  # by the lookup that it left
 
 
@@ -128,20 +128,20 @@ def test_d_17_management_by_an_id_costs_the_same_at_any_depth(depth: int) -> Non
     world = filled(depth)
     queue = world.namespace.queue("queue:q")
     ids = management.Choice(ids=frozenset({"m3"}))
-    assert finish(management.remove(queue, ids), world.now).touched == 1
+    assert done(world.now, management.remove, queue, ids).touched == 1
     world.browse("queue:q", "JMSCorrelationID = 'x'")
     world.work()
     before = queue.backlog.examined
     one = management.Choice(selector(f"JMSCorrelationID = 'c{depth - 1}'"), dry_run=True)
-    assert finish(management.remove(queue, one), world.now).matched == 1
+    assert done(world.now, management.remove, queue, one).matched == 1
     some = management.Choice(selector("JMSCorrelationID IN ('c5', 'c6', 'c7') AND NOT even"))
-    assert finish(management.move(world.namespace, queue, "queue:r", some), world.now).touched == 2
-    assert len(finish(management.waiting(queue, selector("JMSMessageID = 'm9'"), -1, 10), world.now)[0]) == 1
+    assert done(world.now, management.move, world.namespace, "queue:r", queue, some).touched == 2
+    assert len(done(world.now, management.waiting, queue, selector("JMSMessageID = 'm9'"), -1, 10)[0]) == 1
     assert queue.backlog.examined - before == 5
     named = queue.backlog._with_ids({"m9", "m3", "none"})
     assert named is not None
     assert [entry.envelope.fields[0] for entry in named if entry.state <= STRAY] == ["m9"]
-    found = finish(queue.locate(["m9", "m8"], held=False), world.now)
+    found = done(world.now, queue.locate, ["m9", "m8"], False)
     assert [entry.envelope.fields[0] for entry in found] == ["m8", "m9"]
 
 
@@ -198,9 +198,9 @@ def check_random_history(data: st.DataObject) -> None:
         elif consumers:
             consumer = data.draw(st.sampled_from(consumers))
             if action == "close":
-                consumer.close(0, world.now)
+                close(consumer, 0, world.now)
             else:
-                consumer.recover(consumer.tag, world.now)
+                recover(consumer, consumer.tag, world.now)
                 consumer.grant(1, world.now)
     world.work()
     everything = queue.main.waits(-1, 1_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.at_once import recover
 
 from sievemq_broker.domain import DestinationPolicy
 from sievemq_broker.domain.recall import IDLE_MS
@@ -28,7 +29,7 @@ def test_a_redelivery_delay_lasts_as_long_as_it_should(by: int) -> None:
     world = World(("queue:q", DestinationPolicy(redelivery_delay=100)))
     consumer = world.consumer("queue:q")
     world.send("queue:q", "a")
-    consumer.recover(1, world.now)
+    recover(consumer, 1, world.now)
     consumer.grant(10, world.now)
     world.clear(consumer)
     world.advance(40)
@@ -45,7 +46,7 @@ def test_a_message_with_a_delayed_redelivery_expires_by_the_calendar() -> None:
     world = World(("queue:q", DestinationPolicy(redelivery_delay=100)))
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", expires=NOW + 1_000), message("b"))
-    consumer.recover(2, world.now)
+    recover(consumer, 2, world.now)
     jump(world, HOUR)
     queue = world.namespace.queue("queue:q")
     assert (queue.expired, len(queue.scheduled)) == (1, 1)
@@ -115,7 +116,7 @@ def test_many_deadlines_of_both_kinds_fall_due_in_order() -> None:
     consumer = world.consumer("queue:q", credit=2)
     world.send("queue:q", "a", "b")
     world.send("queue:q", message("c", at=NOW + 400), message("d", at=NOW + 600))
-    consumer.recover(2, world.now)
+    recover(consumer, 2, world.now)
     assert world.broker.due(world.now) == NOW + 400
     world.advance(450)
     assert world.broker.due(world.now) == NOW + 500

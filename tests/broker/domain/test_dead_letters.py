@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
+from tests.broker.at_once import abandon, anywhere, done, recover
 
 from sievemq_broker.domain import Consumer, DestinationPolicy, management
 from sievemq_broker.domain.dead_letters import REFUSED_DELAY_MS, dead_letter_address
 from sievemq_broker.domain.management import Choice
-from sievemq_broker.domain.steps import finish
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.work import Budget
 from sievemq_core.errors import RequestError
 from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES
 from sievemq_core.message.dead_letters import (
@@ -26,10 +29,14 @@ from sievemq_core.message.envelope import PROPERTIES, Envelope
 from .support import NOW, World, message, selector
 
 
+def letters_at(world: World, address: str) -> Queue:
+    return world.namespace.queue(address)
+
+
 def fail(world: World, consumer: Consumer, times: int) -> None:
     """Recover `times` times, letting some time pass between."""
     for _ in range(times):
-        consumer.recover(consumer.tag, world.now)
+        recover(consumer, consumer.tag, world.now)
         world.advance(10)
         consumer.grant(100, world.now)
 
@@ -82,7 +89,9 @@ def test_the_dead_letters_of_a_subscription_name_it() -> None:
     assert [letter.properties[name] for name in (ORIGIN, SUBSCRIPTION, CLIENT_ID)] == ["topic:t", "s", "id"]
     assert world.got(other) == ["a"]
     assert (
-        finish(management.retry(world.namespace, world.namespace.queue("queue:DLQ.t"), Choice()), world.now).touched
+        done(
+            world.now, management.retry, world.namespace, anywhere, world.namespace.queue("queue:DLQ.t"), Choice()
+        ).touched
         == 1
     )
     assert world.counts(consumer) == [("a", 1), ("a", 1)]
@@ -94,7 +103,9 @@ def test_the_dead_letter_of_a_consumer_without_a_subscription_of_its_own_is_not_
     consumer, other = world.consumer("topic:t"), world.consumer("topic:t")
     world.send("topic:t", "a")
     fail(world, consumer, 1)
-    outcome = finish(management.retry(world.namespace, world.namespace.queue("queue:DLQ.t"), Choice()), world.now)
+    outcome = done(
+        world.now, management.retry, world.namespace, anywhere, world.namespace.queue("queue:DLQ.t"), Choice()
+    )
     assert (outcome.touched, outcome.skipped) == (0, 1)
     assert world.browse("queue:DLQ.t") == ["a"]
     assert world.got(other) == ["a"]
@@ -172,7 +183,9 @@ def test_undecodable_properties_are_kept_as_they_are() -> None:
     fail(world, consumer, 1)
     (letter,) = letters(world, "queue:DLQ.q")
     assert letter.fields[9] == b"\xc1"
-    outcome = finish(management.retry(world.namespace, world.namespace.queue("queue:DLQ.q"), Choice()), world.now)
+    outcome = done(
+        world.now, management.retry, world.namespace, anywhere, world.namespace.queue("queue:DLQ.q"), Choice()
+    )
     assert (outcome.matched, outcome.touched, outcome.skipped) == (1, 0, 1)
 
 
@@ -213,7 +226,7 @@ def test_a_crashing_client_does_not_dead_letter_buffered_messages() -> None:
     world = World(("queue:q", DestinationPolicy(max_attempts=3)))
     world.send("queue:q", *"abc")
     for _ in range(4):
-        world.consumer("queue:q").abandon(world.now)
+        abandon(world.consumer("queue:q"), world.now)
     assert world.browse("queue:DLQ.q") == ["a"]
     (a,) = world.namespace.queue("queue:DLQ.q").main.waits(-1, 9)
     assert a.envelope.properties["JMS_SieveMQ_DeadLetterAttempts"] == 3
@@ -227,13 +240,13 @@ def test_retry_removes_the_dead_letter_properties() -> None:
     fail(world, consumer, 1)
     world.clear(consumer)
     dlq = world.namespace.queue("queue:DLQ.q")
-    outcome = finish(management.retry(world.namespace, dlq, Choice(selector("n > 0"), limit=2)), world.now)
+    outcome = done(world.now, management.retry, world.namespace, anywhere, dlq, Choice(selector("n > 0"), limit=2))
     assert (outcome.touched, outcome.more) == (2, True)
     assert world.counts(consumer) == [("m1", 1), ("m2", 1)]
     assert [entry.envelope.properties for entry in consumer.window if entry is not None] == [{"n": 1}, {"n": 2}]
     assert world.browse("queue:DLQ.q") == ["m0", "m3"]
     world.send("queue:DLQ.q", "stranger")
-    assert finish(management.retry(world.namespace, dlq, Choice()), world.now).skipped == 1
+    assert done(world.now, management.retry, world.namespace, anywhere, dlq, Choice()).skipped == 1
     assert world.browse("queue:DLQ.q") == ["stranger"]
 
 
@@ -247,12 +260,12 @@ class TestManagement:
     def test_remove_by_selector_up_to_a_limit(self) -> None:
         world = self.world()
         queue = world.namespace.queue("queue:q")
-        counted = finish(management.remove(queue, Choice(selector("n < 5"), limit=3, dry_run=True)), NOW)
+        counted = done(NOW, management.remove, queue, Choice(selector("n < 5"), limit=3, dry_run=True))
         assert (counted.matched, counted.touched, counted.more, queue.depth) == (3, 0, True, 10)
-        outcome = finish(management.remove(queue, Choice(selector("n < 5"), limit=3)), NOW)
+        outcome = done(NOW, management.remove, queue, Choice(selector("n < 5"), limit=3))
         assert (outcome.touched, outcome.more, queue.removed) == (3, True, 3)
         assert world.browse("queue:q") == ["m5", "m7", "m9", "m2", "m4", "m6", "m8"]
-        outcome = finish(management.remove(queue, Choice(selector("n < 5"), limit=9)), NOW)
+        outcome = done(NOW, management.remove, queue, Choice(selector("n < 5"), limit=9))
         assert (outcome.touched, outcome.more) == (2, False)
         assert world.browse("queue:q", "n < 5") == []
         assert world.got(world.consumer("queue:q")) == ["m5", "m7", "m9", "m6", "m8"]
@@ -265,46 +278,46 @@ class TestManagement:
         assert world.browse("queue:q") == []
         world.advance(5)
         assert world.browse("queue:q") == []
-        held.recover(1, world.now)
+        recover(held, 1, world.now)
         assert world.browse("queue:q") == ["m1"]
 
     def test_move_leaves_nothing_behind_and_copy_everything(self) -> None:
         world = self.world()
         queue = world.namespace.queue("queue:q")
-        assert finish(management.copy(world.namespace, queue, "queue:r", Choice(selector("n = 3"))), NOW).touched == 1
-        assert finish(management.move(world.namespace, queue, "queue:r", Choice(selector("n > 7"))), NOW).touched == 2
+        assert done(NOW, management.copy, world.namespace, "queue:r", queue, Choice(selector("n = 3"))).touched == 1
+        assert done(NOW, management.move, world.namespace, "queue:r", queue, Choice(selector("n > 7"))).touched == 2
         assert world.browse("queue:r") == ["m3", "m9", "m8"]
         assert world.browse("queue:q", "n = 3 OR n > 7") == ["m3"]
         with pytest.raises(RequestError, match="is the source of the messages"):
-            management.move(world.namespace, queue, "q", Choice())
+            management.move(world.namespace, "q", queue, Choice(), NOW, Budget())
         with pytest.raises(RequestError, match="would be lost"):
-            management.move(world.namespace, queue, "topic:t", Choice())
+            management.move(world.namespace, "topic:t", queue, Choice(), NOW, Budget())
 
     def test_a_target_that_is_full_stops_it_and_nothing_is_lost(self) -> None:
         world = self.world(max_messages=2)
         queue = world.namespace.queue("queue:q")
-        outcome = finish(management.move(world.namespace, queue, "queue:small", Choice()), NOW)
+        outcome = done(NOW, management.move, world.namespace, "queue:small", queue, Choice())
         assert (outcome.matched, outcome.touched, outcome.more) == (2, 2, True)
         assert outcome.stopped is not None
         assert "max_messages" in outcome.stopped.text
         assert (len(world.browse("queue:small")), len(world.browse("queue:q"))) == (2, 8)
         with pytest.raises(RequestError, match="max_messages"):
-            finish(management.move(world.namespace, queue, "queue:small", Choice()), NOW)
+            done(NOW, management.move, world.namespace, "queue:small", queue, Choice())
         assert len(world.browse("queue:q")) == 8
 
     def test_scheduled_messages_are_listed_and_cancelled(self) -> None:
         world = self.world(0)
         world.send("queue:q", *(message(f"m{n}", at=NOW + 5, properties={"n": n}) for n in range(4)))
         queue = world.namespace.queue("queue:q")
-        found, more = finish(management.scheduled(queue, selector("n > 1"), (-1, -1), 10), NOW)
+        found, more = done(NOW, management.scheduled, queue, selector("n > 1"), (-1, -1), 10)
         assert [entry.envelope.fields[0] for entry in found] == ["m2", "m3"]
         assert more is None
-        first, more = finish(management.scheduled(queue, None, (-1, -1), 3), NOW)
+        first, more = done(NOW, management.scheduled, queue, None, (-1, -1), 3)
         assert more is not None
-        rest, end = finish(management.scheduled(queue, None, more, 3), NOW)
+        rest, end = done(NOW, management.scheduled, queue, None, more, 3)
         assert [entry.sequence for entry in first + rest] == [1, 2, 3, 4]
         assert end is None
-        assert finish(management.cancel(queue, Choice(ids=frozenset({found[0].sequence, 99}))), NOW).touched == 1
+        assert done(NOW, management.cancel, queue, Choice(ids=frozenset({found[0].sequence, 99}))).touched == 1
         world.advance(5)
         assert world.browse("queue:q") == ["m0", "m1", "m3"]
         assert queue.bytes == sum(len(message(f"m{n}", at=NOW + 5, properties={"n": n})) for n in (0, 1, 3))
@@ -312,12 +325,10 @@ class TestManagement:
     def test_a_slice_is_bounded(self) -> None:
         world = self.world(12_000)
         queue = world.namespace.queue("queue:q")
-        steps = management.remove(queue, Choice(selector("n = 11999")))
-        next(steps)
+        scheduler = world.broker.scheduler
+        job = scheduler.start("remove", partial(management.remove, queue, Choice(selector("n = 11999"))), NOW)
         slices = 1
-        with pytest.raises(StopIteration) as end:
-            while True:
-                steps.send(NOW)
-                slices += 1
-        assert end.value.value.touched == 1
+        while scheduler.run(NOW):
+            slices += 1
+        assert job.result.touched == 1
         assert slices >= 24

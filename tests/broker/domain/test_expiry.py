@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.broker.at_once import abandon, close, recover, release
 
 from sievemq_broker.domain import Consumer, DestinationPolicy, Queue
 from sievemq_broker.domain.consumer import Held
@@ -37,7 +38,7 @@ def test_expired_on_arrival(world: World) -> None:
 
 
 def test_exp_05_waiting_messages_are_dropped_in_time(world: World) -> None:
-    world.consumer("topic:t", subscription="s", durable=True, shared=True).close(0, world.now)
+    close(world.consumer("topic:t", subscription="s", durable=True, shared=True), 0, world.now)
     for address in ("queue:q", "topic:t"):
         world.send(address, message("a", expires=NOW + 10), message("b", expires=NOW + 20))
     assert world.broker.due(world.now) == NOW + 10
@@ -52,10 +53,10 @@ def test_exp_05_redelivery_candidates_expire_too(world: World) -> None:
     world.send("queue:q", message("a", expires=NOW + 10), message("b", expires=NOW + 20))
     consumer = world.consumer("queue:q")
     world.advance(10)
-    consumer.recover(2, world.now)
+    recover(consumer, 2, world.now)
     consumer.grant(5, world.now)
     assert world.counts(consumer)[2:] == [("b", 2)]
-    consumer.recover(3, world.now)
+    recover(consumer, 3, world.now)
     world.advance(10)
     consumer.grant(5, world.now)
     assert queue_of(world).expired == 2
@@ -97,7 +98,7 @@ def test_removed_delays_have_no_effect_at_their_former_deadline() -> None:
     world = World(("queue:q", DestinationPolicy(redelivery_delay=10)))
     world.send("queue:q", message("a"))
     holder = world.consumer("queue:q")
-    holder.abandon(world.now)
+    abandon(holder, world.now)
     queue = queue_of(world)
     (entry,) = queue.scheduled.values()
     queue.unmark([Held(1, entry, 1, True)], world.now)  # no application had seen it after all (D-32)
@@ -255,7 +256,7 @@ def test_a_message_delivered_at_once_has_no_deadline(world: World) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", expires=NOW + 10))
     assert len(world.broker.deadlines) == 0
-    consumer.close(0, world.now)
+    close(consumer, 0, world.now)
     assert world.broker.due(world.now) == NOW + 10
 
 
@@ -266,7 +267,7 @@ def test_d33_redelivery_may_be_delayed() -> None:
     world.send("queue:q", "a", "b")
     for attempt, delay in enumerate((100, 200, 300, 300), 1):
         consumer.acknowledge(consumer.tag - 2, world.now)
-        consumer.recover(consumer.tag, world.now)
+        recover(consumer, consumer.tag, world.now)
         consumer.grant(10, world.now)
         world.clear(consumer)
         world.advance(delay - 1)
@@ -279,7 +280,7 @@ def test_a_delayed_redelivery_is_delivered_first() -> None:
     world = World(("queue:q", DestinationPolicy(redelivery_delay=100)))
     consumer = world.consumer("queue:q", credit=1)
     world.send("queue:q", "a", "b")
-    consumer.recover(1, world.now)
+    recover(consumer, 1, world.now)
     world.advance(100)
     assert world.browse("queue:q") == ["a", "b"]
 
@@ -288,7 +289,7 @@ def test_only_handed_messages_are_delayed() -> None:
     world = World(("queue:q", DestinationPolicy(redelivery_delay=100)))
     consumer = world.consumer("queue:q")
     world.send("queue:q", "a", "b")
-    consumer.recover(1, world.now)
+    recover(consumer, 1, world.now)
     assert world.browse("queue:q") == ["b"]
 
 
@@ -299,25 +300,25 @@ def test_exp_05_what_comes_back_as_expired_is_expired_by_the_brokers_clock(world
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", expires=NOW + 10))
     world.advance(10)
-    consumer.release([1], world.now, unasked=True)
+    release(consumer, [1], world.now, unasked=True)
     assert (queue_of(world).expired, queue_of(world).depth, world.got(consumer)) == (1, 0, ["a"])
 
 
 def test_a_message_that_a_consumer_gives_back_twice_waits_a_moment(world: World) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", expires=NOW + 5_000), "b")
-    consumer.release([1], world.now, unasked=True)
+    release(consumer, [1], world.now, unasked=True)
     assert world.got(consumer) == ["a", "b", "a"]
-    consumer.release([3], world.now, unasked=True)
+    release(consumer, [3], world.now, unasked=True)
     assert len(queue_of(world).scheduled) == 1
     for round_ in range(3):
         other = world.consumer("queue:q")
         world.advance(HELD_BACK_MS - 1)
         assert world.got(other) == []
-        other.close(0, world.now)
+        close(other, 0, world.now)
         world.advance(1)
         assert world.counts(consumer)[-1] == ("a", 1)  # unmarked: it was only buffered
-        consumer.release([4 + round_], world.now, unasked=True)
+        release(consumer, [4 + round_], world.now, unasked=True)
     world.advance(5_000)
     assert (queue_of(world).expired, queue_of(world).depth, len(queue_of(world).scheduled)) == (1, 0, 0)
 
@@ -325,9 +326,9 @@ def test_a_message_that_a_consumer_gives_back_twice_waits_a_moment(world: World)
 def test_a_message_that_was_held_back_returns_to_its_old_place(world: World) -> None:
     consumer = world.consumer("queue:q", credit=2)
     world.send("queue:q", *"ab")
-    consumer.release([1], world.now, unasked=True)
+    release(consumer, [1], world.now, unasked=True)
     consumer.grant(1, world.now)
-    consumer.release([3], world.now, unasked=True)
+    release(consumer, [3], world.now, unasked=True)
     world.send("queue:q", *"cd")
     world.advance(HELD_BACK_MS)
     assert world.browse("queue:q") == ["a", "c", "d"]
@@ -337,7 +338,7 @@ def test_other_consumers_get_what_one_has_given_back_at_once(world: World) -> No
     one, other = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=0)
     world.send("queue:q", "a")
     other.grant(1, world.now)
-    one.release([1], world.now, unasked=True)
+    release(one, [1], world.now, unasked=True)
     assert world.got(other) == ["a"]
 
 
@@ -345,7 +346,7 @@ def test_recalled_messages_are_not_held_back(world: World) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", "a")
     for tag in range(1, 5):
-        consumer.release([tag], world.now)
+        release(consumer, [tag], world.now)
         assert world.got(consumer) == ["a"] * (tag + 1)
 
 
@@ -353,9 +354,9 @@ def test_a_queue_that_was_deleted_takes_nothing_back(world: World) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", "a")
     queue = queue_of(world)
-    consumer.release([1], world.now, unasked=True)
+    release(consumer, [1], world.now, unasked=True)
     world.namespace.delete("queue:q")
-    consumer.release([2], world.now, unasked=True)
+    release(consumer, [2], world.now, unasked=True)
     assert (queue.depth, len(queue.scheduled)) == (0, 0)
 
 
@@ -363,5 +364,5 @@ def test_a_consumer_remembers_a_bounded_number_of_such_messages(world: World) ->
     consumer = world.consumer("queue:q")
     consumer._given_back.update(range(1_000_000, 1_000_001 + MAX_CREDIT))
     world.send("queue:q", "a")
-    consumer.release([1], world.now, unasked=True)
+    release(consumer, [1], world.now, unasked=True)
     assert len(consumer._given_back) == 1

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from tests.broker.at_once import abandon, close, recover
 
 from sievemq_broker.domain import Consumer, DestinationPolicy, turns
 from sievemq_broker.domain import queue as queues
 from sievemq_broker.domain.queue import SERVED, Queue
-from sievemq_broker.domain.steps import SLICE
 from sievemq_broker.domain.turns import Groups
+from sievemq_broker.domain.work import TURN
 
 from .support import NOW, World, message, name_of
 
@@ -54,11 +55,11 @@ def test_a_group_is_free_when_its_consumer_leaves(world: World) -> None:
     world.send("queue:q", *(grouped(f"a{n}", "a") for n in range(4)))
     second.grant(1, NOW)  # puts aside
     assert world.got(second) == []
-    first.close(0, NOW)
+    close(first, 0, NOW)
     assert world.got(second) == ["a0"]
     third.grant(9, NOW)
     assert world.got(third) == []
-    second.close(0, NOW)
+    close(second, 0, NOW)
     assert world.got(third) == ["a0", "a1", "a2", "a3"]
 
 
@@ -67,8 +68,8 @@ def test_messages_set_aside_do_not_overtake_returned_ones(world: World) -> None:
     world.send("queue:q", *(grouped(f"a{n}", "a") for n in range(3)))
     other = world.consumer("queue:q", credit=9)
     world.send("queue:q", grouped("a3", "a"))
-    owner.recover(1, NOW)
-    owner.close(1, NOW)
+    recover(owner, 1, NOW)
+    close(owner, 1, NOW)
     assert world.got(other) == ["a0", "a1", "a2", "a3"]
 
 
@@ -123,7 +124,7 @@ def put_aside(world: World) -> tuple[Consumer, Consumer, list[int]]:
     view, counts = world.namespace.queue("queue:q").main, [0]
     other.grant(1, NOW)
     counts.append(len(view.passed))
-    while world.broker.work(NOW, SLICE):
+    while world.broker.work(NOW, TURN):
         counts.append(len(view.passed))
     return owner, other, [after - before for before, after in pairwise(counts)]
 
@@ -138,11 +139,11 @@ def test_no_turn_puts_aside_more_than_a_slice(world: World) -> None:
 def test_no_turn_frees_more_than_a_slice_when_an_owner_leaves(world: World) -> None:
     owner, other, _ = put_aside(world)
     view, counts = world.namespace.queue("queue:q").main, [MANY - 1]
-    owner.abandon(NOW)
+    abandon(owner, NOW)
     counts.append(len(view.passed))
     other.grant(MANY + 1, NOW)
     world.send("queue:q", "y")
-    while world.broker.work(NOW, SLICE):
+    while world.broker.work(NOW, TURN):
         counts.append(len(view.passed))
     assert max(before - after for before, after in pairwise(counts)) <= SERVED
     assert counts[-1] == 0
@@ -154,7 +155,7 @@ def test_no_turn_delivers_more_than_a_slice_of_what_was_put_aside(world: World) 
     counts = [1]
     owner.grant(MANY, NOW)
     counts.append(len(world.got(owner)))
-    while world.broker.work(NOW, SLICE):
+    while world.broker.work(NOW, TURN):
         counts.append(len(world.got(owner)))
     assert max(after - before for before, after in pairwise(counts)) <= SERVED
     assert world.got(owner) == [f"a{n}" for n in range(MANY)]
@@ -163,7 +164,7 @@ def test_no_turn_delivers_more_than_a_slice_of_what_was_put_aside(world: World) 
 def test_purged_messages_are_not_placed_again_when_their_owner_closes(world: World) -> None:
     owner, other, _ = put_aside(world)
     world.namespace.queue("queue:q").pause()
-    owner.abandon(NOW)
+    abandon(owner, NOW)
     world.namespace.queue("queue:q").clear()
     world.namespace.queue("queue:q").unpause(NOW)
     other.grant(10, NOW)
@@ -184,7 +185,7 @@ def test_groups_are_searched_in_slices_when_a_second_consumer_opens(
     monkeypatch.setattr(turns, "group_of", lambda envelope: looked.append(looked.pop() + 1) or real(envelope))
     other = world.consumer("queue:q", credit=9)
     looked.append(0)
-    while world.broker.work(NOW, SLICE):
+    while world.broker.work(NOW, TURN):
         looked.append(0)
     assert max(looked) <= SERVED
     assert sum(looked) == MANY
@@ -211,7 +212,7 @@ def test_an_owner_that_closes_during_the_search_for_its_groups_has_none(world: W
     world.send("queue:q", *(grouped(f"a{n}", f"g{n}") for n in range(MANY)))
     other = world.consumer("queue:q", credit=MANY + 1)
     third = world.consumer("queue:q", credit=1)
-    owner.abandon(NOW)
+    abandon(owner, NOW)
     world.send("queue:q", grouped("b", f"g{MANY - 1}"))
     world.work()
     assert sorted([*world.got(other), *world.got(third)]) == sorted(["b", *(f"a{n}" for n in range(MANY))])
@@ -259,7 +260,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(consumer=consumers)
     def recover(self, consumer: Consumer) -> None:
-        consumer.recover(consumer.tag, NOW)
+        recover(consumer, consumer.tag, NOW)
 
     @rule(consumer=consumers)
     def want(self, consumer: Consumer) -> None:
@@ -268,7 +269,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(consumer=consumes(consumers))
     def leave(self, consumer: Consumer) -> None:
         self.open.remove(consumer)
-        consumer.abandon(NOW)
+        abandon(consumer, NOW)
 
     @invariant()
     def every_message_is_in_one_place(self) -> None:
@@ -302,7 +303,7 @@ class GroupMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """The last consumer gets everything, groups in order of arrival within a priority."""
         for consumer in self.open:
-            consumer.abandon(NOW)
+            abandon(consumer, NOW)
         last = self.world.consumer("queue:q", credit=10_000)
         assert sorted([*self.done, *self.world.got(last)]) == sorted(str(n + 1) for n in range(self.sent))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.broker.at_once import abandon, close, recover, release
 
 from sievemq_broker.domain import Consumer, DestinationPolicy, queue
 from sievemq_broker.domain.queue import Queue
@@ -122,18 +123,18 @@ class Program:
             case "release":
                 tags = [tag for tag in held if chance.random() < 0.5]
                 self.back(consumer, tags, 0)
-                consumer.release(tags, now)
+                release(consumer, tags, now)
             case "recover":
                 handed = chance.randint(0, consumer.tag)
                 self.back(consumer, list(held), handed)
-                consumer.recover(handed, now)
+                recover(consumer, handed, now)
             case "close":
                 handed = chance.choice([consumer.base, consumer.tag])
                 self.back(consumer, [tag for tag in held if tag > handed], 0)
-                consumer.close(handed, now)
+                close(consumer, handed, now)
             case "abandon":
                 self.back(consumer, list(held), consumer.tag)
-                consumer.abandon(now)
+                abandon(consumer, now)
             case "expel":
                 consumer.expel(ErrorCode.CLOSED_BY_ADMINISTRATOR, "by the test", now)
             case "want":
@@ -143,7 +144,7 @@ class Program:
                 if asked.open:
                     tags = [tag for tag in tags if tag in self.held[asked] and chance.random() < 0.8]
                     self.back(asked, tags, 0)
-                    asked.release(tags, now)
+                    release(asked, tags, now)
             case "block":
                 port = self.world.port(consumer)
                 port.writable = not port.writable
@@ -166,7 +167,7 @@ class Program:
         for consumer in self.consumers:
             if not consumer.open:
                 self.back(consumer, list(self.held[consumer]), consumer.tag)
-                consumer.recover(consumer.tag, self.world.now)
+                recover(consumer, consumer.tag, self.world.now)
                 self.check()
         if not self.open:
             self.add()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.at_once import abandon, recover
 
 from sievemq_broker.domain.admission import LOOK_AT, Limited, Rooms
 from sievemq_broker.domain.dead_letters import REFUSED_DELAY_MS
@@ -146,7 +147,7 @@ def test_drop_oldest_also_drops_returned_and_scheduled_messages() -> None:
     world = small("drop-oldest")
     world.send("queue:small", "a", "b")
     consumer = world.consumer("queue:small")
-    consumer.abandon(NOW)  # both have been delivered once
+    abandon(consumer, NOW)  # both have been delivered once
     world.send("queue:small", message("later", at=NOW + 1000))
     assert queue_of(world).depth + len(queue_of(world).scheduled) == 2
     world.send("queue:small", message("latest", at=NOW + 2000))
@@ -305,7 +306,7 @@ def test_moved_messages_are_neither_dropped_nor_blocked(at_limit: str) -> None:
     )
     world.send("queue:q", "a", "b")
     consumer = world.consumer("queue:q")
-    consumer.recover(2, NOW)
+    recover(consumer, 2, NOW)
     assert len(world.browse("queue:DLQ.q")) == 1
     world.advance(REFUSED_DELAY_MS)
     assert len(world.browse("queue:q")) == 1

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.at_once import abandon, close, recover
 
 from sievemq_broker.domain import Consumer, Topic
 
@@ -75,18 +76,18 @@ class Market:
             case "acknowledge":
                 consumer.acknowledge(consumer.tag, now)
             case "recover":
-                consumer.recover(consumer.tag, now)
+                recover(consumer, consumer.tag, now)
             case "full":
                 self.world.port(consumer).writable = False
             case "drained":
                 self.world.port(consumer).writable = True
                 consumer.resume(now)
             case _ if not subscriber.how:
-                consumer.abandon(now)
+                abandon(consumer, now)
                 self.check(self.there.pop(index), complete=False)
             case _:  # a durable one waits for its next consumer, and what it gets again is marked
                 got = self.got(subscriber)
-                consumer.abandon(now)
+                abandon(consumer, now)
                 again = self.world.consumer(ADDRESS, subscriber.text, credit=0, **subscriber.how)
                 del subscriber.due[: len(set(got))]
                 held = [name for name in dict.fromkeys(got) if name not in self.settled(consumer, got)]
@@ -127,7 +128,7 @@ def test_each_subscriber_receives_its_matches(steps: list[tuple[Any, ...]]) -> N
         subscriber.consumer.grant(1_000, market.world.now)
         market.check(subscriber)
         subscriber.consumer.acknowledge(subscriber.consumer.tag, market.world.now)
-        subscriber.consumer.close(0, market.world.now)
+        close(subscriber.consumer, 0, market.world.now)
         if subscriber.how:
             market.world.namespace.unsubscribe("id", subscriber.how["subscription"])
     topic = market.world.namespace.declare(ADDRESS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.broker.at_once import recover
+
 from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings, Queue
 from sievemq_broker.domain.entry import Entry
 from sievemq_core.message.envelope import Envelope
@@ -21,7 +23,7 @@ class Notes:
     def accepted(self, queue: Queue, entry: Entry) -> None:
         self.note("accepted", queue, entry)
 
-    def handed(self, queue: Queue, entry: Entry) -> None:
+    def handed(self, queue: Queue, entry: Entry, consumer: Consumer) -> None:
         self.note("handed", queue, entry)
 
     def released(self, queue: Queue, entry: Entry) -> None:
@@ -65,9 +67,9 @@ def test_an_observer_sees_the_life_of_every_message() -> None:
     assert notes.events == [("expired", "queue:q", "x")]
     notes.events.clear()
     consumer = namespace.open_consumer(Port(), 1, "queue:q", connection="c", credit=9, now=NOW + 10)
-    consumer.recover(1, NOW + 10)
+    recover(consumer, 1, NOW + 10)
     consumer.grant(9, NOW + 10)
-    consumer.recover(3, NOW + 10)
+    recover(consumer, 3, NOW + 10)
     consumer.grant(9, NOW + 10)
     consumer.acknowledge(consumer.tag, NOW + 10)
     assert notes.events == [

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.broker.at_once import anywhere, close, done, recover
 from tests.broker.domain.support import World, message, selector
 
 from sievemq_broker.domain import DestinationPolicy, management
 from sievemq_broker.domain.outcome_tap import OutcomeTap
-from sievemq_broker.domain.steps import finish
 from sievemq_core.message import outcomes
 from sievemq_core.message.envelope import MESSAGE_ID, TIMESTAMP, Envelope
 from sievemq_core.wire.codec import unpack_value
@@ -88,7 +88,7 @@ def test_expired_and_dead_lettered() -> None:
     consumer = world.consumer("queue:q", credit=1)
     world.send("queue:q", "bad")
     for tag in (1, 2):
-        consumer.recover(tag, world.now)
+        recover(consumer, tag, world.now)
         consumer.grant(1, world.now)
     assert world.said()[2:] == [("bad", "dead-lettered", "attempts")]
     assert world.records()[-1].properties[outcomes.ATTEMPTS] == 2
@@ -111,8 +111,8 @@ def test_dropped_at_a_limit(rule: str, name: str, reason: str) -> None:
 def test_removed_by_an_administrator_or_with_its_queue(world: Watched) -> None:
     queue = world.namespace.queue("queue:q")
     world.send("queue:q", "moved", "purged", "left")
-    finish(management.move(world.namespace, queue, "queue:other", management.Choice(limit=1)), world.now)
-    finish(management.purge(queue, management.Choice(limit=1)), world.now)
+    done(world.now, management.move, world.namespace, "queue:other", queue, management.Choice(limit=1))
+    done(world.now, management.purge, queue, management.Choice(limit=1))
     assert world.said() == [("moved", "removed", "moved"), ("purged", "removed", "purged")]
     queue.clear()
     assert world.said()[2:] == [("left", "removed", "purged")]
@@ -123,9 +123,16 @@ def test_a_dead_letter_that_is_sent_back() -> None:
     consumer = world.consumer("queue:q", credit=1)
     world.send("queue:q", "bad")
     for tag in range(1, 7):
-        consumer.recover(tag, world.now)
+        recover(consumer, tag, world.now)
         consumer.grant(1, world.now)
-    finish(management.retry(world.namespace, world.namespace.queue("queue:DLQ.q"), management.Choice()), world.now)
+    done(
+        world.now,
+        management.retry,
+        world.namespace,
+        anywhere,
+        world.namespace.queue("queue:DLQ.q"),
+        management.Choice(),
+    )
     assert world.said() == [("bad", "removed", "retried")]
 
 
@@ -185,5 +192,5 @@ def test_many_different_selectors(world: Watched) -> None:
         consumer = world.consumer("queue:q", f"n = {number}")
         world.send("queue:q", message(f"m{number}", properties={"n": number}))
         consumer.acknowledge(1, world.now)
-        consumer.close(1, world.now)
+        close(consumer, 1, world.now)
     assert world.said()[-1] == ("m299", "acknowledged", "n = 299")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
+from tests.broker.at_once import abandon, close, recover, release
 
 from sievemq_broker.domain import Broker, Consumer, DestinationPolicy
 from sievemq_broker.domain.queue import SERVED
@@ -26,8 +27,8 @@ def test_ord_07_redelivered_before_undelivered_of_equal_priority(world: World) -
     first = world.consumer("queue:q", "n = 1")
     world.send("queue:q", message("a"), message("b", properties={"n": 1}), message("urgent", priority=9))
     assert world.got(first) == ["b"]
-    first.recover(1, world.now)
-    first.close(1, world.now)
+    recover(first, 1, world.now)
+    close(first, 1, world.now)
     other = world.consumer("queue:q")
     assert world.counts(other) == [("urgent", 1), ("b", 2), ("a", 1)]
 
@@ -36,7 +37,7 @@ def test_mco_10_buffered_messages_return_to_their_place_unmarked(world: World) -
     world.send("queue:q", "a", "b", "c", "d")
     first = world.consumer("queue:q", credit=3)
     assert world.got(first) == ["a", "b", "c"]
-    first.close(1, world.now)
+    close(first, 1, world.now)
     second = world.consumer("queue:q")
     assert world.counts(second) == [("b", 1), ("c", 1), ("d", 1)]
     assert first.unacknowledged == 1
@@ -46,11 +47,11 @@ def test_mco_09_a_closed_consumer_keeps_what_its_application_has_until_it_is_set
     world.send("queue:q", "a", "b")
     first = world.consumer("queue:q")
     second = world.consumer("queue:q")
-    first.close(2, world.now)
+    close(first, 2, world.now)
     assert world.got(second) == []
     assert world.namespace.queue("queue:q").in_flight == 2
     assert first.acknowledge(1, world.now) == 1
-    first.recover(2, world.now)  # ACK-20
+    recover(first, 2, world.now)  # ACK-20
     assert world.counts(second) == [("b", 2)]
     assert world.namespace.queue("queue:q").holders == set()
 
@@ -59,7 +60,7 @@ def test_ack_14_recover_marks_only_what_was_handed(world: World) -> None:
     world.send("queue:q", "a", "b", "c")
     consumer = world.consumer("queue:q")
     world.clear(consumer)
-    consumer.recover(2, world.now)
+    recover(consumer, 2, world.now)
     assert world.got(consumer) == []  # its credit is gone until the client grants it anew
     consumer.grant(10, world.now)
     assert world.counts(consumer) == [("a", 2), ("b", 2), ("c", 1)]
@@ -72,8 +73,8 @@ def test_ack_08_to_recover_a_session_all_its_consumers_stand_still_first(world: 
     world.clear(one, two)
     one.halt()
     two.halt()
-    one.recover(1, world.now)
-    two.recover(1, world.now)
+    recover(one, 1, world.now)
+    recover(two, 1, world.now)
     assert world.got(one) == world.got(two) == []
     two.grant(2, world.now)
     assert world.counts(two) == [("a", 2), ("b", 2)]
@@ -82,8 +83,8 @@ def test_ack_08_to_recover_a_session_all_its_consumers_stand_still_first(world: 
 def test_ack_18_a_lost_connection_gives_everything_back_marked(world: World) -> None:
     world.send("queue:q", "a", "b")
     lost = world.consumer("queue:q")
-    lost.abandon(world.now)
-    lost.abandon(world.now)
+    abandon(lost, world.now)
+    abandon(lost, world.now)
     assert world.counts(world.consumer("queue:q")) == [("a", 2), ("b", 2)]
 
 
@@ -94,18 +95,18 @@ def test_acknowledging_undelivered_messages_is_refused(world: World) -> None:
         consumer.acknowledge(2, world.now)
     assert caught.value.code is ErrorCode.ILLEGAL_STATE
     with pytest.raises(RequestError, match="tag 7"):
-        consumer.release([1, 7], world.now)
+        release(consumer, [1, 7], world.now)
     assert consumer.unacknowledged == 1
     assert consumer.acknowledge(1, world.now) == 1
     assert consumer.acknowledge(1, world.now) == 0  # MSG-03
-    consumer.release([1], world.now)
+    release(consumer, [1], world.now)
     assert world.browse("queue:q") == []
 
 
 def test_acknowledgement_skips_released_messages(world: World) -> None:
     world.send("queue:q", *"abcde")
     consumer = world.consumer("queue:q", credit=5)
-    consumer.release([2, 4], world.now)
+    release(consumer, [2, 4], world.now)
     assert world.browse("queue:q") == ["b", "d"]
     assert consumer.acknowledge(5, world.now) == 3
     assert (consumer.unacknowledged, consumer._holes, len(consumer.window)) == (0, 0, 0)
@@ -217,7 +218,7 @@ def test_messages_released_again_and_again_take_no_more_room(world: World) -> No
     for _ in range(100):
         first = giver.tag + 1
         giver.grant(10, world.now)
-        giver.release(list(range(first, giver.tag + 1)), world.now)
+        release(giver, list(range(first, giver.tag + 1)), world.now)
     assert queue.depth == 10
     assert sum(len(view) for view in (queue.main, *queue.backlog.views.values())) <= 60
 
@@ -227,7 +228,7 @@ def test_views_without_consumers_are_dropped(world: World) -> None:
     queue = world.namespace.queue("queue:q")
     assert len(queue.backlog.views) == 2  # the first two say the same
     for consumer in consumers:
-        consumer.close(0, world.now)
+        close(consumer, 0, world.now)
     assert (queue.backlog.views, len(queue.index), queue.consumers) == ({}, 0, [])
     world.send("queue:q", message("a", properties={"n": 1}))
     assert queue.index.evaluations == 0
@@ -310,7 +311,7 @@ def test_d21_an_administrator_overrides_the_sender_and_headers_show_it() -> None
     assert world.got(consumer) == []
     world.advance(1)
     assert world.got(consumer) == ["a"]
-    consumer.recover(1, world.now)
+    recover(consumer, 1, world.now)
     world.advance(90)
     assert world.namespace.queue("queue:q").expired == 1
 
@@ -333,9 +334,9 @@ def test_counters() -> None:
     world.send("queue:q", *"abc")
     world.send("queue:q", message("later", at=NOW + 5))
     consumer = world.consumer("queue:q", credit=2)
-    consumer.recover(2, world.now)
+    recover(consumer, 2, world.now)
     consumer.grant(9, world.now)
-    consumer.recover(5, world.now)
+    recover(consumer, 5, world.now)
     consumer.grant(9, world.now)
     world.advance(5)
     consumer.acknowledge(consumer.tag, world.now)
@@ -351,13 +352,13 @@ def test_deleting_a_destination_closes_its_consumers_and_frees_what_they_held(wo
         (consumer.id, ErrorCode.INVALID_DESTINATION, "queue:q was deleted by an administrator")
     ]
     consumer.acknowledge(1, world.now)
-    consumer.close(1, world.now)
+    close(consumer, 1, world.now)
     assert not world.namespace.delete("queue:q")
     world.send("queue:q", "d")  # a new one of that name
     assert world.browse("queue:q") == ["d"]
     held = world.consumer("queue:q")
     world.namespace.delete("queue:q")
-    held.recover(1, world.now)
+    recover(held, 1, world.now)
     assert held.unacknowledged == 0
     assert world.browse("queue:q") == []
 
@@ -381,13 +382,13 @@ def test_a_deleted_destination_is_forgotten_in_every_spelling(world: World) -> N
 
 def test_a_closed_consumer_that_holds_nothing_is_forgotten(world: World) -> None:
     queue = world.namespace.queue("queue:q")
-    world.consumer("queue:q").close(0, NOW)
+    close(world.consumer("queue:q"), 0, NOW)
     holder = world.consumer("queue:q")
     world.send("queue:q", "a", "b")
-    holder.close(2, NOW)
+    close(holder, 2, NOW)
     assert queue.holders == {holder}
     holder.acknowledge(1, NOW)
-    holder.release([2], NOW)
+    release(holder, [2], NOW)
     assert queue.holders == set()
     assert world.browse("queue:q") == ["b"]
 
@@ -444,7 +445,7 @@ def test_very_many_messages_are_delivered_in_slices_and_in_order(selector: str |
     world.send("queue:q", *(message(f"m{number}", properties={"n": 1}) for number in range(count)))
     lost = world.consumer("queue:q", credit=count)
     world.work()
-    lost.abandon(world.now)
+    abandon(lost, world.now)
     consumer = world.consumer("queue:q", selector, credit=0)
     world.work()
     queue = world.namespace.queue("queue:q")
@@ -534,12 +535,12 @@ def test_a_row_of_messages_counts_in_bytes(world: World) -> None:
 
 
 def test_recovery_and_close_forget_withheld_credit(world: World) -> None:
-    for end in ("recover", "close"):
+    for end in (recover, close):
         consumer = limited(world, 500)
         world.send("queue:q", *large(2))
         consumer.grant(5, world.now)
         assert consumer.withheld == 4
-        getattr(consumer, end)(consumer.tag, world.now)
+        end(consumer, consumer.tag, world.now)
         assert (consumer.credit, consumer.withheld) == (0, 0)
 
 
@@ -547,6 +548,6 @@ def test_what_is_recalled_renews_no_bytes(world: World) -> None:
     consumer = limited(world, 2_500)
     world.send("queue:q", *large(6))
     consumer.grant(6, world.now)
-    consumer.release([3], world.now)
+    release(consumer, [3], world.now)
     assert world.got(consumer) == ["0", "1", "2"]
     assert world.browse("queue:q") == ["2", "3", "4", "5"]

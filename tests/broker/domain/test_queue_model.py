@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
+from tests.broker.at_once import abandon, close, recover, release
 
 from sievemq_broker.domain import Consumer, DestinationPolicy
 from sievemq_broker.domain import backlog as backlog_module
@@ -195,7 +196,7 @@ class QueueMachine(RuleBasedStateMachine):
             asked = receiver.recalls.pop(0)
             receiver.handed = max([receiver.handed, *set(asked).difference(tags)])
         self._back([receiver.held.pop(t) for t in tags])
-        receiver.consumer.release(tags, self.world.now)
+        release(receiver.consumer, tags, self.world.now)
 
     def _back(self, messages: list[Message], marked: bool = False) -> None:
         for m in messages:
@@ -218,7 +219,7 @@ class QueueMachine(RuleBasedStateMachine):
         receiver.recalls.clear()
         self._back([m for t, m in held.items() if t > handed])
         self._back([m for t, m in held.items() if t <= handed], marked=True)
-        receiver.consumer.recover(handed, self.world.now)
+        recover(receiver.consumer, handed, self.world.now)
 
     @rule(receiver=receivers, data=st.data())
     def close(self, receiver: Receiver, data: st.DataObject) -> None:
@@ -231,7 +232,7 @@ class QueueMachine(RuleBasedStateMachine):
         back = [t for t in receiver.held if t > handed]
         self._back([receiver.held.pop(t) for t in back])
         receiver.tag = receiver.handed = max(handed, receiver.consumer.base)
-        receiver.consumer.close(handed, self.world.now)
+        close(receiver.consumer, handed, self.world.now)
         assert receiver.consumer.tag == receiver.tag
 
     @rule(receiver=consumes(receivers))
@@ -250,7 +251,7 @@ class QueueMachine(RuleBasedStateMachine):
             elif m.expires and m.expires <= self.world.now:
                 m.place = "expired"
                 self.expired += 1
-        receiver.consumer.abandon(self.world.now)
+        abandon(receiver.consumer, self.world.now)
 
     @rule(receiver=receivers)
     def want(self, receiver: Receiver) -> None:

@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from tests.broker.at_once import abandon, close, recover, release
 
 from sievemq_broker.domain import Consumer
 from sievemq_broker.domain.recall import IDLE_MS, RECALLED, SEARCHED, YOUNGER
@@ -41,7 +42,7 @@ def test_mco_14_a_waiting_consumer_receives_messages_buffered_by_an_idle_one(wor
     waiter = world.consumer("queue:q", credit=1)
     assert not waiter.want(world.now)
     assert world.port(idle).recalls == [(idle.id, [1])]  # the oldest
-    idle.release([1], world.now)
+    release(idle, [1], world.now)
     assert world.counts(waiter) == [("a", 1)]
     assert world.port(waiter).events == ["deliver", "settled"]
     assert idle.credit == 97
@@ -53,7 +54,7 @@ def test_several_are_recalled_for_several_but_never_more_than_half(world: World)
     waiter = world.consumer("queue:q", credit=10)
     assert not waiter.want(world.now)
     assert world.port(idle).recalls == [(idle.id, [1, 2, 3])]
-    idle.release([1, 2, 3], world.now)
+    release(idle, [1, 2, 3], world.now)
     assert world.got(waiter) == ["a", "b", "c"]
     assert waiter.acknowledge(3, world.now) == 3
     assert not waiter.want(world.now)
@@ -65,7 +66,7 @@ def test_released_messages_do_not_go_straight_back(world: World) -> None:
     world.send("queue:q", *"abcdef")
     waiter = world.consumer("queue:q", credit=10)
     waiter.want(world.now)
-    idle.release([1, 2, 3], world.now)
+    release(idle, [1, 2, 3], world.now)
     assert len(world.got(idle)) == 6
 
 
@@ -74,10 +75,10 @@ def test_handed_messages_are_skipped_and_later_ones_recalled(world: World) -> No
     world.send("queue:q", "a", "b", "c")
     waiter = world.consumer("queue:q", credit=1)
     assert not waiter.want(world.now)
-    busy.release([], world.now)  # "a" is with the application
+    release(busy, [], world.now)  # "a" is with the application
     assert world.port(busy).recalls == [(busy.id, [1]), (busy.id, [2])]
     assert world.port(waiter).settlements == []
-    busy.release([2], world.now)
+    release(busy, [2], world.now)
     assert world.got(waiter) == ["b"]
     assert world.port(waiter).settlements == [waiter.id]
 
@@ -87,9 +88,9 @@ def test_want_is_answered_when_all_have_answered_and_nothing_came(world: World) 
     world.send("queue:q", "a", "b")
     waiter = world.consumer("queue:q", credit=5)
     assert not waiter.want(world.now)
-    one.release([], world.now)
+    release(one, [], world.now)
     assert world.port(waiter).settlements == []
-    two.release([], world.now)
+    release(two, [], world.now)
     assert world.port(waiter).settlements == [waiter.id]
     assert waiter.want(world.now)  # both are known to have handed out everything
 
@@ -99,7 +100,7 @@ def test_a_recall_ends_when_its_holder_disappears(world: World) -> None:
     world.send("queue:q", "a")
     waiter = world.consumer("queue:q", credit=1)
     assert not waiter.want(world.now)
-    holder.abandon(world.now)
+    abandon(holder, world.now)
     assert world.counts(waiter) == [("a", 2)]
     assert world.port(waiter).settlements == [waiter.id]
 
@@ -109,9 +110,9 @@ def test_a_recovered_holder_has_nothing_left_to_answer_with(world: World) -> Non
     world.send("queue:q", "a")
     waiter = world.consumer("queue:q", credit=1)
     waiter.want(world.now)
-    holder.recover(1, world.now)
+    recover(holder, 1, world.now)
     assert world.counts(waiter) == [("a", 2)]
-    holder.release([], world.now)  # the answer that was on its way
+    release(holder, [], world.now)  # the answer that was on its way
     assert world.port(waiter).settlements == [waiter.id]
     assert claim(world, holder).recalled == claim(world, waiter).recalled
 
@@ -121,8 +122,8 @@ def test_a_waiter_that_leaves_is_not_answered(world: World) -> None:
     world.send("queue:q", "a")
     waiter = world.consumer("queue:q", credit=1)
     waiter.want(world.now)
-    waiter.close(0, world.now)
-    holder.release([1], world.now)
+    close(waiter, 0, world.now)
+    release(holder, [1], world.now)
     assert world.port(waiter).settlements == []
     assert world.got(holder) == ["a", "a"]  # nobody else is there
 
@@ -133,7 +134,7 @@ def test_only_messages_that_match_the_waiter_are_recalled(world: World) -> None:
     waiter = world.consumer("queue:q", "n = 2", credit=9)
     assert not waiter.want(world.now)
     assert world.port(idle).recalls == [(idle.id, [3, 6, 9])]
-    idle.release([3, 6, 9], world.now)
+    release(idle, [3, 6, 9], world.now)
     assert world.got(waiter) == ["m2", "m5", "m8"]
     waiter.acknowledge(3, world.now)
     before = waiter.view.evaluations
@@ -170,8 +171,8 @@ def test_a_message_is_recalled_for_one_waiter_only(world: World) -> None:
     assert not one.want(world.now)
     assert not two.want(world.now)
     assert world.port(idle).recalls == [(idle.id, [1]), (idle.id, [2])]
-    idle.release([1], world.now)
-    idle.release([2], world.now)
+    release(idle, [1], world.now)
+    release(idle, [2], world.now)
     assert (world.got(one), world.got(two)) == (["a"], ["b"])
 
 
@@ -180,10 +181,10 @@ def test_messages_given_back_for_another_reason_are_not_the_answer(world: World)
     world.send("queue:q", *"abcd")
     waiter = world.consumer("queue:q", "n IS NULL AND JMSType IS NULL", credit=0)
     assert not waiter.want(world.now)
-    idle.release([4], world.now)
+    release(idle, [4], world.now)
     assert world.got(waiter) == ["d"]
     assert len(claim(world, idle).recalled) == 1
-    idle.release([1], world.now)
+    release(idle, [1], world.now)
     assert len(claim(world, idle).recalled) == 0
 
 
@@ -193,13 +194,13 @@ def test_shared_subscriptions_recall_too(world: World) -> None:
     waiter = world.consumer("topic:t", credit=0, **how)
     world.send("topic:t", "a", "b")
     assert not waiter.want(world.now)
-    idle.release([1], world.now)
+    release(idle, [1], world.now)
     assert world.got(waiter) == ["a"]
 
 
 def test_a_closed_consumer_wants_nothing(world: World) -> None:
     consumer = world.consumer("queue:q")
-    consumer.close(0, world.now)
+    close(consumer, 0, world.now)
     assert consumer.want(world.now)
     consumer.grant(5, world.now)
     consumer.resume(world.now)
@@ -262,7 +263,7 @@ def test_mco_14_older_messages_are_recalled_from_a_consumer_that_has_stopped_wor
     assert world.port(busy).recalls == []
     world.advance(1)  # without a further request: the deadline does it
     assert world.port(busy).recalls == [(busy.id, [1, 2])]
-    busy.release([1, 2], world.now)
+    release(busy, [1, 2], world.now)
     assert world.got(waiter) == ["d", "a", "b"]
     # It still sleeps: the next is requested without waiting again.
     waiter.acknowledge(3, world.now)
@@ -274,9 +275,9 @@ def test_mco_14_a_stuck_one_is_emptied_behind_the_message_it_is_stuck_on(world: 
     busy, waiter = shared_out(world, credit=1)
     waiter.want(world.now, patient=True)
     world.advance(IDLE_MS)
-    busy.release([], world.now)  # "a" is with the application
+    release(busy, [], world.now)  # "a" is with the application
     assert world.port(busy).recalls == [(busy.id, [1]), (busy.id, [2])]
-    busy.release([2], world.now)
+    release(busy, [2], world.now)
     assert world.got(waiter) == ["d", "b"]
 
 
@@ -291,7 +292,7 @@ def test_younger_messages_are_recalled_at_once(world: World) -> None:
     waiter.grant(5, world.now)
     assert not waiter.want(world.now, patient=True)
     assert world.port(busy).recalls == [(busy.id, [3, 4, 5])]  # half of five, rounded up; not "a" and "b"
-    busy.release([3, 4], world.now)  # "f" was taken after all
+    release(busy, [3, 4], world.now)  # "f" was taken after all
     assert world.got(waiter) == ["c", "d", "e"]
 
 
@@ -309,7 +310,7 @@ def test_mco_05_a_want_that_joins_a_patient_one_is_not_patient(world: World) -> 
     assert not waiter.want(world.now, patient=True)
     assert world.port(busy).recalls == [(busy.id, [4])]
     assert not waiter.want(world.now)
-    busy.release([], world.now)  # "e" was taken, and so was all before
+    release(busy, [], world.now)  # "e" was taken, and so was all before
     assert world.port(waiter).settlements == [waiter.id]
 
 
@@ -333,10 +334,10 @@ def test_the_deadline_finds_nothing_to_do(world: World) -> None:
     waiter.acknowledge(2, world.now)
     waiter.want(world.now, patient=True)
     assert list(claim(world, waiter).watched) == [claim(world, busy)]
-    busy.close(3, world.now)
+    close(busy, 3, world.now)
     assert claim(world, waiter).watched == {}
     world.advance(IDLE_MS)
-    waiter.close(0, world.now)
+    close(waiter, 0, world.now)
     world.advance(IDLE_MS)
     assert world.port(busy).recalls == []
 
@@ -398,7 +399,7 @@ def test_a_recall_in_vain_ends_it_too(world: World) -> None:
     poller = world.consumer("queue:q", credit=0)
     assert not poller.want(world.now, brief=True)
     poller.grant(2, world.now)
-    holder.release([], world.now)
+    release(holder, [], world.now)
     assert world.port(poller).settlements == [poller.id]
     assert (poller.credit, poller.waiting) == (2, False)
 
@@ -407,12 +408,12 @@ def test_a_closed_consumer_is_neither_watched_nor_watching(world: World) -> None
     busy, waiter = shared_out(world)
     waiter.want(world.now, patient=True)
     assert list(claim(world, waiter).watched) == [claim(world, busy)]
-    busy.close(0, world.now)
+    close(busy, 0, world.now)
     assert not claim(world, waiter).watched
     world = World()
     busy, waiter = shared_out(world)
     waiter.want(world.now, patient=True)
-    waiter.close(0, world.now)
+    close(waiter, 0, world.now)
     assert not claim(world, busy).watchers
 
 
@@ -428,7 +429,7 @@ def test_closing_a_consumer_costs_the_same_among_many(world: World, count: int) 
 
     sys.setprofile(count_call)
     try:
-        consumers[count // 2].close(0, world.now)
+        close(consumers[count // 2], 0, world.now)
     finally:
         sys.setprofile(None)
     assert 0 < calls < 50
@@ -462,7 +463,7 @@ def test_a_large_buffer_is_searched_in_slices(patient: bool) -> None:
     assert max(found) <= SEARCHED
     assert sum(found) == MANY
     assert world.port(holder).recalls == [(holder.id, [MANY])]
-    holder.release([MANY], world.now)
+    release(holder, [MANY], world.now)
     assert world.got(waiter) == [f"m{MANY - 1}"]
     assert world.port(waiter).settlements == [waiter.id]
 
@@ -478,7 +479,7 @@ def test_a_search_in_vain_answers_the_want() -> None:
 @pytest.mark.parametrize("who", ["waiter", "holder"])
 def test_a_consumer_that_leaves_ends_the_search(who: str) -> None:
     world, holder, waiter = searching()
-    (waiter if who == "waiter" else holder).close(0, world.now)
+    close(waiter if who == "waiter" else holder, 0, world.now)
     world.work()
     assert world.port(waiter).settlements == ([] if who == "waiter" else [waiter.id])
     assert world.got(waiter) == ([] if who == "waiter" else [f"m{MANY - 1}"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.at_once import abandon, close
 
 from sievemq_broker.domain import Consumer
 from sievemq_broker.domain.queue import ROW
@@ -114,7 +115,7 @@ def test_priorities_come_first_and_returned_messages_lead_their_priority(world: 
     world.send("queue:q", "high", priority=9)
     first = world.consumer("queue:q", credit=2)
     assert world.got(first) == ["high", "m0"]
-    first.abandon(world.now)  # both come back, marked
+    abandon(first, world.now)  # both come back, marked
     second = world.consumer("queue:q")
     assert world.counts(second) == [("high", 2), ("m0", 2), ("m1", 1)]
 
@@ -259,7 +260,7 @@ def test_a_waiting_row_is_delivered_by_priority(world: World) -> None:
 def test_a_row_is_found_by_correlation_id(world: World) -> None:
     world.send("queue:q", message("m0", correlation_id="z"))
     with indexed_from(1):
-        world.consumer("queue:q", "JMSCorrelationID = 'none'", credit=0).close(0, world.now)
+        close(world.consumer("queue:q", "JMSCorrelationID = 'none'", credit=0), 0, world.now)
     queue = world.namespace.queue("queue:q")
     assert queue.backlog.lookups, "an index that stays"
     consumer, row = world.consumer("queue:q", credit=0), []

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.at_once import abandon, close, recover, release
 
 from sievemq_broker.domain import Consumer, DestinationPolicy
 from sievemq_broker.domain import backlog as backlog_module
@@ -204,13 +205,13 @@ def act(world: World, one: Consumer, verb: str, how: int) -> None:
         case "acknowledge":
             one.acknowledge(max(one.base, one.tag - how), now)
         case "recover":
-            one.recover(max(one.base, one.tag - how), now)
+            recover(one, max(one.base, one.tag - how), now)
         case "close":
-            one.close(max(one.base, one.tag - how), now)
+            close(one, max(one.base, one.tag - how), now)
         case "abandon":
-            one.abandon(now)
+            abandon(one, now)
         case "release":
-            one.release(tuple(range(one.base + 1 + how // 2, one.tag + 1)), now)
+            release(one, tuple(range(one.base + 1 + how // 2, one.tag + 1)), now)
         case "resume":
             port = world.port(one)
             if isinstance(port, Narrow):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
+from tests.broker.at_once import close, recover, release
 
 from sievemq_broker.domain import Queue, management
 from sievemq_broker.domain import backlog as backlog_module
-from sievemq_broker.domain.steps import SLICE
+from sievemq_broker.domain.work import TURN
 
 from .support import World, message
 from .support import selector as compiled
@@ -65,10 +67,10 @@ def test_messages_returned_during_a_scan_keep_the_order(world: World) -> None:
     far = world.consumer("queue:q", "n * 1 = 2900")
     world.work()
     consumer = world.consumer("queue:q", "n * 1 = 1 OR n * 1 = 2800 OR n * 1 = 2900")
-    far.release([1], world.now)
-    far.close(1, world.now)
+    release(far, [1], world.now)
+    close(far, 1, world.now)
     assert world.got(consumer) == []  # 2800 has still to be found
-    plain.release([2], world.now)
+    release(plain, [2], world.now)
     assert world.got(consumer) == ["m1"]  # nothing can come before it
     world.work()
     assert world.got(consumer) == ["m1", "m2800", "m2900"]
@@ -104,14 +106,14 @@ def test_after_the_scan_a_waiting_consumer_still_gets_what_others_have_buffered(
     assert not waiter.want(world.now)
     world.work()
     assert world.port(idle).recalls == [(idle.id, [1])]
-    idle.release([1], world.now)
+    release(idle, [1], world.now)
     assert world.got(waiter) == ["hit"]
 
 
 def test_a_consumer_that_leaves_ends_its_scan(world: World) -> None:
     fill(world, 2_000)
     consumer = world.consumer("queue:q", "n * 1 = 1999")
-    consumer.close(0, world.now)
+    close(consumer, 0, world.now)
     assert world.namespace.queue("queue:q").backlog.scans == []
     assert not world.broker.work(world.now)
 
@@ -146,15 +148,15 @@ class TestIndexedHeaders:
     def test_a_lookup_is_updated_by_later_messages(self) -> None:
         world = World()
         self.fill(world)
-        world.consumer("queue:q", "JMSCorrelationID = 'c0'").close(0, world.now)
+        close(world.consumer("queue:q", "JMSCorrelationID = 'c0'"), 0, world.now)
         world.work()
         self.fill(world, 3_000, 10)
         taker = world.consumer("queue:q", credit=2_000)
         assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'c3005'")) == ["m3005"]
         held = world.consumer("queue:q", "JMSCorrelationID = 'c5'")
         assert world.got(held) == []
-        held.close(0, world.now)
-        taker.recover(10, world.now)
+        close(held, 0, world.now)
+        recover(taker, 10, world.now)
         again = world.consumer("queue:q", "JMSCorrelationID = 'c5' OR JMSCorrelationID = 'c1500'")
         assert world.counts(again) == [("m5", 2), ("m1500", 1)]
         assert again.view.evaluations == 2
@@ -183,7 +185,7 @@ class TestIndexedHeaders:
         assert world.got(first) == []
         self.fill(world, 20_000, 5)
         world.send("queue:q", message("later", correlation_id="twice"))
-        holder.close(0, world.now)  # comes back in the middle of the scan, to the front
+        close(holder, 0, world.now)  # comes back in the middle of the scan, to the front
         world.work(100)
         assert world.got(first) == ["held", "m19999", "later"]
         assert queue.backlog.lookups["JMSCorrelationID"].scanning == -1
@@ -284,8 +286,8 @@ class TestIndexedProperties:
         world.work()
         assert world.got(world.consumer("queue:q", "n = 3004")) == ["m3004"]
         holder = world.consumer("queue:q", "n = 5")
-        holder.close(1, world.now)
-        holder.recover(1, world.now)
+        close(holder, 1, world.now)
+        recover(holder, 1, world.now)
         assert world.counts(world.consumer("queue:q", "n = 5 AND x = 'x5'")) == [("m5", 2)]
 
     def test_a_property_of_few_values_is_not_worth_it(self) -> None:
@@ -361,19 +363,16 @@ def test_large_messages_make_short_slices(verb: str, text: str | None) -> None:
         consumer.grant(60, world.now)
     queue = world.namespace.queue("queue:q")
     choice = management.Choice(condition, dry_run=True)
-    steps: Any = {
-        "waiting": lambda: management.waiting(queue, condition, -1, 100),
-        "held": lambda: management.held(queue, condition, (-1, -1), 100),
-        "remove": lambda: management.remove(queue, choice),
-    }[verb]()
-    next(steps)
-    count = 0
-    try:
-        while True:
-            steps.send(world.now)
-            count += 1
-    except StopIteration as end:
-        found = end.value
+    make: Any = {
+        "waiting": partial(management.waiting, queue, condition, -1, 100),
+        "held": partial(management.held, queue, condition, (-1, -1), 100),
+        "remove": partial(management.remove, queue, choice),
+    }[verb]
+    scheduler = world.broker.scheduler
+    job, count = scheduler.start(verb, make, world.now), 1
+    while scheduler.run(world.now):
+        count += 1
+    found = job.result
     assert len(found[0]) == 60 if verb != "remove" else found.matched == 60
     if condition is not None or verb != "remove":
-        assert count >= 60 * 97 // (SLICE + 97)
+        assert count >= 60 * 97 // (TURN + 97)

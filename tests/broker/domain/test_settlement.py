@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
+from tests.broker.at_once import abandon, close, recover, release, settle
 
 from sievemq_broker.domain import Consumer, DestinationPolicy
 from sievemq_broker.domain.settlement import COUNTED, Outcome
-from sievemq_broker.domain.steps import Meter, finish
 from sievemq_core.message.dead_letters import ATTEMPTS, FIRST_FAILURE, LAST_FAILURE, REASON
 from sievemq_core.message.envelope import MESSAGE_ID
 
@@ -19,13 +21,13 @@ def end(consumer: Consumer, outcome: Outcome, now: int) -> None:
     """End the deliveries of a consumer that has three messages."""
     match outcome:
         case Outcome.LOST:
-            consumer.abandon(now)
+            abandon(consumer, now)
         case Outcome.UNSEEN:
-            consumer.release((1, 2, 3), now)
-            consumer.close(0, now)
+            release(consumer, (1, 2, 3), now)
+            close(consumer, 0, now)
         case _:
-            consumer.close(3, now)
-            consumer.settle((3, 1, 2), outcome, now)
+            close(consumer, 3, now)
+            settle(consumer, (3, 1, 2), outcome, now)
 
 
 def counts(world: World) -> dict[str, tuple[int, int]]:
@@ -66,15 +68,15 @@ def test_a_message_that_only_waited_in_a_buffer_has_all_its_attempts_left() -> N
     world = World(("queue:q", DestinationPolicy(max_attempts=3)))
     world.send("queue:q", *NAMES)
     for _ in range(3):
-        world.consumer("queue:q").abandon(world.now)
+        abandon(world.consumer("queue:q"), world.now)
     for attempt in (1, 2):
         consumer = world.consumer("queue:q", credit=1)
-        consumer.recover(1, world.now)
-        consumer.close(0, world.now)
+        recover(consumer, 1, world.now)
+        close(consumer, 0, world.now)
         assert counts(world)["b"] == (3 + attempt, attempt)
     consumer = world.consumer("queue:q", credit=1)
     assert world.counts(consumer) == [("b", 6)]
-    consumer.recover(1, world.now)
+    recover(consumer, 1, world.now)
     [_, dead] = world.namespace.queue("queue:DLQ.q").main.waits(-1, 9)
     assert (dead.envelope.properties[REASON], dead.envelope.properties[ATTEMPTS]) == ("attempts", 3)
 
@@ -83,13 +85,13 @@ def test_the_first_failure_is_the_first_attempt() -> None:
     world = World(("queue:q", DestinationPolicy(max_attempts=2)))
     world.send("queue:q", "a", "b")
     for _ in range(2):
-        world.consumer("queue:q").abandon(world.now)
+        abandon(world.consumer("queue:q"), world.now)
         world.advance(1_000)
     first = world.now
     for _ in range(2):
         consumer = world.consumer("queue:q")
-        consumer.recover(1, world.now)
-        consumer.close(0, world.now)
+        recover(consumer, 1, world.now)
+        close(consumer, 0, world.now)
         world.advance(1_000)
     [_, dead] = world.namespace.queue("queue:DLQ.q").main.waits(-1, 9)
     assert (dead.envelope.properties[FIRST_FAILURE], dead.envelope.properties[LAST_FAILURE]) == (first, first + 1_000)
@@ -98,7 +100,7 @@ def test_the_first_failure_is_the_first_attempt() -> None:
 def test_a_rejected_message_has_had_the_attempt_that_rejected_it() -> None:
     world = World()
     world.send("queue:q", "a")
-    world.consumer("queue:q").settle((1,), Outcome.REJECTED, world.now)
+    settle(world.consumer("queue:q"), (1,), Outcome.REJECTED, world.now)
     [dead] = world.namespace.queue("queue:DLQ.q").main.waits(-1, 9)
     assert (dead.envelope.properties[REASON], dead.envelope.properties[ATTEMPTS]) == ("rejected", 1)
 
@@ -106,7 +108,7 @@ def test_a_rejected_message_has_had_the_attempt_that_rejected_it() -> None:
 def test_only_an_attempt_delays_the_redelivery() -> None:
     world = World(("queue:q", DestinationPolicy(redelivery_delay=1_000)))
     world.send("queue:q", *NAMES)
-    world.consumer("queue:q").abandon(world.now)
+    abandon(world.consumer("queue:q"), world.now)
     assert world.browse("queue:q") == ["b", "c"]
     world.advance(1_000)
     assert world.browse("queue:q") == ["a", "b", "c"]
@@ -116,11 +118,11 @@ def test_back_off_follows_attempts_and_not_deliveries() -> None:
     world = World(("queue:q", DestinationPolicy(redelivery_delay=1_000, redelivery_factor=10.0)))
     world.send("queue:q", "a", "b")
     for _ in range(3):  # "b" has three deliveries
-        world.consumer("queue:q").abandon(world.now)
+        abandon(world.consumer("queue:q"), world.now)
         world.advance(1_000_000)
     consumer = world.consumer("queue:q")
     consumer.acknowledge(1, world.now)
-    consumer.recover(2, world.now)
+    recover(consumer, 2, world.now)
     consumer.grant(1, world.now)
     world.clear(consumer)
     world.advance(999)
@@ -134,10 +136,13 @@ def test_slices_share_one_attempt(outcome: Outcome) -> None:
     world = World()
     names = [f"{number:02}" for number in range(20)]
     world.send("queue:q", *names)
-    consumer, meter = world.consumer("queue:q", credit=20), Meter(3)
-    if outcome is Outcome.LOST:
-        finish(consumer.abandoning(world.now, None, meter), world.now)
-    else:
-        finish(consumer.settling(tuple(range(20, 0, -1)), outcome, world.now, meter), world.now)
-        consumer.close(0, world.now)
+    consumer = world.consumer("queue:q", credit=20)
+    tags = tuple(range(20, 0, -1))
+    verb = partial(consumer.abandon, None) if outcome is Outcome.LOST else partial(consumer.settle, tags, outcome)
+    scheduler = world.broker.scheduler
+    scheduler.start("c", verb, world.now, later=True)
+    while scheduler.run(world.now, 3):
+        pass
+    if outcome is not Outcome.LOST:
+        close(consumer, 0, world.now)
     assert counts(world) == {name: (1, int(name == "00")) for name in names}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.broker.at_once import abandon, close, recover
 
 from sievemq_broker.domain import DestinationPolicy, Topic
 from sievemq_broker.domain.topic import MOST_LIMITED
@@ -55,7 +56,7 @@ def test_of_a_message_in_flight_only_the_packed_bytes_are_kept(address: str, bat
     assert envelope._fields == "c"
     assert envelope._properties is None
     assert envelope.correlation_id == "c"
-    one.recover(1, world.now)  # it finds its way by what is decoded anew
+    recover(one, 1, world.now)  # it finds its way by what is decoded anew
     one.grant(1, world.now)
     assert world.counts(one) == [("a", 1), ("a", 2)]
     assert (envelope.properties, envelope.fields[8]) == ({"n": 1}, "t")
@@ -65,7 +66,7 @@ def test_sub_06_copies_are_independent(world: World) -> None:
     one, two = world.consumer("topic:t"), world.consumer("topic:t")
     world.send("topic:t", "a")
     one.acknowledge(1, world.now)
-    two.recover(1, world.now)
+    recover(two, 1, world.now)
     two.grant(1, world.now)
     assert world.counts(two) == [("a", 1), ("a", 2)]
     assert world.counts(one) == [("a", 1)]
@@ -89,21 +90,21 @@ def test_sub_07_a_shared_subscription_gives_each_message_to_one(world: World) ->
 
 
 def test_sub_08_an_inactive_durable_subscription_collects(world: World) -> None:
-    world.consumer("topic:t", **DURABLE).close(0, world.now)
+    close(world.consumer("topic:t", **DURABLE), 0, world.now)
     world.send("topic:t", "a", "b")
     assert world.got(world.consumer("topic:t", **DURABLE)) == ["a", "b"]  # SUB-12
 
 
 @pytest.mark.parametrize("how", [{}, SHARED])
 def test_sub_09_a_non_durable_one_ends_with_its_last_consumer(world: World, how: dict[str, Any]) -> None:
-    world.consumer("topic:t", credit=0, **how).close(0, world.now)
+    close(world.consumer("topic:t", credit=0, **how), 0, world.now)
     world.send("topic:t", "a")
     later = world.consumer("topic:t", **how)
     assert world.got(later) == []
     topic = world.namespace.declare("topic:t")
     assert isinstance(topic, Topic)
     assert len(topic.subscriptions) == 1
-    later.abandon(world.now)
+    abandon(later, world.now)
     assert (topic.subscriptions, world.namespace.subscriptions.shared) == ({}, {})
 
 
@@ -116,7 +117,7 @@ def test_sub_11_one_consumer_at_a_time_for_an_unshared_durable_one(world: World)
     first = world.consumer("topic:t", **DURABLE)
     assert refused(world, "topic:t", **DURABLE).code is ErrorCode.SUBSCRIPTION_IN_USE
     assert refused(world, "topic:other", "n = 1", **DURABLE).code is ErrorCode.SUBSCRIPTION_IN_USE
-    first.close(0, world.now)
+    close(first, 0, world.now)
     world.consumer("topic:t", **DURABLE)
 
 
@@ -124,12 +125,12 @@ def test_sub_11_one_consumer_at_a_time_for_an_unshared_durable_one(world: World)
     ("topic:u", None, False), ("topic:t", "n = 1", False), ("topic:t", None, True),
 ])  # fmt: skip
 def test_sub_13_a_changed_one_begins_empty(world: World, address: str, text: str | None, no_local: bool) -> None:
-    world.consumer("topic:t", **DURABLE).close(0, world.now)
+    close(world.consumer("topic:t", **DURABLE), 0, world.now)
     world.send("topic:t", message("old", properties={"n": 1}))
     changed = world.consumer(address, text, no_local=no_local, **DURABLE)
     world.send(address, message("new", properties={"n": 1}), connection="another")
     assert world.got(changed) == ["new"]
-    changed.close(1, world.now)
+    close(changed, 1, world.now)
     world.send("topic:t", "gone")
     assert len(world.namespace.subscriptions.durable) == 1
 
@@ -137,7 +138,7 @@ def test_sub_13_a_changed_one_begins_empty(world: World, address: str, text: str
 def test_sub_13_not_while_messages_are_unacknowledged(world: World) -> None:
     consumer = world.consumer("topic:t", **DURABLE)
     world.send("topic:t", "a")
-    consumer.close(1, world.now)
+    close(consumer, 1, world.now)
     assert refused(world, "topic:t", "n = 1", **DURABLE).code is ErrorCode.SUBSCRIPTION_IN_USE
     consumer.acknowledge(1, world.now)
     world.consumer("topic:t", "n = 1", **DURABLE)
@@ -150,12 +151,12 @@ def test_sub_14_active_and_shared_means_unchangeable(
 ) -> None:
     consumer = world.consumer("topic:t", **how)
     assert refused(world, address, text, **how).code is ErrorCode.SUBSCRIPTION_IN_USE
-    consumer.close(0, world.now)
+    close(consumer, 0, world.now)
     world.consumer(address, text, **how)  # SUB-15
 
 
 def test_sub_15_a_shared_durable_subscription_changes_while_unused(world: World) -> None:
-    world.consumer("topic:t", **BOTH).close(0, world.now)
+    close(world.consumer("topic:t", **BOTH), 0, world.now)
     world.send("topic:t", message("old", properties={"n": 1}))
     assert world.got(world.consumer("topic:t", "n = 1", **BOTH)) == []
 
@@ -166,7 +167,7 @@ def test_sub_16_shared_and_unshared_durable_do_not_mix(active: bool) -> None:
         world = World()
         consumer = world.consumer("topic:t", **first)
         if not active:
-            consumer.close(0, world.now)
+            close(consumer, 0, world.now)
         assert refused(world, "topic:t", **second).code is ErrorCode.SUBSCRIPTION_IN_USE
 
 
@@ -183,7 +184,7 @@ def test_sub_18_one_name_and_different_client_ids_are_different(world: World) ->
 
 
 def test_sub_19_no_selector_in_any_spelling_is_no_change(world: World) -> None:
-    world.consumer("topic:t", None, **DURABLE).close(0, world.now)
+    close(world.consumer("topic:t", None, **DURABLE), 0, world.now)
     world.send("topic:t", "a")
     assert world.got(world.consumer("topic:t", "", **DURABLE)) == ["a"]
 
@@ -199,7 +200,7 @@ def test_sub_20_no_local_blocks_the_same_connection(world: World) -> None:
 
 def test_sub_21_durable_no_local_blocks_the_client_id_also_after_reconnecting(world: World) -> None:
     world.namespace.client_ids.claim("id", "c1")
-    world.consumer("topic:t", no_local=True, connection="c1", **DURABLE).close(0, world.now)
+    close(world.consumer("topic:t", no_local=True, connection="c1", **DURABLE), 0, world.now)
     world.send("topic:t", "own", connection="c1")
     world.namespace.client_ids.free("id", "c1")
     world.namespace.client_ids.claim("id", "c2")
@@ -216,7 +217,7 @@ def test_ses_21_no_local_is_ignored_for_queues(world: World) -> None:
 
 
 def test_sub_23_the_selector_decides_at_publication(world: World) -> None:
-    world.consumer("topic:t", "n = 1", **DURABLE).close(0, world.now)
+    close(world.consumer("topic:t", "n = 1", **DURABLE), 0, world.now)
     world.send("topic:t", message("a", properties={"n": 1}), message("b"))
     subscription = world.namespace.subscriptions.durable["id", "s"]
     assert subscription.queue.depth == 1
@@ -228,7 +229,7 @@ def test_sub_24_to_26_unsubscribe(world: World) -> None:
     assert caught.value.code is ErrorCode.INVALID_DESTINATION
     consumer = world.consumer("topic:t", **DURABLE)
     world.send("topic:t", "a")
-    for settle in (lambda: consumer.close(1, world.now), lambda: consumer.acknowledge(1, world.now)):
+    for settle in (lambda: close(consumer, 1, world.now), lambda: consumer.acknowledge(1, world.now)):
         with pytest.raises(RequestError) as caught:
             world.namespace.unsubscribe("id", "s")
         assert caught.value.code is ErrorCode.SUBSCRIPTION_IN_USE
@@ -271,8 +272,8 @@ def test_sub_31_a_client_id_belongs_to_one_live_connection() -> None:
 def test_sub_33_messages_of_a_closed_consumer_reach_another_marked(world: World) -> None:
     one, two = world.consumer("topic:t", **SHARED), world.consumer("topic:t", credit=0, **SHARED)
     world.send("topic:t", "a")
-    one.close(1, world.now)
-    one.recover(1, world.now)
+    close(one, 1, world.now)
+    recover(one, 1, world.now)
     two.grant(1, world.now)
     assert world.counts(two) == [("a", 2)]
 
@@ -280,8 +281,8 @@ def test_sub_33_messages_of_a_closed_consumer_reach_another_marked(world: World)
 def test_ack_17_a_message_of_an_ended_subscription_is_dropped(world: World) -> None:
     consumer = world.consumer("topic:t")
     world.send("topic:t", "a")
-    consumer.close(1, world.now)
-    consumer.recover(1, world.now)
+    close(consumer, 1, world.now)
+    recover(consumer, 1, world.now)
     assert consumer.unacknowledged == 0
     assert world.browse("queue:DLQ.t") == []
 
@@ -293,10 +294,10 @@ def test_ses_33_queues_have_no_subscriptions(world: World) -> None:
 
 def test_exp_08_a_delayed_message_reaches_the_subscriptions_of_its_send(world: World) -> None:
     before = world.consumer("topic:t")
-    world.consumer("topic:t", **DURABLE).close(0, world.now)
+    close(world.consumer("topic:t", **DURABLE), 0, world.now)
     gone = world.consumer("topic:t")
     world.send("topic:t", message("later", at=NOW + 10))
-    gone.close(0, world.now)
+    close(gone, 0, world.now)
     after = world.consumer("topic:t")
     assert world.got(before) == []
     world.advance(10)
@@ -364,23 +365,23 @@ def test_deleting_a_topic_ends_its_subscriptions(world: World) -> None:
     world.namespace.delete("topic:t")
     assert world.port(consumer).closures[0][1] is ErrorCode.INVALID_DESTINATION
     assert (world.namespace.subscriptions.durable, world.namespace.subscriptions.shared) == ({}, {})
-    consumer.close(0, world.now)
+    close(consumer, 0, world.now)
 
 
 def test_a_topic_with_limits_has_so_many_subscriptions_that_one_turn_checks_them() -> None:
     world = World(("topic:limited", DestinationPolicy(max_messages=10)))
     kept = {"subscription": "a", "client_id": "me", "durable": True}
-    world.consumer("topic:limited", **kept).close(0, NOW)
+    close(world.consumer("topic:limited", **kept), 0, NOW)
     for _ in range(MOST_LIMITED - 1):
         world.consumer("topic:limited")
-    world.consumer("topic:other", **kept | {"subscription": "b"}).close(0, NOW)
+    close(world.consumer("topic:other", **kept | {"subscription": "b"}), 0, NOW)
     for how in ({}, {"subscription": "s", "shared": True}, kept | {"subscription": "b"}):
         with pytest.raises(RequestError, match="end some, or set max_messages") as caught:
             world.consumer("topic:limited", **how)
         assert caught.value.code is ErrorCode.RESOURCE_ALLOCATION
         assert caught.value.details["limit"] == "limited_subscriptions"
     assert len(world.namespace.subscriptions.durable) == 2, "none was dropped for one that was refused"
-    world.consumer("topic:limited", "JMSPriority > 4", **kept).close(0, NOW)
+    close(world.consumer("topic:limited", "JMSPriority > 4", **kept), 0, NOW)
     world.consumer("topic:limited", "JMSPriority > 4", **kept)
     for _ in range(MOST_LIMITED + 1):
         world.consumer("topic:free")

@@ -11,9 +11,9 @@ from tests.broker.domain.support import World, message, name_of, selector
 
 from sievemq_broker.domain import Consumer
 from sievemq_broker.domain.policy import DestinationPolicy
-from sievemq_broker.domain.steps import SLICE
 from sievemq_broker.domain.tap import STEP, CopyTap, DrainTap, Tap
 from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, TapLog
+from sievemq_broker.domain.work import TURN
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import CORRELATION_ID
 from sievemq_core.wire.codec import unpack_value
@@ -287,7 +287,7 @@ def test_a_deleted_drain_gives_back(world: Tapped) -> None:
     assert len(world.namespace.taps) == 0
 
 
-def much(count: int = 3 * SLICE + 7) -> tuple[Tapped, DrainTap, list[str]]:
+def much(count: int = 3 * TURN + 7) -> tuple[Tapped, DrainTap, list[str]]:
     """A drain that holds all of a queue, its first message with only one attempt left."""
     world = Tapped()
     names = [str(number) for number in range(count)]
@@ -302,17 +302,15 @@ def much(count: int = 3 * SLICE + 7) -> tuple[Tapped, DrainTap, list[str]]:
 
 def test_a_deleted_drain_gives_back_in_slices_oldest_first_and_takes_no_more() -> None:
     world, tap, names = much()
-    steps = tap.empty()
-    next(steps)
-    steps.send(world.now)
-    assert world.browse("queue:q") == names[:SLICE]
+    scheduler = world.broker.scheduler
+    scheduler.start(tap, tap.empty, world.now)
+    assert world.browse("queue:q") == names[:TURN]
     assert tap.missed == 0
     with pytest.raises(RequestError, match="it is being deleted"):
         world.reach(tap)
-    with pytest.raises(StopIteration):
-        while True:
-            steps.send(world.now)
-    assert 0 < world.namespace.queue("queue:q").in_flight <= SLICE
+    while scheduler.run(world.now):
+        pass
+    assert 0 < world.namespace.queue("queue:q").in_flight <= TURN
     world.namespace.taps.drop(tap, world.now)
     queue = world.namespace.queue("queue:q")
     assert world.browse("queue:q") == names
@@ -321,17 +319,14 @@ def test_a_deleted_drain_gives_back_in_slices_oldest_first_and_takes_no_more() -
 
 def test_a_deleted_copy_drops_its_messages_in_slices_and_counts_none_as_missed(world: Tapped) -> None:
     tap = world.tap("queue:q")
-    world.send("queue:q", *(f"m{number}" for number in range(2 * SLICE + 1)))
-    steps = tap.empty()
-    left = []
-    try:
-        next(steps)
-        while True:
-            left.append(len(tap.log))
-            steps.send(world.now)
-    except StopIteration:
-        pass
-    assert left == [2 * SLICE + 1, SLICE + 1, 1]
+    world.send("queue:q", *(f"m{number}" for number in range(2 * TURN + 1)))
+    scheduler = world.broker.scheduler
+    scheduler.start(tap, tap.empty, world.now, later=True)
+    left = [len(tap.log)]
+    while scheduler.run(world.now):
+        left.append(len(tap.log))
+    left.append(len(tap.log))
+    assert left == [2 * TURN + 1, TURN + 1, 1]
     assert tap.missed == 0
 
 
@@ -339,8 +334,8 @@ def test_the_end_of_a_lease_gives_back_in_slices() -> None:
     world, tap, names = much()
     world.now += 10_000
     world.broker.due(world.now)
-    assert world.browse("queue:q") == names[:SLICE]
-    assert tap.lost == SLICE
+    assert world.browse("queue:q") == names[:TURN]
+    assert tap.lost == TURN
     for _ in range(5):
         world.now += 1
         world.broker.due(world.now)
@@ -364,12 +359,12 @@ def test_a_reader_that_resumes_in_time_keeps_its_messages() -> None:
     world, tap, names = much()
     world.now += 10_000
     world.broker.due(world.now)
-    tap.acknowledge(tap.id, 2 * SLICE, world.now)  # of which the first half is in the queue again
+    tap.acknowledge(tap.id, 2 * TURN, world.now)  # of which the first half is in the queue again
     world.now += 1
     world.broker.due(world.now)
     queue = world.namespace.queue("queue:q")
-    assert world.browse("queue:q") == names[:SLICE]
-    assert (queue.acknowledged, queue.in_flight) == (SLICE, len(names) - 2 * SLICE)
+    assert world.browse("queue:q") == names[:TURN]
+    assert (queue.acknowledged, queue.in_flight) == (TURN, len(names) - 2 * TURN)
 
 
 def test_an_administrator_may_close_a_drain(world: Tapped) -> None:

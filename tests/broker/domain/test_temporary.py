@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.at_once import close, done
 
-from sievemq_broker.domain.steps import finish
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import Kind
 
@@ -37,7 +37,7 @@ def test_tmp_07_delete_is_refused_while_there_are_consumers(world: World, topic:
     with pytest.raises(RequestError) as caught:
         world.namespace.temporaries.delete(address, "c1")
     assert caught.value.code is ErrorCode.ILLEGAL_STATE
-    consumer.close(0, world.now)
+    close(consumer, 0, world.now)
     with pytest.raises(RequestError) as caught:
         world.namespace.temporaries.delete(address, "c2")
     assert caught.value.code is ErrorCode.INVALID_DESTINATION
@@ -49,7 +49,7 @@ def test_tmp_07_delete_is_refused_while_there_are_consumers(world: World, topic:
 def test_tmp_08_a_send_to_a_deleted_one_is_refused(world: World) -> None:
     address = str(world.namespace.temporaries.create("c1", False))
     world.send(address, "a")
-    finish(world.namespace.temporaries.delete_all("c1"), world.now)  # TMP-06
+    done(world.now, world.namespace.temporaries.delete_all, "c1")  # TMP-06
     for call in (lambda: world.send(address, "b"), lambda: world.namespace.declare(address)):
         with pytest.raises(RequestError) as caught:
             call()
@@ -59,7 +59,7 @@ def test_tmp_08_a_send_to_a_deleted_one_is_refused(world: World) -> None:
 def test_tmp_06_only_the_ended_connections_destinations_are_deleted(world: World) -> None:
     own, other = (str(world.namespace.temporaries.create(connection, False)) for connection in ("c1", "c2"))
     consumer = world.consumer(own, connection="c1")
-    finish(world.namespace.temporaries.delete_all("c1"), world.now)
+    done(world.now, world.namespace.temporaries.delete_all, "c1")
     assert world.namespace.find(own) is None
     assert list(world.namespace.temporaries._owned) == ["c2"]
     assert world.namespace.find(other) is not None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.at_once import close, done, recover
 
 from sievemq_broker.domain import Consumer, DestinationPolicy, management
 from sievemq_broker.domain.entry import key_of
 from sievemq_broker.domain.management import Choice
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.steps import finish
 from sievemq_broker.domain.view import PIECE, Walk
 
 from .support import NOW, World, message, selector
@@ -28,12 +29,12 @@ def build(world: World, plan: list[tuple[str, int]]) -> Queue:
             world.send(Q, message(f"m{number}", priority=priority, properties={"n": number}))
         elif what == "back":  # some go to a consumer and come back, one of them seen
             consumer = world.consumer(Q, credit=1 + priority % 3)
-            consumer.recover(1 if priority % 2 else 0, world.now)
-            consumer.close(consumer.tag, world.now)
+            recover(consumer, 1 if priority % 2 else 0, world.now)
+            close(consumer, consumer.tag, world.now)
         elif queue.depth:
             consumer = world.consumer(Q, credit=1)
             consumer.acknowledge(1, world.now)
-            consumer.close(1, world.now)
+            close(consumer, 1, world.now)
     return queue
 
 
@@ -71,7 +72,7 @@ def test_pages_hold_everything_once(plan: list[tuple[str, int]], limit: int) -> 
     found: list[Any] = []
     after: int | None = -1
     while after is not None:
-        page, after = finish(management.waiting(queue, None, after, limit), NOW)
+        page, after = done(NOW, management.waiting, queue, None, after, limit)
         assert len(page) == limit or after is None
         found += page
     assert found == expected
@@ -87,8 +88,8 @@ def test_moves_keep_order_and_lose_nothing(plan: list[tuple[str, int]], moved: i
     more = True
     touched = 0
     while more:
-        outcome = finish(
-            management.move(world.namespace, queue, "queue:r", Choice(selector(f"n < {moved}"), limit=limit)), NOW
+        outcome = done(
+            NOW, management.move, world.namespace, "queue:r", queue, Choice(selector(f"n < {moved}"), limit=limit)
         )
         more = outcome.more
         touched += outcome.touched
@@ -103,26 +104,25 @@ def test_changes_between_two_slices_are_neither_lost_nor_doubled(world: World) -
     """Deliveries, returns, arrivals and removals while a move is at work."""
     world.send(Q, *(message(f"m{n}", priority=n % 3, properties={"n": n}) for n in range(3_000)))
     queue = world.namespace.queue(Q)
-    steps = management.move(world.namespace, queue, "queue:r", Choice(selector("n >= 0")))
-    next(steps)
+    scheduler, choice = world.broker.scheduler, Choice(selector("n >= 0"))
+    job = scheduler.start("move", partial(management.move, world.namespace, "queue:r", queue, choice), NOW, later=True)
     consumers: list[Consumer] = []
-    try:
-        for turn in range(1, 10_000):
-            steps.send(NOW)
-            consumer = world.consumer(Q, credit=5)
-            consumers.append(consumer)
-            world.send(Q, message(f"late{turn}", priority=turn % 10, properties={"n": 9_000}))
-            if turn % 3 == 0:
-                consumers.pop(0).recover(2, world.now)
-            if turn % 5 == 0:
-                victim = consumers.pop()
-                victim.acknowledge(victim.tag, world.now)
-                victim.close(victim.tag, world.now)
-    except StopIteration as end:
-        outcome = end.value
+    turn = 0
+    while scheduler.run(NOW) and not job.over:
+        turn += 1
+        consumer = world.consumer(Q, credit=5)
+        consumers.append(consumer)
+        world.send(Q, message(f"late{turn}", priority=turn % 10, properties={"n": 9_000}))
+        if turn % 3 == 0:
+            recover(consumers.pop(0), 2, world.now)
+        if turn % 5 == 0:
+            victim = consumers.pop()
+            victim.acknowledge(victim.tag, world.now)
+            close(victim, victim.tag, world.now)
+    outcome = job.result
     for consumer in list(queue.consumers):
-        consumer.recover(0, world.now)
-        consumer.close(consumer.tag, world.now)
+        recover(consumer, 0, world.now)
+        close(consumer, consumer.tag, world.now)
     waits = Counter(world.browse(Q, limit=100_000))
     arrived = Counter(world.browse("queue:r", limit=100_000))
     assert outcome.touched == arrived.total()
@@ -138,31 +138,31 @@ def test_found_wherever_it_is(world: World) -> None:
     world.send(Q, *(message(name) for name in names))
     world.send(Q, message("ID:x-1:later", at=NOW + 5))
     back = world.consumer(Q, credit=2)
-    back.recover(2, world.now)
-    back.close(back.tag, world.now)
+    recover(back, 2, world.now)
+    close(back, back.tag, world.now)
     world.consumer(Q, credit=1)
-    states = {entry.sequence: entry.state for entry in finish(queue.locate(range(1, 9), held=True), NOW)}
+    states = {entry.sequence: entry.state for entry in done(NOW, queue.locate, range(1, 9), True)}
     assert len(states) == 7
-    by_name = finish(queue.locate([*names, "ID:x-1:later"], held=True), NOW)
+    by_name = done(NOW, queue.locate, [*names, "ID:x-1:later"], True)
     assert {entry.sequence for entry in by_name} == set(states)
-    assert len(finish(queue.locate(range(1, 9), held=False), NOW)) == 6
-    assert len(finish(queue.locate([*names, "ID:x-1:later", 1], held=False), NOW)) == 6
-    assert finish(queue.locate([99, "ID:x-1:nobody"], held=True), NOW) == []
+    assert len(done(NOW, queue.locate, range(1, 9), False)) == 6
+    assert len(done(NOW, queue.locate, [*names, "ID:x-1:later", 1], False)) == 6
+    assert done(NOW, queue.locate, [99, "ID:x-1:nobody"], True) == []
 
 
 def test_scheduled_ones_are_shown_by_their_time_and_held_ones_by_arrival() -> None:
     world = World(("queue:q", DestinationPolicy()))
     queue = world.namespace.queue(Q)
     world.send(Q, *(message(f"m{n}", at=NOW + 1_000 - n) for n in range(700)))
-    found, after = finish(management.scheduled(queue, None, (-1, -1), 600), NOW)
+    found, after = done(NOW, management.scheduled, queue, None, (-1, -1), 600)
     assert after is not None
-    rest, end = finish(management.scheduled(queue, None, after, 600), NOW)
+    rest, end = done(NOW, management.scheduled, queue, None, after, 600)
     times = [entry.envelope.delivery_time for entry in found + rest]
     assert times == [NOW + 301 + n for n in range(700)]
     assert end is None
     world.send(Q, *(message(f"h{n}") for n in range(5)))
     world.consumer(Q, credit=5)
-    held, _ = finish(management.held(queue, None, (-1, -1), 10), NOW)
+    held, _ = done(NOW, management.held, queue, None, (-1, -1), 10)
     assert [entry.sequence for entry in held] == sorted(entry.sequence for entry in held)
 
 
@@ -171,8 +171,8 @@ def test_a_walk_gathers_many_that_came_back_in_pieces(world: World) -> None:
     world.send(Q, *(message(f"m{n}", properties={"n": n % 3}) for n in range(count)))
     consumer = world.consumer(Q, credit=count)
     world.work()
-    consumer.recover(count, world.now)
-    consumer.close(0, world.now)
+    recover(consumer, count, world.now)
+    close(consumer, 0, world.now)
     queue = world.namespace.queue(Q)
     walk = Walk(queue.main, -1)
     assert any(True for _ in walk.gather()), "it rests between two pieces"
@@ -183,25 +183,22 @@ def test_a_walk_gathers_many_that_came_back_in_pieces(world: World) -> None:
     while not walk.done:
         found += walk.take(1_000)
     assert [entry.sequence for entry in found] == list(range(1, count + 1))
-    assert finish(management.purge(queue, Choice(condition=selector("n = 1"))), NOW).touched == len(range(1, count, 3))
+    assert done(NOW, management.purge, queue, Choice(condition=selector("n = 1"))).touched == len(range(1, count, 3))
     assert queue.depth == count - len(range(1, count, 3))
 
 
 def test_entries_removed_between_slices_are_not_removed_twice(world: World) -> None:
     world.send(Q, *(message(f"m{n}") for n in range(3_000)))
     queue = world.namespace.queue(Q)
-    steps = management.purge(queue, Choice())
+    scheduler = world.broker.scheduler
+    job = scheduler.start("purge", partial(management.purge, queue, Choice()), NOW, later=True)
     consumer = world.consumer(Q, credit=0)
     taken = 0
-    try:
-        next(steps)
-        while True:
-            steps.send(NOW)
-            consumer.grant(1, NOW)
-            taken += 1
-            consumer.acknowledge(consumer.tag, NOW)
-    except StopIteration as done:
-        outcome = done.value
+    while scheduler.run(NOW):
+        consumer.grant(1, NOW)
+        taken += 1
+        consumer.acknowledge(consumer.tag, NOW)
+    outcome = job.result
     acknowledged = queue.acknowledged
     assert taken >= 5
     assert outcome.touched + acknowledged == 3_000
@@ -216,6 +213,6 @@ def test_many_held_messages_of_several_consumers_come_in_pages(world: World) -> 
     after: tuple[int, int] | None = (-1, -1)
     found: list[int] = []
     while after is not None:
-        page, after = finish(management.held(queue, None, after, 900), NOW)
+        page, after = done(NOW, management.held, queue, None, after, 900)
         found += [entry.sequence for entry in page]
     assert found == list(range(1, 2_101))

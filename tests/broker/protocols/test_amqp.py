@@ -1085,7 +1085,7 @@ def test_a_temporary_queue_belongs_to_its_connection(world: World) -> None:
     client.rest()
     assert client.messages() == ["reply"]
     client.lose()
-    world.broker.finish_leaving(world.now, client.broker.peer.member.id)
+    world.broker.scheduler.finish(world.now, client.broker.peer.member.id)
     assert address not in world.broker.namespaces["default"].destinations
     made = Amqp(world).sender(target=Target(dynamic=True, capabilities=["temporary-topic"]))
     assert made.target.address.startswith("temporary-topic:")

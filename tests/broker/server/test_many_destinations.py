@@ -10,9 +10,9 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from tests.broker.at_once import done
 
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.domain.steps import finish
 from sievemq_core.wire.commands import Command
 
 from ..domain.support import World, message
@@ -48,7 +48,7 @@ def calls(act: Callable[[], object]) -> int:
         lambda world: world.namespace.delete("queue:q7"),
         lambda world: world.namespace.temporaries.create("c1", topic=False),
         lambda world: world.namespace.temporaries.delete(world.mine, "c1"),
-        lambda world: finish(world.namespace.temporaries.delete_all("c1"), world.now),
+        lambda world: done(world.now, world.namespace.temporaries.delete_all, "c1"),
         lambda world: world.consumer("queue:new"),
         lambda world: world.advance(1_000),
         lambda world: world.work(),

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.broker.at_once import close, release
 
 from sievemq_broker.domain import Broker
 from sievemq_broker.domain.admission import MESSAGE_BYTES, Limited
@@ -259,7 +260,7 @@ def test_long_selectors_count_once_for_each_text() -> None:
     consumers = [consume(number) for number in range(9)]
     assert world.memory.measure() - before == SELECTOR_BYTES * sum(map(len, texts))
     while consumers:
-        consumers.pop().close(0, NOW)
+        close(consumers.pop(), 0, NOW)
     space.delete("queue:q")
     gc.collect()
     assert world.memory.measure() == before
@@ -285,7 +286,7 @@ def test_unacknowledged_messages_count() -> None:
     assert world.space.queue("queue:q").depth == 0
     assert len(world.flow) == 1
     assert world.memory.bytes == 100 * EACH
-    consumer.close(50, NOW)  # 50 go back, 50 are still its session's
+    close(consumer, 50, NOW)  # 50 go back, 50 are still its session's
     assert world.memory.measure() == 100 * EACH
     consumer.acknowledge(50, NOW)
     assert world.memory.measure() == 50 * EACH
@@ -298,7 +299,7 @@ def test_held_bytes_are_estimated_from_a_sample_with_gaps() -> None:
     world.send(5, 3_000)
     assert world.memory.measure() == pytest.approx(10 * EACH + 5 * 2_000, rel=0.01)
     consumer.credit = 0
-    consumer.release([2, 5, 10], NOW)
+    release(consumer, [2, 5, 10], NOW)
     assert world.memory.measure() == pytest.approx(10 * EACH + 5 * 2_000, rel=0.2)
 
 

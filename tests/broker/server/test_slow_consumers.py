@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.broker.at_once import close
 
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
@@ -71,7 +72,7 @@ def test_a_consumer_that_holds_messages_is_slow_until_it_acknowledges() -> None:
     assert world.after(0) == []
     assert world.after(9) == []
     assert world.after(2) == [consumer]
-    consumer.close(0, NOW)
+    close(consumer, 0, NOW)
     assert world.after(1) == []
 
 

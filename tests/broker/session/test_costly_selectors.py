@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.at_once import anywhere
 
 from sievemq_broker.domain import management
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.examining import EXAMINED, Examining
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
-from sievemq_broker.domain.steps import Steps
 from sievemq_broker.domain.taps import MAX_TAPS
+from sievemq_broker.domain.work import Job, Task
 from sievemq_broker.matching.condition import units_of
 from sievemq_broker.matching.index import SelectorIndex
 from sievemq_broker.protocols.sieve import SieveConnection
@@ -31,6 +32,8 @@ from sievemq_core.wire.commands import Command
 from . import harness
 from .harness import CLIENT, START, TRANSACTED, Client, World, envelope
 from .test_resume import KEEP, reopen
+
+T = TypeVar("T")
 
 pytestmark = pytest.mark.needs_python("replaces the compiler of selectors")
 
@@ -306,13 +309,16 @@ def test_a_stage_that_ends_during_examination_is_not_published(world: World, met
     assert other.ask(Command.PING)
 
 
-def carried_out(steps: Steps[Any], world: World) -> Any:
-    """What a verb answers, each step a piece."""
-    while True:
-        try:
-            METER.during(lambda: steps.send(world.now))
-        except StopIteration as end:
-            return end.value
+def begun(world: World, verb: Callable[..., Task[T]], *arguments: object) -> Job[T]:
+    """A task that begins with the next turn."""
+    return world.broker.scheduler.start("verb", partial(verb, *arguments), world.now, later=True)
+
+
+def carried_out(job: Job[T], world: World) -> T:
+    """What a verb answers, each turn a piece."""
+    while not job.over:
+        METER.during(lambda: world.broker.scheduler.run(world.now))
+    return job.result
 
 
 @pytest.mark.parametrize("verb", ["move", "copy", "retry"])
@@ -326,13 +332,8 @@ def test_a_transfer_is_examined_in_pieces(world: World, meter: Meter, verb: str)
         space.transfer(source, Envelope(heavy(f"m{number}", **origin)), world.now)
     queue = space.queue(source)
     choice = management.Choice()
-    steps = (
-        management.retry(space, queue, choice)
-        if verb == "retry"
-        else getattr(management, verb)(space, queue, "queue:to", choice)
-    )
-    next(steps)
-    outcome = carried_out(steps, world)
+    how = anywhere if verb == "retry" else "queue:to"
+    outcome = carried_out(begun(world, getattr(management, verb), space, how, queue, choice), world)
     assert (outcome.matched, outcome.touched, outcome.skipped) == (3, 3, 0)
     assert meter.evaluations == 90
     world.settle()
@@ -344,13 +345,12 @@ def test_a_message_that_is_consumed_while_it_is_examined_is_not_moved(world: Wor
     space = world.broker.namespace("")
     consumers = [subscriber.consumer(subscriber.session(), "queue:to", selector=hostile(n)) for n in range(30)]
     space.transfer("queue:from", Envelope(heavy("m")), world.now)
-    steps = management.move(space, space.queue("queue:from"), "queue:to", management.Choice())
-    next(steps)
+    job = begun(world, management.move, space, "queue:to", space.queue("queue:from"), management.Choice())
     while not meter.evaluations:
-        METER.during(lambda: steps.send(world.now))
+        METER.during(lambda: world.broker.scheduler.run(world.now))
     taker = subscriber.consumer(subscriber.session(), "queue:from")
     assert taker.all() == ["m"]
-    outcome = carried_out(steps, world)
+    outcome = carried_out(job, world)
     assert (outcome.matched, outcome.touched, outcome.skipped) == (1, 0, 1)
     assert [consumer.all() for consumer in consumers] == [[]] * 30
 
@@ -644,9 +644,8 @@ def test_a_transfer_to_a_queue_with_costly_taps_is_made_in_pieces(world: World, 
     space = world.broker.namespace("")
     for number in range(6):
         space.transfer("queue:from", Envelope(heavy(f"m{number}")), world.now)
-    steps = getattr(management, verb)(space, space.queue("queue:from"), "queue:to", management.Choice())
-    next(steps)
-    outcome = carried_out(steps, world)
+    queue = space.queue("queue:from")
+    outcome = carried_out(begun(world, getattr(management, verb), space, "queue:to", queue, management.Choice()), world)
     assert (outcome.matched, outcome.touched, outcome.skipped) == (6, 6, 0)
     assert meter.evaluations == 6 * taps
 

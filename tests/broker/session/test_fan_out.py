@@ -17,7 +17,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.fan_out import LARGE
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.policy import DomainSettings
-from sievemq_broker.domain.steps import SLICE
+from sievemq_broker.domain.work import TURN
 from sievemq_broker.session import peer as peers
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope
@@ -311,7 +311,7 @@ def test_a_sender_that_is_lost_before_its_turn_has_not_sent_it(large: Large) -> 
 def test_an_end_of_the_broker_carries_it_to_its_end(large: Large) -> None:
     world, consumers, sender, _ = large
     begin(sender, sender.session(), "m1")
-    world.broker.finish_publishings(world.now)
+    world.broker.finish(world.now)
     assert world.broker.fan_out is None
     assert reached(world) == MANY
     turns(world)
@@ -328,7 +328,7 @@ def test_sends_before_the_end_of_a_stream_are_delivered_at_once(large: Large) ->
     for _ in range(100):
         if not second.broker.behind:
             break
-        world.broker.finish_publishings(world.now)
+        world.broker.finish(world.now)
         second.broker.catch_up(world.now)
     assert not second.broker.behind
     turns(world)
@@ -821,7 +821,7 @@ def test_very_many_selectors_that_match_are_listed_in_slices(rule: str, how: str
     counted_turns(world, calls)
     assert texts_of(consumers) == [[f"m{number}" for number in range(2)]] * MANY
     assert texts_of(others) == [[]] * 10
-    assert calls.longest < 20 * SLICE, "a slice of deliveries"
+    assert calls.longest < 20 * TURN, "a slice of deliveries"
 
 
 @pytest.mark.parametrize("rule", ["fail", "block"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.steps import SLICE, Meter
+from sievemq_broker.domain.work import TURN, Meter
 from sievemq_broker.session import peer as peers
 from sievemq_broker.session import session as sessions
 from sievemq_broker.session.handlers import consumers, messages
@@ -27,8 +27,8 @@ from .test_pieces import often, played
 from .test_resume import KEEP
 from .test_rows import SEVERAL, STEPS
 
-MANY = 5 * SLICE
-SEEN = 2 * SLICE + 7
+MANY = 5 * TURN
+SEEN = 2 * TURN + 7
 
 
 def queue_of(world: World, name: str = "queue:q") -> Queue:
@@ -60,7 +60,7 @@ def turns(world: World, act: Callable[[], object] | None = None) -> list[int]:
     before = queue.in_flight
     more = True
     while more:
-        more = world.broker.work(world.now, SLICE)
+        more = world.broker.work(world.now, TURN)
         for client in world.clients:
             if client.transport_open and client.broker.behind:
                 client.broker.catch_up(world.now)
@@ -136,9 +136,9 @@ def test_no_turn_takes_back_more_than_a_slice(world: World, how: str) -> None:
     client, consumer = holding(world, WAYS[how][0])
     queue = queue_of(world)
     begin(client, consumer, how)
-    assert MANY - SLICE <= queue.in_flight < MANY
+    assert MANY - TURN <= queue.in_flight < MANY
     found = turns(world)
-    assert max(found) <= SLICE
+    assert max(found) <= TURN
     assert queue.in_flight == 0
     assert queue.held == 0
     assert drained(world) == expected(how)
@@ -180,7 +180,7 @@ def test_later_commands_of_the_client_wait(world: World, how: str) -> None:
     client.wire.send(Command.SEND, session, 1, "queue:other", envelope("x"))
     client.wire.send(Command.PING, 77)
     for _ in range(3):
-        world.broker.work(world.now, SLICE)
+        world.broker.work(world.now, TURN)
         client.broker.catch_up(world.now)
         read(client)
         assert client.answer_to(77) is client.answer_to(99) is None
@@ -197,11 +197,11 @@ def test_later_commands_of_the_client_wait(world: World, how: str) -> None:
 def test_a_connection_that_is_lost_in_the_middle_loses_and_doubles_nothing(world: World, how: str, keep: int) -> None:
     client, consumer = holding(world, WAYS[how][0], keep=keep)
     begin(client, consumer, how)
-    world.broker.work(world.now, SLICE)
+    world.broker.work(world.now, TURN)
     if client.transport_open:
         client.transport_open = False
         client.broker.lost(world.now)
-    assert max(turns(world)) <= SLICE
+    assert max(turns(world)) <= TURN
     queue = queue_of(world)
     assert (queue.in_flight, queue.held, queue.depth) == (0, 0, MANY)
     assert drained(world) == expected(how)
@@ -213,7 +213,7 @@ def test_a_broker_that_ends_in_the_middle_has_all_of_it_back(world: World, how: 
     client, consumer = holding(world, WAYS[how][0])
     begin(client, consumer, how)
     client.broker.close(ErrorCode.SHUTTING_DOWN, "bye", world.now)
-    world.broker.finish_leaving(world.now)
+    world.broker.scheduler.finish(world.now)
     queue = queue_of(world)
     assert (queue.in_flight, queue.held, queue.depth) == (0, 0, MANY)
     assert not world.broker.work(world.now)
@@ -255,7 +255,7 @@ def test_messages_that_failed_too_often_are_dead_lettered_in_slices_and_in_order
     consumer.seen = 100
     begin(client, consumer, "recover")
     found = [MANY - queue_of(world).in_flight, *turns(world)]
-    assert max(found[:5]) <= SLICE // 30 + 1
+    assert max(found[:5]) <= TURN // 30 + 1
     assert drained(world) == [f"m{number}" for number in range(100, MANY)]
     dead = [text for _, text in world.client().browse("queue:DLQ.q")]
     assert dead == [f"m{number}" for number in range(100)]
@@ -306,7 +306,7 @@ def test_a_fault_in_the_middle_ends_this_connection_alone(
     begin(client, consumer, how)
     with monkeypatch.context() as broken:
         broken.setattr(Queue, "effort", property(lambda _: broken.undo() or 1 / 0))
-        world.broker.work(world.now, SLICE)
+        world.broker.work(world.now, TURN)
     turns(world)
     assert not client.transport_open
     assert [type(error) for _, error in world.services.reports] == [ZeroDivisionError]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.at_once import done
 
 from sievemq_broker.domain import DestinationPolicy, Queue, management, publishing
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.management import Choice
 from sievemq_broker.domain.policy import DomainSettings
-from sievemq_broker.domain.steps import finish
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
@@ -74,7 +74,7 @@ def committing(client: Client, *texts: str, to: str = "queue:q", session: int | 
 
 def texts_in(queue: Queue) -> list[str]:
     """What an administrator sees."""
-    entries, _ = finish(management.waiting(queue, None, -1, 1_000), 0)
+    entries, _ = done(0, management.waiting, queue, None, -1, 1_000)
     return [str(entry.envelope.fields[12], "utf-8") for entry in entries]
 
 
@@ -145,11 +145,11 @@ def test_an_administrator_acts_on_messages_from_before_the_commit(world: World) 
     queue = queue_of(world)
     sender.queue_send(sender.session(AUTO), ("ID:x", *queue.main.waits(-1, 1)[0].envelope.fields[1:]))
     assert texts_in(queue) == ["before"]
-    assert finish(queue.locate([queue.sequence, "ID:x"], held=True), 0) == []
-    assert len(finish(management.scheduled(queue, None, (-1, -1), 10), 0)[0]) == 1
-    moved = finish(management.move(world.broker.namespace(""), queue, "queue:r", Choice()), world.now)
+    assert done(0, queue.locate, [queue.sequence, "ID:x"], True) == []
+    assert len(done(0, management.scheduled, queue, None, (-1, -1), 10)[0]) == 1
+    moved = done(world.now, management.move, world.broker.namespace(""), "queue:r", queue, Choice())
     assert (moved.matched, moved.touched, moved.more) == (1, 1, False)
-    assert finish(management.purge(queue, Choice(dry_run=True)), world.now).matched == 1
+    assert done(world.now, management.purge, queue, Choice(dry_run=True)).matched == 1
     turns(world)
     assert sender.answer_to(request) == (Command.OK, request, None)
     assert set(names("m")) <= set(texts_in(queue))
@@ -357,7 +357,7 @@ def test_an_end_of_the_broker_carries_it_to_its_end(world: World) -> None:
     _, one = committing(first, *names("a"))
     _, two = committing(second, *names("b"))
     turn(world, 3)
-    world.broker.finish_publishings(world.now)
+    world.broker.finish(world.now)
     world.settle()
     assert first.answer_to(one) == (Command.OK, one, None)
     assert second.answer_to(two) == (Command.OK, two, None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.broker.at_once import done
 
 from sievemq_broker.domain import management
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.steps import finish
 from sievemq_broker.session import lost
 from sievemq_core.message.dead_letters import ATTEMPTS
 
@@ -174,7 +174,7 @@ def test_an_operator_can_purge_it_while_it_waits(world: World) -> None:
     client, consumer = working(world, "a")
     client.drop()
     queue = queue_of(world)
-    assert finish(management.purge(queue, management.Choice()), world.now).touched == 1
+    assert done(world.now, management.purge, queue, management.Choice()).touched == 1
     world.later(KEEP)
     back(world, client, handed=(consumer.id, 1), failed=(consumer.id, 0, 1))
     assert (queue.depth, dead(world)) == (0, [])

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from sievemq_broker.domain.consumer import Consumer as DomainConsumer
-from sievemq_broker.domain.steps import SLICE
+from sievemq_broker.domain.work import TURN
 from sievemq_broker.session.life import GONE, LEAVING
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
 from .harness import AUTO, Client, World
 
-MANY = 2 * SLICE
+MANY = 2 * TURN
 
 
 def with_many_consumers(world: World, **hello: object) -> tuple[Client, list[str]]:
@@ -46,7 +46,7 @@ def test_a_lost_connection_gives_back_in_slices(world: World) -> None:
     client.drop()
     assert list(world.services.connections) == [world.clients[1].broker.peer.member.id]
     found = depths(world)
-    assert max(later - earlier for earlier, later in pairwise(found)) <= SLICE // 5 + 1
+    assert max(later - earlier for earlier, later in pairwise(found)) <= TURN // 5 + 1
     assert len(found) > 6
     browsed = world.clients[1].browse()
     assert sorted(browsed, key=lambda found: int(found[1])) == [(2, text) for text in texts]
@@ -129,9 +129,9 @@ def test_a_reconnecting_client_waits_until_all_messages_are_returned(world: Worl
     new = come_back(world, **hello)
     queue = world.broker.namespace("").queue("queue:q")
     assert new.broker.peer.behind
-    assert queue.depth <= SLICE // 5 + 1
+    assert queue.depth <= TURN // 5 + 1
     found = depths(world)
-    assert max(later - earlier for earlier, later in pairwise(found)) <= SLICE // 5 + 1
+    assert max(later - earlier for earlier, later in pairwise(found)) <= TURN // 5 + 1
     assert not new.take(Command.WELCOME)
     world.settle()
     (welcome,) = new.take(Command.WELCOME)
@@ -197,7 +197,7 @@ def test_temporary_destinations_end_in_slices(world: World, keep: int) -> None:
 def test_a_broker_that_stops_has_all_given_back(world: World) -> None:
     client, _ = with_many_consumers(world)
     client.broker.close(ErrorCode.SHUTTING_DOWN, "bye", world.now)
-    world.broker.finish_leaving(world.now)
+    world.broker.scheduler.finish(world.now)
     assert world.broker.namespace("").queue("queue:q").depth == MANY
     assert not world.broker.work(world.now)
 
@@ -221,7 +221,7 @@ def test_a_session_gives_back_in_slices_and_is_closed_when_it_has(world: World) 
     assert not client.broker.peer.deliveries.consumers
     assert not client.broker.peer.sessions
     found = depths(world)
-    assert max(later - earlier for earlier, later in pairwise(found)) <= SLICE // 5 + 1
+    assert max(later - earlier for earlier, later in pairwise(found)) <= TURN // 5 + 1
     assert len(found) > 6
     world.settle()
     assert client.answer_to(request) == (Command.OK, request, None)

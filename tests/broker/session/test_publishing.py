@@ -180,7 +180,7 @@ def test_an_end_of_the_broker_carries_it_to_its_end(world: World) -> None:
     sender = world.client()
     published = sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS),))
     world.broker.work(world.now, 100)
-    world.broker.finish_publishings(world.now)
+    world.broker.finish(world.now)
     world.settle()
     assert sender.answer_to(published) == (Command.OK, published, COUNT)
     assert texts(sender) == NUMBERS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sievemq_broker.domain.steps import SLICE
+from sievemq_broker.domain.work import TURN
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.session import SessionSettings, checks
 from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
@@ -84,7 +84,7 @@ def test_a_drain_acknowledges_for_its_reader(world: World, client: Client) -> No
 
 @pytest.mark.parametrize("mode", ["drain", "copy"])
 def test_a_tap_that_holds_much_is_deleted_in_slices(world: World, mode: str) -> None:
-    count = 2 * SLICE + 5
+    count = 2 * TURN + 5
     client, other = world.client(), world.client()
     session = client.session(AUTO)
     open_tap(client, mode=mode)

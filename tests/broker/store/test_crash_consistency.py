@@ -16,12 +16,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.at_once import abandon, close, recover, release
 
 from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings
 from sievemq_broker.domain.consumer import Held, Source
 from sievemq_broker.domain.journal import BATCH_BYTES
+from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.restore import restore
-from sievemq_broker.domain.steps import Meter, finish
+from sievemq_broker.domain.work import finish
 from sievemq_broker.store import SqliteStore
 from sievemq_core.errors import RequestError
 from sievemq_core.selector import compile_selector
@@ -57,7 +59,9 @@ PROGRAMS = st.lists(
 class Port:
     """Takes everything."""
 
-    writable = True
+    def __init__(self) -> None:
+        self.writable = True
+        self.needs: list[Stored] = []
 
     def deliver(self, *_: object) -> None: ...
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
@@ -138,26 +142,27 @@ class Program:
 
     def release(self, which: int, count: int, _: int) -> None:
         if consumer := self.consumer(which):
-            consumer.release(list(range(consumer.base + 1, consumer.tag + 1))[-count or 1 :], self.now)
+            release(consumer, list(range(consumer.base + 1, consumer.tag + 1))[-count or 1 :], self.now)
 
     def recover(self, which: int, behind: int, _: int) -> None:
         if consumer := self.consumer(which):
-            consumer.recover(max(consumer.tag - behind, 0), self.now)
+            recover(consumer, max(consumer.tag - behind, 0), self.now)
             consumer.grant(behind, self.now)
 
     def close(self, which: int, behind: int, _: int) -> None:
         if consumer := self.consumer(which):
-            consumer.close(max(consumer.tag - behind, 0), self.now)
+            close(consumer, max(consumer.tag - behind, 0), self.now)
 
     def abandon(self, which: int, _: int, __: int) -> None:
         if consumer := self.consumer(which):
-            consumer.abandon(self.now)
+            abandon(consumer, self.now)
 
     def lose(self, which: int, _: int, tenths: int) -> None:
         """A connection that is remembered: a message at its last attempt waits."""
         if consumer := self.consumer(which):
             held: list[Held] = []
-            finish(consumer.abandoning(self.now, None, Meter(), held, self.now + tenths * 10 + 1), self.now)
+            until = self.now + tenths * 10 + 1
+            finish(lambda now, budget: consumer.abandon(None, now, budget, held, until), self.now)
             self.lost.append((consumer.source, held))
 
     def come_back(self, done: int, failed: int, seen: int) -> None:
@@ -192,7 +197,7 @@ class Program:
             Port(), 99, "topic:t", self.selector(text), connection="c", client_id="id", subscription=f"s{number}",
             durable=True, shared=bool(shared % 2), credit=0, now=self.now,
         )  # fmt: skip
-        consumer.close(0, self.now)
+        close(consumer, 0, self.now)
 
     def unsubscribe(self, number: int, _: int, __: int) -> None:
         self.space.unsubscribe("id", f"s{number}")

@@ -7,6 +7,7 @@ from typing import Any, cast
 from sievemq_broker.domain import Broker, Topic
 from sievemq_broker.domain.fan_out import LARGE
 from sievemq_broker.domain.journal import Journal
+from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.restore import restore
 
 from .support import NOW, DictStore, message
@@ -17,7 +18,9 @@ MANY = LARGE + 600
 class Port:
     """Of a consumer without credit."""
 
-    writable = True
+    def __init__(self) -> None:
+        self.writable = True
+        self.needs: list[Stored] = []
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"{name} of a consumer that takes nothing")

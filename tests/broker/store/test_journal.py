@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.broker.at_once import close, recover, release, settle
 
 from sievemq_broker.domain import Broker
 from sievemq_broker.domain.consumer import Held
 from sievemq_broker.domain.journal import HELD_FLAG, Batch, Journal, state_of
+from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.publishing import AT_ONCE
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.settlement import Outcome
@@ -21,7 +23,9 @@ from .support import NOW, journalled, message, name_of
 
 
 class Port:
-    writable = True
+    def __init__(self) -> None:
+        self.writable = True
+        self.needs: list[Stored] = []
 
     def deliver(self, *_: object) -> None: ...
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
@@ -146,7 +150,7 @@ def test_an_attempt_of_a_message_that_another_consumer_has_is_recorded() -> None
     lost = space.open_consumer(Port(), 1, "queue:q", connection="c", credit=1, now=NOW)  # type: ignore[arg-type]
     [entry] = lost.window
     assert entry is not None
-    lost.settle((1,), Outcome.KILLED, NOW)  # a delivery, no attempt
+    settle(lost, (1,), Outcome.KILLED, NOW)  # a delivery, no attempt
     space.open_consumer(Port(), 2, "queue:q", connection="c", credit=1, now=NOW)  # type: ignore[arg-type]
     cut(broker)
     space.queue("queue:q").fail_returned([Held(1, entry, 1, False)], NOW + 5)
@@ -161,11 +165,11 @@ def test_handing_out_is_recorded_before_the_delivery_and_undone_by_a_release() -
     number = cut(broker).base
     consumer = space.open_consumer(Port(), 1, "queue:q", connection="c", credit=1, now=NOW)  # type: ignore[arg-type]
     assert cut(broker).held == [number]
-    consumer.release([1], NOW)
-    consumer.close(1, NOW)
+    release(consumer, [1], NOW)
+    close(consumer, 1, NOW)
     assert cut(broker).states == {number: 0}
     consumer = space.open_consumer(Port(), 2, "queue:q", connection="c", credit=1, now=NOW)  # type: ignore[arg-type]
-    consumer.recover(1, NOW)
+    recover(consumer, 1, NOW)
     consumer.grant(1, NOW)
     assert cut(broker).states == {number: state_of(1, 1) | HELD_FLAG}
 

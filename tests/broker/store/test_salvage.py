@@ -7,9 +7,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from tests.broker.at_once import close
 from typer.testing import CliRunner, Result
 
 from sievemq_broker.domain import Broker
+from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.store import DamagedError, SqliteStore
 from sievemq_broker.store.cli import store as command
@@ -19,7 +21,9 @@ from .support import NOW, message, name_of
 
 
 class Port:
-    writable = True
+    def __init__(self) -> None:
+        self.writable = True
+        self.needs: list[Stored] = []
 
     def deliver(self, *_: object) -> None: ...
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
@@ -46,7 +50,7 @@ def fill(folder: Path) -> None:
     consumer = space.open_consumer(Port(), 1, "queue:q", connection="c", credit=2, now=NOW)
     consumer.acknowledge(1, NOW)
     durable = {"client_id": "id", "subscription": "s", "durable": True}
-    space.open_consumer(Port(), 2, "topic:t", connection="c", now=NOW, **durable).close(0, NOW)
+    close(space.open_consumer(Port(), 2, "topic:t", connection="c", now=NOW, **durable), 0, NOW)
     space.send("topic:t", message("published"), NOW)
     store.write(broker.journal.cut(), NOW)
     store.close()

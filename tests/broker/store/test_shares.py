@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.broker.at_once import settle
 
 from sievemq_broker.domain import Broker, Queue
 from sievemq_broker.domain.consumer import Consumer
@@ -126,7 +127,7 @@ def test_a_later_delivery_is_not_overwritten_by_a_return_in_a_share(life: Life) 
     first = life.consume(2)
     life.cut()
     life.journal.turn_to(life.share)
-    first.settle((1, 2), Outcome.KILLED, NOW)  # both may have been seen
+    settle(first, (1, 2), Outcome.KILLED, NOW)  # both may have been seen
     life.space.send("queue:q", message("S"), NOW)
     life.journal.turn_to(None)
     second = life.consume(2)

@@ -1,12 +1,14 @@
-"""Group commit: what a turn has changed is on disk before any client is notified of it.
+"""Group commit: what a client is notified of is on disk before.
 
-    turn ends ─► links flush ─► hold(link, bytes)          nothing to wait for: written at once
-             └─► end_turn ─► cut the batch ─► writer thread: Store.write, one sync
-                                 turns continue, and gather the next batch
-             release ◄── the batch is on disk: its turns' bytes go out, in order; the next batch follows at once
+    turn ends ─► links flush ─► hold(link, bytes, needs)   nothing to wait for: written at once
+             └─► end_turn ─► cut the journal ─► writer thread: Store.write, one sync
+                                 turns continue, and gather the next write
+             release ◄── the write is on disk: the bytes that needed it go out, in order; the next one follows at once
 
-All output of a link in a turn waits, confirms and deliveries alike: a message that was seen before it was kept
-would be delivered again as new after a crash. One sync serves all links of all turns that came together while the last
+A link's output waits for what its own commands have changed and for the stored messages that it was delivered: a
+message that was seen before it was kept would be delivered again as new after a crash. Its later output waits behind.
+Other links are not held back, however long a write takes. What a verb of several turns does is written when it is
+complete; those that learn of it wait for that. One sync serves all links of all turns that came together while the last
 one was under way. Acknowledgements without a waiting caller wait for further changes.
 
 A full disk: the journal accepts no PERSISTENT message for which the store has no room, so that what it has accepted can
@@ -21,8 +23,9 @@ import asyncio
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sievemq_broker import logs
 from sievemq_broker.domain.journal import SCARCE_BYTES
@@ -32,8 +35,10 @@ from sievemq_broker.server.histogram import Histogram
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
     from sievemq_broker.domain.journal import Journal, Write
+    from sievemq_broker.domain.ports import Stored
     from sievemq_broker.domain.store import Store
     from sievemq_broker.server.durability.progress import Progress
+    from sievemq_broker.session.peer import Peer
 
 #: The longest time for which changes without a waiting caller wait for others.
 LAZY_SECONDS = 0.005
@@ -73,12 +78,12 @@ class Holder(Protocol):
 
 
 class Commits:
-    """Writes batches one after the other on a thread of its own, and holds back what waits for them.
+    """Makes writes one after the other on a thread of its own, and holds back what waits for them.
 
     Args:
         loop: the running loop.
         clock: the broker's time.
-        journal: gathers the batches.
+        journal: gathers them.
         store: keeps them.
         refuse: makes the broker refuse PERSISTENT messages for a reason, or with None take them again.
         guard: makes the broker check each PERSISTENT message for room, or no longer.
@@ -86,7 +91,7 @@ class Commits:
         stands: tells clients why answers are held back, ahead of held output; with None, that they continue.
 
     Attributes:
-        writes: batches written.
+        writes: how many were made.
         latency: that writing took.
         full: why PERSISTENT messages are not accepted; None while they are.
         stuck: why nothing can be written, so that nothing is confirmed or delivered; None while it can.
@@ -116,15 +121,17 @@ class Commits:
         self._relieved = False
         self._lacks = 0
         self._warned = 0.0
-        self._held: dict[Holder, list[bytes]] = {}
-        self._flying: dict[Holder, list[bytes]] = {}
+        #: Output that waits, in order, each with what it waits for.
+        self._held: dict[Holder, deque[tuple[bytes, list[Stored]]]] = {}
         self._asked: list[asyncio.Future[None]] = []
         self._owed: list[asyncio.Future[None]] = []
         self._busy = False
         self._dead = False
         self._since = self._cut = 0.0
         self._progress: Progress | None = None
-        self._fed: dict[Any, None] = {}
+        self._extent = journal.extent
+        #: Clients whose progress is stored with the next write.
+        self._fed: dict[Peer, None] = {}
         self._lazy: asyncio.TimerHandle | None = None
         self._later: asyncio.TimerHandle | None = None
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -132,7 +139,7 @@ class Commits:
         self._ended: asyncio.Future[None] = loop.create_future()
         self._thread.start()
         self.writes = 0
-        #: From the cut of a batch until it was on disk.
+        #: From the cut of a write until it was on disk.
         self.latency = Histogram(COMMIT_BOUNDS)
 
     @property
@@ -151,24 +158,33 @@ class Commits:
 
     # -- what a turn does -----------------------------------------------------------------------------------------
 
-    def hold(self, link: Holder, data: bytes) -> bool:
-        """Hold `data` until everything that it may confirm is on disk. False if it is already."""
-        if self._held or self._journal.has_changes:
-            waiting = self._held
-        elif self._busy:
-            waiting = self._flying
+    def hold(self, link: Holder, data: bytes, needs: list[Stored]) -> bool:
+        """Hold output of a link until what it needs is on disk, and its earlier output is written. False if that is so
+        already. `needs` is emptied."""
+        missing = self._journal.missing(needs)
+        needs.clear()
+        waiting = self._held.get(link)
+        if waiting is not None:
+            waiting.append((data, missing))
+        elif missing:
+            self._held[link] = deque([(data, missing)])
         else:
             return self._dead  # nothing is sent any more
-        parts = waiting.get(link)
-        if parts is None:
-            waiting[link] = [data]
-        else:
-            parts.append(data)
         return True
 
-    def fed(self, link: Any) -> None:
-        """A link had input: its output belongs to the present batch."""
-        self._fed[link] = None
+    def begin(self) -> None:
+        """Commands of a link are carried out next."""
+        self._extent = self._journal.extent
+
+    def fed(self, peer: Peer) -> None:
+        """Commands of a client were carried out: its output waits for what they have changed."""
+        self._fed[peer] = None
+        if self._journal.extent != self._extent:
+            peer.out.needs.append(self._journal.mark)
+
+    def note(self, peer: Peer) -> None:
+        """Store the progress of a client with the next write."""
+        self._fed[peer] = None
 
     def sweep(self) -> None:
         """Forget connections that cannot be resumed any more; and log that there was no room for large messages."""
@@ -183,15 +199,17 @@ class Commits:
         """All links have their output: write, unless a write is under way."""
         if self._busy or self._dead:
             return
-        if self._held or self._asked:
+        if not self._journal.has_changes:
+            self._answer_asked()
+        elif self._held or self._asked:
             self._begin()
-        elif self._lazy is None and self._journal.has_changes:
+        elif self._lazy is None:
             self._lazy = self._loop.call_later(LAZY_SECONDS, self._begin_lazily)
 
     def synced(self) -> asyncio.Future[None]:
-        """Completed when everything that has happened so far is on disk."""
+        """Completed when everything that is complete so far is on disk."""
         future: asyncio.Future[None] = self._loop.create_future()
-        if self._journal.has_changes or self._held:
+        if self._journal.has_changes:
             self._asked.append(future)
             self.end_turn()
         elif self._busy:
@@ -207,24 +225,29 @@ class Commits:
         if not self._busy and self._journal.has_changes:
             self._begin()
 
+    def _answer_asked(self) -> None:
+        for future in self._asked:
+            if not future.done():
+                future.set_result(None)
+        self._asked.clear()
+
     def _begin(self) -> None:
-        """Write the present batch."""
+        """Write everything that is complete."""
         if self._dead or self._journal.holds:  # the turn in which the last hold ends calls this again
             return
         if self._lazy is not None:
             self._lazy.cancel()
             self._lazy = None
         self._busy = True
-        self._flying, self._held = self._held, {}
         self._owed, self._asked = self._asked, []
         self._since = self._loop.time()
         self._cut = time.perf_counter()
         if self._fed:
-            if self._progress is not None and self._journal.has_changes:
-                self._progress.note([link.connection.peer for link in self._fed])
+            if self._progress is not None:
+                self._progress.note(self._fed)
             self._fed.clear()
         write = self._journal.cut()
-        if not write:  # a failed start has cut the journal; there is nothing to write
+        if not write:  # all of it belongs to verbs that are not complete
             self._done(write, 0, None)
         else:
             self._submit(write, self._clock.now())
@@ -232,7 +255,7 @@ class Commits:
     def _submit(self, write: Write, now: int) -> None:
         loop, done = self._loop, self._done
 
-        def carry_out() -> None:
+        def job() -> None:
             error = None
             try:
                 self._store.write(write, now)
@@ -242,7 +265,7 @@ class Commits:
             if error is None:
                 self._tidy()
 
-        self._jobs.put(carry_out)
+        self._jobs.put(job)
 
     def _done(self, write: Write, now: int, error: Exception | None) -> None:
         if self._dead:
@@ -257,11 +280,11 @@ class Commits:
         self._journal.written()
         self._busy = self._relieved = False
         took = time.perf_counter() - self._cut
-        flying, self._flying = self._flying, {}
         owed, self._owed = self._owed, []
-        if self._held or self._asked:
+        ready = self._ready()
+        if (self._held or self._asked) and self._journal.has_changes:
             self._begin()  # first: the writer works while this thread writes to sockets
-        for link, parts in flying.items():
+        for link, parts in ready:
             link.release(parts[0] if len(parts) == 1 else b"".join(parts))
         for future in owed:
             if not future.done():
@@ -269,6 +292,19 @@ class Commits:
         self.writes += 1
         self.latency.observe(took)
         self.end_turn()
+
+    def _ready(self) -> list[tuple[Holder, list[bytes]]]:
+        """Take the output that waits for nothing any more."""
+        ready = []
+        for link, waiting in tuple(self._held.items()):
+            parts = []
+            while waiting and all(need.stored for need in waiting[0][1]):
+                parts.append(waiting.popleft()[0])
+            if not waiting:
+                del self._held[link]
+            if parts:
+                ready.append((link, parts))
+        return ready
 
     def _work(self) -> None:
         try:

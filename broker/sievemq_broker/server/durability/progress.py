@@ -68,7 +68,7 @@ class Progress:
             if memory is not None:
                 self._define(memory, ())
             elif connection is not None and connection.member.keep:
-                brief = connection.member.progress()
+                brief = (*connection.member.progress(), *services.unstored_of(name))
                 if brief != self._noted.get(name):
                     self._define(connection.member.remembers(), brief)
             elif name in self._noted:  # it has ended for good, or is not to be remembered any more
@@ -76,7 +76,12 @@ class Progress:
 
     def _define(self, memory: Memory, brief: tuple[object, ...]) -> None:
         self._noted[memory.connection] = brief
-        self._journal.define(CONNECTION, (memory.connection,), (memory.to_mapping(),))
+        record = memory.to_mapping()
+        for each in record["sessions"]:
+            before = self._services.unstored.get((memory.connection, each[0]))
+            if before is not None:
+                each[1:] = before[:2]
+        self._journal.define(CONNECTION, (memory.connection,), (record,))
 
     def sweep(self) -> None:
         """Forget connections that cannot be resumed any more."""

@@ -559,8 +559,7 @@ class Link(asyncio.BufferedProtocol):
         while self.behind:
             self._turn.grant()
             peer, now = self.connection.peer, self._clock.now()
-            peer.broker.finish_publishings(now)  # it may wait for one of them, or for what it gives back
-            peer.broker.finish_leaving(now, peer.member.id)
+            peer.broker.finish(now)  # it may wait for a task
             self._go_on()
 
     def _put_off(self) -> None:
@@ -578,6 +577,7 @@ class Link(asyncio.BufferedProtocol):
         except Exception as error:
             self.fail(error)
             return
+        self._turn.fed(self)
         self.flush()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -626,8 +626,8 @@ class Link(asyncio.BufferedProtocol):
             if data:
                 size = len(data)
                 self.bytes_out += size
-                commits = self._shard.commits
-                if commits is None or not commits.hold(self, data):
+                commits, needs = self._shard.commits, connection.peer.out.needs
+                if commits is None or not commits.hold(self, data, needs):
                     transport.write(data)
                 else:
                     self.held += size

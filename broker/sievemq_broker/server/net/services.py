@@ -61,6 +61,8 @@ class ServerServices(Services[Peer]):
         self._clock = clock
         self._authenticator = authenticator
         self.spent = spent
+        #: Stores the progress of a client with the next write, where the broker is durable.
+        self._on_progress: Callable[[Peer], None] = lambda peer: None
         self._run = run
         self._last_id = 0
         self._late: set[str] = set()  # connections with a dropped reply that was logged
@@ -109,6 +111,13 @@ class ServerServices(Services[Peer]):
     @property
     def frozen_at(self) -> int | None:
         return self._clock.frozen_at
+
+    def note_with(self, on_progress: Callable[[Peer], None]) -> None:
+        """Store the progress of clients by this from now on."""
+        self._on_progress = on_progress
+
+    def note_progress(self, client: Peer) -> None:
+        self._on_progress(client)
 
     def report(self, peer: Peer, doing: str, error: BaseException) -> None:
         """Log a fault of the broker."""

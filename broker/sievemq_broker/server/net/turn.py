@@ -30,6 +30,7 @@ from sievemq_core.wire.connection import BusyPoll
 
 if TYPE_CHECKING:
     from sievemq_broker.server.durability.commits import Commits
+    from sievemq_broker.session.peer import Peer
 
 #: Seconds from its beginning after which nothing more is begun in a turn, and for how much longer it writes. With one
 #: command more, which cannot be divided, and a slice of the domain's work, that stays below 10 ms.
@@ -52,10 +53,6 @@ _SHORTEST_TICK_SECONDS = 0.02
 #: The longest the timer is armed for: the machine's clock can be set meanwhile, so a deadline is checked again.
 _LONGEST_MS = 60_000
 
-#: Messages examined in one slice of work: at two to four microseconds each 1 to 2 ms, so that a machine that is busy
-#: with other things still ends a turn within 10.
-SLICE = 500
-
 #: Seconds; bounds of the histogram of the loop's lag.
 LAG_BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
@@ -66,7 +63,15 @@ _give_way = getattr(os, "sched_yield", None)
 log = logs.get("server")
 
 
+class _Connected(Protocol):
+    @property
+    def peer(self) -> Peer: ...
+
+
 class _Writer(Protocol):
+    @property
+    def connection(self) -> _Connected: ...
+
     def flush(self) -> None: ...
 
 
@@ -74,7 +79,7 @@ class _Late(Protocol):
     def catch_up(self) -> None: ...
 
 
-class _Ticking(Protocol):
+class _Ticking(_Connected, Protocol):
     """A connection."""
 
     @property
@@ -106,8 +111,8 @@ class Domain(Protocol):
     def due(self, now: int) -> int | None:
         """Do what is due; when to call again, None for never."""
 
-    def work(self, now: int, budget: int) -> bool:
-        """Do a slice of pending work; True if there is more."""
+    def work(self, now: int) -> bool:
+        """Do a turn of pending work; True if there is more."""
 
 
 class Timers:
@@ -180,7 +185,7 @@ class Timers:
         now = self._clock.now()
         try:
             deadline = self._due(now)
-            if self._work(now, SLICE):
+            if self._work(now):
                 deadline = now
         except (
             Exception
@@ -208,7 +213,7 @@ class Timers:
         now = self._clock.now()
         while (deadline := self._due(now)) is not None and deadline <= now:
             pass
-        while self._work(now, SLICE):
+        while self._work(now):
             pass
         self.rearm()
 
@@ -322,6 +327,8 @@ class Turn:
         now = time.monotonic()
         if not self._scheduled:
             self._begin(now)
+        if self.commits is not None:
+            self.commits.begin()
         end = self._began + TURN_SECONDS
         self._until = min(now + PIECE_SECONDS, end)
         return now < end
@@ -355,10 +362,14 @@ class Turn:
     def fed(self, link: _Writer) -> None:
         """`link` has sent commands: it is flushed at the end of this turn, before links that only have output, so that
         requests are answered beside a thousand busy subscribers."""
+        if self.commits is not None:
+            self.commits.fed(link.connection.peer)
         self._gather(link, self._fed)
 
     def mark(self, link: _Writer) -> None:
         """`link` has output: it is flushed at the end of this turn, or as soon as there is time."""
+        if self.commits is not None:
+            self.commits.note(link.connection.peer)
         self._gather(link, self._dirty)
 
     def _gather(self, link: _Writer, where: list[_Writer] | deque[_Writer]) -> None:
@@ -366,8 +377,6 @@ class Turn:
         if link not in gathered:
             gathered.add(link)
             where.append(link)
-        if self.commits is not None:
-            self.commits.fed(link)
         if not self._scheduled:
             self._begin(time.monotonic())
 

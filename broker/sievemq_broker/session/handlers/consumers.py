@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from sievemq_broker.domain.steps import Meter
 from sievemq_broker.session.checks import (
     check_identifier,
     the_selector,
@@ -136,7 +135,8 @@ def on_release(peer: Peer, command: Release, now: int) -> None:
         peer.deliveries.check_once_open(consumer_id)
     else:
         released = partial(_released, peer, peer.deliveries.owners[consumer_id])
-        peer.give_back(consumer.releasing(command.tags, now, Meter(), command.unasked), command, released, now)
+        release = partial(consumer.release, command.tags, command.unasked)
+        peer.give_back(release, command, released, now)
 
 
 def _released(peer: Peer, session: Session, now: int) -> None:

@@ -61,6 +61,7 @@ def on_browse(peer: Peer, command: Browse, now: int) -> None:
     check_unread(peer.out.unread, "browsing")
     compiled = the_selector(command.selector, command.dialect, peer.settings.dialect)
     limit = min(command.limit, peer.settings.page_messages)
+    peer.owe_all()
     cursor, page = peer.namespace.browse(destination, compiled, command.cursor, limit, now, command.part, parts)
     if cursor is None and not limit:
         peer.answer(request, [None, *similar_queues(peer, destination)])

@@ -69,7 +69,7 @@ def _begin(peer: Peer, hello: Hello, now: int) -> None:
     client_id, resume = hello.client_id, hello.resume
     holder = None if client_id is None else peer.namespace.client_ids.holder(client_id)
     for leaving in (None if resume is None else resume.connection, holder):
-        if leaving is not None and peer.broker.is_leaving(leaving):
+        if leaving is not None and peer.broker.scheduler.is_busy(leaving):
             peer.when_returned(leaving, hello, partial(_begin, peer, hello), now)
             return
     memory = None
@@ -78,6 +78,7 @@ def _begin(peer: Peer, hello: Hello, now: int) -> None:
             peer.member.begin()
         else:
             memory = peer.take_place(resume.connection, resume.report, (resume.session, resume.consumer), now)
+            peer.owe(*peer.services.unstored_of(peer.member.id))  # it learns what was carried out
         if client_id is not None:
             peer.member.claim_client_id(client_id)
     services = peer.services

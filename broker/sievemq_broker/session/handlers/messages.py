@@ -11,11 +11,10 @@ from sievemq_broker.domain.broker_properties import without_broker_properties
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.domain.settlement import Outcome
-from sievemq_broker.domain.steps import Meter
 from sievemq_broker.session.checks import check_message, shift_times, too_much_credit, unknown, with_readable_properties
 from sievemq_broker.session.deliveries import Deliveries
 from sievemq_broker.session.life import CLOSING
-from sievemq_broker.session.peer import Peer, Pending
+from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.sends import Send, end_commit_wait, refuse, wait_to_commit
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.transaction import Transaction
@@ -340,12 +339,8 @@ def on_settle(peer: Peer, command: Settle, now: int) -> None:
         raise ProtocolError(f"SETTLE has the outcome {outcome}; there are 0 to 3", ErrorCode.UNEXPECTED_COMMAND)
     if credit > MAX_CREDIT:
         raise too_much_credit(consumer_id, credit)
-    if outcome == Outcome.ACKNOWLEDGED:
-        consumer.settle(tags, Outcome.ACKNOWLEDGED, now)
-        _settled(deliveries, consumer, credit, now)
-    else:
-        steps = consumer.settling(tags, Outcome(outcome), now, Meter())
-        peer.give_back(steps, command, partial(_settled, deliveries, consumer, credit), now)
+    settle = partial(consumer.settle, tags, Outcome(outcome))
+    peer.give_back(settle, command, partial(_settled, deliveries, consumer, credit), now)
 
 
 def _settled(deliveries: Deliveries, consumer: Consumer, credit: int, now: int) -> None:
@@ -375,7 +370,7 @@ def on_recover(peer: Peer, command: Recover, now: int) -> None:
         raise RequestError("a transacted session has rollback, not recover (ACK-12)", ErrorCode.ILLEGAL_STATE)
     seen = peer.deliveries.handed_to(session, command.handed)
     peer.member.fail_survived(command.handed, now)
-    peer.give_back(session.recover(seen, now), command, partial(_recovered, peer, session, command.request), now)
+    peer.give_back(partial(session.recover, seen), command, partial(_recovered, peer, session, command.request), now)
 
 
 def _recovered(peer: Peer, session: Session, request: int, now: int) -> None:
@@ -396,8 +391,7 @@ def on_commit(peer: Peer, command: Commit, now: int) -> None:
         transaction.weigh(peer.namespace.weighing(transaction.staged, peer.member.id))
         examining = peer.namespace.examining(transaction.staged, transaction.weighed)
         if examining is not None:
-            publish = partial(peer.carry_out_late, command, _publish)
-            peer.go_on_with(Pending(examining, command, publish, 0), now)
+            peer.examine(examining, command, partial(_publish, peer, command), now)
             return
     _publish(peer, command, now)
 
@@ -441,10 +435,16 @@ def _publish(peer: Peer, command: Commit, now: int) -> None:
     transaction.clear()
     if doom is not None:
         # The effect of a failed commit is a rollback (TXN-09).
-        peer.give_back(session.recover(seen, now), command, partial(_rolled_back, peer, session, doom), now)
+        peer.give_back(partial(session.recover, seen), command, partial(_rolled_back, peer, session, doom), now)
         return
     # Nothing can stop it from here on: it is settled even if the connection is lost.
-    session.acknowledge(seen, now)
+    if publishing is None:
+        session.acknowledge(seen, now)
+    else:
+        publishing.together(partial(session.acknowledge, seen, now))
+        if publishing.share is not None:
+            key = peer.member.id, session.id
+            peer.services.begin_storing(peer, key, session.sent, session.settled, publishing.share)
     session.settle(command.request)
     peer.deliveries.forget_settled(session)
     if publishing is None:
@@ -481,7 +481,7 @@ def _committed(peer: Peer, session: Session, command: Commit, publishing: Publis
         peer.crash(command, publishing.error, now)
     else:
         peer.answer(command.request)
-    peer.out.wake()
+    peer.late_output()
 
 
 def on_rollback(peer: Peer, command: Rollback, now: int) -> None:
@@ -497,4 +497,4 @@ def on_rollback(peer: Peer, command: Rollback, now: int) -> None:
     peer.end_blocked_sender(session)
     peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
     session.transaction.clear()
-    peer.give_back(session.recover(seen, now), command, partial(_recovered, peer, session, command.request), now)
+    peer.give_back(partial(session.recover, seen), command, partial(_recovered, peer, session, command.request), now)

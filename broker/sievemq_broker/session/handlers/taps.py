@@ -15,11 +15,11 @@ from typing import Any
 
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.publishing import Weighing
-from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.tap import CopyTap, DrainTap
+from sievemq_broker.domain.work import TURN
 from sievemq_broker.session.checks import check_unread, require_there, the_selector
 from sievemq_broker.session.life import CLOSING
-from sievemq_broker.session.peer import Peer, Pending
+from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Identity, Verb
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_broker.session.verbs import AcknowledgeTap, DeleteTap, Discard, FetchTap, LookTap, OpenTap, Publish, Stage
@@ -68,6 +68,7 @@ def on_fetch_tap(peer: Peer, command: FetchTap, now: int) -> None:
     limit = max(1, min(command.limit, FETCH_MESSAGES))
     found = tap.fetch(command.id, command.after, command.upto, limit, FETCH_BYTES, now)
     first = max(command.after + 1, tap.log.first)
+    peer.owe_all()  # after a crash other records would have the sequences of those that are not stored
     columns = zip(*[unpack_value(item.packed) for item in found], strict=False)  # fields of newer versions may differ
     times, counts = [item.time for item in found], [item.delivery for item in found]
     peer.answer(command.request, (first, times, counts, *columns))
@@ -89,25 +90,19 @@ def on_delete_tap(peer: Peer, command: DeleteTap, now: int) -> None:
             raise
         peer.answer(command.request, False)
         return
-    if tap.lag <= SLICE:
+    if tap.lag <= TURN:
         peer.namespace.taps.drop(tap, now)
         peer.answer(command.request, True)
     else:
-        peer.broker.begin_leaving(tap.id, _deleting(peer, tap, command))
+        job = peer.broker.scheduler.start(tap, tap.empty, now, later=True)
+        job.then(partial(peer.when_over, job, command, partial(_emptied, peer, tap, command.request)))
 
 
-def _deleting(peer: Peer, tap: CopyTap | DrainTap, command: DeleteTap) -> Steps[None]:
-    """Delete a tap with many messages in slices, and answer then."""
-    try:
-        now = yield from tap.empty()
-        if tap.open:
-            peer.namespace.taps.drop(tap, now)
-    except Exception as error:
-        peer.crash(command, error, peer.services.now())
-        return
-    if peer.life.state < CLOSING:
-        peer.answer(command.request, True)
-        peer.out.wake()
+def _emptied(peer: Peer, tap: CopyTap | DrainTap, request: int, now: int) -> None:
+    """A tap with many messages has few left."""
+    if tap.open:
+        peer.namespace.taps.drop(tap, now)
+    peer.answer(request, True)
 
 
 def on_stage(peer: Peer, command: Stage, now: int) -> None:
@@ -149,8 +144,7 @@ def on_publish(peer: Peer, command: Publish, now: int) -> None:
     if examining is None:
         publish(peer, command, now)
     else:
-        act = partial(peer.carry_out_late, command, publish)
-        peer.go_on_with(Pending(examining, command, act, 0), now)
+        peer.examine(examining, command, partial(publish, peer, command), now)
 
 
 def _publish(
@@ -177,6 +171,7 @@ def _publish(
             peer.crash(command, publishing.error, now)
         else:
             peer.answer(command.request, sent)
+        peer.late_output()
 
     sent = stages.publish(
         command.key,
@@ -191,6 +186,7 @@ def _publish(
     )
     publishing = peer.namespace.publishing
     if publishing is None:
+        peer.owe()  # it may have been published before
         peer.answer(command.request, sent)
     else:
         publishing.then(complete)

@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 import pytest
 
-from sievemq_broker.domain.steps import Steps
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.work import TURN, Budget, Task
 from sievemq_broker.server.http.api import slices
 
 from .conftest import DEADLINE, Api, at
@@ -29,6 +30,8 @@ class _Server:
     class turn:  # noqa: N801
         worked = staticmethod(lambda: None)
 
+    broker = Broker()
+
 
 async def test_many_have_one_slice_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever works in slices has the loop for one of them at a time, and all come to an end."""
@@ -37,15 +40,15 @@ async def test_many_have_one_slice_a_turn(monkeypatch: pytest.MonkeyPatch) -> No
     turn, worked = 0, Counter[int]()
     running = True
 
-    def steps() -> Steps[str]:
-        yield
+    def steps(now: int, budget: Budget) -> Task[str]:
         for _ in range(5):
             worked[turn] += 1
+            budget.spend(TURN)
             yield
         return "done"
 
     async def run() -> str:
-        return await slices.run(cast("Any", _Server), steps())
+        return await slices.run(cast("Any", _Server), steps)
 
     async def look() -> list[int]:
         seen = []
@@ -58,6 +61,7 @@ async def test_many_have_one_slice_a_turn(monkeypatch: pytest.MonkeyPatch) -> No
         nonlocal turn
         while running:
             turn += 1
+            _Server.broker.work(0)
             await asyncio.sleep(0)
 
     task = asyncio.create_task(others())
@@ -77,17 +81,22 @@ async def test_work_without_a_waiting_client_ends_at_its_next_slice(monkeypatch:
     monkeypatch.setattr(slices, "SLICE_SECONDS", -1.0)  # each step is a slice
     done: list[str] = []
 
-    def steps() -> Steps[None]:
+    def steps(now: int, budget: Budget) -> Task[None]:
         try:
             for number in range(10):
+                budget.spend(TURN)
                 yield
                 done.append(f"slice {number}")
         finally:
             done.append("closed")
 
     slices.gone.set(lambda: len(done) >= 3)
+    running = asyncio.create_task(slices.run(cast("Any", _Server), steps))
+    while not running.done():
+        _Server.broker.work(0)
+        await asyncio.sleep(0)
     with pytest.raises(slices.GoneError):
-        await slices.run(cast("Any", _Server), steps())
+        await running
     assert done == ["slice 0", "slice 1", "slice 2", "closed"]
     with pytest.raises(slices.GoneError):
         async for _ in slices.in_slices(range(5), every=1):

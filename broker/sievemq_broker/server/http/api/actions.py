@@ -5,11 +5,12 @@ Long work continues in slices until it is done or its limit is reached. Messages
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sievemq_broker.domain import management
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.steps import Steps
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
@@ -32,7 +33,7 @@ MAX_AT_WORK = 8
 async def move_messages(call: Call[Any, requests.Relocate]) -> answers.Touched:
     """Move waiting messages to another queue of the namespace, in order; each leaves when it has arrived."""
     target = _target(call)
-    return await _act(call, lambda queue, choice: management.move(call.namespace(), queue, target, choice))
+    return await _act(call, partial(management.move, call.namespace(), target))
 
 
 @routes.add("POST", _ACTIONS + "/copy", Verb.MANAGE, answers.Touched, body=requests.Relocate)
@@ -40,7 +41,7 @@ async def copy_messages(call: Call[Any, requests.Relocate]) -> answers.Touched:
     """Send copies of waiting messages to another destination of the namespace; they stay where they are."""
     target = _target(call)
     refuse_while_blocked(call)
-    return await _act(call, lambda queue, choice: management.copy(call.namespace(), queue, target, choice))
+    return await _act(call, partial(management.copy, call.namespace(), target))
 
 
 @routes.add("POST", _ACTIONS + "/delete", Verb.MANAGE, answers.Touched, body=requests.Choose)
@@ -67,7 +68,7 @@ async def retry_messages(call: Call[Any, requests.Choose]) -> answers.Touched:
     def allow(origin: str) -> None:
         call.identity.require(Verb.SEND, call.path["ns"], str(parse_address(origin)))
 
-    return await _act(call, lambda queue, choice: management.retry(call.namespace(), queue, choice, allow))
+    return await _act(call, partial(management.retry, call.namespace(), allow))
 
 
 @routes.add("POST", _ACTIONS + "/cancel", Verb.MANAGE, answers.Touched, body=requests.Choose, body_optional=True)
@@ -122,7 +123,7 @@ def _target(call: Call[Any, requests.Relocate]) -> str:
 
 
 async def _act(
-    call: Call[Any, Any], verb: Callable[[Queue, management.Choice], Steps[management.Outcome]]
+    call: Call[Any, Any], verb: Callable[[Queue, management.Choice, int, Budget], Task[management.Outcome]]
 ) -> answers.Touched:
     body: requests.Choose = call.body
     queue = call.queue(body.subscription, body.client_id)
@@ -136,7 +137,7 @@ async def _act(
         text = f"{MAX_AT_WORK} actions are at work, as many as may be; wait for one to end"
         raise ApiError(429, "TOO_MANY_REQUESTS", text, {"limit": MAX_AT_WORK}, {"Retry-After": "1"})
     try:
-        outcome = await run(call.server, verb(queue, choice))
+        outcome = await run(call.server, partial(verb, queue, choice))
     finally:
         call.management.end_action()
     stopped = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.steps import SLICE, Steps
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
@@ -37,21 +38,27 @@ async def list_dead_letters(call: Call[requests.ListDeadLetters, Any]) -> answer
     queues = []
     for queue in chosen:
         examine = query.examine if call.identity.may(Verb.BROWSE, space.name, queue.label) else 0
-        queues.append(await run(call.server, _groups(call, queue, examine)))
+        queues.append(await run(call.server, partial(_groups, call, queue, examine)))
     return answers.DeadLetters(queues=queues, total=total, next=more)
 
 
-def _groups(call: Call[Any, Any], queue: Queue, examine: int) -> Steps[answers.DeadLetterQueue]:
+def _groups(
+    call: Call[Any, Any], queue: Queue, examine: int, now: int, budget: Budget
+) -> Task[answers.DeadLetterQueue]:
     groups: dict[tuple[Any, ...], answers.DeadLetterGroup] = {}
     examined = 0
     latest = queue.complete
-    yield
     walk = queue.backlog.walk()
     for _ in walk.gather():
         yield
     while not walk.done and examined < examine:
-        for entry in walk.take(min(SLICE, examine - examined)):
+        if budget.spent:
+            yield
+            continue
+        budget.spend(1)
+        for entry in walk.take(min(budget.left + 1, examine - examined)):
             examined += 1
+            budget.spend(1)
             if entry.sequence > latest:
                 continue
             try:
@@ -74,7 +81,6 @@ def _groups(call: Call[Any, Any], queue: Queue, examine: int) -> Steps[answers.D
                     last_failure=0,
                 )
             group.add(first, last)
-        yield
     ordered = sorted(groups.values(), key=lambda group: -group.messages)
     return answers.DeadLetterQueue(
         address=queue.label,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 from sievemq_broker.domain import management
@@ -165,7 +166,7 @@ async def empty(call: Call[Any, Any], destination: Queue | Topic, *, dry_run: bo
         held = queue.depth + len(queue.scheduled)
         messages += held + queue.in_flight
         if held > DROPPED_AT_ONCE and not dry_run:
-            await run(call.server, management.purge(queue, management.Choice()))
+            await run(call.server, partial(management.purge, queue, management.Choice()))
     return messages
 
 

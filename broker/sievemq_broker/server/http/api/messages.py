@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from sievemq_broker.domain import management
-from sievemq_broker.domain.namespace import Namespace
-from sievemq_broker.domain.steps import Steps
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.compose import compose
@@ -18,7 +17,7 @@ from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.server.http.errors import ApiError, not_found
 from sievemq_broker.session.checks import check_body
 from sievemq_broker.session.rights import Verb
-from sievemq_core.message.envelope import BODY, DELIVERY_TIME, EXPIRATION, TIMESTAMP, Envelope
+from sievemq_core.message.envelope import BODY, DELIVERY_TIME, EXPIRATION, TIMESTAMP
 from sievemq_core.selector import CompiledSelector, compile_selector
 
 routes = Routes("Messages")
@@ -69,13 +68,13 @@ async def browse_messages(call: Call[requests.Browse, Any]) -> answers.Messages:
     more: str | None
     if query.state == "ready":
         after = decode_cursor(query.cursor, int)
-        steps = management.waiting(queue, condition, -1 if after is None else after, query.limit)
-        entries, following = await run(call.server, steps)
+        page = partial(management.waiting, queue, condition, -1 if after is None else after, query.limit)
+        entries, following = await run(call.server, page)
         more = None if following is None else encode_cursor(following)
     else:
         verb = management.scheduled if query.state == "scheduled" else management.held
         place = decode_cursor(query.cursor, tuple[int, int])
-        entries, last = await run(call.server, verb(queue, condition, place or (-1, -1), query.limit))
+        entries, last = await run(call.server, partial(verb, queue, condition, place or (-1, -1), query.limit))
         more = None if last is None else encode_cursor(last)
     return answers.Messages(messages=await show_messages(entries), next=more)
 
@@ -92,10 +91,10 @@ async def list_scheduled(call: Call[requests.Scheduled, Any]) -> answers.Message
     query = call.query
     condition = selector_of(call, query.selector, query.dialect)
     place = decode_cursor(query.cursor, tuple[int, int])
-    steps = management.scheduled(
-        call.queue(query.subscription, query.client_id), condition, place or (-1, -1), query.limit
+    queue = call.queue(query.subscription, query.client_id)
+    entries, last = await run(
+        call.server, partial(management.scheduled, queue, condition, place or (-1, -1), query.limit)
     )
-    entries, last = await run(call.server, steps)
     more = None if last is None else encode_cursor(last)
     return answers.Messages(messages=await show_messages(entries), next=more)
 
@@ -109,16 +108,10 @@ async def get_message(call: Call[requests.Whole, Any]) -> answers.MessageDetails
     query = call.query
     queue = call.queue(query.subscription, query.client_id)
     name = call.path["id"]
-    found = await run(call.server, queue.locate([number_or_name(name)], held=True))
+    found = await run(call.server, partial(queue.locate, [number_or_name(name)], True))
     if not found:
         raise not_found(f"{queue.label} has no message {name[:200]!r} any more", id=name[:1_000])
     return await show_details(found[0], queue.label, query.body_limit)
-
-
-def _examined(space: Namespace, sends: list[tuple[str, Envelope]]) -> Steps[int]:
-    """Costly selectors have answered when this ends; returns the time."""
-    now = yield
-    return (yield from space.examine(sends, now))
 
 
 @routes.add(
@@ -136,7 +129,7 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     envelope = await compose(call.body, message_id, now)
     check_body(envelope.fields[BODY], call.server.shard.services.settings.body_bytes)
     sends = [(str(address), envelope)]
-    now = await run(call.server, _examined(space, sends))
+    now = await run(call.server, partial(space.examine, sends))
     envelope = sends[0][1]
     space.check_room(address, envelope)
     space.transfer(address, envelope, now)  # this sender cannot be made to wait

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET
@@ -56,7 +57,7 @@ async def explain_selector(call: Call[Any, requests.Explain]) -> answers.Explain
         call.identity.require(Verb.BROWSE, body.namespace, str(parse_address(body.destination)))
         there = replace(call, path={"ns": body.namespace, "address": body.destination})
         queue = there.queue(body.subscription, body.client_id)
-        entries = await run(call.server, queue.locate([number_or_name(body.id)], held=True))
+        entries = await run(call.server, partial(queue.locate, [number_or_name(body.id)], True))
         if not entries:
             raise not_found(f"{queue.label} has no message {body.id[:200]!r} any more", id=body.id[:1_000])
         envelope = entries[0].envelope

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from sievemq_broker.domain.steps import Steps
+from sievemq_broker.domain.work import Budget, Make, Task
 from sievemq_broker.server.http.errors import GoneError
 from sievemq_broker.server.server import Server
 
@@ -31,33 +31,43 @@ gone: ContextVar[Callable[[], bool]] = ContextVar("gone", default=lambda: False)
 _lines: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
-async def run(broker: Server, steps: Steps[T]) -> T:
-    """Carry a verb of the domain to its end and return what it returns.
+async def run(broker: Server, make: Make[T]) -> T:
+    """Carry a task of the domain to its end and return what it returns.
 
     Args:
-        broker: whose clock and turns.
-        steps: from :mod:`sievemq_broker.domain`.
+        broker: whose scheduler.
+        make: makes the task, see :mod:`sievemq_broker.domain.work`.
 
     Raises:
         GoneError: the caller has disconnected; what is done stays done.
     """
-    try:
-        next(steps)
-        if _line().locked():
-            await _others()
-        begin = perf_counter()
-        while True:
-            steps.send(broker.clock.now())
-            if perf_counter() - begin > SLICE_SECONDS:
-                broker.turn.worked()
-                await _others()
-                begin = perf_counter()
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    finally:
-        steps.close()
-        broker.turn.worked()
+    scheduler, done = broker.shard.broker.scheduler, asyncio.get_running_loop().create_future()
+    job = scheduler.start(done, _while_wanted(make, gone.get()), broker.clock.now())
+    broker.turn.worked()
+    if not job.over:
+        job.then(lambda now: None if done.done() else done.set_result(None))
+        await done
+    return job.result
+
+
+def _while_wanted(make: Make[T], is_gone: Callable[[], bool]) -> Make[T]:
+    """Carry out a task as long as its caller is there."""
+
+    def going_on(now: int, budget: Budget) -> Task[T]:
+        task = make(now, budget)
+        try:
+            next(task)
+            while True:
+                now = yield
+                if is_gone():
+                    task.close()
+                    raise GoneError
+                task.send(now)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    return going_on
 
 
 async def in_slices(items: Iterable[T], every: int = 64) -> AsyncIterator[T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from sievemq_broker.domain import management
@@ -70,7 +71,7 @@ async def delete_subscription(call: Call[requests.DryRun, Any]) -> answers.Touch
     messages = found.queue.depth + len(found.queue.scheduled)
     if not call.query.dry_run:
         if messages > 1_000 and not found.active and not found.queue.in_flight:
-            await run(call.server, management.purge(found.queue, management.Choice()))
+            await run(call.server, partial(management.purge, found.queue, management.Choice()))
         space.unsubscribe(found.client_id, name)
         call.server.turn.worked()
     return answers.Touched.of(messages, call.query.dry_run)

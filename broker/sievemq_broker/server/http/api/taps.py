@@ -85,7 +85,7 @@ async def delete_tap(call: Call[requests.DryRun, Any]) -> answers.Touched:
     allow(call.identity, tap)
     held = tap.lag
     if not dry_run:
-        await run(call.server, tap.empty())
+        await run(call.server, tap.empty)
         if tap.open:
             call.namespace().taps.drop(tap, call.now)
         call.server.turn.worked()

@@ -1,0 +1,321 @@
+"""The scheduler: a verb that may meet more than a constant number of things is a task, and has its slice of a turn.
+
+    verb ── start(key, task) ──► Scheduler ◄── run(now), once in each turn
+                                     │ a slice of each task, until the budget of the turn is spent
+            Job.then(listener) ◄─────┘ the task has returned
+
+A task is a generator. It tells its budget what it does, yields once that is spent, or while it has to wait for another
+task, and is sent the time at which it goes on. State may have changed in between: a task keeps entries and examines
+their state again, and never keeps positions in a list.
+
+The journal is cut between two slices. What a task with a share does is written when it is over, in one piece with what
+was complete before.
+
+Tasks with the same key run one after the other, as they were started; others take turns. What a task begins it
+completes, whoever goes meanwhile, unless it is cancelled.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Hashable
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.journal import Journal, Share
+
+T = TypeVar("T")
+
+Task: TypeAlias = Generator[None, int, T]
+"""Yields between slices, is sent `now` (ms epoch), returns its result."""
+
+#: Units that the tasks of one turn may spend. A unit is what it takes to examine a message: two to four microseconds.
+TURN: Final = 500
+
+
+class Budget:
+    """What may be spent before others have their turn, in units (:data:`TURN`).
+
+    Attributes:
+        left: what is left; 0 or less when it is spent.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, units: int = TURN) -> None:
+        self.left = units
+
+    @property
+    def spent(self) -> bool:
+        """True if a task must yield."""
+        return self.left <= 0
+
+    def spend(self, units: int) -> None:
+        """Count work that was done."""
+        self.left -= units
+
+    def renew(self, units: int) -> None:
+        """The next turn begins."""
+        self.left = units
+
+
+Make: TypeAlias = Callable[[int, Budget], Task[T]]
+"""Makes a task when its turn comes, at a time (ms epoch)."""
+
+Listener: TypeAlias = Callable[[int], None]
+"""Called when a task is over, with the time (ms epoch). It must not raise."""
+
+
+class Job(Generic[T]):
+    """A task under way.
+
+    Attributes:
+        limit_text: what others wait for, as text for people.
+        over: it has returned, or raised.
+        error: what it has raised; None for nothing.
+        running: a slice is being done.
+        share: what it does is stored together, or not at all; None if it need not be.
+    """
+
+    __slots__ = ("_listeners", "_make", "_result", "_task", "error", "limit_text", "over", "running", "share")
+
+    def __init__(self, make: Make[T], limit_text: str, share: Share | None) -> None:
+        self._make = make
+        self._task: Task[T] | None = None
+        self._result: T | None = None
+        self._listeners: list[Listener] = []
+        self.limit_text = limit_text
+        self.share = share
+        self.over = False
+        self.running = False
+        self.error: Exception | None = None
+
+    @property
+    def has_room(self) -> bool:
+        """True if senders may go on that wait for it, as at a limit."""
+        return self.over
+
+    @property
+    def result(self) -> T:
+        """What it has returned. Raises what it has raised."""
+        assert self.over
+        if self.error is not None:
+            raise self.error
+        return self._result  # type: ignore[return-value]
+
+    def then(self, listener: Listener) -> None:
+        """Call this when it is over, after the listeners before. It is not over yet."""
+        self._listeners.append(listener)
+
+    def advance(self, now: int, budget: Budget) -> None:
+        """Do the next slice."""
+        self.running = True
+        try:
+            if self._task is None:
+                self._task = self._make(now, budget)
+                next(self._task)
+            else:
+                self._task.send(now)
+        except StopIteration as end:
+            self._result = end.value
+            self.over = True
+        except Exception as error:
+            self.error = error
+            self.over = True
+        self.running = False
+
+    def tell(self, now: int) -> bool:
+        """Call the listeners: it is over. False if there is none."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener(now)
+        return bool(listeners)
+
+    def close(self) -> None:
+        """It goes on no more."""
+        self.over = True
+        if self._task is not None:
+            self._task.close()
+
+
+class Scheduler:
+    """All tasks of one broker.
+
+    Attributes:
+        budget: of the present turn.
+        journal: stores what tasks do; None if nothing does.
+        overrun: the most units by which a slice has exceeded what it had.
+        ring: the keys of all tasks, the next one first.
+    """
+
+    __slots__ = ("_lines", "_running", "budget", "journal", "overrun", "ring")
+
+    def __init__(self) -> None:
+        self.budget = Budget()
+        self.journal: Journal | None = None
+        self.overrun = 0
+        #: Tasks by key, the one under way first.
+        self._lines: dict[Hashable, deque[Job[Any]]] = {}
+        self.ring: deque[Hashable] = deque()
+        self._running = False
+
+    def store_in(self, journal: Journal) -> None:
+        """Store what tasks do that have a share."""
+        self.journal = journal
+
+    def start(
+        self,
+        key: Hashable,
+        make: Make[T],
+        now: int,
+        limit_text: str = "",
+        *,
+        share: Share | None = None,
+        later: bool = False,
+    ) -> Job[T]:
+        """Start a task: its first slice is done before this returns, unless others with its key come before.
+
+        Args:
+            key: what must not be worked on by two tasks at a time.
+            make: makes the task.
+            now: ms epoch.
+            limit_text: what others wait for, for people.
+            share: what it does is in it, and is stored once the task is over.
+            later: its first slice is done in :meth:`run`.
+
+        Returns:
+            The task under way, or over.
+        """
+        job = Job(make, limit_text, share)
+        line = self._lines.get(key)
+        if line is not None:
+            line.append(job)
+            return job
+        self._lines[key] = deque((job,))
+        self.ring.append(key)
+        if not later and not (self._running and self.budget.spent):
+            if not self._running:
+                self.budget.renew(TURN)
+            self._advance(job, now)
+            if job.over:
+                self._end(key, job, now)
+        return job
+
+    def is_busy(self, key: Hashable) -> bool:
+        """True while there is a task with this key."""
+        return key in self._lines
+
+    def run(self, now: int, units: int = TURN) -> bool:
+        """Do a turn of work.
+
+        Args:
+            now: ms epoch.
+            units: to spend.
+
+        Returns:
+            True if there is more to do.
+
+        Raises:
+            Exception: a task has raised it, and nobody waited for that one.
+        """
+        ring, budget, waited, fault = self.ring, self.budget, 0, None
+        before, outer = budget.left, self._running
+        budget.renew(units)
+        self._running = True
+        try:
+            while waited < len(ring) and not budget.spent:
+                key = ring.popleft()
+                ring.append(key)
+                job, left = self._lines[key][0], budget.left
+                if not job.running:
+                    self._advance(job, now)
+                if job.over:
+                    if self._end(key, job, now) is not None:
+                        fault = job.error
+                    waited = 0
+                else:
+                    waited = waited + 1 if budget.left == left else 0
+        finally:
+            self._running = outer
+            if outer:
+                budget.renew(before)  # it was called by a task
+        if fault is not None:
+            raise fault
+        return bool(ring)
+
+    def finish(self, now: int, key: Hashable = None) -> None:
+        """Carry out tasks to their end at once.
+
+        Args:
+            now: ms epoch.
+            key: of those; None for all.
+        """
+        while self.ring if key is None else key in self._lines:
+            tasks, left = self._tasks, self.budget.left
+            if key is not None and not (job := self._lines[key][0]).running:
+                self.budget.renew(sys.maxsize)
+                self._advance(job, now)
+                self.budget.renew(left)
+                if job.over:
+                    self._end(key, job, now)
+                    continue
+            self.run(now, sys.maxsize)
+            if self._tasks == tasks and self.budget.left in (left, sys.maxsize):
+                return  # what is left waits for what is no task
+
+    @property
+    def _tasks(self) -> int:
+        return sum([len(line) for line in self._lines.values()])
+
+    def cancel(self, job: Job[Any]) -> None:
+        """Drop a task that has had no effect. Its listeners are not called."""
+        for key, line in self._lines.items():
+            if job in line:
+                line.remove(job)
+                job.close()
+                if not line:
+                    self._forget(key)
+                return
+
+    def _advance(self, job: Job[Any], now: int) -> None:
+        journal, share = self.journal, job.share
+        if journal is None:
+            job.advance(now, self.budget)
+        else:
+            before = journal.turn_to(share)
+            job.advance(now, self.budget)
+            journal.turn_to(before)
+            if share is not None and job.over:
+                journal.complete(share)
+        if self.budget.left < -self.overrun:
+            self.overrun = -self.budget.left
+
+    def _end(self, key: Hashable, job: Job[Any], now: int) -> Exception | None:
+        """A task is over: the next one with its key may begin. Returns what nobody but the caller learns of."""
+        line = self._lines[key]
+        line.popleft()
+        if not line:
+            self._forget(key)
+        return None if job.tell(now) else job.error
+
+    def _forget(self, key: Hashable) -> None:
+        del self._lines[key]
+        if self.ring[-1] is key:
+            self.ring.pop()
+        else:
+            self.ring.remove(key)
+
+
+def finish(make: Make[T], now: int) -> T:
+    """Carry out a task at once, for few things and for tests.
+
+    Args:
+        make: makes it.
+        now: ms epoch.
+    """
+    job = Job(make, "", None)
+    budget = Budget(sys.maxsize)
+    while not job.over:
+        job.advance(now, budget)
+    return job.result
