@@ -1,8 +1,8 @@
 """Bytes to verbs and back, one package for each protocol. Sans-IO.
 
-A protocol is a class with the face of :class:`~sievemq_broker.protocols.sieve.connection.SieveConnection` towards
-`server/net/link.py`. It turns its frames into commands (``session/verbs.py``) for the table that it is given, and
-writes deliveries and answers out its own way, as a :class:`~sievemq_broker.session.ports.ClientPort`.
+A protocol is a :class:`~sievemq_broker.protocols.base.BaseConnection`, which is all that `server/net/link.py` knows of
+it. It turns its frames into commands (``session/verbs.py``) for the table that it is given, and writes deliveries and
+answers out its own way, as an :class:`~sievemq_broker.protocols.base.Outlet`.
 """
 
 from __future__ import annotations

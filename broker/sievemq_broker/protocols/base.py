@@ -149,8 +149,10 @@ OutletT = TypeVar("OutletT", bound=Outlet)
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class BaseConnection(ABC, Generic[OutletT]):
-    """The broker's end of one connection, without its protocol; see
-    :class:`~sievemq_broker.server.net.link.Connection`.
+    """The broker's end of one connection: bytes in, bytes out. A protocol adds their meaning.
+
+    The I/O layer feeds it, writes what :meth:`data_to_send` returns whenever :attr:`has_data`, and closes the transport
+    after writing once :attr:`closing` is true. When the transport ends first, it calls :meth:`lost`.
 
     Args:
         services: of the I/O layer.
@@ -168,15 +170,78 @@ class BaseConnection(ABC, Generic[OutletT]):
         self.outbox = outbox
         self._deliver_again = self._held_back = False
 
+    # -- what a protocol adds -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def receive_data(self, data: bytes, now: int) -> None:
+        """Carry out the frames in the bytes, as far as there is time (:attr:`Services.spent`). Never raises: an error
+        ends at most this connection.
+
+        Args:
+            data: bytes from the peer, cut anywhere. Nothing must be :attr:`behind`.
+            now: milliseconds since 1970.
+        """
+
+    @abstractmethod
+    def catch_up(self, now: int) -> None:
+        """Carry out what is left, as far as there is time. Never raises."""
+
+    @property
+    @abstractmethod
+    def behind(self) -> bool:
+        """True if there was no time for all that arrived: :meth:`catch_up` must be called."""
+
+    @property
+    @abstractmethod
+    def full(self) -> bool:
+        """True while nothing more may be read: earlier input waits."""
+
+    @property
+    @abstractmethod
+    def frame_bytes(self) -> int:
+        """Bytes that the frame has which is not complete yet, 0 between two frames; those that arrived if its size is
+        not known. A message in several frames counts as one."""
+
+    @property
+    @abstractmethod
+    def frame_number(self) -> int:
+        """The number of that frame, another one for each; 0 between two frames."""
+
+    @property
+    @abstractmethod
+    def unpublished(self) -> int:
+        """Bytes received that are no messages yet: of a frame that is not complete or not carried out, and of open
+        transactions."""
+
+    @property
+    @abstractmethod
+    def has_data(self) -> bool:
+        """True if there is something to write, or to go on with."""
+
+    @abstractmethod
+    def data_to_send(self) -> bytes:
+        """Everything to write now. May wake the I/O layer again at once: it is called again in the next turn then."""
+
+    def urgent_flow(self, text: str) -> bytes:
+        """A frame that informs the client that senders wait. It overtakes the output that :meth:`data_to_send` has
+        returned and that is held back. Empty if the client cannot be informed.
+
+        Args:
+            text: why, for people.
+        """
+        return b""
+
+    # -- state --------------------------------------------------------------------------------------------------------
+
     @property
     def closing(self) -> bool:
         """True once the transport is to be closed after writing."""
         return self.peer.life.state >= CLOSING
 
     @property
-    @abstractmethod
-    def full(self) -> bool:
-        """True while nothing more may be read: earlier input waits."""
+    def caught_up(self) -> bool:
+        """True if all that arrived is carried out, up to the end of a frame."""
+        return not (self.frame_bytes or self.behind or self.full)
 
     @property
     def heartbeats(self) -> tuple[int, int]:

@@ -366,8 +366,7 @@ OutboxT = TypeVar("OutboxT", bound=ForeignOutbox)
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
-    """The broker's end of one connection, without the meaning of its frames; see
-    :class:`~sievemq_broker.server.net.link.Connection`.
+    """The broker's end of one connection, without the meaning of its frames.
 
     Args:
         broker: the domain.
@@ -439,13 +438,6 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now: int) -> None:
-        """Carry out the frames in the bytes, as far as there is time. Never raises: an error ends at most this
-        connection.
-
-        Args:
-            data: bytes from the peer, cut anywhere.
-            now: milliseconds since 1970.
-        """
         if self.peer.life.state >= CLOSING:
             return
         self._line.excuse()
@@ -456,7 +448,6 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
             self.outbox.end_input()
 
     def catch_up(self, now: int) -> None:
-        """Carry out the remaining frames, as far as there is time. Never raises."""
         self.outbox.begin_input()
         if self.peer.behind:
             self.peer.catch_up(now)
@@ -465,13 +456,7 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
             self.outbox.end_input()
 
     @property
-    def caught_up(self) -> bool:
-        """True if all that arrived is carried out, up to the end of a frame."""
-        return not (self.frame_bytes or self.behind or self.full)
-
-    @property
     def behind(self) -> bool:
-        """True if there was no time for all frames: :meth:`catch_up` must be called."""
         return self.peer.behind or self._ready
 
     @property
@@ -552,7 +537,6 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
 
     @property
     def has_data(self) -> bool:
-        """True if there is something to write, or to go on with."""
         outbox = self.outbox
         return outbox.unread > 0 or self._deliver_again or outbox.failed or self._ready or self._duties_due
 
@@ -571,7 +555,6 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
         )
 
     def data_to_send(self) -> bytes:
-        """Everything to write now. May wake the I/O layer again at once: it is called again in the next turn then."""
         peer, outbox = self.peer, self.outbox
         now = self._services.now()
         if outbox.failed or self._ready:
@@ -599,25 +582,18 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
     def _give_back(self, consumer: int, now: int) -> None:
         """Answer a RECALL of a consumer's buffered messages."""
 
-    def urgent_flow(self, text: str) -> bytes:
-        """There is no frame for it."""
-        return b""
-
     # -- state, time and the end --------------------------------------------------------------------------------------
 
     @property
     def frame_bytes(self) -> int:
-        """Size of the incomplete frame in bytes, 0 between two frames."""
         return self._parser.pending
 
     @property
     def frame_number(self) -> int:
-        """The number of the incomplete frame, another one for each; 0 between two frames."""
         return self._line.frame_number
 
     @property
     def unpublished(self) -> int:
-        """Bytes that arrived and are no messages yet."""
         return self._parser.pending + self.peer.unpublished
 
     def lost(self, now: int) -> None:

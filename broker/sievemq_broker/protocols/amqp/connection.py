@@ -119,7 +119,7 @@ _OUTCOMES: Final = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:l
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
 class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
-    """The broker's end of one AMQP connection; see :class:`~sievemq_broker.server.net.link.Connection`.
+    """The broker's end of one AMQP connection.
 
     Args:
         broker: the domain.

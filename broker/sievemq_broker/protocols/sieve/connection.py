@@ -233,9 +233,6 @@ TABLE: Table = with_names(table.TABLE)
 class SieveConnection(BaseConnection[SieveOutbox]):
     """The broker's end of one connection.
 
-    The rim feeds it, writes what :meth:`data_to_send` returns whenever :attr:`has_data`, and closes the transport
-    after writing once :attr:`closing` is true. When the transport ends first, it calls :meth:`lost`.
-
     Args:
         broker: the domain.
         services: of the I/O layer.
@@ -269,13 +266,6 @@ class SieveConnection(BaseConnection[SieveOutbox]):
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now: int) -> None:
-        """Carry out commands as far as there is time (:attr:`Services.spent`). Never raises: an error ends this
-        connection at most.
-
-        Args:
-            data: bytes from the peer, cut anywhere. Nothing must be :attr:`behind`.
-            now: milliseconds since 1970.
-        """
         peer = self.peer
         if peer.life.state >= CLOSING:
             return
@@ -293,12 +283,10 @@ class SieveConnection(BaseConnection[SieveOutbox]):
 
     @property
     def caught_up(self) -> bool:
-        """True if all that arrived is carried out, up to the end of a frame."""
         return not (self.wire.unfinished or self.peer.behind)
 
     @property
     def behind(self) -> bool:
-        """True if there was no time for all that arrived: :meth:`catch_up` is to be called."""
         return self.peer.behind or bool(self.wire.payloads)
 
     @property
@@ -307,11 +295,6 @@ class SieveConnection(BaseConnection[SieveOutbox]):
         return False
 
     def catch_up(self, now: int) -> None:
-        """Carry out the remaining commands, as far as there is time. Never raises.
-
-        Args:
-            now: milliseconds since 1970.
-        """
         self.outbox.begin_input()
         if self.peer.behind:
             self.peer.catch_up(now)
@@ -338,29 +321,23 @@ class SieveConnection(BaseConnection[SieveOutbox]):
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes that the frame has which is not complete yet, 0 between two frames."""
         return self.wire.frame_bytes
 
     @property
     def frame_number(self) -> int:
-        """Which frame is not complete yet: another number for each; 0 between two frames."""
         return self.wire.frame_number
 
     @property
     def unpublished(self) -> int:
-        """Bytes received that are no messages yet: of a frame that is not complete or not carried out, and of open
-        transactions."""
         return self.wire.unfinished + self.peer.unpublished
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
     @property
     def has_data(self) -> bool:
-        """True if there is something to write."""
         return self.wire.pending_bytes > 0 or self._deliver_again
 
     def data_to_send(self) -> bytes:
-        """Everything to write now, in frames. May wake the rim again at once: call it again next turn then."""
         outbox = self.outbox
         if self._deliver_again and not outbox.congested:
             self._resume_consumers(self._services.now())
@@ -372,10 +349,4 @@ class SieveConnection(BaseConnection[SieveOutbox]):
         return data
 
     def urgent_flow(self, text: str) -> bytes:
-        """A frame that informs the client that senders wait. It overtakes the output that :meth:`data_to_send` has
-        returned and that is held back. Empty if the client cannot be informed.
-
-        Args:
-            text: why, for people.
-        """
         return self.outbox.urgent_flow(text)

@@ -78,7 +78,7 @@ class _Transaction:
 
 
 class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
-    """The broker's end of one STOMP connection; see :class:`~sievemq_broker.server.net.link.Connection`.
+    """The broker's end of one STOMP connection.
 
     Args:
         broker: the domain.

@@ -17,16 +17,16 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
+from sievemq_broker.protocols.base import BaseConnection
 from sievemq_broker.server.net.large_frames import LargeFrames
 from sievemq_broker.server.net.turn import Turn
 from sievemq_broker.session.life import CLOSING, GONE, Life
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Identity
-from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import GATHER_BYTES
 
 if TYPE_CHECKING:
@@ -66,87 +66,8 @@ LINGER_SECONDS = 5.0
 log = logs.get("server")
 
 
-class Connection(Protocol):
-    """The broker's end of one connection, for any protocol: bytes in, bytes out. See
-    :class:`~sievemq_broker.protocols.sieve.connection.SieveConnection`."""
-
-    @property
-    def peer(self) -> Peer:
-        """The client."""
-
-    @property
-    def closing(self) -> bool:
-        """True once the transport is to be closed after writing."""
-
-    @property
-    def caught_up(self) -> bool:
-        """True if all that arrived is carried out, up to the end of a frame: it is not :attr:`behind`, not
-        :attr:`full`, and :attr:`frame_bytes` is 0."""
-
-    @property
-    def behind(self) -> bool:
-        """True if there was no time for all that arrived."""
-
-    @property
-    def full(self) -> bool:
-        """True while nothing more may be read: earlier input waits."""
-
-    @property
-    def has_data(self) -> bool:
-        """True if there is something to write."""
-
-    @property
-    def heartbeats(self) -> tuple[int, int]:
-        """Milliseconds after which bytes must arrive, and must be sent; 0 for never."""
-
-    @property
-    def frame_bytes(self) -> int:
-        """Bytes that the frame has which is not complete yet; those that arrived if that is not known. A message in
-        several frames counts as one."""
-
-    @property
-    def frame_number(self) -> int:
-        """Which frame that is."""
-
-    @property
-    def unpublished(self) -> int:
-        """Bytes received that are no messages yet."""
-
-    def receive_data(self, data: bytes, now: int) -> None:
-        """Bytes have arrived."""
-
-    def catch_up(self, now: int) -> None:
-        """Carry out what is left."""
-
-    def receive_eof(self, now: int) -> None:
-        """The peer has sent its last byte."""
-
-    def data_to_send(self) -> bytes:
-        """Everything to write now."""
-
-    def urgent_flow(self, text: str) -> bytes:
-        """The frame that makes the client's senders wait, past all output that is held back."""
-
-    def pause(self) -> None:
-        """The transport holds more than it likes."""
-
-    def resume(self, now: int) -> None:
-        """It has room again."""
-
-    def hold_back(self, held: bool) -> None:
-        """Nothing is read from the peer, or something is again."""
-
-    def tick(self, now: int) -> int | None:
-        """Time passes; when to call again at the latest."""
-
-    def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set."""
-
-    def close(self, code: ErrorCode, text: str, now: int) -> None:
-        """End the connection from this side."""
-
-    def lost(self, now: int) -> None:
-        """The transport is gone."""
+Connection: TypeAlias = BaseConnection[Any]
+"""The broker's end of one connection, for any protocol: bytes in, bytes out."""
 
 
 class ShardPort(Protocol):
