@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 import pytest
 
-from sievemq_broker.domain.journal import HELD_FLAG, Batch
+from sievemq_broker.domain.journal import HELD_FLAG, PLACE_BITS, Batch
 from sievemq_broker.store import SqliteStore
 from sievemq_broker.store.database import DATABASE
 from sievemq_broker.store.files import Witness, sync_directory
@@ -165,25 +165,35 @@ def live(record: Record, folder: Path, chance: random.Random, *, in_order: bool 
     for life in range(2):
         store = opened(record, folder)
         store._execute(f"PRAGMA wal_autocheckpoint = {chance.choice((4, 20, 1000))}")
+        next_batch = store.next_batch
+        late: list[Batch] = []  # of a verb that takes several turns: written after batches with higher ids
         for step in range(25):
-            batch = Batch(store.next_batch)
+            batch = Batch(next_batch)
+            next_batch += 1
             sizes = chance.choice(((0, 100), (0, 100, 3_000, 20_000)))
             for place in range(chance.randrange(6)):
                 body = b"x" * chance.choice(sizes)
                 batch.accepted.append((1, message(f"m{life}.{step}.{place}", body=body).packed))
-                numbers.append(batch.base | place)
+            if chance.random() < 0.2:
+                late.append(batch)
+                continue
+            parts = [batch]
+            if chance.random() < 0.3:
+                parts = sorted([*late, batch], key=lambda part: part.id)
+                late.clear()
+            numbers += [part.base | place for part in parts for place in range(len(part.accepted))]
             for number in chance.sample(numbers, min(len(numbers), chance.randrange(4))):
                 if chance.random() < 0.6:
                     batch.gone.append(number)
                     numbers.remove(number)
-                elif number < batch.base:
+                elif number >> PLACE_BITS != batch.id:
                     batch.states[number] = chance.choice((1, 2, HELD_FLAG))
             batch.definitions["kind", (chance.randrange(3),)] = (life, step)
             after = moments[-1].copy()
-            write(after, batch)
+            write(after, *parts)
             moments.append(after)
             record.note("", "begun", len(moments) - 1)
-            write(store, batch)
+            write(store, *parts)
             record.note("", "confirmed", len(moments) - 1)
         if in_order if life else chance.random() < 0.5:
             store.close()

@@ -393,11 +393,19 @@ class TestKill:
         chance = random.Random(seed)
         store, other = opened(tmp_path / "live"), DictStore()
         numbers: list[int] = []
-        for step in range(40):
-            batch = Batch(store.next_batch)
+        late: list[Batch] = []  # of a verb that takes several turns: written after batches with higher ids
+        for step in range(1, 51):
+            batch = Batch(step)
             for place in range(20 if chance.random() < 0.1 else chance.randrange(3)):
                 batch.accepted.append((1, message(f"m{step}.{place}", body=b"x" * 50).packed))
-            fresh = [batch.base | place for place in range(len(batch.accepted))]
+            if chance.random() < 0.2:
+                late.append(batch)
+                continue
+            parts = [batch]
+            if chance.random() < 0.3:
+                parts = sorted([*late, batch], key=lambda part: part.id)
+                late.clear()
+            fresh = [part.base | place for part in parts for place in range(len(part.accepted))]
             for number in chance.sample(numbers + fresh, min(len(numbers + fresh), chance.randrange(4))):
                 if chance.random() < 0.6:
                     batch.gone.append(number)
@@ -407,8 +415,8 @@ class TestKill:
                     batch.states[number] = chance.choice((1, 2, HELD_FLAG))
             numbers += fresh
             batch.definitions["kind", (chance.randrange(3),)] = None if chance.random() < 0.2 else (step,)
-            write(other, batch)
-            write(store, batch)
+            write(other, *parts)
+            write(store, *parts)
             if chance.random() < 0.5:
                 folder = killed(tmp_path / "live", tmp_path / f"killed{step}")
                 report = check(folder)
