@@ -6,6 +6,7 @@ import asyncio
 from typing import Generic, TypeVar
 
 from sievemq_broker.domain.journal import Journal, Write
+from sievemq_broker.domain.ports import Stored
 from sievemq_broker.server.durability.commits import Commits
 
 
@@ -88,9 +89,17 @@ class Rig(Generic[StoreT]):
     def record(self, name: str = "d") -> None:
         self.journal.define("kind", (name,), ())
 
-    def say(self, link: int, data: bytes) -> None:
-        """What Link.flush does."""
-        if self.commits.hold(self.links[link], data):
+    def say(self, link: int, data: bytes, *needs: Stored, free: bool = False) -> None:
+        """What Link.flush does.
+
+        Args:
+            link: whose output it is.
+            data: the output.
+            needs: of verbs that are not complete.
+            free: it has nothing to do with what was recorded.
+        """
+        needed = [*needs] if free else [*self.journal.unwritten, *needs]
+        if self.commits.hold(self.links[link], data, needed):
             self.links[link].held += len(data)
         else:
             self.links[link].left.append(data)

@@ -165,5 +165,5 @@ def is_topic(destination: object) -> bool:
 def journalled(broker: Broker | None = None) -> Broker:
     """A broker that writes a journal, and keeps nothing."""
     broker = broker or Broker()
-    broker.journal = Journal()
+    broker.keep_in(Journal())
     return broker

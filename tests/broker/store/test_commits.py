@@ -12,7 +12,7 @@ import pytest
 
 from sievemq import ConnectionFactory, JMSContext, JMSRuntimeException
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.domain.journal import Write
+from sievemq_broker.domain.journal import Share, Write
 from sievemq_broker.server.durability import commits as module
 from sievemq_broker.server.server import Server
 from sievemq_broker.store import DamagedError, StoreError, StoreFullError
@@ -76,6 +76,58 @@ async def test_output_leaves_after_the_write_and_later_output_behind_it(rig: Rig
     assert rig.links[0].held == 0
     rig.say(0, b"d")
     assert rig.left == [[b"ab", b"d"], [b"c"]]
+
+
+async def test_a_link_whose_output_needs_nothing_does_not_wait_for_others(rig: Rig) -> None:
+    rig.record()
+    rig.say(0, b"a")
+    rig.say(1, b"x", free=True)
+    rig.commits.end_turn()
+    await rig.store.began.get()
+    rig.record()
+    rig.say(1, b"y", free=True)
+    rig.say(0, b"b", free=True)  # behind what waits
+    rig.commits.end_turn()
+    assert rig.left == [[], [b"x", b"y"]]
+    rig.store.answers.put(None)
+    await rig.links[0].something.wait()
+    assert rig.left == [[b"ab"], [b"x", b"y"]]
+    rig.store.answers.put(None)
+
+
+async def test_a_verb_of_several_turns_is_one_write_and_holds_back_only_who_learns_of_it(rig: Rig) -> None:
+    share, journal = Share(), rig.journal
+    journal.together(share, lambda: rig.record("first"))
+    rig.say(0, b"a", share)
+    rig.record("between")
+    rig.say(1, b"x")
+    rig.commits.end_turn()
+    assert [key for _, key in (await rig.store.began.get()).parts[0].definitions] == [("between",)]
+    rig.store.answers.put(None)
+    await rig.links[1].something.wait()
+    assert rig.left == [[], [b"x"]]
+    journal.together(share, lambda: rig.record("second"))
+    completed: list[int] = []
+    share.when_complete(lambda: (rig.record("progress"), completed.append(1))[0])
+    journal.complete(share)
+    rig.commits.end_turn()
+    write = await rig.store.began.get()
+    assert [key for part in write.parts for _, key in part.definitions] == [("first",), ("second",), ("progress",)]
+    assert rig.left[0] == []
+    rig.store.answers.put(None)
+    await rig.links[0].something.wait()
+    assert (rig.left[0], share.stored, completed) == ([b"a"], True, [1])
+
+
+async def test_who_waits_for_a_verb_that_has_changed_nothing_waits_until_it_is_complete(rig: Rig) -> None:
+    share = Share()
+    rig.journal.together(share, lambda: None)
+    rig.say(0, b"a", share)
+    rig.commits.end_turn()
+    rig.journal.complete(share)
+    rig.commits.end_turn()
+    await rig.links[0].something.wait()
+    assert rig.left == [[b"a"], []]
 
 
 async def test_turns_during_a_write_share_the_next_one(rig: Rig) -> None:

@@ -38,8 +38,8 @@ def kept(store: DictStore) -> list[int]:
 
 
 def test_every_subscription_has_it_or_none_whenever_the_broker_is_killed() -> None:
-    store, broker = DictStore(), Broker()
-    journal = broker.journal = Journal()
+    store, broker, journal = DictStore(), Broker(), Journal()
+    broker.keep_in(journal)
     space = broker.namespace("")
     for number in range(MANY):
         space.open_consumer(
@@ -51,8 +51,8 @@ def test_every_subscription_has_it_or_none_whenever_the_broker_is_killed() -> No
     def end_turn() -> bool:
         """Work, write what may be written, and be killed: True if there is more to do."""
         more = broker.work(NOW, 500)
-        if not journal.holds:
-            store.write(journal.cut(), NOW)
+        if not journal.holds and (write := journal.cut()):
+            store.write(write, NOW)
         seen.append(kept(store))
         return more
 
@@ -66,4 +66,4 @@ def test_every_subscription_has_it_or_none_whenever_the_broker_is_killed() -> No
     while end_turn():
         pass
     assert all(len(depths) == 1 for depths in seen)
-    assert [depths[0] for depths in seen] == [0] * 4 + [1] * 2 + [3]
+    assert list(dict.fromkeys(depths[0] for depths in seen)) == [0, 1, 3]

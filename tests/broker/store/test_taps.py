@@ -160,7 +160,7 @@ def test_every_prefix_is_a_tap(tmp_path: Path) -> None:
     there."""
     store = DictStore()
     broker = Broker()
-    broker.journal = Journal()
+    broker.keep_in(Journal())
     space = broker.namespace("n")
     tap = space.taps.open("id", "t", "queue:q", "copy", None, {"retain_messages": 3}, NOW)
 

@@ -201,6 +201,7 @@ class Commits:
             return
         if not self._journal.has_changes:
             self._answer_asked()
+            self._release(self._ready())  # what waited for a verb that has changed nothing
         elif self._held or self._asked:
             self._begin()
         elif self._lazy is None:
@@ -284,8 +285,7 @@ class Commits:
         ready = self._ready()
         if (self._held or self._asked) and self._journal.has_changes:
             self._begin()  # first: the writer works while this thread writes to sockets
-        for link, parts in ready:
-            link.release(parts[0] if len(parts) == 1 else b"".join(parts))
+        self._release(ready)
         for future in owed:
             if not future.done():
                 future.set_result(None)
@@ -305,6 +305,10 @@ class Commits:
             if parts:
                 ready.append((link, parts))
         return ready
+
+    def _release(self, ready: list[tuple[Holder, list[bytes]]]) -> None:
+        for link, parts in ready:
+            link.release(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def _work(self) -> None:
         try:
