@@ -12,7 +12,6 @@ MOST = 30
 LARGER = {
     "sievemq_broker.config.Settings": 34,  # one for each setting
     "sievemq_broker.domain.queue.Queue": 46,
-    "sievemq._engine.consumer.EngineConsumer": 40,
 }
 
 

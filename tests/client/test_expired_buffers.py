@@ -26,7 +26,7 @@ async def test_a_listener_goes_on_after_a_window_of_its_subscriber_has_expired_b
     heard = api.listener()
     late.set_message_listener(heard)
     others.set_message_listener(api.listener(block))
-    buffer, few = engine_of(late).buffer, engine_of(late).window.half // 2
+    buffer, few = engine_of(late).buffer, engine_of(late).credit.half // 2
     async with await api.factory().create_context() as context:
         producer = context.create_producer()
         for number in range(5):

@@ -30,7 +30,7 @@ a completion calls ``outbox.abandon()``; a local time-out settles no completion.
 
 **Receiving.** ``consumer = session.open_consumer(…)``, wait for ``consumer.opened``. To receive:
 
-1. if ``consumer.flowing``: ``message = consumer.take()``; not None: go to 3.
+1. unless ``consumer.stops``: ``message = consumer.take()``; not None: go to 3.
 2. else ``consumer.waits(callback)`` (called once, then dropped) and call ``consumer.expect()``; if that is True, or
    when ``PATIENCE`` has passed without a message, ``consumer.want()``; write, wait; then again from 1. No
    ``receive_data`` may be called between the last check of the buffer and setting the callback.
@@ -39,7 +39,7 @@ a completion calls ``outbox.abandon()``; a local time-out settles no completion.
 3. in AUTO and DUPS_OK sessions (``session.acknowledges_itself``) call ``consumer.settle()`` when the message counts as
    acknowledged: before ``receive`` returns, or after the listener has returned (LIS-03). A listener that raised there:
    ``session.recover()`` instead (LIS-04).
-4. if ``consumer.taken >= consumer.mark``: ``consumer.top_up()`` and write.
+4. if ``consumer.taken >= consumer.credit.mark``: ``consumer.top_up()`` and write.
 
 ``receive_body`` calls ``peek()`` first, so that a body that does not fit stays where it is (JCO-09).
 
@@ -92,7 +92,7 @@ from __future__ import annotations
 
 from sievemq._engine.browser import EngineBrowser, Scan
 from sievemq._engine.connection import ClientConnection
-from sievemq._engine.consumer import PATIENCE, EngineConsumer
+from sievemq._engine.consumer import CLOSED, PATIENCE, SHUT, EngineConsumer
 from sievemq._engine.handshake import Handshake
 from sievemq._engine.options import EngineOptions, SendConfirm
 from sievemq._engine.outbox import ACKNOWLEDGE_DELAY, Completion
@@ -114,10 +114,12 @@ __all__ = [
     "ACKNOWLEDGE_DELAY",
     "AUTO_ACKNOWLEDGE",
     "CLIENT_ACKNOWLEDGE",
+    "CLOSED",
     "DUPS_OK_ACKNOWLEDGE",
     "LEAVE_SECONDS",
     "PATIENCE",
     "SESSION_TRANSACTED",
+    "SHUT",
     "Absent",
     "Blocked",
     "Callbacks",

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from sievemq._engine.credit import PrefetchWindow
+from sievemq._engine.credit import Credit
 from sievemq._engine.outbox import Completion, Outbox
 from sievemq._engine.terms import Terms
 from sievemq.destinations import Destination, Queue
@@ -32,6 +32,33 @@ _DELIVERED_TAG, _DELIVERED_COUNT, _DELIVERED_FIELDS = 2, 3, 4  # positions in a 
 _received: Final = received
 
 
+# Why nothing is handed over: bits of `stops`, independent of each other.
+STOPPED: Final = 1  # the connection is not started
+PAUSED: Final = 2  # the session waits for an answer before anything more is handed over
+LOST: Final = 4  # the connection is lost, until it is restored
+SHUT: Final = 8  # closing has begun, here or above, for good
+CLOSED: Final = 16  # closed here or by the broker, for good
+
+
+class Selection(NamedTuple):
+    """The messages that a consumer is opened for.
+
+    Attributes:
+        destination: what they show as JMSDestination.
+        address: the destination's address in text.
+        selector: condition, or None.
+        no_local, subscription, durable, shared: as OPEN_CONSUMER has them.
+    """
+
+    destination: Destination
+    address: str
+    selector: str | None
+    no_local: bool
+    subscription: str | None
+    durable: bool
+    shared: bool
+
+
 class EngineConsumer:
     """One consumer of a session. Created by :meth:`EngineSession.open_consumer`.
 
@@ -43,24 +70,19 @@ class EngineConsumer:
         average_bytes: returns the size of a message of late.
         received_bytes: returns how many bytes have come from the broker.
         number: its id, unique in the connection.
-        destination: what its messages show as JMSDestination.
-        address: the destination's address in text.
-        selector: condition, or None.
-        no_local, subscription, durable, shared: as OPEN_CONSUMER has them. Kept, with the arguments before, so that the
-            consumer could be opened again on a new connection.
+        selection: the messages that it is opened for; kept to open it again on a new connection.
 
     Attributes:
         opened: settled when the broker has opened or refused it.
         buffer: DELIVER commands the application has not taken, oldest first.
-        flowing: messages may be handed over: the connection is started, nothing is closed. False as soon as `stop` or
-            `close` begins.
+        stops: the reasons why nothing is handed over: :data:`STOPPED` and others, added up. 0 while messages may be
+            handed over. Written under the lock.
         waker: called once, and forgotten, when there may be something to do for a waiter at this consumer: a
             message arrived, it was closed, the connection started or was lost.
+        credit: what the broker may send. When `taken` reaches its mark, :meth:`top_up` is due, under the lock.
+        session: id of its session.
         of_queue: its destination is a queue.
         lone: no other consumer can hold a message that it waits for: it is alone on its subscription.
-        mark: when `taken` reaches it, :meth:`top_up` is due, under the lock.
-        session: id of its session.
-        shut: closing has begun, here or above: waiting calls return None (CLO-06).
         gone: the reason why the broker closed this consumer; None if it did not.
         arrived: tag of the last message that has arrived.
         base: tags of the present connection begin behind this one; those of lost connections are not above it.
@@ -71,47 +93,10 @@ class EngineConsumer:
     """
 
     __slots__ = (
-        "_acknowledge_hook",
-        "_average_bytes",
-        "_outbox",
-        "_paused",
-        "_started",
-        "acknowledges_itself",
-        "address",
-        "arrived",
-        "base",
-        "buffer",
-        "closed",
-        "destination",
-        "done",
-        "durable",
-        "failed_behind",
-        "flowing",
-        "gone",
-        "granted",
-        "handed",
-        "handed_then",
-        "id",
-        "lone",
-        "mark",
-        "no_local",
-        "of_queue",
-        "opened",
-        "ran_dry",
-        "refused",
-        "released",
-        "selector",
-        "session",
-        "shared",
-        "shut",
-        "subscription",
-        "taken",
-        "terms",
-        "unsettled",
-        "waited_at",
-        "waker",
-        "window",
-    )
+        "_acknowledge_hook", "_outbox", "_ran_dry", "_waited_at", "acknowledges_itself", "arrived", "base", "buffer",
+        "credit", "done", "failed_behind", "gone", "handed", "handed_then", "id", "lone", "of_queue", "opened",
+        "refused", "selection", "session", "stops", "taken", "terms", "unsettled", "waker",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -123,34 +108,20 @@ class EngineConsumer:
         average_bytes: Callable[[], int],
         received_bytes: Callable[[], int],
         number: int,
-        destination: Destination,
-        address: str,
-        selector: str | None,
-        *,
-        no_local: bool,
-        subscription: str | None,
-        durable: bool,
-        shared: bool,
+        selection: Selection,
     ) -> None:
         self._outbox = outbox
         self.terms = terms
         self.session = session
         self._acknowledge_hook = acknowledge_hook
-        self._average_bytes = average_bytes
         self.id = number
-        self.destination = destination
-        self.of_queue = isinstance(destination, Queue)
-        self.lone = not self.of_queue and not shared
-        self.address = address
-        self.selector = selector
-        self.no_local = no_local
-        self.subscription = subscription
-        self.durable = durable
-        self.shared = shared
+        self.selection = selection
+        self.of_queue = isinstance(selection.destination, Queue)
+        self.lone = not self.of_queue and not selection.shared
         self.opened: Completion[Any] = Completion()
         self.buffer: deque[CommandTuple] = deque()
         self.waker: Callable[[], None] | None = None
-        self.closed = self.flowing = self.shut = False
+        self.stops = STOPPED
         self.gone: Exception | None = None
         self.acknowledges_itself = acknowledges_itself
         # Written by the receiving thread of control alone.
@@ -159,24 +130,35 @@ class EngineConsumer:
         self.taken = 0  # messages taken since the credit was last reset
         self.refused: object = None
         # Written under the lock.
-        self.window = PrefetchWindow(terms.options.prefetch, received_bytes)
-        self._started = False  # the connection is started
-        self._paused = False  # its session waits for an answer before anything more is handed over
-        self.granted = self.released = 0
+        self.credit = Credit(terms.options.prefetch, received_bytes, average_bytes)
+        self._waited_at = 0  # `taken` at the last wait for the empty buffer
+        self._ran_dry = False  # half a window was taken between the last two waits
         self.base = self.handed_then = self.arrived = 0
         self.failed_behind: int | None = None
-        self.waited_at = 0  # `taken` at the last wait for the empty buffer
-        self.mark = 0
-        self.ran_dry = False
         # True while this consumer is in the connection's list of pending acknowledgements.
         self.unsettled = False
+
+    @property
+    def flowing(self) -> bool:
+        """True if messages may be handed over. False as soon as `stop` or `close` begins."""
+        return not self.stops
+
+    @property
+    def shut(self) -> bool:
+        """True once closing has begun, here or above: waiting calls return None (CLO-06)."""
+        return self.stops >= SHUT
+
+    @property
+    def closed(self) -> bool:
+        """True once it is closed."""
+        return self.stops >= CLOSED
 
     # -- taking messages; lock-free ----------------------------------------------------------------------------------
 
     def take(self, for_good: bool = False) -> Message | None:
         """The next message of the buffer for the application, or None if there is none.
 
-        The caller has checked `flowing`. What it took counts as seen; in a session that acknowledges itself it stays
+        The caller has checked `stops`. What it took counts as seen; in a session that acknowledges itself it stays
         unacknowledged until :meth:`settle`.
 
         Args:
@@ -194,7 +176,7 @@ class EngineConsumer:
             return None
         self.handed = command[2]
         self.taken += 1
-        message = _received(fields, self.destination, command[3], self._acknowledge_hook)
+        message = _received(fields, self.selection.destination, command[3], self._acknowledge_hook)
         if for_good and self.acknowledges_itself:
             self.done = self.handed  # first: see acknowledged()
             if not self.unsettled:
@@ -232,10 +214,8 @@ class EngineConsumer:
             started: the connection is started: messages may arrive immediately.
             undo: closes it, if no caller waits for the answer any more.
         """
-        self._started = started
-        self.window.begin()
-        self.granted = credit = self.first_credit if started else 0
-        self.mark = self.window.half if credit else 0
+        credit = self.first_credit if started else 0
+        self.credit.open(0, credit)
         self.opened = self._outbox.request(Command.OPEN_CONSUMER, *self.fields(credit), undo=undo)
         return self.opened
 
@@ -248,24 +228,16 @@ class EngineConsumer:
         """
         if shut:
             self.shut_gate()
-        self.set_flowing(started, top_up=not self.granted)
+        self.set_flowing(started, top_up=not self.credit.granted)
 
     def fields(self, credit: int) -> tuple[object, ...]:
         """The fields of OPEN_CONSUMER behind its request."""
+        _, address, selector, no_local, subscription, durable, shared = self.selection
+        dialect = self.terms.options.dialect
         return (
-            self.session,
-            self.id,
-            self.address,
-            self.selector,
-            self.terms.options.dialect,
-            self.no_local,
-            self.subscription,
-            self.durable,
-            self.shared,
-            credit,
-            self.base,
-            self.window.bytes,
-        )
+            self.session, self.id, address, selector, dialect, no_local, subscription, durable, shared, credit,
+            self.base, self.credit.bytes,
+        )  # fmt: skip
 
     def peek(self) -> Message | None:
         """The message that :meth:`take` would return; it stays in the buffer (JCO-09)."""
@@ -279,7 +251,7 @@ class EngineConsumer:
                 continue
             return _received(
                 command[_DELIVERED_FIELDS],
-                self.destination,
+                self.selection.destination,
                 command[_DELIVERED_COUNT],
                 self._acknowledge_hook,
             )
@@ -303,26 +275,22 @@ class EngineConsumer:
     def first_credit(self) -> int:
         """The credit to open a consumer with. One with a selector on a queue often wants a single message and is closed
         then: it gets that one with the answer, and holds no other that would have to go back."""
-        return 1 if self.of_queue and self.selector is not None and self.window.adaptive else self.window.size
+        credit = self.credit
+        return 1 if self.of_queue and self.selection.selector is not None and credit.adaptive else credit.size
 
     @property
     def holds_nothing(self) -> bool:
         """True if neither the buffer nor the way from the broker can have a message, nor will."""
-        return self.granted - self.taken - self.released <= 0 and not self.buffer
+        return self.credit.granted - self.taken - self.credit.released <= 0 and not self.buffer
 
     def top_up(self) -> None:
         """Grant the credit that the window allows, with a due acknowledgement."""
-        if not self.flowing:
+        if self.stops:
             return
-        if self.ran_dry:
-            self.ran_dry = False
-            self.window.widen(self._average_bytes())
-        room = self.window.size + self.taken + self.released - self.granted
-        self.mark = self.taken + self.window.half
+        room = self.credit.refill(self.taken, self._ran_dry)
+        self._ran_dry = False
         if room <= 0:
             return
-        self.granted += room
-        self.window.begin()
         if self.unsettled:
             self.unsettled = False  # its place in the list is skipped
             self._outbox.append((Command.ACKNOWLEDGE, self.id, self.done, room))
@@ -337,14 +305,15 @@ class EngineConsumer:
             :data:`PATIENCE`, and only if nothing has come by then: most often what is waited for is on its way, and a
             WANT would cost both ends more than the message.
         """
+        credit, taken = self.credit, self.taken
         # Half a window was taken without waiting: messages arrive as fast as the window allows.
-        self.ran_dry = self.ran_dry or self.taken - self.waited_at >= self.window.half
-        self.waited_at = self.taken
-        expected = self.granted - self.taken - self.released
+        self._ran_dry = self._ran_dry or taken - self._waited_at >= credit.half
+        self._waited_at = taken
+        expected = credit.granted - taken - credit.released
         # The first message arrives alone (first_credit); this caller waits for a second one.
-        if self.window.size - expected >= self.window.half and (self.taken or expected <= 0):
+        if credit.size - expected >= credit.half and (taken or expected <= 0):
             self.top_up()
-            expected = self.granted - self.taken - self.released
+            expected = credit.granted - taken - credit.released
         return expected <= 0
 
     def rests(self) -> bool:
@@ -353,10 +322,10 @@ class EngineConsumer:
         Returns:
             True if there is something to write.
         """
-        taken = self.taken
-        if taken - self.waited_at < self.window.half and taken < self.mark and taken < self.granted - self.released:
-            self.waited_at = taken
-            if not self.lone or self.window.received() < self.window.used_up_at:
+        credit, taken = self.credit, self.taken
+        if taken - self._waited_at < credit.half and taken < credit.mark and taken < credit.granted - credit.released:
+            self._waited_at = taken
+            if not self.lone or credit.received() < credit.used_up_at:
                 return False
         elif not self.expect():
             return True
@@ -370,16 +339,17 @@ class EngineConsumer:
             answered: ask for an answer; it comes when everything that could be delivered now has arrived (MCO-05).
         """
         outbox = self._outbox
-        if not self.flowing:
-            if answered and outbox.repairing and self._started and not self.shut:
+        if self.stops:
+            if answered and outbox.repairing and not self.stops & (STOPPED | SHUT):
                 return outbox.request(Command.WANT, self.id)  # sent once there is a connection
             return None
         self.expect()
-        if self.granted - self.taken - self.released <= 0:
-            self.granted += 1  # without credit a WANT counts as a credit of one
-        elif self.lone and not answered and self.window.received() < self.window.used_up_at:
+        credit = self.credit
+        if credit.granted - self.taken - credit.released <= 0:
+            credit.lend()
+        elif self.lone and not answered and credit.received() < credit.used_up_at:
             return None  # it has all that could be sent to it, and no other consumer to recall from
-        self.window.begin()
+        credit.count_bytes()
         if answered:
             return outbox.request(Command.WANT, self.id)
         outbox.append((Command.WANT, 0, self.id))
@@ -424,9 +394,7 @@ class EngineConsumer:
         kept.reverse()
         buffer.extend(kept)
         found.reverse()
-        self.released += len(found)
-        if found:
-            self.window.narrow()
+        self.credit.release(len(found))
         self._outbox.append((Command.RELEASE, self.id, tuple(found)))
 
     def acknowledged(self) -> int | None:
@@ -457,18 +425,16 @@ class EngineConsumer:
             started: the connection lets messages flow.
             number: of an OPEN_CONSUMER that waits for its answer; None if it was open.
         """
-        self.window.begin()
-        credit = 0 if self.shut or not started else self.window.size
-        self.granted = self.taken + self.released + credit
-        self.mark = self.taken + self.window.half if credit else 0
-        self.waited_at = self.taken
-        self.ran_dry = False
+        credit = 0 if self.shut or not started else self.credit.size
+        self.credit.open(self.taken, credit)
+        self._waited_at = self.taken
+        self._ran_dry = False
         return self._outbox.send_first(Command.OPEN_CONSUMER, *self.fields(credit), number=number)
 
     def one_at_a_time(self) -> None:
         """Without prefetch a listener gets one message at a time."""
-        if self.window.size == 0:
-            self.window.set(1)
+        if self.credit.size == 0:
+            self.credit.set(1)
 
     def waits(self, waker: Callable[[], None] | None) -> None:
         """Set a callback for the waiting caller, called once when there may be something to do; None removes it."""
@@ -476,13 +442,14 @@ class EngineConsumer:
 
     def end(self) -> None:
         """The connection is lost beyond repair."""
-        self.flowing = False
+        self.stops |= LOST
         self.wake()
 
     def reset_credit(self) -> None:
         """The broker took back all buffered messages, and all credit (RECOVER, ROLLBACK)."""
         self.buffer.clear()
-        self.taken = self.released = self.granted = self.mark = self.waited_at = 0
+        self.taken = self._waited_at = 0
+        self.credit.reset()
 
     def taken_back(self) -> None:
         """The broker has answered RECOVER or ROLLBACK."""
@@ -497,7 +464,7 @@ class EngineConsumer:
         Returns:
             Up to which tag the application may have seen messages. A message that has not arrived is not among them.
         """
-        self.flowing = False
+        self.stops |= LOST
         buffer = self.buffer
         first, last = 0, max(self.base, self.handed, self.arrived)
         try:
@@ -519,23 +486,24 @@ class EngineConsumer:
 
     def set_flowing(self, flowing: bool, top_up: bool = True) -> None:
         """Open or shut the gate; opening grants credit, unless that was done, and wakes waiting callers."""
-        self._started = flowing
-        self.flowing = flowing and not self.shut and not self._paused and self.opened.done
-        if self.flowing:
+        if not flowing:
+            self.stops |= STOPPED
+            return
+        self.stops &= ~(STOPPED | LOST)
+        if not self.stops:
             if top_up:
                 self.top_up()
             self.wake()
 
     def pause(self) -> None:
         """Hand nothing over until :meth:`go_on`."""
-        self._paused = True
-        self.flowing = False
+        self.stops |= PAUSED
 
     def go_on(self) -> None:
         """Open the gate again, as far as the connection flows, and wake the waiting caller in any case."""
-        self._paused = False
+        self.stops &= ~PAUSED
         if not self._outbox.repairing:
-            self.set_flowing(self._started, top_up=self.taken >= self.mark)
+            self.set_flowing(not self.stops & STOPPED, top_up=self.taken >= self.credit.mark)
         self.wake()
 
     def wake(self) -> None:
@@ -554,8 +522,7 @@ class EngineConsumer:
 
     def shut_gate(self) -> None:
         """Closing begins: nothing is handed over from here on, and waiting callers return."""
-        self.shut = True
-        self.flowing = False
+        self.stops |= SHUT
         self.wake()
 
     def mark_closed(self) -> None:
@@ -563,8 +530,8 @@ class EngineConsumer:
         as seen, so that a restarted program does not get it unmarked for ever."""
         if self.refused is not None and self.buffer and _name(self.buffer[0]) == self.refused:
             self.see()
-        self.closed = True
-        self.shut_gate()
+        self.stops |= SHUT | CLOSED
+        self.wake()
 
 
 def _name(command: CommandTuple) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from sievemq._engine.consumer import EngineConsumer
+from sievemq._engine.consumer import EngineConsumer, Selection
 from sievemq._engine.deliveries import Deliveries
 from sievemq._engine.outbox import Completion, Outbox, when_settled
 from sievemq._engine.outcomes import Outcome, Outcomes
@@ -160,13 +160,7 @@ class EngineSession:
             deliveries.average_bytes,
             deliveries.received_bytes,
             deliveries.next_id(),
-            destination,
-            address,
-            condition,
-            no_local=no_local,
-            subscription=name,
-            durable=durable,
-            shared=shared,
+            Selection(destination, address, condition, no_local, name, durable, shared),
         )
 
         def opened(answer: Completion[Any]) -> None:

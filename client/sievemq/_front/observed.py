@@ -25,7 +25,7 @@ def _client(terms: Terms) -> Client:
 
 
 def _source(consumer: EngineConsumer) -> Source:
-    return Source(consumer.destination, consumer.subscription, _client(consumer.terms))
+    return Source(consumer.selection.destination, consumer.selection.subscription, _client(consumer.terms))
 
 
 def adopted(message: Any, callbacks: Callbacks | None) -> tuple[Message, Callbacks | None]:

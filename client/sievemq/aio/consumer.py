@@ -38,8 +38,9 @@ class MessageConsumer(Closing):
         self._listener: MessageListener | Callable[[Message], Any] | None = None
 
     def __repr__(self) -> str:
-        selector = f" where {self._engine.selector!r}" if self._engine.selector else ""
-        return f"<{type(self).__name__} {self._engine.address}{selector}{', closed' if self._engine.closed else ''}>"
+        opened = self._engine.selection
+        selector = f" where {opened.selector!r}" if opened.selector else ""
+        return f"<{type(self).__name__} {opened.address}{selector}{', closed' if self._engine.closed else ''}>"
 
     def __aiter__(self) -> Self:
         return self
@@ -80,7 +81,7 @@ class MessageConsumer(Closing):
     def get_message_selector(self) -> str | None:
         """The selector; None if there is none (MCO-01)."""
         self._control.check_open(self._engine)
-        return self._engine.selector
+        return self._engine.selection.selector
 
     def get_message_listener(self) -> MessageListener | Callable[[Message], Any] | None:
         """The listener that was set (MCO-02)."""
@@ -267,8 +268,8 @@ class QueueReceiver(MessageConsumer):
     def get_queue(self) -> Queue:
         """The queue (section 13)."""
         self._control.check_open(self._engine)
-        assert isinstance(self._engine.destination, Queue)
-        return self._engine.destination
+        assert isinstance(self._engine.selection.destination, Queue)
+        return self._engine.selection.destination
 
 
 class TopicSubscriber(MessageConsumer):
@@ -279,10 +280,10 @@ class TopicSubscriber(MessageConsumer):
     def get_topic(self) -> Topic:
         """The topic (section 13)."""
         self._control.check_open(self._engine)
-        assert isinstance(self._engine.destination, Topic)
-        return self._engine.destination
+        assert isinstance(self._engine.selection.destination, Topic)
+        return self._engine.selection.destination
 
     def get_no_local(self) -> bool:
         """True if what its own connection publishes is not delivered (SES-21)."""
         self._control.check_open(self._engine)
-        return self._engine.no_local
+        return self._engine.selection.no_local

@@ -7,7 +7,17 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from sievemq._engine import PATIENCE, Callbacks, Completion, EngineConsumer, EngineProducer, EngineSession, TimeLimit
+from sievemq._engine import (
+    CLOSED,
+    PATIENCE,
+    SHUT,
+    Callbacks,
+    Completion,
+    EngineConsumer,
+    EngineProducer,
+    EngineSession,
+    TimeLimit,
+)
 from sievemq._front import SHORT_TIMEOUT, sending, settling
 from sievemq.aio.acknowledging import NOTHING, Acknowledgement
 from sievemq.aio.callbacks import CompletionCalls
@@ -52,7 +62,7 @@ class Control:
         taken = consumer.taken
         if (
             consumer.buffer
-            and consumer.flowing
+            and not consumer.stops
             and self.receiving is None
             and self.delivery.idle
             and ~taken & _TURN
@@ -61,7 +71,7 @@ class Control:
             try:
                 message = consumer.take(True)
                 if message is not None:
-                    if consumer.taken >= consumer.mark or self.transport.asleep:
+                    if consumer.taken >= consumer.credit.mark or self.transport.asleep:
                         self._after_take(consumer)
                     return message
             except BaseException as error:
@@ -94,19 +104,19 @@ class Control:
             if consumer.buffer and not ~consumer.taken & _TURN:
                 await turn()
             while True:
-                if consumer.shut:
+                if consumer.stops >= SHUT:
                     return None  # CLO-06
                 if outbox.failure is not None:
                     outbox.check_open()
                 if self._doubts and self.engine.outcomes.known:
                     await self.raise_doubts()
-                message = take() if consumer.buffer and consumer.flowing else None
+                message = take() if consumer.buffer and not consumer.stops else None
                 if message is not None:
                     self._after_take(consumer)
                     return message
                 if expired or (future is not None and limit.left(loop.time()) <= 0.0):
                     break
-                patient = patient and consumer.flowing and not consumer.expect() and not consumer.lone
+                patient = patient and not consumer.stops and not consumer.expect() and not consumer.lone
                 if not patient:
                     consumer.want()
                 urgent = outbox.urgent
@@ -129,7 +139,7 @@ class Control:
             consumer.waits(None)
             if timer is not None:
                 timer.cancel()
-        return await self.receive_no_wait(consumer, take) if limit.must_look and not consumer.shut else None
+        return await self.receive_no_wait(consumer, take) if limit.must_look and consumer.stops < SHUT else None
 
     async def receive_no_wait(self, consumer: EngineConsumer, take: Callable[[], Message | None]) -> Message | None:
         """Receive a message that is available now, in the buffer or at the broker."""
@@ -140,7 +150,7 @@ class Control:
             await self.raise_doubts()
             if consumer.buffer and not ~consumer.taken & _TURN:
                 await turn()
-            message = take() if consumer.flowing else None
+            message = take() if not consumer.stops else None
             if message is None:
                 completion = consumer.want(answered=True)
                 if completion is None:  # MCO-06: stopped
@@ -148,10 +158,10 @@ class Control:
                 try:
                     await self.transport.ask(lambda: completion)
                 except JMSException:
-                    if consumer.shut:
+                    if consumer.stops >= SHUT:
                         return None
                     raise
-                message = take() if consumer.flowing else None
+                message = take() if not consumer.stops else None
             if message is not None:
                 self._after_take(consumer)
             return message
@@ -159,7 +169,7 @@ class Control:
             self.receiving = None
 
     def _after_take(self, consumer: EngineConsumer) -> None:
-        if consumer.taken >= consumer.mark:
+        if consumer.taken >= consumer.credit.mark:
             self.top_up(consumer)
         elif self.transport.asleep:
             self.transport.nudge()
@@ -191,7 +201,7 @@ class Control:
     def _check_receivable(self, consumer: EngineConsumer) -> None:
         """Raise unless this task may receive at the consumer, if no other does."""
         self.transport.check_loop()
-        if not consumer.flowing:  # else nothing is closed
+        if consumer.stops:  # else nothing is closed
             self.check_open(consumer)
         delivery = self.delivery
         if delivery.idle:
@@ -205,7 +215,7 @@ class Control:
 
     def check_open(self, consumer: EngineConsumer) -> None:
         """Raise unless the consumer and the session can be used."""
-        if consumer.closed:
+        if consumer.stops >= CLOSED:
             gone = consumer.gone
             raise IllegalStateException(f"the consumer is closed{f': {gone}' if gone else ''}", None, gone)
         self.engine.check_open()

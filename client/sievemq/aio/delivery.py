@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from sievemq._engine import Completion, EngineConsumer, EngineSession
+from sievemq._engine import SHUT, Completion, EngineConsumer, EngineSession
 from sievemq._front import LISTENER_TURN, awaiting_listener, log_raised
 from sievemq.aio.transport import Transport, own_task, release, turn
 from sievemq.aio.waiting import LOOK_SECONDS, ends_its_task
@@ -166,7 +166,7 @@ class Delivery:
                     await rest
                 finally:
                     self._end_call()
-                if consumer.taken >= consumer.mark:
+                if consumer.taken >= consumer.credit.mark:
                     self._top_up(consumer)
             if left <= 0:
                 left = LISTENER_TURN
@@ -177,16 +177,16 @@ class Delivery:
         engine, transport = self._engine, self._transport
         for number in range(budget):
             listener = self._listeners.get(consumer)
-            if listener is None or consumer.shut or self._stopping:
+            if listener is None or consumer.stops >= SHUT or self._stopping:
                 return number
             if self._holders:
                 self._put(consumer)
                 return budget
-            message = consumer.take() if consumer.flowing and consumer.buffer else None
+            message = consumer.take() if not consumer.stops and consumer.buffer else None
             if message is None:
                 if engine.outbox.failure is None:
                     consumer.waits(self._wakers[consumer])
-                    if consumer.flowing:
+                    if not consumer.stops:
                         if consumer.rests():
                             transport.flush_soon()
                         if not consumer.lone:
@@ -215,7 +215,7 @@ class Delivery:
             self.calling = None
             if self._waiters or not self._listeners:
                 self._end_call()
-            if consumer.taken >= consumer.mark:
+            if consumer.taken >= consumer.credit.mark:
                 self._top_up(consumer)
         self._put(consumer)
         return budget
@@ -269,6 +269,6 @@ class Delivery:
         self._feeding = False
         hungry, self._hungry = self._hungry, set()
         for consumer in hungry:
-            if consumer.waker is not None and consumer.flowing and consumer in self._listeners:
+            if consumer.waker is not None and not consumer.stops and consumer in self._listeners:
                 consumer.want()
         self._transport.flush_soon()

@@ -8,7 +8,17 @@ from _thread import allocate_lock, get_ident
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeVar
 
-from sievemq._engine import PATIENCE, Callbacks, Completion, EngineConsumer, EngineProducer, EngineSession, TimeLimit
+from sievemq._engine import (
+    CLOSED,
+    PATIENCE,
+    SHUT,
+    Callbacks,
+    Completion,
+    EngineConsumer,
+    EngineProducer,
+    EngineSession,
+    TimeLimit,
+)
 from sievemq._front import SHORT_TIMEOUT, sending, settling
 from sievemq.blocking.callbacks import CompletionCalls
 from sievemq.blocking.delivery import Delivery
@@ -86,8 +96,8 @@ class Control:
             taken = consumer.taken
             try:
                 with self.guard:  # take() needs no other lock
-                    if consumer.flowing and self.receiving is None and (message := consumer.take(True)) is not None:
-                        if consumer.taken >= consumer.mark or self.transport.asleep:
+                    if not consumer.stops and self.receiving is None and (message := consumer.take(True)) is not None:
+                        if consumer.taken >= consumer.credit.mark or self.transport.asleep:
                             self._after_take(consumer)
                         return message
             except BaseException as error:
@@ -115,21 +125,21 @@ class Control:
                 self._check_receivable(consumer)
                 self._turn, self._receiver, self.receiving = turn, get_ident(), consumer
             while True:
-                if self._doubts and not consumer.shut and self.engine.outcomes.known:
+                if self._doubts and consumer.stops < SHUT and self.engine.outcomes.known:
                     self.raise_doubts()
                 with guard:
                     with transport.lock:
-                        if consumer.shut:
+                        if consumer.stops >= SHUT:
                             return None  # CLO-06
                         taking = True
-                        message = take() if consumer.buffer and consumer.flowing else None
+                        message = take() if consumer.buffer and not consumer.stops else None
                         if message is None:
                             if outbox.failure is not None:
                                 outbox.check_open()
                             left = limit.left(time.monotonic())
                             if left <= 0.0:
                                 break
-                            patient = patient and consumer.flowing and not consumer.expect() and not consumer.lone
+                            patient = patient and not consumer.stops and not consumer.expect() and not consumer.lone
                             if not patient:
                                 consumer.want()
                             self._waiting = True
@@ -156,7 +166,7 @@ class Control:
                     with transport.lock:
                         self._stop_waiting(consumer)
                 self._turn = self.receiving = None
-        return self.receive_no_wait(consumer, take) if limit.must_look and not consumer.shut else None
+        return self.receive_no_wait(consumer, take) if limit.must_look and consumer.stops < SHUT else None
 
     def receive_no_wait(self, consumer: EngineConsumer, take: Callable[[], Message | None]) -> Message | None:
         """Receive a message that is available now, in the buffer or at the broker."""
@@ -173,10 +183,10 @@ class Control:
                     try:
                         transport.ask(lambda: completion)
                     except JMSException:
-                        if consumer.shut:
+                        if consumer.stops >= SHUT:
                             return None
                         raise
-                    message = transport.call(lambda: take() if consumer.flowing else None)
+                    message = transport.call(lambda: take() if not consumer.stops else None)
                 if message is not None:
                     self._after_take(consumer)
                 return message
@@ -188,12 +198,12 @@ class Control:
     def _take_or_request(
         self, consumer: EngineConsumer, take: Callable[[], Message | None]
     ) -> tuple[Message | None, Completion[object] | None]:
-        message = take() if consumer.flowing else None
+        message = take() if not consumer.stops else None
         return message, consumer.want(answered=True) if message is None else None
 
     def _check_receivable(self, consumer: EngineConsumer) -> None:
         """Raise unless this thread may receive at the consumer now."""
-        if not consumer.flowing:  # else nothing is closed
+        if consumer.stops:  # else nothing is closed
             self.check_open(consumer)
         delivery = self.delivery
         if not delivery.idle:
@@ -208,7 +218,7 @@ class Control:
 
     def check_open(self, consumer: EngineConsumer) -> None:
         """Raise unless the consumer and the session can be used."""
-        if consumer.closed:
+        if consumer.stops >= CLOSED:
             gone = consumer.gone
             raise IllegalStateException(f"the consumer is closed{f': {gone}' if gone else ''}", None, gone)
         self.engine.check_open()
@@ -228,7 +238,7 @@ class Control:
         self._waiting = False
 
     def _after_take(self, consumer: EngineConsumer) -> None:
-        if consumer.taken >= consumer.mark:
+        if consumer.taken >= consumer.credit.mark:
             self.top_up(consumer)
         if self.transport.asleep:
             self.transport.nudge()

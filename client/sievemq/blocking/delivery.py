@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from sievemq._engine import PATIENCE, EngineConsumer, EngineSession
+from sievemq._engine import PATIENCE, SHUT, EngineConsumer, EngineSession
 from sievemq._front import LISTENER_TURN, log_raised, observed_listener, refuse_awaitable
 from sievemq.blocking.transport import Transport
 from sievemq.exceptions import JMSException
@@ -159,7 +159,7 @@ class Delivery:
                     return
                 with transport.lock:
                     for consumer in self._idle:
-                        if consumer.waker is not None and consumer.flowing:
+                        if consumer.waker is not None and not consumer.stops:
                             consumer.want()
                     self._idle.clear()
                     transport.write_urgent()
@@ -173,23 +173,23 @@ class Delivery:
         engine, transport = self._engine, self._transport
         for _ in range(LISTENER_TURN):
             listener = self._listeners.get(consumer)
-            if listener is None or consumer.shut or self._stopping:
+            if listener is None or consumer.stops >= SHUT or self._stopping:
                 return
-            message = consumer.take() if consumer.flowing and consumer.buffer else None
+            message = consumer.take() if not consumer.stops and consumer.buffer else None
             if message is None:
                 with transport.lock:
                     if engine.outbox.failure is not None:
                         return
-                    if not consumer.flowing or not consumer.buffer:
+                    if consumer.stops or not consumer.buffer:
                         consumer.waits(self._wakers.get(consumer))  # none any more: it has just lost its listener
-                        if consumer.flowing:
+                        if not consumer.stops:
                             consumer.rests()
                         if not consumer.lone:
                             self._idle.add(consumer)
                         return
                 continue
             self._deliver(consumer, listener, message)
-            if consumer.taken >= consumer.mark:
+            if consumer.taken >= consumer.credit.mark:
                 with transport.lock:
                     consumer.top_up()
                     transport.write()

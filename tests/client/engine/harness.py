@@ -270,7 +270,7 @@ class World:
         if message is not None:
             if consumer.acknowledges_itself:
                 consumer.settle()
-            if consumer.taken >= consumer.mark:
+            if consumer.taken >= consumer.credit.mark:
                 consumer.top_up()
         return message
 

@@ -8,7 +8,7 @@ import pytest
 
 from sievemq import InvalidSelectorException, Queue, TextMessage, Topic
 from sievemq._engine import EngineConsumer, EngineOptions, EngineProducer
-from sievemq._engine.credit import FIRST_WINDOW, MAX_WINDOW, WINDOW_BYTES, PrefetchWindow
+from sievemq._engine.credit import FIRST_WINDOW, MAX_WINDOW, WINDOW_BYTES, Credit
 from sievemq.destinations import Destination
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
@@ -31,7 +31,7 @@ def take(consumer: EngineConsumer) -> str | None:
         return None
     if consumer.acknowledges_itself:
         consumer.settle()
-    if consumer.taken >= consumer.mark:
+    if consumer.taken >= consumer.credit.mark:
         consumer.top_up()
     assert isinstance(message, TextMessage)
     return message.get_text()
@@ -58,7 +58,7 @@ def test_sel_01_a_selector_is_checked_before_anything_is_sent(broker: FakeBroker
 
 def test_sel_03_a_blank_selector_means_no_selector(broker: FakeBroker) -> None:
     for blank in (None, "", " \t"):
-        assert broker.consumer(broker.session(), selector=blank).selector is None
+        assert broker.consumer(broker.session(), selector=blank).selection.selector is None
 
 
 def test_sel_02_a_refused_consumer_leaves_nothing_behind(broker: FakeBroker) -> None:
@@ -74,7 +74,7 @@ def test_sel_02_a_refused_consumer_leaves_nothing_behind(broker: FakeBroker) -> 
 def test_clo_24_con_15_credit_comes_with_start() -> None:
     broker = with_prefetch(10, start=False)
     consumer = broker.consumer(broker.session())
-    assert consumer.granted == 0
+    assert consumer.credit.granted == 0
     assert not consumer.flowing
     broker.engine.start()
     assert broker.heard() == [(Command.CREDIT, consumer.id, 10, False)]
@@ -132,7 +132,7 @@ def test_credit_without_acknowledgement_in_client_mode() -> None:
 def test_never_more_than_the_window_is_out(prefetch: int) -> None:
     broker = with_prefetch(prefetch)
     consumer = broker.consumer(broker.session())
-    credit, tag = consumer.granted, 0
+    credit, tag = consumer.credit.granted, 0
     for _ in range(50):
         assert credit + len(consumer.buffer) <= prefetch
         while credit:
@@ -152,7 +152,7 @@ def test_prefetch_0_fetches_on_request() -> None:
         broker.deliver(consumer, tag)
         assert take(consumer) == str(tag)
     assert [command[0] for command in broker.heard() if command[0] != Command.ACKNOWLEDGE] == [Command.WANT] * 3
-    assert consumer.granted == 3
+    assert consumer.credit.granted == 3
 
 
 @pytest.mark.parametrize(
@@ -189,13 +189,13 @@ def test_an_adaptive_window_widens_while_the_application_waits() -> None:
     consumer = broker.consumer(broker.session())
     tag = 0
     for _ in range(20):
-        while consumer.granted > tag:
+        while consumer.credit.granted > tag:
             tag += 1
             broker.deliver(consumer, tag)
         while take(consumer) is not None:
             pass
         consumer.want()
-    assert consumer.window.size == MAX_WINDOW
+    assert consumer.credit.size == MAX_WINDOW
 
 
 def test_an_adaptive_window_stays_when_producers_are_slow() -> None:
@@ -205,21 +205,23 @@ def test_an_adaptive_window_stays_when_producers_are_slow() -> None:
         broker.deliver(consumer, tag)
         assert take(consumer) == str(tag)
         consumer.want()
-    assert consumer.window.size == FIRST_WINDOW
+    assert consumer.credit.size == FIRST_WINDOW
 
 
 def test_a_window_of_large_messages_is_bounded_in_bytes() -> None:
-    window = PrefetchWindow(None, lambda: 0)
+    average = WINDOW_BYTES // 100
+    credit = Credit(None, lambda: 0, lambda: average)
     for _ in range(20):
-        window.widen(WINDOW_BYTES // 100)
-    assert window.size == 100
-    window.widen(WINDOW_BYTES * 2)
-    assert window.size == 2
+        credit.widen()
+    assert credit.size == 100
+    average = WINDOW_BYTES * 2
+    credit.widen()
+    assert credit.size == 2
     for _ in range(9):
-        window.narrow()
-    assert window.size == 2
-    fixed = PrefetchWindow(5, lambda: 0)
-    fixed.widen(1)
+        credit.narrow()
+    assert credit.size == 2
+    fixed = Credit(5, lambda: 0, lambda: 1)
+    fixed.widen()
     fixed.narrow()
     assert fixed.size == 5
 
@@ -382,7 +384,7 @@ def test_d_23_a_recall_returns_unseen_messages(broker: FakeBroker) -> None:
     broker.heard()
     broker.say(Command.RECALL, consumer.id, (3,))
     assert broker.heard() == [(Command.RELEASE, consumer.id, (), False)]
-    assert consumer.window.size == FIRST_WINDOW // 2
+    assert consumer.credit.size == FIRST_WINDOW // 2
 
 
 def test_returned_memory_is_granted_again_on_request() -> None:
@@ -495,14 +497,14 @@ def test_d_23_a_wait_begins_without_a_want_unless_there_is_no_credit() -> None:
 def test_a_selective_consumer_is_opened_for_one_message(broker: FakeBroker) -> None:
     session = broker.session()
     consumer = broker.consumer(session, selector="JMSCorrelationID = 'c1'")
-    assert consumer.granted == 1
+    assert consumer.credit.granted == 1
     assert not consumer.expect()  # it is on its way, perhaps: no further request
     assert broker.heard() == []
     broker.deliver(consumer, 1)
     assert take(consumer) == "1"
     assert consumer.expect() is False  # a caller that waits for a second one is here for more
     assert broker.heard() == [(Command.ACKNOWLEDGE, consumer.id, 1, FIRST_WINDOW)]
-    assert broker.consumer(session).granted == FIRST_WINDOW
+    assert broker.consumer(session).credit.granted == FIRST_WINDOW
 
 
 def test_mco_10_closing_waits_for_the_broker_only_with_messages_to_return(broker: FakeBroker) -> None:
@@ -529,4 +531,4 @@ def test_a_listener_that_took_the_only_message_of_its_credit_asks_for_more() -> 
     assert take(consumer) == "1"
     broker.heard()
     assert consumer.rests()
-    assert consumer.granted == 1 + FIRST_WINDOW
+    assert consumer.credit.granted == 1 + FIRST_WINDOW

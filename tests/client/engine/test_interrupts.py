@@ -132,7 +132,7 @@ class Application:
         if self.mode == AUTO:
             self.done += self.open
             self.open.clear()
-        if self.consumer.taken >= self.consumer.mark:
+        if self.consumer.taken >= self.consumer.credit.mark:
             self.guard(self.consumer.top_up)
 
     def acknowledge(self) -> None:

@@ -105,7 +105,7 @@ class App:
             self.acknowledged()
         elif consumer.acknowledges_itself:  # a listener that raises (LIS-04)
             self.recover()
-        if consumer.taken >= consumer.mark:
+        if consumer.taken >= consumer.credit.mark:
             consumer.top_up()
 
     def check(self, message: Message) -> str:

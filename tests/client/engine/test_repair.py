@@ -387,7 +387,7 @@ class Play:
     def _take(self, consumer: Any, held: list[str]) -> None:
         message = consumer.take() if consumer.flowing else None
         if message is not None:
-            if consumer.taken >= consumer.mark:
+            if consumer.taken >= consumer.credit.mark:
                 consumer.top_up()
             self._see(message)
             held.append(message.get_text())
@@ -435,7 +435,7 @@ class Play:
                 message = consumer.take()
                 if message is None:
                     break
-                if consumer.taken >= consumer.mark:
+                if consumer.taken >= consumer.credit.mark:
                     consumer.top_up()
                 self._see(message)
                 left.append(message.get_text())

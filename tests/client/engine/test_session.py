@@ -45,7 +45,7 @@ def test_ack_08_ack_14_recover_drops_buffered_and_arriving_messages(broker: Fake
     assert take(consumer) is None
     broker.say(Command.OK, request, None)
     recovering.result()
-    assert broker.heard() == [(Command.CREDIT, consumer.id, consumer.window.size, False)]
+    assert broker.heard() == [(Command.CREDIT, consumer.id, consumer.credit.size, False)]
     broker.deliver(consumer, 5, count=2)
     message = consumer.take()
     assert message is not None
