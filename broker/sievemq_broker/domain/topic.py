@@ -447,8 +447,10 @@ class Topic:
             for envelope in envelopes:
                 self.spread(self.matching(envelope, connection), envelope, now, _accept, moved=moved)
             return
-        for envelope in envelopes:
-            self.take(envelope, now)
+        self.published += len(envelopes)
+        for tap in self.taps:
+            for envelope in envelopes:
+                tap.copy(envelope, now)
         if self.takes_all:
             for queue in self._plain:
                 queue.accept(envelopes, now)

@@ -149,7 +149,7 @@ class Scheduler:
         ring: the keys of all tasks, the next one first.
     """
 
-    __slots__ = ("_lines", "_running", "budget", "journal", "overrun", "ring")
+    __slots__ = ("_beginning", "_lines", "_running", "budget", "journal", "overrun", "ring")
 
     def __init__(self) -> None:
         self.budget = Budget()
@@ -159,6 +159,8 @@ class Scheduler:
         self._lines: dict[Hashable, deque[Job[Any]]] = {}
         self.ring: deque[Hashable] = deque()
         self._running = False
+        #: The keys of tasks whose first slices are being done.
+        self._beginning: set[Hashable] = set()
 
     def store_in(self, journal: Journal) -> None:
         """Store what tasks do that have a share."""
@@ -188,18 +190,24 @@ class Scheduler:
             The task under way, or over.
         """
         job = Job(make, limit_text, share)
-        line = self._lines.get(key)
-        if line is not None:
-            line.append(job)
-            return job
-        self._lines[key] = deque((job,))
-        self.ring.append(key)
-        if not later and not (self._running and self.budget.spent):
-            if not self._running:
-                self.budget.renew(TURN)
+        lines, beginning = self._lines, self._beginning
+        first = not later and key not in lines and key not in beginning
+        if first and not self._running:
+            self.budget.renew(TURN)
+        if first and self.budget.left > 0:
+            beginning.add(key)
             self._advance(job, now)
+            beginning.discard(key)
             if job.over:
-                self._end(key, job, now)
+                return job
+        line = lines.get(key)
+        if line is None:
+            line = lines[key] = deque()
+            self.ring.append(key)
+        if first:
+            line.appendleft(job)  # others may have come meanwhile
+        else:
+            line.append(job)
         return job
 
     def is_busy(self, key: Hashable) -> bool:
