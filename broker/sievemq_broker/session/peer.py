@@ -3,8 +3,8 @@
     protocol ── carry_out(commands, now) ──> Peer ──> table ──> handlers ──> domain
     protocol <── ClientPort ──────────────── Peer <── answers ──┘      domain ── deliveries ──> ClientPort
 
-A protocol turns its frames into commands (a verb of the table, then its fields) and encodes what is passed to its
-:class:`ClientPort`. No I/O, no clock, no bytes of any protocol.
+A protocol turns its frames into commands (verbs.py) and encodes what is passed to its :class:`ClientPort`. No I/O, no
+clock, no bytes of any protocol.
 """
 
 from __future__ import annotations

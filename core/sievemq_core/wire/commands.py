@@ -1,7 +1,8 @@
 """Every command of the protocol, as data: its number, sender, fields and meaning.
 
-A command on the wire is a msgpack array ``[number, field, …]``. In Python it is the same tuple: handlers unpack it by
-position, so nothing is allocated per command beside what the decoder made. Rules for growing:
+A command on the wire is a msgpack array ``[number, field, …]``. In Python it is the same tuple, by position, so nothing
+is allocated per command beside what the decoder made. The broker names the fields of all commands but the most frequent
+ones before it carries them out (``sievemq_broker/session/verbs.py``). Rules for growing:
 
 - a field is only ever added at the end, optional, and an older receiver ignores it;
 - a number is never reused; an unknown number is an error.
