@@ -163,7 +163,7 @@ class Rule:
 
 
 def _namespace_of(who: Hello | Member) -> str:
-    return (who.namespace if isinstance(who, Hello) else who.namespace.name) or "default"
+    return (who.wanted if isinstance(who, Hello) else who.namespace.name) or "default"
 
 
 def _destination_of(command: tuple[Any, ...]) -> str | None:

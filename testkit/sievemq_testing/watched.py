@@ -404,7 +404,7 @@ _NEVER_HELD = frozenset({Command.HELLO, Command.GOODBYE, Command.HEARTBEAT, Comm
 
 
 def _hello(connection: WatchedConnection, command: Hello, now: int) -> None:
-    name = command.namespace or "default"
+    name = command.wanted or "default"
     if name in connection.watch.dropped:
         raise ProtocolError(
             f"the test kit has dropped namespace {name!r}, since its test has ended; close every context before a test "

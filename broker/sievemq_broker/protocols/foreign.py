@@ -76,6 +76,14 @@ def refuse_schedule(named: Set[Any], unsupported: frozenset[str], instead: str) 
         )
 
 
+def user_and_namespace(user: str | None) -> tuple[str | None, str]:
+    """A user name, and the namespace after an @ in it."""
+    if user is None or "@" not in user:
+        return user or None, ""
+    name, _, namespace = user.rpartition("@")
+    return name or None, namespace
+
+
 class Converted:
     """The last converted message, shared by all connections of a protocol, since the subscribers of a topic get one
     message one after the other."""

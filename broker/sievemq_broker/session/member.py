@@ -13,7 +13,9 @@ from sievemq_broker.session.ports import Services
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.settings import AuthenticationError
+from sievemq_broker.session.verbs import Hello
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError
+from sievemq_core.harmless import harmless
 from sievemq_core.message.destination import parse_address
 
 #: Destinations remembered as allowed, for each client.
@@ -49,7 +51,7 @@ class Member:
     """
 
     __slots__ = (
-        "_broker", "_host", "_memory", "_services", "_sessions", "_survived", "agent", "allowed", "attempt",
+        "_broker", "_memory", "_services", "_sessions", "_survived", "agent", "allowed", "attempt",
         "client_id", "handed_elsewhere", "id", "identity", "keep", "namespace", "resumed",
     )  # fmt: skip
     namespace: Namespace
@@ -58,7 +60,6 @@ class Member:
         self._broker = broker
         self._services = services
         self._sessions = sessions
-        self._host = ""
         self.id = ""
         self.identity = Identity()
         self.agent = ""
@@ -75,32 +76,16 @@ class Member:
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 
-    def came_to(self, host: str) -> None:
-        """The client has named the host that it wants. If it asks for no namespace, it means the one behind a leading
-        slash, or one of this very name: unless the user has no right there, and so must not learn of it."""
-        self._host = host
-
-    def enter(self, identity: Identity, namespace: str, agent: str, keep: int, attempt: int) -> None:
-        """The handshake has found identity and namespace.
-
-        Args:
-            identity: the user.
-            namespace: its name.
-            agent: what the client calls itself.
-            keep: milliseconds for which it wants to be remembered once it is lost.
-            attempt: counts its attempts to continue a lost connection; 0 if it does not count them.
+    def enter(self, identity: Identity, hello: Hello) -> None:
+        """The client has signed in as this user.
 
         Raises:
             AuthenticationError: the user has no right there.
             SieveError: it is no name of a namespace, or there is no such namespace, and none can be made.
         """
-        host = self._host
-        if not namespace and host.startswith("/"):
-            namespace = host.removeprefix("/")
+        namespace = self._namespace_of(identity, hello)
         if namespace:
             check_identifier("a namespace", namespace)
-        elif host in self._broker.namespaces and identity.rights.enters(host):
-            namespace = host
         if not identity.rights.enters(namespace):
             raise AuthenticationError(
                 f"user {identity.user!r} has no right in namespace {namespace or 'default'!r}; "
@@ -108,9 +93,16 @@ class Member:
             )
         self.entitle(identity)
         self.namespace = self._broker.namespace(namespace or "default")
-        self.agent = agent
-        self.keep = min(keep, self._services.settings.keep_ms)
-        self.attempt = attempt
+        self.agent = harmless(hello.agent[:200])
+        self.keep = min(hello.keep, self._services.settings.keep_ms)
+        self.attempt = 0 if hello.resume is None else hello.resume.attempt
+
+    def _namespace_of(self, identity: Identity, hello: Hello) -> str:
+        """The name of the namespace; empty for the default one. If the client asks for none, and there is one with the
+        name of the host, that is meant: unless the user has no right there, and so must not learn of it."""
+        host = hello.host
+        named = host in self._broker.namespaces and identity.rights.enters(host)
+        return hello.wanted or (host if named else "")
 
     def begin(self) -> None:
         """Begin as a new client."""

@@ -27,7 +27,7 @@ from sievemq_broker.session.ports import ClientPort, Services, Watcher
 from sievemq_broker.session.rights import Identity, Verb, forbidden
 from sievemq_broker.session.session import Session, SessionMode
 from sievemq_broker.session.transaction import StagedBytes
-from sievemq_broker.session.verbs import CloseConsumer, CloseSession
+from sievemq_broker.session.verbs import CloseConsumer, CloseSession, Hello, Resume
 from sievemq_broker.session.waiting import BlockedSender
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.wire.codec import CommandTuple
@@ -291,47 +291,45 @@ class Peer:
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 
-    def enter(self, identity: Identity, namespace: str, agent: str, keep: int, attempt: int = 0) -> None:
-        """The handshake has found identity and namespace: see :meth:`Member.enter`."""
-        self.member.enter(identity, namespace, agent, keep, attempt)
+    def enter(self, identity: Identity, hello: Hello) -> None:
+        """See :meth:`Member.enter`."""
+        self.member.enter(identity, hello)
         self.namespace = self.member.namespace
         self.entitle(identity)
 
-    def take_place(self, resume: str, report: Report, ids: tuple[int, int], now: int) -> Memory | None:
+    def take_place(self, resume: Resume, now: int) -> Memory | None:
         """Continue a lost connection, with its id and with what is remembered of it.
 
         If the broker still considers that one alive, it is ended first, so that its client id and its messages are
         free. Allowed only for the same user in the same namespace; otherwise the request is ignored.
 
         Args:
-            resume: id of the lost one.
-            report: what the client states of messages that were delivered there.
-            ids: the last session and consumer id that were used there.
+            resume: what the client states of the lost one.
             now: ms since 1970.
 
         Returns:
             What was remembered; None if nothing was.
         """
-        self.end_lost(resume, report, now)
-        self.broker.scheduler.finish(now, resume)
-        memory = self.member.resume(resume, report, now)
+        self.end_lost(resume, now)
+        self.broker.scheduler.finish(now, resume.connection)
+        memory = self.member.resume(resume.connection, resume.report, now)
         # Late commands for its old sessions and consumers may still arrive: they are skipped.
-        self.highest_session, last_consumer = ids
-        self.deliveries.claim(last_consumer)
+        self.highest_session = resume.session
+        self.deliveries.claim(resume.consumer)
         return memory
 
-    def end_lost(self, resume: str, report: Report, now: int) -> None:
+    def end_lost(self, resume: Resume, now: int) -> None:
         """End another connection of the same client, if the broker still considers it alive.
 
         Args:
-            resume, report, now: as :meth:`take_place`.
+            resume, now: as :meth:`take_place`.
 
         Raises:
             ProtocolError: the client has reconnected by a later attempt.
         """
-        lost = self.services.connections.get(resume)
+        lost = self.services.connections.get(resume.connection)
         if lost is not None and self.member.is_same(lost.member):
-            lost.give_way(report, now)
+            lost.give_way(resume.report, now)
 
     def give_way(self, report: Report, now: int) -> None:
         """The client has come back on another connection (D-32).

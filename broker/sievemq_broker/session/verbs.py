@@ -83,16 +83,26 @@ class Resume(NamedTuple):
 
 
 class Hello(NamedCommand, number=Command.HELLO):
-    """What every protocol knows of a client that signs in. `keep`: ms for which it wants to be remembered once the
-    connection is lost."""
+    """What every protocol knows of a client that signs in.
+
+    Attributes:
+        host: that it wants to reach.
+        keep: ms for which it wants to be remembered once the connection is lost.
+    """
 
     namespace: str
     user: str | None
     password: str | None
     client_id: str | None
     agent: str
+    host: str = ""
     keep: int = 0
     resume: Resume | None = None
+
+    @property
+    def wanted(self) -> str:
+        """The namespace that the client asks for, by its name or by a host that begins with a slash; empty for none."""
+        return self.namespace or (self.host.removeprefix("/") if self.host.startswith("/") else "")
 
     def without_password(self) -> Hello:
         """The same, to be kept."""

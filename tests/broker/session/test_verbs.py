@@ -119,3 +119,12 @@ def test_no_door_makes_or_reads_commands_by_position() -> None:
     found = {f"{path.name}:{line}" for path in sources() for line in positional(ast.parse(path.read_text("utf-8")))}
     assert found == set()
     assert [*positional(ast.parse("_do(now, (Command.WANT, 0, 1))\ncommand[2] + command[0]"))] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "host", "wanted"),
+    [("n", "/other", "n"), ("", "/n", "n"), ("", "example.org", ""), ("", "/", ""), ("", "", "")],
+)
+def test_a_host_behind_a_slash_names_the_namespace_if_nothing_else_does(namespace: str, host: str, wanted: str) -> None:
+    hello = verbs.Hello(namespace=namespace, user=None, password=None, client_id=None, agent="", host=host)
+    assert hello.wanted == wanted

@@ -82,7 +82,15 @@ from sievemq_broker.protocols.amqp.performatives import (
 )
 from sievemq_broker.protocols.amqp.types import Symbol
 from sievemq_broker.protocols.base import no_wake
-from sievemq_broker.protocols.foreign import PAGE, Converted, ForeignConnection, Line, ignore, unexpected
+from sievemq_broker.protocols.foreign import (
+    PAGE,
+    Converted,
+    ForeignConnection,
+    Line,
+    ignore,
+    unexpected,
+    user_and_namespace,
+)
 from sievemq_broker.session import verbs
 from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer, Table
@@ -526,7 +534,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
 
     def _claimed(self, name: str) -> str:
         """The user of a given name. A namespace in the name is kept for open; the user has no password there."""
-        user, namespace = _user_and_namespace(name)
+        user, namespace = user_and_namespace(name)
         self._user = f"@{namespace}" if namespace else None
         return user or ""
 
@@ -536,7 +544,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             if len(parts) != 3:
                 raise ProtocolError("the response of PLAIN has three parts", ErrorCode.AUTHENTICATION)
             self._user, self._password = (part.decode("utf-8", "replace") for part in parts[1:])
-        user, _ = _user_and_namespace(self._user)
+        user, _ = user_and_namespace(self._user)
         self.outbox.expect(0, lambda _: self._signed_in(None))
 
         def later(found: Identity | AuthenticationError, now: int) -> None:
@@ -564,8 +572,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         if theirs.max_frame_size < MIN_FRAME:
             raise FramingError(f"a max-frame-size of {theirs.max_frame_size}; the least is {MIN_FRAME}")
         settings = self._services.settings
-        user, namespace = _user_and_namespace(self._user)
-        self.peer.member.came_to(theirs.hostname or "")
+        user, namespace = user_and_namespace(self._user)
         # Qpid JMS makes up an id for a connection that was given none; it begins so, and names no client.
         sole = _SOLE in (theirs.desired_capabilities or ()) and not theirs.container_id.startswith("ID:")
 
@@ -602,6 +609,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             password=password,
             client_id=theirs.container_id if sole else None,
             agent=agent,
+            host=theirs.hostname or "",
         )
         self._do(now, hello)
 
@@ -1554,14 +1562,6 @@ def _outcome_of(state: object) -> Outcome | None:
         case Released():
             return None
     raise unexpected(f"the outcome {_name(state)}")
-
-
-def _user_and_namespace(user: str | None) -> tuple[str | None, str]:
-    """A user name, and the namespace after an @ in it."""
-    if user is None or "@" not in user:
-        return user or None, ""
-    name, _, namespace = user.rpartition("@")
-    return name or None, namespace
 
 
 def _name(body: object) -> str:

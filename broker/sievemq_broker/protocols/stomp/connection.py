@@ -15,7 +15,15 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import INFER, TEXT
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.protocols.base import no_wake
-from sievemq_broker.protocols.foreign import PAGE, Converted, ForeignConnection, Line, ignore, unexpected
+from sievemq_broker.protocols.foreign import (
+    PAGE,
+    Converted,
+    ForeignConnection,
+    Line,
+    ignore,
+    unexpected,
+    user_and_namespace,
+)
 from sievemq_broker.protocols.stomp.frames import Frame, FrameParser, encode
 from sievemq_broker.protocols.stomp.mapping import (
     address_of,
@@ -201,10 +209,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             )
         theirs_out, theirs_in = _heartbeats(headers.get("heart-beat", "0,0"))
         ours = self._services.settings.heartbeat_ms
-        user, namespace = headers.get("login"), ""
-        if user is not None and "@" in user:
-            user, _, namespace = user.rpartition("@")
-        self.peer.member.came_to(headers.get("host", ""))
+        user, namespace = user_and_namespace(headers.get("login"))
         self._types = headers.get("sievemq-types")
         if self._types not in (None, TEXT, INFER):
             raise ProtocolError(
@@ -224,10 +229,11 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         agent = f"STOMP {version} {headers.get('client-name', '')}".strip()
         hello = verbs.Hello(
             namespace=namespace,
-            user=user or None,
+            user=user,
             password=headers.get("passcode"),
             client_id=headers.get("client-id"),
             agent=agent,
+            host=headers.get("host", ""),
         )
         self._do(now, hello)
 

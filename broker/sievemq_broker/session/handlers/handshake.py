@@ -13,7 +13,6 @@ from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError
 from sievemq_broker.session.verbs import ClockSeen, Goodbye, Heartbeat, Hello, Ping, SetClientId, Welcome
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
-from sievemq_core.harmless import harmless
 
 
 def on_hello(peer: Peer, command: Hello, now: int) -> None:
@@ -55,12 +54,10 @@ def _welcome(peer: Peer, identity: Identity, hello: Hello, now: int) -> None:
     Raises:
         ProtocolError, AuthenticationError: as :func:`on_hello`.
     """
-    resume = hello.resume
     with _fatal():
-        attempt = 0 if resume is None else resume.attempt
-        peer.enter(identity, hello.namespace, harmless(hello.agent[:200]), hello.keep, attempt)
-        if resume is not None:
-            peer.end_lost(resume.connection, resume.report, now)
+        peer.enter(identity, hello)
+        if hello.resume is not None:
+            peer.end_lost(hello.resume, now)
     _begin(peer, hello, now)
 
 
@@ -77,7 +74,7 @@ def _begin(peer: Peer, hello: Hello, now: int) -> None:
         if resume is None:
             peer.member.begin()
         else:
-            memory = peer.take_place(resume.connection, resume.report, (resume.session, resume.consumer), now)
+            memory = peer.take_place(resume, now)
             peer.owe(*peer.services.unstored_of(peer.member.id))  # it learns what was carried out
         if client_id is not None:
             peer.member.claim_client_id(client_id)
