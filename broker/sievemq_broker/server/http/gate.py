@@ -16,6 +16,20 @@ from sievemq_broker.server.server import Server
 LOOK_SECONDS: Final = 2.0
 
 
+class _Output:
+    """An answer or an event, for :meth:`Commits.hold`."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = asyncio.get_running_loop().create_future()
+
+    def release(self, data: bytes) -> None:
+        """It may leave."""
+        if not self.left.done():
+            self.left.set_result(None)
+
+
 class Gate:
     """The gate of one broker."""
 
@@ -25,7 +39,8 @@ class Gate:
         self._server = server
 
     async def passed(self, changes: bool) -> None:
-        """Return when output may leave: everything that has happened so far is on disk. At once in memory.
+        """Return when output may leave: everything that has happened so far is on disk, what verbs have begun that are
+        not complete included. At once in memory.
 
         Args:
             changes: the output confirms a change.
@@ -33,17 +48,19 @@ class Gate:
         Raises:
             ApiError: 503, the change cannot be written for now, or the disk has failed and the broker ends.
         """
-        commits = self._server.shard.commits
-        if commits is None:
+        server = self._server
+        commits, journal = server.shard.commits, server.shard.broker.journal
+        if commits is None or journal is None or (server.trouble is not None and not changes):
             return
-        if not changes and self._server.trouble is not None:
+        output = _Output()
+        if not commits.hold(output, b"", [*journal.unwritten, *journal.shares]):
             return
-        synced = commits.synced()
-        while not synced.done() and not (await asyncio.wait({synced}, timeout=LOOK_SECONDS))[0]:
+        server.turn.worked()
+        while not (await asyncio.wait({output.left}, timeout=LOOK_SECONDS))[0]:
             if not changes:
                 return
+            if server.failure is not None:
+                raise ApiError(503, "UNAVAILABLE", "the data directory cannot be written; the broker ends")
             if commits.stuck is not None:
                 text = f"it is done, and will be on disk once that can be written: {commits.stuck}"
                 raise ApiError(503, "UNAVAILABLE", text)
-        if changes and synced.cancelled():
-            raise ApiError(503, "UNAVAILABLE", "the data directory cannot be written; the broker ends")

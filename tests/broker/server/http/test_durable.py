@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain.store import DamagedError
 from sievemq_broker.server.http import gate
 from sievemq_broker.server.http.api import series
 
@@ -106,6 +107,19 @@ def test_a_broker_whose_disk_hangs_can_be_looked_at(durable: EmbeddedBroker, mon
             assert Api(durable).get(at(Q))["depth"] == 1
             assert not change.done()
         assert change.result(DEADLINE).status == 201
+
+
+def test_a_change_is_refused_once_the_disk_has_failed(durable: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "LOOK_SECONDS", 0.01)
+
+    def fails(*arguments: Any) -> None:
+        raise DamagedError("the disk lies")
+
+    durable.call(lambda _: monkeypatch.setattr(durable.server.shard.opened.store, "write", fails))  # type: ignore[union-attr]
+    answer = Api(durable)("POST", f"{at(Q)}/messages", {"body": "x"})
+    assert (answer.status, answer.error) == (503, "UNAVAILABLE")
+    assert "cannot be written; the broker ends" in answer.json["text"]
+    assert Api(durable).get(at(Q))["depth"] == 1
 
 
 def test_events_wait_for_the_disk(durable: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
