@@ -55,8 +55,8 @@ PERSISTENT: Final = 2
 ENTRY_BYTES: Final = 64
 BATCH_BYTES: Final = ENTRY_BYTES << PLACE_BITS - 2
 
-#: Kinds of definitions that other definitions and messages refer to.
-_REFERRED_TO: Final = frozenset((NAMESPACE, DESTINATION, SUBSCRIPTION, PAUSED))
+#: Kinds of definitions that do not wait for a share: messages and definitions of others refer to them, or change them.
+_APART: Final = frozenset((NAMESPACE, DESTINATION, SUBSCRIPTION, PAUSED, TAP))
 
 #: Room in the store below which each PERSISTENT message is checked. Above it only transactions are, since other
 #: messages that come while one batch is written are far less.
@@ -189,8 +189,8 @@ class Share:
 
     That goes for new messages, messages that are gone, and definitions. These do not wait for the rest of the share,
     but are in the next write: deliveries and returns of messages that the share has not added, since later ones may
-    follow meanwhile; and namespaces, destinations and subscriptions, which messages of others may refer to. On the
-    other hand, what others do with a new message of the share is written with it.
+    follow meanwhile; and what is done :attr:`~Journal.apart`. On the other hand, what others do with a new message of
+    the share is written with it.
 
     A tap's sequences have no holes, so a tap whose copies are in a share must not be read beyond them before they are
     written. The stored progress of the verb's connection must not count the verb before it is complete.
@@ -228,8 +228,6 @@ class Share:
         if batch.accepted:
             self._ids.add(batch.id)
         free = batch.split(self._ids, inside=False)
-        for name in [name for name in batch.definitions if name[0] in _REFERRED_TO]:
-            free.definitions[name] = batch.definitions.pop(name)
         if batch:
             self.parts.append(batch)
         return free
@@ -383,9 +381,9 @@ class Journal:
     """
 
     __slots__ = (
-        "_batch_bytes", "_complete", "_defined", "_fails", "_measure", "_measured", "_next_batch", "_next_number",
-        "_next_write", "_room", "_share", "_under_way", "_writing", "batch", "holds", "lacks", "mark", "refusing",
-        "scarce", "shares",
+        "_apart", "_batch_bytes", "_complete", "_defined", "_fails", "_measure", "_measured", "_next_batch",
+        "_next_number", "_next_write", "_room", "_share", "_under_way", "_writing", "batch", "holds", "lacks", "mark",
+        "refusing", "scarce", "shares",
     )  # fmt: skip
 
     def __init__(
@@ -406,6 +404,7 @@ class Journal:
         #: The one for which the present batch is gathered.
         self._share: Share | None = None
         self.batch = self._new_batch()
+        self._apart: Batch | None = None
         self.holds = 0
         self.refusing: Overfull | None = None
         self.scarce = False
@@ -513,10 +512,27 @@ class Journal:
             mark.reach()
         share.complete(mark)
 
+    @property
+    def share(self) -> Share | None:
+        """The share that what happens now belongs to; None for none."""
+        return self._share
+
+    @property
+    def apart(self) -> Batch:
+        """The batch for what does not wait for a share that is at work: what a tap drops, and what others refer to."""
+        if self._share is None:
+            return self.batch
+        if self._apart is None:
+            self._apart = self._new_batch()
+        return self._apart
+
     def _seal(self) -> None:
         """The present batch ends, and the next one begins."""
         batch = self.batch
         self.batch = self._new_batch()
+        if self._apart is not None:
+            self._complete.append(self._apart)
+            self._apart = None
         if self._share is not None:
             batch = self._share.add(batch)
         if batch:
@@ -598,7 +614,8 @@ class Journal:
             key: which one.
             value: what msgpack can pack; None to forget it.
         """
-        self.batch.definitions[kind, key] = value
+        batch = self.apart if kind in _APART else self.batch
+        batch.definitions[kind, key] = value
         self._defined += 1
 
     def check(self, size: int, where: str, what: str = "PERSISTENT messages") -> None:

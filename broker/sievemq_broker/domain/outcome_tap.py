@@ -7,7 +7,8 @@ record of a copy tap. Its time is the time at which the tap observed the outcome
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sievemq_broker.domain.ports import Observed, Taker
 from sievemq_broker.domain.tap import CopyTap, Mode
@@ -18,6 +19,7 @@ from sievemq_core.message.envelope import BODY_KIND, PROPERTIES, BodyKind, Envel
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.entry import Entry
+    from sievemq_broker.domain.journal import Share
 
 #: Units (condition.units) spent in one turn on recording outcomes: two or three milliseconds.
 STAMPED: Final = 1_000
@@ -28,17 +30,23 @@ _PACKED = 256
 #: The outcome of a message that was removed to make room for another one.
 OLDEST = "oldest"
 
+_Noted: TypeAlias = tuple[Envelope, tuple[str, str | None, str | None, str | None, int]]
+"""A message, and its outcome: the properties of the record."""
+
 
 class OutcomeTap(CopyTap):
     """Observes its queue, or the queues of all subscriptions of its topic. Observers are not given the time, so records
-    are stamped at the end of the turn."""
+    are stamped at the end of the turn. An outcome that belongs to a share of the journal is recorded when that is
+    complete: until then a crash undoes it."""
 
-    __slots__ = ("_noted", "_packed", "_watch")
+    __slots__ = ("_late", "_noted", "_packed", "_watch")
     mode: Mode = "outcomes"
 
     def _begin(self, now: int) -> None:
-        #: Outcomes observed since the last stamp: the message, and its outcome.
-        self._noted: deque[tuple[Envelope, tuple[str, str | None, str | None, str | None, int]]] = deque()
+        #: Outcomes observed since the last stamp.
+        self._noted: deque[_Noted] = deque()
+        #: Those of shares that are not complete.
+        self._late: dict[Share, deque[_Noted]] = {}
         self._packed: dict[object, tuple[bytes | None, str | None]] = {}
         self._watch = _Watch(self)
         super()._begin(now)
@@ -83,7 +91,8 @@ class OutcomeTap(CopyTap):
     @property
     def held_bytes(self) -> int:
         """Bytes that it holds, for the broker's memory limit."""
-        return self.log.bytes + OVERHEAD_BYTES * len(self._noted)
+        noted = len(self._noted) + sum([len(late) for late in self._late.values()])
+        return self.log.bytes + OVERHEAD_BYTES * noted
 
     def _fill(self, after: int, messages: int, now: int) -> bool:
         return self.behind
@@ -92,11 +101,27 @@ class OutcomeTap(CopyTap):
         self, queue: Observed, envelope: Envelope, outcome: str, reason: str | None, selector: str | None, attempts: int
     ) -> None:
         """A message has this outcome."""
-        if not self._noted:
+        journal = self._keeper.journal
+        share = None if journal is None else journal.share
+        noted = self._noted if share is None else self._late_of(share)
+        if not noted and share is None:
             self._keeper.stamp_soon(self)
-        if outcome == outcomes.DEAD_LETTERED and self._noted and self._noted[-1][0] is envelope:
-            self._noted.pop()  # its expiry is not the last outcome
-        self._noted.append((envelope, (outcome, reason, selector, queue.place.subscription, attempts)))
+        if outcome == outcomes.DEAD_LETTERED and noted and noted[-1][0] is envelope:
+            noted.pop()  # its expiry is not the last outcome
+        noted.append((envelope, (outcome, reason, selector, queue.place.subscription, attempts)))
+
+    def _late_of(self, share: Share) -> deque[_Noted]:
+        late = self._late.get(share)
+        if late is None:
+            late = self._late[share] = deque()
+            share.when_complete(partial(self._end_share, share))
+        return late
+
+    def _end_share(self, share: Share) -> None:
+        late = self._late.pop(share)
+        if late and not self._noted:
+            self._keeper.stamp_soon(self)
+        self._noted.extend(late)
 
     def _record(self, envelope: Envelope, said: tuple[str, str | None, str | None, str | None, int]) -> bytes:
         packed = self._packed.get(said)

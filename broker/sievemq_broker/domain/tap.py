@@ -393,7 +393,7 @@ class Tap:
     def _gone(self) -> list[int] | None:
         """Removes messages from the journal by number, once the tap no longer holds them."""
         journal = self._keeper.journal
-        return journal.batch.gone if journal is not None and self.number else None
+        return journal.apart.gone if journal is not None and self.number else None
 
     def forget(self) -> None:
         """Remove the tap and its messages from the journal."""

@@ -54,7 +54,7 @@ class DictStore:
         return other
 
     def write(self, write: Write, now: int) -> None:
-        if write.number < self.next_write:
+        if not write or write.number < self.next_write:
             return
         assert write.number == self.next_write
         for part in write.parts:

@@ -13,6 +13,7 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.journal import HELD_FLAG, Batch, Journal, Share, Write
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.settlement import Outcome
+from sievemq_broker.domain.tap import CopyTap
 from sievemq_broker.store import SqliteStore, StoreError
 from sievemq_broker.store.salvage import check, repair
 
@@ -144,6 +145,56 @@ def test_a_queue_that_a_share_has_created_keeps_messages_of_others(life: Life) -
     life.send("a")
     life.cut()
     assert names(life.killed()) == ["a"]
+
+
+def tap_of(life: Life, mode: str, **options: object) -> CopyTap:
+    life.space.create("queue:q")
+    tap = life.space.taps.open("m", "t", "queue:q", mode, None, {**options}, NOW, None)
+    assert isinstance(tap, CopyTap)
+    return tap
+
+
+def tapped(life: Life) -> tuple[int, list[str], int]:
+    """The sequence of a tap's first record after a restart, the records, and the last sequence that is lost."""
+    broker = Broker()
+    restore(broker, life.store, NOW)
+    tap = broker.namespace("").taps.find("t", "queue:q")
+    records = [name_of(item.packed) for item in tap.log.slice(0, tap.log.last, 100, 0)]
+    return tap.log.first, records, tap.lost
+
+
+def test_what_a_tap_drops_for_a_share_is_written_with_its_state(life: Life) -> None:
+    """Otherwise dropped records would be there again, with the sequences of others."""
+    tap = tap_of(life, "copy", retain_messages=2)
+    life.send("a", "b")
+    life.cut()
+    life.send("S", share=life.share)
+    life.send("c")
+    assert (tap.log.first, tap.log.last) == (3, 4)
+    life.cut()
+    assert tapped(life) == (3, ["c"], 2)
+    life.send("d")
+    life.journal.complete(life.share)
+    life.cut()
+    assert tapped(life) == (4, ["c", "d"], 3)
+
+
+def test_outcomes_of_a_share_are_recorded_when_it_is_complete(life: Life) -> None:
+    tap_of(life, "outcomes")
+    life.send("a", "b")
+    consumer = life.consume(2)
+    life.cut()
+    life.journal.turn_to(life.share)
+    consumer.acknowledge(1, NOW)
+    life.journal.turn_to(None)
+    life.broker.work(NOW, 100)
+    life.cut()
+    assert tapped(life)[1] == []
+    life.journal.complete(life.share)
+    life.broker.work(NOW, 100)
+    life.cut()
+    assert tapped(life)[1] == ["a"]
+    assert order(life.killed()) == [("b", 1)]
 
 
 def test_other_definitions_of_a_share_wait_for_its_end(life: Life) -> None:
