@@ -51,6 +51,7 @@ from sievemq_broker.config import Settings
 from sievemq_broker.server.credentials.authenticator import Authenticator, TooManyAttemptsError
 from sievemq_broker.server.http.errors import ApiError, GoneError, failure
 from sievemq_broker.server.http.hosts import Hosts, is_same_site
+from sievemq_broker.server.http.pace import Pace
 from sievemq_broker.server.http.sessions import Session, Sessions
 from sievemq_broker.session.rights import Identity, Rights, Verb
 from sievemq_broker.session.settings import AuthenticationError
@@ -138,12 +139,14 @@ class Access:
         self._sessions = Sessions(settings.session_seconds, clock)
         self._origins = frozenset(settings.http_origins)
         self._certificates = settings.tls_client_ca is not None
+        self._pace = Pace()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        await self._pace.admit(urgent=scope["path"] in HEALTH)
         started = False
         lasts: Callable[[], bool] = _always
 

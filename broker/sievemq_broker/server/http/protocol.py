@@ -1,4 +1,4 @@
-"""uvicorn's connection with time limits for slow peers, and with the result of TLS."""
+"""uvicorn's connection with limits for slow peers, and with the result of TLS."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ MAX_CONNECTIONS: Final = 256
 
 
 class PatientProtocol(H11Protocol):
-    """One connection to the management port, with time limits for its peer.
+    """One connection to the management port, with time limits for its peer. While the peer does not read an answer, its
+    next request is not begun: uvicorn itself would prepare one answer more, which waits beside those in the buffers.
 
     Args:
         config, server_state, app_state: uvicorn's.
@@ -37,6 +38,8 @@ class PatientProtocol(H11Protocol):
     """
 
     _gone = False
+    #: The last answer is complete, and its end is in the transport's buffer.
+    _unread = False
     _deadline: asyncio.TimerHandle | None = None
     _reading: object = None
 
@@ -80,6 +83,20 @@ class PatientProtocol(H11Protocol):
             self._await(state, HEAD_SECONDS)
         else:
             self._await(None, 0.0)
+
+    def on_response_complete(self) -> None:
+        """An answer was written. Another request may follow once the peer has read most of it."""
+        if self.flow.write_paused and not self.transport.is_closing():
+            self._unread = True
+        else:
+            super().on_response_complete()
+
+    def resume_writing(self) -> None:
+        """The transport has room again."""
+        super().resume_writing()
+        if self._unread:
+            self._unread = False
+            super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
         """The input is not HTTP. uvicorn answers in plain text itself."""

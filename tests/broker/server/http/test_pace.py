@@ -1,0 +1,170 @@
+"""Requests that come together have little of a turn, and a client that does not read gets no further answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from sievemq_broker.server.http import pace
+from sievemq_broker.server.http.pace import Pace
+from sievemq_broker.server.http.protocol import PatientProtocol
+
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+HIGH_WATER = 1_000
+
+
+class Clock:
+    """Stands while nothing is done."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(pace, "perf_counter", clock)
+    return clock
+
+
+async def began_in_turns(clock: Clock, seconds: list[float], urgent: tuple[int, ...] = ()) -> list[list[int]]:
+    """Requests that take so long, which come together: those that begin in each turn of the loop."""
+    gate = Pace()
+    turns: list[list[int]] = [[]]
+
+    async def request(number: int) -> None:
+        await gate.admit(urgent=number in urgent)
+        turns[-1].append(number)
+        clock.now += seconds[number]
+
+    tasks = [asyncio.create_task(request(number)) for number in range(len(seconds))]
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        turns.append([])
+    return [turn for turn in turns if turn]
+
+
+async def test_requests_that_take_little_begin_in_one_turn(clock: Clock) -> None:
+    assert await began_in_turns(clock, [pace.SECONDS / 10] * 10) == [list(range(10))]
+
+
+async def test_long_requests_begin_one_a_turn_in_their_order(clock: Clock) -> None:
+    assert await began_in_turns(clock, [pace.SECONDS * 2] * 5) == [[0], [1], [2], [3], [4]]
+
+
+async def test_probes_and_other_requests_take_turns(clock: Clock) -> None:
+    began = await began_in_turns(clock, [pace.SECONDS * 2] * 8, urgent=(4, 5, 6))
+    assert began == [[0], [4], [1], [5], [2], [6], [3], [7]]
+
+
+async def test_a_cancelled_request_does_not_hold_up_others(clock: Clock) -> None:
+    gate = Pace()
+    began = []
+
+    async def request(number: int) -> None:
+        await gate.admit()
+        began.append(number)
+        clock.now += pace.SECONDS * 2
+
+    tasks = [asyncio.create_task(request(number)) for number in range(4)]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.wait(tasks)
+    assert began == [0, 2, 3]
+
+
+class Socket(asyncio.Transport):
+    """Sends nothing before it is told to."""
+
+    def __init__(self, protocol: PatientProtocol) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self.unsent = 0
+        self.reading = True
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.unsent += len(data)
+        if self.unsent > HIGH_WATER:
+            self.protocol.pause_writing()
+
+    def send(self) -> None:
+        self.unsent = 0
+        self.protocol.resume_writing()
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+class Rig:
+    """A connection to an application with large answers."""
+
+    def __init__(self, size: int) -> None:
+        self.begun = 0
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            self.begun += 1
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
+            await send({"type": "http.response.body", "body": b"x" * size})
+
+        config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None)
+        config.load()
+        self.protocol = PatientProtocol(config, ServerState(), {}, {})
+        self.socket = Socket(self.protocol)
+        self.protocol.connection_made(self.socket)
+
+    async def run(self) -> None:
+        """As far as it comes without the client."""
+        for _ in range(30):
+            await asyncio.sleep(0)
+
+    def close(self) -> None:
+        self.protocol.connection_lost(ConnectionError())
+
+
+async def test_a_client_that_does_not_read_has_one_answer_at_a_time() -> None:
+    rig = Rig(size=10 * HIGH_WATER)
+    rig.protocol.data_received(GET * 50)
+    await rig.run()
+    assert rig.begun == 1
+    assert not rig.socket.reading
+    for number in range(2, 51):
+        rig.socket.send()
+        await rig.run()
+        assert rig.begun == number
+    rig.socket.send()
+    assert rig.socket.reading
+    rig.close()
+
+
+async def test_pipelined_requests_with_small_answers_need_not_wait() -> None:
+    rig = Rig(size=1)
+    rig.protocol.data_received(GET * 3)
+    await rig.run()
+    assert rig.begun == 3
+    rig.close()
+
+
+async def test_a_connection_waits_for_the_next_request_once_its_answer_was_read() -> None:
+    rig = Rig(size=10 * HIGH_WATER)
+    rig.protocol.data_received(GET)
+    await rig.run()
+    assert rig.protocol.timeout_keep_alive_task is None
+    rig.socket.send()
+    assert rig.protocol.timeout_keep_alive_task is not None
+    rig.protocol.data_received(GET)
+    await rig.run()
+    assert rig.begun == 2
+    rig.close()
