@@ -53,8 +53,8 @@ def measured(name: str, mode: str, scale: float = 1.0) -> dict[str, Any]:
 
     Returns:
         Milliseconds: `wait_ms`, the longest of the round trips `waits`, which `slowest` was; `work_ms`, the broker's
-        processor time during one; `quiet_ms`, the longest before the flood; `turn_ms`, the longest turn, and `task_ms`,
-        the longest slice of a task, None without a scheduler. Further `over`, the number of turns above TURN_MS;
+        processor time during one; `quiet_ms`, the longest before the flood; `turn_ms`, the longest turn; `over`,
+        the number of turns above TURN_MS; `overrun`, the most units by which a slice of a task has exceeded its budget;
         `writes` to the disk; `grown_mb` of the broker's memory; the `note` of the row; `error` where the flood did not
         end.
     """
@@ -144,10 +144,10 @@ class Loop:
         self.longest, self.over = 0.0, 0
 
 
-def longest_task(server: Any) -> float | None:
-    """Milliseconds of the longest slice of a task since the last call; None for a broker without a scheduler."""
-    scheduler = getattr(server.shard.broker, "scheduler", None)
-    return None if scheduler is None else scheduler.take_longest() * 1e3
+def overrun(server: Any) -> int | None:
+    """The most units by which a slice of a task has exceeded its budget; None for a broker without a scheduler."""
+    shard = getattr(server, "shard", None)
+    return None if shard is None else getattr(shard.broker.scheduler, "overrun", None)
 
 
 def _broker(at: Place, data_dir: str | None) -> None:
@@ -173,7 +173,7 @@ def _broker(at: Place, data_dir: str | None) -> None:
         commits = server.shard.commits
         writes = 0 if commits is None else commits.writes
         found = {"turn_ms": round(loop.longest, 1), "over": loop.over, "writes": writes - told[0]}
-        found["task_ms"] = longest_task(server)
+        found["overrun"] = overrun(server)
         told[0] = writes
         loop.reset()
         print(json.dumps(found), flush=True)
