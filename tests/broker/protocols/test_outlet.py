@@ -10,7 +10,7 @@ import pytest
 
 from sievemq_broker.domain import Broker
 from sievemq_broker.protocols.amqp import AmqpConnection
-from sievemq_broker.protocols.base import Outlet
+from sievemq_broker.protocols.base import BaseConnection, Outlet
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.protocols.stomp import StompConnection
 from sievemq_broker.session.life import CLOSING, GONE, Life
@@ -113,3 +113,18 @@ def test_a_connection_that_is_gone_holds_no_reference_to_the_io_layer(connection
     connection.outbox.closed(1, ErrorCode.SECURITY, "test")
     connection.outbox.settled(1)
     assert woken == []
+
+
+def test_no_protocol_repeats_what_all_share(connection: Any) -> None:
+    of_outlets = {
+        "attach", "begin_input", "end_input", "request_flush", "wake", "flushed", "hold_deliveries",
+        "accept_deliveries", "pause", "resume", "closed", "settled",
+    }  # fmt: skip
+    of_connections = {
+        "closing", "heartbeats", "pause", "resume", "hold_back", "tick", "clock_jumped", "close", "receive_eof",
+    }  # fmt: skip
+    for thing, base, shared in ((connection.outbox, Outlet, of_outlets), (connection, BaseConnection, of_connections)):
+        assert shared <= vars(base).keys()
+        kinds = type(thing).__mro__
+        for kind in kinds[: kinds.index(base)]:
+            assert not shared & vars(kind).keys(), kind
