@@ -11,7 +11,6 @@ MOST = 30
 #: Classes with more. A number may only fall; at 30 the row goes.
 LARGER = {
     "sievemq_broker.config.Settings": 34,  # one for each setting
-    "sievemq_broker.domain.queue.Queue": 46,
 }
 
 

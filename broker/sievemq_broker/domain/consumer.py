@@ -42,7 +42,10 @@ class Source(Protocol):
 
     place: Place
     policy: DestinationPolicy
-    paused: bool
+
+    @property
+    def paused(self) -> bool:
+        """True while an administrator has stopped deliveries."""
 
     @property
     def depth(self) -> int:

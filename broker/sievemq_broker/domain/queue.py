@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from sievemq_broker.domain.backlog import Backlog
 from sievemq_broker.domain.consumer import Consumer, Held, Source
+from sievemq_broker.domain.counts import QueueCounts
 from sievemq_broker.domain.dead_letters import REFUSED_DELAY_MS, DeadLettering, dead_letter_address, effort_of
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry, key_of
@@ -25,6 +26,7 @@ from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.recall import Recall
 from sievemq_broker.domain.settlement import ALL
+from sievemq_broker.domain.standstill import Standstill
 from sievemq_broker.domain.turns import Turns
 from sievemq_broker.domain.view import View
 from sievemq_broker.domain.work import Budget, Task
@@ -107,14 +109,9 @@ class Queue(Source):
         consumers: those that are open.
         holders: closed consumers whose session still holds messages (MCO-09).
         scheduled, scheduled_bytes: messages that are delivered later, by sequence; their packed size.
-        paused: an administrator stopped deliveries; sending goes on.
-        held: how many verbs are being carried out in several turns, such as publishing a batch; nothing is delivered
-            until they are done.
+        standstill: whether it delivers.
         deleted: it is gone.
-        acknowledged, redelivered, expired, dead_lettered, removed, unreadable: counts of messages by outcome.
-        dead_expired, dead_rejected: dead letters that had expired; that a consumer rejected.
-        dead_refused: messages that their dead-letter queue refused.
-        dropped_oldest, dropped_newest: messages dropped at a limit; the latter never entered the queue.
+        counts: of messages by outcome.
         reserved_messages, reserved_bytes: reserved below the limits for batches that are being published.
         sequence: of the latest arrival.
         turn: deliveries made so far.
@@ -126,50 +123,35 @@ class Queue(Source):
     __slots__ = (
         "_asking",
         "_awaiting",
-        "_before",
         "_closed_deliveries",
         "_deadlines",
-        "_hidden",
         "_host",
         "_on_left",
         "_recall",
-        "_shut",
         "_sole",
         "_turns",
         "_uncounted",
         "_unmatched",
-        "_unserved",
-        "acknowledged",
         "backlog",
         "consumers",
-        "dead_expired",
-        "dead_lettered",
-        "dead_refused",
-        "dead_rejected",
+        "counts",
         "deleted",
-        "dropped_newest",
-        "dropped_oldest",
-        "expired",
         "fan_out",
-        "held",
         "holders",
         "index",
         "label",
         "main",
         "observers",
-        "paused",
         "place",
         "policy",
-        "redelivered",
-        "removed",
         "reserved_bytes",
         "reserved_messages",
         "scheduled",
         "scheduled_bytes",
         "sequence",
+        "standstill",
         "taps",
         "turn",
-        "unreadable",
     )
 
     #: As of a topic: a message is never delivered in slices.
@@ -202,29 +184,14 @@ class Queue(Source):
         #: state; and the results for the first of them.
         self._unmatched: deque[tuple[Entry, int]] = deque()
         self._asking: Answers[View] | None = None
-        self.paused = False
-        self.held = 0
-        self._hidden = 0  # how many of these are batches that are being published
-        self._before = 0  # the sequence before the first such message
-        self._unserved = False  # the last turn had no time for all that consumers can take
-        self._shut = False  # paused or held: nothing is delivered
+        self.standstill = Standstill()
         self.deleted = False
         self.reserved_messages = self.reserved_bytes = 0
         self.sequence = 0
         self._uncounted = 0  # sequences of messages that had arrived before: restored, or scheduled
         self.turn = 0
         self._closed_deliveries = 0  # deliveries to consumers that have closed
-        self.acknowledged = 0
-        self.redelivered = 0
-        self.expired = 0
-        self.dead_lettered = 0
-        self.dead_expired = 0
-        self.dead_rejected = 0
-        self.dead_refused = 0
-        self.removed = 0
-        self.dropped_oldest = 0
-        self.dropped_newest = 0
-        self.unreadable = 0
+        self.counts = QueueCounts()
         #: The only consumer, if it gets everything in order of arrival, as the consumer of most subscriptions does.
         self._sole: Consumer | None = None
 
@@ -238,6 +205,11 @@ class Queue(Source):
         return f"<Queue {self.label} depth={self.depth} in_flight={self.in_flight} consumers={len(self.consumers)}>"
 
     # -- figures --------------------------------------------------------------------------------------------------
+
+    @property
+    def paused(self) -> bool:
+        """True while an administrator has stopped deliveries; sending goes on. Topics have the same attribute."""
+        return self.standstill.paused
 
     @property
     def depth(self) -> int:
@@ -286,7 +258,7 @@ class Queue(Source):
     def complete(self) -> int:
         """Sequence of the last message that may be delivered: the newest, or the last one before a batch that is being
         published."""
-        return self._before if self._hidden else self.sequence
+        return self.standstill.before if self.standstill.hidden else self.sequence
 
     # -- limits ---------------------------------------------------------------------------------------------------
 
@@ -334,7 +306,7 @@ class Queue(Source):
 
     def drop_new(self, envelope: Envelope) -> None:
         """Drop a new message because of a limit."""
-        self.dropped_newest += 1
+        self.counts.drop_newest()
         for observer in self.observers:
             observer.refused(self, envelope)
 
@@ -343,7 +315,7 @@ class Queue(Source):
         one that is scheduled."""
         entry = self.backlog.oldest() or next(iter(self.scheduled.values()))
         self.take_out(entry)
-        self.dropped_oldest += 1
+        self.counts.drop_oldest()
         for observer in self.observers:
             observer.removed(self, entry, "oldest")
         entry.end()
@@ -434,7 +406,7 @@ class Queue(Source):
                 matched = backlog.match(entry)
                 if index.error is not None:
                     self._note_unreadable(entry)
-            if not self._shut:
+            if not self.standstill.shut:
                 best, its_turns = main.next_for(entry) if main.ready or main.waiting else None, main
                 for view in matched:
                     # First consumers that wait in receive(), longest first; then the one served longest ago.
@@ -502,7 +474,7 @@ class Queue(Source):
 
     def _note_unreadable(self, entry: Entry) -> None:
         error = self.index.take_error()
-        self.unreadable += 1
+        self.counts.fail_to_read()
         for observer in self.observers:
             observer.unreadable(self, entry, error)
 
@@ -554,7 +526,7 @@ class Queue(Source):
         Returns:
             What is left of the budget.
         """
-        if self._shut:
+        if self.standstill.shut:
             return budget
         groups, view = turns.groups, turns.view
         if groups is not None:
@@ -605,8 +577,8 @@ class Queue(Source):
         return budget
 
     def _serve_later(self) -> None:
-        self._unserved = True
-        self.hold()
+        self.standstill.put_off()
+        self._stop()
         self._add_work()
 
     def _unplace_row(self, view: View, row: list[Entry]) -> None:
@@ -688,7 +660,7 @@ class Queue(Source):
 
     def expire(self, entry: Entry, now: int) -> None:
         """Expire an entry that is in no view any more, or a tombstone there (EXP-05)."""
-        self.expired += 1
+        self.counts.expire()
         for observer in self.observers:
             observer.expired(self, entry)
         if self.policy.dead_letter_expired:
@@ -703,7 +675,7 @@ class Queue(Source):
             for entry in entries:
                 observer.acknowledged(self, entry, consumer)
         Entry.end_all(entries)
-        self.acknowledged += len(entries)
+        self.counts.acknowledge(len(entries))
         if not consumer.open:
             self._forget_if_done(consumer)
         elif granted or self.backlog.depth:
@@ -803,7 +775,7 @@ class Queue(Source):
         """Count a delivery of a message that comes back, and an attempt if it was one. False if the message does not
         return to the queue now."""
         entry.mark()
-        self.redelivered += 1
+        self.counts.redeliver(1)
         if self.deleted:
             return True
         if attempted and until and self._is_last(entry) and dead_letter_address(self.place.destination) is not None:
@@ -849,13 +821,11 @@ class Queue(Source):
         """Move a message to its dead-letter queue (D-22), if that is possible, and count it."""
         outcome = self._host.dead_letter(self.place, entry, reason, now)
         if outcome is DeadLettering.REFUSED:
-            self.dead_refused += 1
+            self.counts.refuse_dead_letter()
         elif outcome is DeadLettering.DONE:
             for observer in self.observers:
                 observer.dead_lettered(self, entry, reason)
-            self.dead_lettered += 1
-            self.dead_expired += reason == EXPIRED
-            self.dead_rejected += reason == REJECTED
+            self.counts.dead_letter(reason)
         return outcome
 
     def unmark(self, held: list[Held], now: int) -> None:
@@ -866,7 +836,7 @@ class Queue(Source):
             awaiting = entry in self._awaiting
             if entry.count == count and self.take_out(entry):
                 entry.unmark(attempted and not awaiting)
-                self.redelivered -= 1
+                self.counts.redeliver(-1)
                 back.append(entry)
         self.take_back(back, now)
 
@@ -906,7 +876,7 @@ class Queue(Source):
         """Remove messages that came back although they had been acknowledged, if they still wait."""
         for _, entry, count, _ in held:
             if entry.count == count and self.take_out(entry):
-                self.acknowledged += 1
+                self.counts.acknowledge(1)
                 for observer in self.observers:
                     observer.acknowledged(self, entry, None)
                 entry.end()
@@ -926,7 +896,9 @@ class Queue(Source):
         self.consumers.append(consumer)
         self._set_paths()
         groups = turns.groups
-        if groups is not None and not groups.learnt and not self._shut:  # served when the queue delivers again
+        if (
+            groups is not None and not groups.learnt and not self.standstill.shut
+        ):  # served when the queue delivers again
             groups.learn(SERVED)
             if not groups.learnt:
                 self._serve_later()
@@ -1018,8 +990,7 @@ class Queue(Source):
 
     def _set_paths(self) -> None:
         self.fan_out = 1 + OBSERVER * len(self.observers) + sum([tap.effort for tap in self.taps])
-        self._shut = self.paused or self.held > 0
-        alone = len(self.consumers) == 1 and not self.backlog.views and not self._shut
+        alone = len(self.consumers) == 1 and not self.backlog.views and not self.standstill.shut
         self._sole = self.consumers[0] if alone else None
 
     # -- looking --------------------------------------------------------------------------------------------------
@@ -1054,8 +1025,7 @@ class Queue(Source):
     def _work(self, now: int, budget: Budget) -> None:
         if self._unmatched:
             budget.spend(self._ask(budget.left, now))
-        if self._unserved:
-            self._unserved = False
+        if self.standstill.take_up():
             self.release(now)
             budget.spend(SERVED)
         while budget.left > 0 and (scanned := self.backlog.scan(budget.left)) is not None:
@@ -1074,16 +1044,16 @@ class Queue(Source):
     @property
     def pending(self) -> bool:
         """True if there is work for :meth:`work`."""
-        return bool(self._unmatched) or self._unserved or self._recall.searching or self.backlog.pending
+        return bool(self._unmatched) or self.standstill.unserved or self._recall.searching or self.backlog.pending
 
     def pause(self) -> None:
         """Stop deliveries. Messages in flight stay with their consumers, and producers can still send."""
-        self.paused = True
+        self.standstill.pause(True)
         self._set_paths()
 
     def unpause(self, now: int) -> None:
         """Resume deliveries."""
-        self.paused = False
+        self.standstill.pause(False)
         self._set_paths()
         budget = SERVED
         for turns in list(self._turns.values()):
@@ -1091,32 +1061,36 @@ class Queue(Source):
 
     def hide(self) -> None:
         """A batch is being published: deliver nothing that arrives from now on until it is complete."""
-        if not self._hidden:
-            self._before = self.sequence
-        self._hidden += 1
-        self.hold()
+        self.standstill.hide(self.sequence)
+        self._stop()
 
     def show(self, now: int) -> None:
         """The batch is complete: deliver it."""
-        self._hidden -= 1
-        self.release(now)
+        self.standstill.show()
+        self._go_on(now)
 
     def hold(self) -> None:
-        """Deliver nothing while a verb takes several turns; a WANT waits for the answer meanwhile."""
-        self.held += 1
+        """Deliver nothing while a task changes what waits; a WANT waits for the answer meanwhile."""
+        self.standstill.hold()
+        self._stop()
+
+    def _stop(self) -> None:
         self._recall.hold()
         self._set_paths()
 
     def release(self, now: int) -> None:
-        """The verb is done: deliver what waits."""
-        self.held -= 1
+        """The task is over: deliver what waits."""
+        self.standstill.release()
+        self._go_on(now)
+
+    def _go_on(self, now: int) -> None:
         self._set_paths()
-        if not self.held:
+        if not self.standstill.held:
             self._recall.release()
             budget = SERVED
             for turns in sorted(self._turns.values(), key=_has_no_waiting):
                 budget = self._serve(turns, now, budget)
-                if self.held:
+                if self.standstill.held:
                     break
                 self._recall.scanned(turns, now)
 
@@ -1136,7 +1110,7 @@ class Queue(Source):
     def remove(self, entry: Entry, reason: str = "purged") -> None:
         """Remove one waiting or scheduled entry for good. Observers get the reason."""
         self.take_out(entry)
-        self.removed += 1
+        self.counts.remove(1)
         for observer in self.observers:
             observer.removed(self, entry, reason)
         entry.end()
@@ -1160,7 +1134,7 @@ class Queue(Source):
             if entry.state == DELAYED or entry.envelope.expiration:
                 self._deadlines.void()
             entry.end()
-        self.removed += len(entries)
+        self.counts.remove(len(entries))
         return len(entries)
 
     def delete(self, code: ErrorCode, text: str) -> None:

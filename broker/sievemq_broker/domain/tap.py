@@ -568,7 +568,7 @@ class DrainTap(Tap):
         self._arm()
         if log.last > before:
             self.record()
-        pending = self.destination.held > 0 or consumer.view.scanning != ALL_SCANNED
+        pending = self.destination.standstill.held > 0 or consumer.view.scanning != ALL_SCANNED
         return pending or log.last - before == STEP
 
     def _settle(self, upto: int, now: int) -> None:

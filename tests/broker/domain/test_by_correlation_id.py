@@ -74,7 +74,7 @@ def test_it_receives_its_message_and_leaves_no_state(world: World) -> None:
     assert consumer.acknowledge(1, world.now) == 1
     close(consumer, 1, world.now)
     assert is_as_before(world)
-    assert (queue.depth, queue.in_flight, queue.acknowledged, queue.delivered) == (10, 0, 1, 1)
+    assert (queue.depth, queue.in_flight, queue.counts.acknowledged, queue.delivered) == (10, 0, 1, 1)
     assert world.got(opened(world)) == []
 
 
@@ -152,7 +152,7 @@ def test_an_expired_message_is_not_delivered(world: World) -> None:
     world.send("queue:q", answer("old", expires=world.now + 5), answer("new"))
     world.now += 5  # no timer has run
     assert world.got(opened(world)) == ["new"]
-    assert queue_of(world).expired == 1
+    assert queue_of(world).counts.expired == 1
 
 
 def test_priority_and_redelivery_come_first(world: World) -> None:
@@ -314,7 +314,7 @@ def play(steps: list[tuple[object, ...]]) -> list[object]:
             (
                 [(port.deliveries[:], port.recalls[:], port.settlements[:]) for port in world.ports.values()],
                 [(one.open, one.unacknowledged, one.credit, one.source.matched(one.view)) for one in consumers],
-                (queue.depth, queue.in_flight, queue.delivered, queue.expired, queue.examined, len(queue.index)),
+                (queue.depth, queue.in_flight, queue.delivered, queue.counts.expired, queue.examined, len(queue.index)),
                 world.browse("queue:q"),
                 world.browse("queue:q", "JMSCorrelationID = 'x'"),
             )

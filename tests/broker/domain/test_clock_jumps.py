@@ -49,12 +49,12 @@ def test_a_message_with_a_delayed_redelivery_expires_by_the_calendar() -> None:
     recover(consumer, 2, world.now)
     jump(world, HOUR)
     queue = world.namespace.queue("queue:q")
-    assert (queue.expired, len(queue.scheduled)) == (1, 1)
+    assert (queue.counts.expired, len(queue.scheduled)) == (1, 1)
     jump(world, -HOUR)
     world.advance(100)
     assert world.browse("queue:q") == ["b"]
     world.advance(2 * HOUR)  # its second deadline, by now of nothing
-    assert queue.expired == 1
+    assert queue.counts.expired == 1
 
 
 def test_expiry_and_delivery_time_go_by_the_new_time() -> None:

@@ -65,7 +65,7 @@ def test_d22_after_six_attempts_a_message_is_a_dead_letter_that_says_why(world: 
     }
     assert letter.fields[0] == "a"
     queue = world.namespace.queue("queue:q")
-    assert (queue.dead_lettered, queue.depth, queue.in_flight) == (1, 0, 0)
+    assert (queue.counts.dead_lettered, queue.depth, queue.in_flight) == (1, 0, 0)
 
 
 def test_d22_limits_per_pattern_and_none() -> None:
@@ -145,7 +145,7 @@ def test_a_message_stays_while_its_dead_letter_queue_is_full() -> None:
     fail(world, consumer, 1)
     assert world.browse("queue:DLQ.q") == ["a"]
     queue = world.namespace.queue("queue:q")
-    assert (queue.dead_lettered, queue.dead_refused) == (1, 1)
+    assert (queue.counts.dead_lettered, queue.counts.dead_refused) == (1, 1)
     world.send("queue:q", "c")
     assert world.counts(consumer)[-1] == ("c", 1), "those behind it go on"
     world.advance(REFUSED_DELAY_MS - 10 - 1)  # ten have passed in `fail`
@@ -172,7 +172,7 @@ def test_a_failed_dead_letter_is_redelivered_at_once() -> None:
     world.send("queue:DLQ.q", "a")
     fail(world, consumer, 1)
     assert world.counts(consumer)[-1] == ("a", 2)
-    assert world.namespace.queue("queue:DLQ.q").dead_refused == 0
+    assert world.namespace.queue("queue:DLQ.q").counts.dead_refused == 0
 
 
 def test_undecodable_properties_are_kept_as_they_are() -> None:
@@ -263,7 +263,7 @@ class TestManagement:
         counted = done(NOW, management.remove, queue, Choice(selector("n < 5"), limit=3, dry_run=True))
         assert (counted.matched, counted.touched, counted.more, queue.depth) == (3, 0, True, 10)
         outcome = done(NOW, management.remove, queue, Choice(selector("n < 5"), limit=3))
-        assert (outcome.touched, outcome.more, queue.removed) == (3, True, 3)
+        assert (outcome.touched, outcome.more, queue.counts.removed) == (3, True, 3)
         assert world.browse("queue:q") == ["m5", "m7", "m9", "m2", "m4", "m6", "m8"]
         outcome = done(NOW, management.remove, queue, Choice(selector("n < 5"), limit=9))
         assert (outcome.touched, outcome.more) == (2, False)

@@ -27,14 +27,14 @@ def test_exp_03_an_expired_message_is_neither_delivered_nor_browsed(world: World
     world.now += 10  # and the timer has not run yet
     assert world.browse("queue:q") == ["b"]
     assert world.got(world.consumer("queue:q")) == ["b"]
-    assert (queue_of(world).expired, queue_of(world).depth) == (1, 0)
+    assert (queue_of(world).counts.expired, queue_of(world).depth) == (1, 0)
 
 
 def test_expired_on_arrival(world: World) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", expires=NOW))
     assert world.got(consumer) == []
-    assert (queue_of(world).expired, queue_of(world).enqueued) == (1, 1)
+    assert (queue_of(world).counts.expired, queue_of(world).enqueued) == (1, 1)
 
 
 def test_exp_05_waiting_messages_are_dropped_in_time(world: World) -> None:
@@ -45,7 +45,7 @@ def test_exp_05_waiting_messages_are_dropped_in_time(world: World) -> None:
     world.advance(10)
     subscription = world.namespace.subscriptions.durable[None, "s"].queue
     assert (queue_of(world).depth, subscription.depth) == (1, 1)
-    assert (queue_of(world).expired, subscription.expired) == (1, 1)
+    assert (queue_of(world).counts.expired, subscription.counts.expired) == (1, 1)
     assert world.broker.due(world.now) == NOW + 20
 
 
@@ -59,7 +59,7 @@ def test_exp_05_redelivery_candidates_expire_too(world: World) -> None:
     recover(consumer, 3, world.now)
     world.advance(10)
     consumer.grant(5, world.now)
-    assert queue_of(world).expired == 2
+    assert queue_of(world).counts.expired == 2
     assert consumer.unacknowledged == 0
 
 
@@ -68,7 +68,7 @@ def test_exp_06_delivered_messages_do_not_expire(world: World) -> None:
     world.send("queue:q", message("a", expires=NOW + 10))
     world.advance(50)
     assert consumer.acknowledge(1, world.now) == 1
-    assert queue_of(world).expired == 0
+    assert queue_of(world).counts.expired == 0
 
 
 def test_exp_07_not_before_its_time(world: World) -> None:
@@ -105,7 +105,7 @@ def test_removed_delays_have_no_effect_at_their_former_deadline() -> None:
     assert world.browse("queue:q") == ["a"]
     world.advance(50)
     assert world.browse("queue:q") == ["a"]
-    assert (queue.depth, queue.bytes, queue.expired) == (1, len(entry.envelope.packed), 0)
+    assert (queue.depth, queue.bytes, queue.counts.expired) == (1, len(entry.envelope.packed), 0)
     assert world.counts(world.consumer("queue:q")) == [("a", 1)]
 
 
@@ -120,7 +120,7 @@ def test_exp_10_a_life_shorter_than_the_delay_means_never(world: World) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", message("a", at=NOW + 20, expires=NOW + 10))
     world.advance(10)
-    assert queue_of(world).expired == 1
+    assert queue_of(world).counts.expired == 1
     world.advance(10)
     assert world.got(consumer) == []
 
@@ -248,7 +248,7 @@ def test_messages_that_expire_together_are_examined_once(world: World) -> None:
     while world.broker.due(NOW + 5) is not None:
         assert len(world.broker.deadlines) == left - BATCH
         left -= BATCH
-    assert queue_of(world).expired == 10 * BATCH
+    assert queue_of(world).counts.expired == 10 * BATCH
     assert not world.broker.deadlines._void
 
 
@@ -301,7 +301,7 @@ def test_exp_05_what_comes_back_as_expired_is_expired_by_the_brokers_clock(world
     world.send("queue:q", message("a", expires=NOW + 10))
     world.advance(10)
     release(consumer, [1], world.now, unasked=True)
-    assert (queue_of(world).expired, queue_of(world).depth, world.got(consumer)) == (1, 0, ["a"])
+    assert (queue_of(world).counts.expired, queue_of(world).depth, world.got(consumer)) == (1, 0, ["a"])
 
 
 def test_a_message_that_a_consumer_gives_back_twice_waits_a_moment(world: World) -> None:
@@ -320,7 +320,7 @@ def test_a_message_that_a_consumer_gives_back_twice_waits_a_moment(world: World)
         assert world.counts(consumer)[-1] == ("a", 1)  # unmarked: it was only buffered
         release(consumer, [4 + round_], world.now, unasked=True)
     world.advance(5_000)
-    assert (queue_of(world).expired, queue_of(world).depth, len(queue_of(world).scheduled)) == (1, 0, 0)
+    assert (queue_of(world).counts.expired, queue_of(world).depth, len(queue_of(world).scheduled)) == (1, 0, 0)
 
 
 def test_a_message_that_was_held_back_returns_to_its_old_place(world: World) -> None:

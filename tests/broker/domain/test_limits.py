@@ -90,7 +90,12 @@ def test_drop_oldest_keeps_the_newest_and_counts() -> None:
     world.send("queue:small", *"abcde")
     assert world.browse("queue:small") == ["d", "e"]
     queue = queue_of(world)
-    assert (queue.dropped_oldest, queue.dropped_newest, queue.removed, queue.enqueued) == (3, 0, 0, 5)
+    assert (queue.counts.dropped_oldest, queue.counts.dropped_newest, queue.counts.removed, queue.enqueued) == (
+        3,
+        0,
+        0,
+        5,
+    )
     assert queue.depth == 2
 
 
@@ -99,7 +104,7 @@ def test_drop_newest_keeps_the_oldest_and_counts() -> None:
     world.send("queue:small", *"abcde")
     assert world.browse("queue:small") == ["a", "b"]
     queue = queue_of(world)
-    assert (queue.dropped_oldest, queue.dropped_newest, queue.enqueued) == (0, 3, 2)
+    assert (queue.counts.dropped_oldest, queue.counts.dropped_newest, queue.enqueued) == (0, 3, 2)
 
 
 def test_drop_oldest_takes_from_the_lowest_priority() -> None:
@@ -128,7 +133,7 @@ def test_drop_oldest_drops_nothing_where_a_consumer_takes_the_message() -> None:
     world.send("queue:small", message("c", properties=pack_properties({"n": 1})))
     assert world.got(consumer) == ["c"]
     assert world.browse("queue:small") == ["a", "b"]
-    assert queue_of(world).dropped_oldest == 0
+    assert queue_of(world).counts.dropped_oldest == 0
 
 
 def test_drop_oldest_is_not_seen_by_a_later_consumer_with_a_selector() -> None:
@@ -140,7 +145,7 @@ def test_drop_oldest_is_not_seen_by_a_later_consumer_with_a_selector() -> None:
     consumer.grant(100, NOW)
     assert world.got(consumer) == [str(n) for n in range(151, 200, 2)]
     assert queue_of(world).depth == 25
-    assert queue_of(world).dropped_oldest == 150
+    assert queue_of(world).counts.dropped_oldest == 150
 
 
 def test_drop_oldest_also_drops_returned_and_scheduled_messages() -> None:
@@ -153,7 +158,7 @@ def test_drop_oldest_also_drops_returned_and_scheduled_messages() -> None:
     world.send("queue:small", message("latest", at=NOW + 2000))
     world.send("queue:small", message("last", at=NOW + 3000))
     assert [entry.envelope.fields[0] for entry in queue_of(world).scheduled.values()] == ["latest", "last"]
-    assert queue_of(world).dropped_oldest == 3
+    assert queue_of(world).counts.dropped_oldest == 3
 
 
 @pytest.mark.parametrize("at_limit", AT_LIMIT)
@@ -265,7 +270,7 @@ def test_a_topic_waits_for_full_blocking_subscriptions_and_drops_for_others() ->
         assert world.got(fast) == (["a"] if at_limit == "block" else ["a", "b"])  # all of them get it, or none
         assert slow.source.depth == 1
         assert isinstance(slow.source, Queue)
-        assert slow.source.dropped_newest == (0 if at_limit == "block" else 1)
+        assert slow.source.counts.dropped_newest == (0 if at_limit == "block" else 1)
 
 
 def test_a_commit_waits_whole_or_is_refused_whole() -> None:
@@ -295,7 +300,7 @@ def test_a_commit_drops_by_rule_and_counts() -> None:
     world = small("drop-oldest")
     world.namespace.commit([("queue:small", message(name)) for name in "abc"], NOW)
     assert world.browse("queue:small") == ["b", "c"]
-    assert queue_of(world).dropped_oldest == 1
+    assert queue_of(world).counts.dropped_oldest == 1
 
 
 @pytest.mark.parametrize("at_limit", ["fail", "block", "drop-newest"])

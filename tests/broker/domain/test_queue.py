@@ -255,7 +255,7 @@ def test_d14_properties_that_cannot_be_decoded_leave_the_message_on_the_queue(wo
     queue = world.namespace.queue("queue:q")
     assert world.got(picky) == ["good"]
     assert world.got(header) == ["by header"]
-    assert (queue.unreadable, queue.depth) == (2, 1)
+    assert (queue.counts.unreadable, queue.depth) == (2, 1)
     assert world.browse("queue:q") == ["bad"]
     assert world.browse("queue:q", "n = 1") == []
     assert world.got(world.consumer("queue:q", "n IS NULL")) == []
@@ -313,7 +313,7 @@ def test_d21_an_administrator_overrides_the_sender_and_headers_show_it() -> None
     assert world.got(consumer) == ["a"]
     recover(consumer, 1, world.now)
     world.advance(90)
-    assert world.namespace.queue("queue:q").expired == 1
+    assert world.namespace.queue("queue:q").counts.expired == 1
 
 
 def test_pause_stops_deliveries_and_nothing_else(world: World) -> None:
@@ -340,7 +340,12 @@ def test_counters() -> None:
     consumer.grant(9, world.now)
     world.advance(5)
     consumer.acknowledge(consumer.tag, world.now)
-    assert (queue.enqueued, queue.acknowledged, queue.redelivered, queue.dead_lettered) == (4, 2, 3 + 2, 2)
+    assert (queue.enqueued, queue.counts.acknowledged, queue.counts.redelivered, queue.counts.dead_lettered) == (
+        4,
+        2,
+        3 + 2,
+        2,
+    )
     assert (queue.delivered, queue.in_flight, queue.depth, queue.bytes) == (2 + 3 + 1 + 1, 0, 0, 0)
 
 

@@ -337,9 +337,9 @@ class QueueMachine(RuleBasedStateMachine):
         assert queue.bytes == sum(len(m.envelope.packed) for m in self.waiting())
         assert queue.in_flight == sum(len(r.held) for r in self.all)
         assert queue.enqueued == len(self.messages)
-        assert queue.acknowledged == self.acknowledged
-        assert queue.expired == self.expired
-        assert queue.dead_lettered == len(self.buried)
+        assert queue.counts.acknowledged == self.acknowledged
+        assert queue.counts.expired == self.expired
+        assert queue.counts.dead_lettered == len(self.buried)
         for receiver in self.all:
             assert receiver.consumer.unacknowledged == len(receiver.held)
             assert (receiver.consumer in queue.holders) == bool(receiver.held and not receiver.open)

@@ -53,7 +53,7 @@ def test_expired_messages_are_not_delivered_although_no_timer_has_run(world: Wor
     world.now = expires + late
     consumer = world.consumer("queue:q")
     assert world.got(consumer) == names(0, 1, 3, 4)
-    assert world.namespace.queue("queue:q").expired == 2
+    assert world.namespace.queue("queue:q").counts.expired == 2
     assert rows(world)
 
 
@@ -94,7 +94,7 @@ def test_expired_messages_are_skipped_and_later_ones_delivered(world: World) -> 
     world.now += 10  # the timer has not come round to it
     consumer = world.consumer("queue:q")
     assert world.got(consumer) == names(1, 4, 5)
-    assert world.namespace.queue("queue:q").expired == 3
+    assert world.namespace.queue("queue:q").counts.expired == 3
     assert depth(world) == (0, 0)
     assert rows(world) == [2]
 
@@ -105,7 +105,7 @@ def test_messages_that_will_expire_lose_their_deadline(world: World) -> None:
     consumer = world.consumer("queue:q", credit=3_000)
     assert len(world.got(consumer)) == 3_000
     world.advance(10_000)
-    assert world.namespace.queue("queue:q").expired == 0
+    assert world.namespace.queue("queue:q").counts.expired == 0
     consumer.acknowledge(3_000, world.now)
     assert len(world.broker.deadlines) < 3_000
 

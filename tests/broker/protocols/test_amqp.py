@@ -362,7 +362,7 @@ def test_a_message_larger_than_a_receiver_accepts_becomes_a_dead_letter(world: W
     assert client.messages() == ["small", "z"]
     if not settle:
         client.settle(Accepted(), 0, 1)
-    assert (queue(world).depth, queue(world).in_flight, queue(world).dead_lettered) == (0, 0, 2)
+    assert (queue(world).depth, queue(world).in_flight, queue(world).counts.dead_lettered) == (0, 0, 2)
     client.send(message("more"), 10)
     client.send(message("none"), 11)
     assert client.messages() == ["more"]  # the link has its credit still
@@ -379,7 +379,7 @@ def test_a_drain_goes_on_behind_a_message_that_is_too_large(world: World) -> Non
     client.grant(2, drain=True)
     assert client.messages() == ["small"]
     assert client.one(Flow, lambda each: each.drain).delivery_count == 2
-    assert queue(world).dead_lettered == 3
+    assert queue(world).counts.dead_lettered == 3
 
 
 @pytest.mark.parametrize("end", [Detach(handle=3, closed=True), Detach(handle=3), End(), Close()])
@@ -717,7 +717,11 @@ def test_a_message_that_comes_back_expired_has_expired(state: Any, dead_letters:
     world.later(1_000)
     for each in deliveries:
         client.settle(state, each.id)
-    assert (queue(world).depth, queue(world).expired, queue(world).dead_lettered) == (0, 1, 1 + dead_letters)
+    assert (queue(world).depth, queue(world).counts.expired, queue(world).counts.dead_lettered) == (
+        0,
+        1,
+        1 + dead_letters,
+    )
     client.receiver("DLQ.q", handle=5)
     reasons = [(each.body, each.properties["JMS_SieveMQ_DeadLetterReason"]) for each in (client.receive(),)]
     if dead_letters:

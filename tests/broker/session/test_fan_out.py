@@ -264,7 +264,7 @@ def test_a_message_that_expires_meanwhile_is_counted_once_for_each_subscription(
     turns(world)
     got = sum(bool(texts) for texts in texts_of(consumers))
     assert 0 < got < MANY
-    assert sum(subscription.queue.expired for subscription in topic_of(world).subscriptions) == MANY - got
+    assert sum(subscription.queue.counts.expired for subscription in topic_of(world).subscriptions) == MANY - got
 
 
 def test_a_tap_has_it_once_and_the_topic_counts_it_once(large: Large) -> None:

@@ -190,7 +190,9 @@ def test_dead_letters_return_to_their_origin(
     page.shows("No dead letters.")
     with client.create_context(JMSContext.SESSION_TRANSACTED) as failing:
         consumer = failing.create_consumer(failing.create_queue("work"))
-        while broker.call(lambda domain: domain.namespace("default").destinations["queue:work"].dead_lettered < 3):
+        while broker.call(
+            lambda domain: domain.namespace("default").destinations["queue:work"].counts.dead_lettered < 3
+        ):
             consumer.receive(60_000)
             failing.rollback()
     page.until("document.querySelector('td.number')?.innerText === '3'")  # the broker told that there are some

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.counts import QueueCounts
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap, DrainTap
@@ -53,24 +54,16 @@ class Counts:
 
     def add(self, of: Queue | Topic) -> None:
         """Add the counts of one queue or topic."""
-        self.unreadable += of.unreadable
         self.evaluations += of.index.evaluations
         self.matches += of.index.matches
         if isinstance(of, Topic):
             self.published += of.published
+            self.unreadable += of.unreadable
             return
         self.enqueued += of.enqueued
         self.delivered += of.delivered
-        self.acknowledged += of.acknowledged
-        self.redelivered += of.redelivered
-        self.expired += of.expired
-        self.dead_lettered += of.dead_lettered
-        self.dead_expired += of.dead_expired
-        self.dead_rejected += of.dead_rejected
-        self.dead_refused += of.dead_refused
-        self.removed += of.removed
-        self.dropped_oldest += of.dropped_oldest
-        self.dropped_newest += of.dropped_newest
+        for name in QueueCounts.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(of.counts, name))
 
 
 class Ended:

@@ -346,13 +346,13 @@ def _figures(of: Destination) -> Figures:
     consumers, own = of.consumers, of.place.topic is None
     return (
         of.enqueued if own else 0,  # messages to a topic were counted there
-        of.acknowledged,
+        of.counts.acknowledged,
         of.depth,
         of.in_flight if consumers or of.holders else 0,
         len(of.scheduled),
         of.bytes,
         len(consumers),
-        of.dead_lettered,
-        of.expired,
+        of.counts.dead_lettered,
+        of.counts.expired,
         of.paused if own else 0,
     )
