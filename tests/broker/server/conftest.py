@@ -10,16 +10,19 @@ import pytest
 from sievemq_broker.clock import Clock
 from sievemq_broker.domain import Broker
 from sievemq_broker.session.life import CLOSING, Life
+from sievemq_broker.session.transaction import StagedBytes
 
 
 class FakeConnection:
     """The broker's end of a connection, and its client: records its input, sends what the test wants."""
 
-    frame_bytes = frame_number = unpublished = 0
+    frame_bytes = frame_number = 0
+    staged = StagedBytes(0)
 
     def __init__(self, address: str, wake: Callable[[], None] = lambda: None) -> None:
         self.address = address
-        self.peer = self.member = self
+        self.peer = self.member = self.out = self
+        self.needs: list[object] = []
         self.broker = Broker()
         self.id = "welcomed"
         self.life = Life()
@@ -51,6 +54,10 @@ class FakeConnection:
     @property
     def behind(self) -> bool:
         return bool(self.left)
+
+    @property
+    def unpublished(self) -> int:
+        return len(self.left)
 
     def catch_up(self, now: int) -> None:
         self.calls.append("catch_up")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sievemq_broker.server.net.link import HIGH_WATER, LOW_WATER, READ_BYTES, READ_PAUSE, Link, Links
+from sievemq_broker.server.net.link import BRIEF, HIGH_WATER, LOW_WATER, READ_BYTES, READ_PAUSE, Link, Links
 from sievemq_broker.server.net.turn import PIECE_SECONDS, Turn
 from sievemq_broker.session.life import GONE
 
@@ -448,6 +448,23 @@ async def test_links_take_turns_where_all_have_more_input_than_time_allows(clock
     assert len(heard) == 20
     for first in range(2, 9):  # two were heard at once, and are the first to have said all
         assert sorted(heard[first : first + 5]) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_a_few_commands_left_do_not_wait_for_links_that_flood(clock: Ticking) -> None:
+    rig = Rig()
+    heard: list[bytes] = []
+
+    def answer(connection: FakeConnection, data: bytes) -> None:
+        heard.append(data)
+        clock.take(PIECE_SECONDS, connection, data)
+
+    for data in (*[b"x" * 2 * BRIEF] * 10, b"few"):
+        link, _, connection = rig.open()
+        connection.answer, connection.slow = answer, True
+        link.data_received(data)
+    for _ in range(4):
+        await end_of_turn()
+    assert set(b"few") <= set(b"".join(heard))
 
 
 async def test_a_client_that_does_not_read_is_not_served_until_it_reads() -> None:

@@ -49,7 +49,7 @@ READ_PAUSE = 4 * 1024 * 1024
 #: rate, because its output is in no cache any more when it is written; half as much gained nothing.
 READ_BYTES = 64 * 1024
 
-#: Bytes below which a connection has sent little: a dozen commands of the usual kind.
+#: Bytes not carried out below which a connection has sent little: a dozen commands of the usual kind.
 BRIEF = 4 * 1024
 
 #: Bytes held back for the disk above which nothing is delivered to a connection: the input during a sync of 5 ms.
@@ -488,7 +488,8 @@ class Link(asyncio.BufferedProtocol):
         self._pause_reading(TURN)
         if not self._pauses & UNREAD and not self._queued:
             self._queued = True
-            self._turn.put_off(self, brief=len(self.unheard) < BRIEF and not self.connection.behind)
+            transactions = self.connection.peer.staged.used  # carried out, as far as they came
+            self._turn.put_off(self, brief=self.input_bytes - transactions < BRIEF)
 
     def eof_received(self) -> None:
         """The peer sends no more. Remaining output is written, then the transport closes."""
