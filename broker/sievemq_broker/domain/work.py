@@ -214,6 +214,11 @@ class Scheduler:
         """True while there is a task with this key."""
         return key in self._lines
 
+    def last(self, key: Hashable) -> Job[Any] | None:
+        """The last task with this key; None if there is none."""
+        line = self._lines.get(key)
+        return None if line is None else line[-1]
+
     def run(self, now: int, units: int = TURN) -> bool:
         """Do a turn of work.
 

@@ -42,12 +42,6 @@ _REQUESTS = frozenset(n for n, spec in COMMANDS.items() if spec.fields and spec.
 LAZY_CONFIRMS: Final = 64
 
 
-def _nothing(now: int, budget: Budget) -> Task[int]:
-    """Only wait for those before."""
-    yield from ()
-    return now
-
-
 class Awaited(NamedTuple):
     """A command that takes several turns, or waits for some. Later commands of the same client wait until it ends.
 
@@ -456,16 +450,21 @@ class Peer:
         """
         self.go_on_after(self.broker.scheduler.start(self.member.id, make, now), command, act, now)
 
-    def when_returned(self, connection_id: str, command: CommandTuple, act: Callable[[int], None], now: int) -> None:
+    def when_returned(self, leaving: Job[Any], command: CommandTuple, act: Callable[[int], None]) -> None:
         """Go on with a command when another connection has returned its messages. Later commands wait.
 
         Args:
-            connection_id: of the other one, which is leaving.
+            leaving: the last task of the other one. Several clients may wait for it: a task of each would keep the
+                others waiting.
             command: the command.
             act: called then, with the time, unless this connection is lost.
-            now: ms since 1970.
         """
-        self.go_on_after(self.broker.scheduler.start(connection_id, _nothing, now), command, act, now)
+        self._awaited = Awaited(leaving, 0, drops=False)
+        leaving.then(partial(self._returned, leaving, command, act))
+
+    def _returned(self, leaving: Job[Any], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
+        self._await_no_more(leaving)
+        self._conclude(None, command, act, now)  # what it has raised is no fault of this client's
 
     def examine(
         self, examine: Make[int], command: CommandTuple, act: Callable[[int], None], now: int, size: int = 0
@@ -510,13 +509,18 @@ class Peer:
         job.then(partial(self._go_on, job, command, act))
 
     def _go_on(self, job: Job[Any], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
+        self._await_no_more(job)
+        self.when_over(job, command, act, now)
+
+    def _await_no_more(self, job: Job[Any]) -> None:
         if self._awaited is not None and self._awaited.job is job:
             self._awaited = None
-        self.when_over(job, command, act, now)
 
     def when_over(self, job: Job[Any], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
         """A task of a command is over. Never raises."""
-        error = job.error
+        self._conclude(job.error, command, act, now)
+
+    def _conclude(self, error: Exception | None, command: CommandTuple, act: Callable[[int], None], now: int) -> None:
         if error is None and self.life.state < CLOSING:
             try:
                 act(now)

@@ -166,6 +166,18 @@ def test_of_two_clients_that_resume_one_connection_the_later_one_continues(world
     assert not world.services.reports
 
 
+def test_of_two_clients_that_wait_for_one_client_id_the_first_gets_it(world: World) -> None:
+    client, _ = with_many_consumers(world, client_id="me")
+    client.broker.lost(world.now)
+    client.transport_open = False
+    first, second = (come_back(world, client_id="me") for _ in range(2))
+    world.settle()
+    assert first.take(Command.WELCOME)
+    assert not second.take(Command.WELCOME)
+    assert second.fatal is not None
+    assert second.fatal[2] == ErrorCode.INVALID_CLIENT_ID
+
+
 def test_a_queue_that_is_deleted_meanwhile(world: World) -> None:
     client, _ = with_many_consumers(world)
     client.drop()

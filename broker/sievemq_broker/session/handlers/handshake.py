@@ -66,8 +66,9 @@ def _begin(peer: Peer, hello: Hello, now: int) -> None:
     client_id, resume = hello.client_id, hello.resume
     holder = None if client_id is None else peer.namespace.client_ids.holder(client_id)
     for leaving in (None if resume is None else resume.connection, holder):
-        if leaving is not None and peer.broker.scheduler.is_busy(leaving):
-            peer.when_returned(leaving, hello, partial(_begin, peer, hello), now)
+        task = None if leaving is None else peer.broker.scheduler.last(leaving)
+        if task is not None:
+            peer.when_returned(task, hello, partial(_begin, peer, hello))
             return
     memory = None
     with _fatal():
