@@ -327,7 +327,7 @@ class SlicedGroupMachine(GroupMachine):
 
     @invariant()
     def nobody_with_credit_waits_for_what_nobody_owns(self) -> None:
-        if not self.queue.held:
+        if not self.queue.standstill.held:
             super().nobody_with_credit_waits_for_what_nobody_owns()
 
     def teardown(self) -> None:

@@ -156,7 +156,7 @@ def play(
             case ("pause",):
                 queue.unpause(world.now) if queue.paused else queue.pause()
             case ("hold",):
-                queue.release(world.now) if queue.held else queue.hold()
+                queue.release(world.now) if queue.standstill.held else queue.hold()
             case ("purge",):
                 queue.clear()
             case ("tidy",):

@@ -539,7 +539,7 @@ def test_new_selectors_examine_returned_messages_in_slices(meter: Meter, back: s
         moments(world, 100)
     world.settle()
     queue = world.broker.namespace("").queue("queue:q")
-    assert (queue.depth, len(queue.scheduled), queue.held) == (8, 0, 0)
+    assert (queue.depth, len(queue.scheduled), queue.standstill.held) == (8, 0, 0)
     assert meter.evaluations >= 8 * 20
     waiting[5].credit(10)
     assert waiting[5].all() == (names if back in ("close", "delay") else [f"{name}#2" for name in names])
@@ -591,7 +591,7 @@ def test_a_message_removed_during_its_examination_is_not_delivered(meter: Meter,
     world.settle()
     got = [text for consumer in consumers for text in consumer.all()]
     assert got == (["m1", "m2"] if act == "expire" else [])
-    assert (queue.depth, len(queue.scheduled), queue.held) == (0, 0, 0)
+    assert (queue.depth, len(queue.scheduled), queue.standstill.held) == (0, 0, 0)
 
 
 # -- taps -------------------------------------------------------------------------------------------------------------

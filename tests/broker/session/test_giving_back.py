@@ -140,7 +140,7 @@ def test_no_turn_takes_back_more_than_a_slice(world: World, how: str) -> None:
     found = turns(world)
     assert max(found) <= TURN
     assert queue.in_flight == 0
-    assert queue.held == 0
+    assert queue.standstill.held == 0
     assert drained(world) == expected(how)
     assert not world.services.reports
 
@@ -203,7 +203,7 @@ def test_a_connection_that_is_lost_in_the_middle_loses_and_doubles_nothing(world
         client.broker.lost(world.now)
     assert max(turns(world)) <= TURN
     queue = queue_of(world)
-    assert (queue.in_flight, queue.held, queue.depth) == (0, 0, MANY)
+    assert (queue.in_flight, queue.standstill.held, queue.depth) == (0, 0, MANY)
     assert drained(world) == expected(how)
     assert not world.services.reports
 
@@ -215,7 +215,7 @@ def test_a_broker_that_ends_in_the_middle_has_all_of_it_back(world: World, how: 
     client.broker.close(ErrorCode.SHUTTING_DOWN, "bye", world.now)
     world.broker.scheduler.finish(world.now)
     queue = queue_of(world)
-    assert (queue.in_flight, queue.held, queue.depth) == (0, 0, MANY)
+    assert (queue.in_flight, queue.standstill.held, queue.depth) == (0, 0, MANY)
     assert not world.broker.work(world.now)
     assert drained(world) == expected(how)
 
@@ -235,7 +235,7 @@ def test_a_queue_that_is_managed_meanwhile(world: World, how: str, what: str) ->
         case _:
             assert queue.clear() == back
     turns(world)
-    assert queue.in_flight == queue.held == 0
+    assert queue.in_flight == queue.standstill.held == 0
     if what == "delete":
         assert queue.depth == 0
         assert drained(world) == []
@@ -293,7 +293,7 @@ def test_a_client_that_returns_in_the_middle_finds_everything_given_back(world: 
     new.hello(resume=client.broker.peer.member.id, keep=KEEP)
     turns(world)
     assert new.take(Command.WELCOME)[0][7]["resumed"]
-    assert queue_of(world).in_flight == queue_of(world).held == 0
+    assert queue_of(world).in_flight == queue_of(world).standstill.held == 0
     assert drained(world) == expected(how)
 
 
@@ -311,7 +311,7 @@ def test_a_fault_in_the_middle_ends_this_connection_alone(
     assert not client.transport_open
     assert [type(error) for _, error in world.services.reports] == [ZeroDivisionError]
     world.services.reports.clear()
-    assert queue_of(world).held == queue_of(world).in_flight == 0
+    assert queue_of(world).standstill.held == queue_of(world).in_flight == 0
     got = drained(world)
     assert sorted(text.split("#")[0] for text in got) == sorted(f"m{number}" for number in range(MANY))
     assert {text.partition("#")[2] for text in got} <= {"", "2"}

@@ -459,7 +459,7 @@ class Play:
         for name, count in seen.items():
             assert count == self.transactions[name], name
             assert name not in self.undone
-        if not queue.held:  # what is committed behind a batch that is being published shows when that does
+        if not queue.standstill.held:  # what is committed behind a batch that is being published shows when that does
             assert self.committed <= seen.keys()
         if self.limit:
             assert queue.depth <= max(self.limit, max(self.transactions.values(), default=0))
