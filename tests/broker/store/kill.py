@@ -7,7 +7,7 @@ Clients speak the protocol themselves and do nothing clever: a broken connection
 again. So what is known of a message is simple: it was confirmed or its fate is open; it was seen unmarked, or marked.
 
     producers ─► queue:in ─► relays, in transactions ─► queue:out
-              ─► queue:plain ─► consumers                            some producers commit three at a time
+              ─► queue:plain ─► consumers                            some producers commit three at a time, or 1,200
               ─► topic:t ─► two durable subscriptions
 
 At the end of each life of the directory what is left is drained, and then
@@ -44,6 +44,8 @@ COMMAND = [sys.executable, "-c", "from sievemq.cli import main; main()"]
 DEADLINE = 60.0
 #: Of the clients, in the longest life of a broker process.
 STEPS = 2_500
+#: Messages of a transaction that the broker carries out in several turns.
+LARGE = 1_200
 SUBSCRIPTIONS = ("all", "some")
 
 Broken = (OSError, ProtocolError, EOFError)
@@ -361,9 +363,10 @@ class Life:
 
     def produce_in_transactions(self, client: Client, state: dict[str, int], number: int) -> None:
         client.request(Command.OPEN_SESSION, 1, 0)
+        choose = random.Random(f"{number}{state}")
         while not self.over.is_set():
             names = []
-            for _ in range(3):
+            for _ in range(LARGE if choose.random() < 0.03 else 3):
                 state["n"] = state.get("n", 0) + 1
                 names.append(f"p{number}-{state['n']}")
                 client.send("queue:plain", names[-1], 50)
