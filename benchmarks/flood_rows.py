@@ -154,10 +154,10 @@ def consumers(
     client.subscribe("topic:flood", int(count * scale), qty=qty)
 
 
-@row("values", "200 messages of 6,990 values are read", DOORS)
+@row("values", "200 maps of 3,490 entries are read", DOORS)
 def values(at: Place, scale: float, door: type[Door]) -> Steps:
     publisher, reader = Sieve(at), door(at)
-    body = encode_map({MARK.decode(): 0, **{f"value{n}": n for n in range(6_990)}})
+    body = encode_map({MARK.decode(): 0, **{f"value{n}": n for n in range(3_490)}})
     count = int(200 * scale)
     publisher.flood(publisher.sends("queue:flood", count, kind=BodyKind.MAP, body=body))
     yield
