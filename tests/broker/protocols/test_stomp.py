@@ -693,6 +693,39 @@ def test_an_aborted_transaction_has_done_nothing(world: World) -> None:
     assert queue(world, "a").in_flight == 1
 
 
+@pytest.mark.parametrize(("second", "most"), [("ACK", 6), ("NACK", 30)])
+def test_a_commit_settles_as_far_as_there_is_time(world: World, second: str, most: int) -> None:
+    """Acknowledgements that follow each other are one step, otherwise each is one."""
+    client, ids = deliver(world, 20, "client-individual")
+    client.say("BEGIN", transaction="t")
+    for number, each in enumerate(ids):
+        client.say(("ACK", second)[number % 2], id=each, transaction="t")
+    world.services.spent = lambda: True
+    client.broker.receive_data(frame("COMMIT", transaction="t", receipt="c"), world.now)
+    turns = 0
+    while client.broker.behind:
+        client.broker.catch_up(world.now)
+        turns += 1
+    assert most / 2 < turns <= most
+    client.settle()
+    assert client.take("RECEIPT")[-1].headers["receipt-id"] == "c"
+    redelivered = 0 if second == "ACK" else 10
+    assert (queue(world, "a").depth, queue(world, "a").in_flight) == (0, redelivered)
+
+
+def test_an_abort_of_many_acknowledgements_sorts_once(world: World) -> None:
+    client, ids = deliver(world, 20, "client-individual")
+    client.say("BEGIN", transaction="t")
+    for number, each in enumerate(reversed(ids)):
+        client.say(("ACK", "NACK")[number % 2], id=each, transaction="t")
+    [subscription] = client.broker.outbox.subscriptions.values()
+    (transaction,) = client.broker._transactions.values()
+    assert list(transaction.take_back()) == [subscription]
+    client.say("ABORT", transaction="t")
+    assert list(subscription.held) == sorted(subscription.held)
+    assert len(subscription.held) == 20
+
+
 def test_a_cumulative_acknowledgement_covers_what_an_aborted_transaction_had_settled(world: World) -> None:
     client, ids = deliver(world, 4, "client")
     client.say("BEGIN", transaction="t")

@@ -76,8 +76,22 @@ class _Transaction:
     def __init__(self, session: int) -> None:
         self.session = session
         self.sends = 0
-        #: ACK and NACK inside: subscription, tags and message ids, outcome.
+        #: ACK and NACK inside: subscription, tags and message ids, outcome. Those alike that follow each other are one.
         self.settled: list[tuple[Subscription, dict[int, str], Outcome]] = []
+
+    def settle(self, subscription: Subscription, held: dict[int, str], outcome: Outcome) -> None:
+        """An ACK or NACK inside."""
+        if self.settled and self.settled[-1][::2] == (subscription, outcome):
+            self.settled[-1][1].update(held)
+        else:
+            self.settled.append((subscription, held, outcome))
+
+    def take_back(self) -> dict[Subscription, dict[int, str]]:
+        """What is not settled after all, by subscription."""
+        found: dict[Subscription, dict[int, str]] = {}
+        for subscription, held, _ in self.settled:
+            found.setdefault(subscription, {}).update(held)
+        return found
 
     def count_send(self) -> int:
         """The number of the next SEND inside."""
@@ -406,7 +420,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         if transaction is None:
             self._settle_tags(subscription, tags, outcome, len(tags), now)
         else:
-            transaction.settled.append((subscription, held, outcome))
+            transaction.settle(subscription, held, outcome)
 
     def _settle_tags(
         self, subscription: Subscription, tags: tuple[int, ...], outcome: Outcome, credit: int, now: int
@@ -470,14 +484,14 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         self._ask(now, committed, commit)
 
     def _committed(self, transaction: _Transaction, receipt: str | None, now: int) -> None:
-        """Its messages are sent: in the same turn, as a rule, its ACKs and NACKs are carried out."""
+        """Its messages are sent: its ACKs and NACKs are carried out next, as far as there is time in this turn."""
         for subscription, held, outcome in transaction.settled:
-            self._settle_tags(subscription, tuple(held), outcome, len(held), now)
-        self._close_session(transaction, lambda _: self.outbox.receipt(receipt), now)
+            self._todo.append(partial(self._settle_tags, subscription, tuple(held), outcome, len(held)))
+        self._todo.append(partial(self._close_session, transaction, lambda _: self.outbox.receipt(receipt)))
 
     def _abort(self, headers: dict[str, str], now: int) -> None:
         transaction = self._end_of(headers, "ABORT")
-        for subscription, held, _ in transaction.settled:
+        for subscription, held in transaction.take_back().items():
             if subscription.consumer in self.outbox.subscriptions:
                 subscription.hold_again(held)  # the client may settle them again
             else:

@@ -13,7 +13,7 @@ from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope, EnvelopeFields
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Subscription:
     """One SUBSCRIBE of a client: a consumer of the broker's.
 
