@@ -432,7 +432,7 @@ class Peer:
         self.deliveries.release(session)
         leave = partial(session.leave, self._leaving_as, handed)
         job = self.broker.scheduler.start(self.member.id, leave, now)
-        answer = partial(self.when_over, job, command, lambda now: self.answer(command.request))
+        answer = partial(self.when_over, job, command, lambda now: self.out.answer(command.request))
         if job.over:
             answer(now)
         else:
@@ -554,7 +554,7 @@ class Peer:
     def _closed(self, consumer: Consumer, command: CloseConsumer, now: int) -> None:
         self.deliveries.retire(consumer)
         if command.request:
-            self.answer(command.request)
+            self.out.answer(command.request)
 
     # -- sends --------------------------------------------------------------------------------------------------------
 
@@ -655,10 +655,6 @@ class Peer:
         journal = self.broker.journal
         if journal is not None:
             self.owe(*journal.shares)
-
-    def answer(self, request: int, result: object = None) -> None:
-        """A request was carried out."""
-        self.out.answer(request, result)
 
     def carry_out_late(self, command: CommandTuple, handler: Handler, now: int) -> None:
         """Carry out a command that had to wait; its rights were checked on arrival. Never raises.
@@ -809,7 +805,7 @@ class Peer:
             except Exception as error:
                 report(self, "freeing the client id", error)
         if request is not None and self.life.state == LEAVING:
-            self.answer(request)
+            self.out.answer(request)
             self.life.end()
             self.late_output()
 

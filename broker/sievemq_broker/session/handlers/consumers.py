@@ -65,7 +65,7 @@ def on_open_consumer(peer: Peer, command: OpenConsumer, now: int) -> None:
     if command.bytes:
         consumer.limit_bytes(command.bytes)
     peer.deliveries.add(session, consumer)
-    peer.answer(command.request, not known if durable else None)
+    peer.out.answer(command.request, not known if durable else None)
     if compiled is not None:
         peer.services.advise(peer, command.destination, compiled)
     # After the answer, so that no client gets a delivery for a consumer that it does not know.
@@ -82,7 +82,7 @@ def on_close_consumer(peer: Peer, command: CloseConsumer, now: int) -> None:
         if consumer_id > peer.deliveries.highest:
             raise unknown("consumer", consumer_id)
         if command.request:
-            peer.answer(command.request)  # the broker closed it first (CLO-01)
+            peer.out.answer(command.request)  # the broker closed it first (CLO-01)
         return
     if handed > consumer.tag:
         raise undelivered(consumer_id, handed, consumer.tag)
@@ -111,7 +111,7 @@ def on_want(peer: Peer, command: Want, now: int) -> None:
     if consumer is None or consumer_id in peer.deliveries.retired:
         peer.deliveries.check_once_open(consumer_id)
         if request:
-            peer.answer(request)  # nothing will arrive: the answer of an empty queue
+            peer.out.answer(request)  # nothing will arrive: the answer of an empty queue
         return
     if peer.deliveries.wants(consumer_id) >= _MAX_WANTS:
         raise RequestError(
@@ -122,7 +122,7 @@ def on_want(peer: Peer, command: Want, now: int) -> None:
     settled = consumer.want(now, patient, brief=request != 0)
     if request:
         if settled:
-            peer.answer(request)
+            peer.out.answer(request)
         else:
             peer.deliveries.await_settled(consumer_id, request)
 

@@ -25,7 +25,7 @@ _LENGTHS: Final = 2
 def on_declare(peer: Peer, command: Declare, now: int) -> None:
     """Check whether a destination can be sent to (SES-18)."""
     peer.namespace.declare(command.destination)
-    peer.answer(command.request)
+    peer.out.answer(command.request)
 
 
 def on_create_temporary(peer: Peer, command: CreateTemporary, now: int) -> None:
@@ -37,19 +37,19 @@ def on_create_temporary(peer: Peer, command: CreateTemporary, now: int) -> None:
             ErrorCode.RESOURCE_ALLOCATION,
         )
     address = peer.namespace.temporaries.create(peer.member.id, command.topic, command.destination)
-    peer.answer(command.request, str(address))
+    peer.out.answer(command.request, str(address))
 
 
 def on_delete_temporary(peer: Peer, command: DeleteTemporary, now: int) -> None:
     """Delete a temporary destination of this connection (TMP-07)."""
     peer.namespace.temporaries.delete(command.destination, peer.member.id)
-    peer.answer(command.request)
+    peer.out.answer(command.request)
 
 
 def on_unsubscribe(peer: Peer, command: Unsubscribe, now: int) -> None:
     """Delete a durable subscription (SES-27)."""
     peer.namespace.unsubscribe(peer.member.client_id, command.subscription)
-    peer.answer(command.request)
+    peer.out.answer(command.request)
 
 
 def on_browse(peer: Peer, command: Browse, now: int) -> None:
@@ -64,10 +64,10 @@ def on_browse(peer: Peer, command: Browse, now: int) -> None:
     peer.owe_all()
     cursor, page = peer.namespace.browse(destination, compiled, command.cursor, limit, now, command.part, parts)
     if cursor is None and not limit:
-        peer.answer(request, [None, *similar_queues(peer, destination)])
+        peer.out.answer(request, [None, *similar_queues(peer, destination)])
         return
     if parts and not limit:
-        peer.answer(request, [cursor, peer.namespace.queue(destination).depth])
+        peer.out.answer(request, [cursor, peer.namespace.queue(destination).depth])
         return
     peer.out.answer_page(request, cursor, page)
 

@@ -117,7 +117,7 @@ def on_set_client_id(peer: Peer, command: SetClientId, now: int) -> None:
             f"this connection has the client id {peer.member.client_id!r} already (CON-07)", ErrorCode.ILLEGAL_STATE
         )
     peer.member.claim_client_id(command.client_id)
-    peer.answer(command.request)
+    peer.out.answer(command.request)
 
 
 def on_goodbye(peer: Peer, command: Goodbye, now: int) -> None:
@@ -131,7 +131,7 @@ def on_goodbye(peer: Peer, command: Goodbye, now: int) -> None:
 def on_ping(peer: Peer, command: Ping, now: int) -> None:
     """Answered after everything before it, by the time of the machine."""
     peer.flush_confirms()
-    peer.answer(command.request, now - peer.services.clock_offset)
+    peer.out.answer(command.request, now - peer.services.clock_offset)
 
 
 def on_clock_seen(peer: Peer, command: ClockSeen, now: int) -> None:

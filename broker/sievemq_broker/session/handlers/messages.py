@@ -65,7 +65,7 @@ _MATCHING: Final = 8
 def on_open_session(peer: Peer, command: OpenSession, now: int) -> None:
     """Open a session (CON-02)."""
     peer.open_session(command.session, command.mode, command.sent)
-    peer.answer(command.request)
+    peer.out.answer(command.request)
 
 
 def on_close_session(peer: Peer, command: CloseSession, now: int) -> None:
@@ -260,7 +260,7 @@ def on_withdraw(peer: Peer, command: Withdraw, now: int) -> None:
             f"WITHDRAW {sequence} in session {session_id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
         )
     if command.request:
-        peer.answer(command.request)
+        peer.out.answer(command.request)
 
 
 def _withdraw_commit(peer: Peer, session: Session, now: int) -> None:
@@ -360,7 +360,7 @@ def on_acknowledge_all(peer: Peer, command: AcknowledgeAll, now: int) -> None:
     session.acknowledge(peer.deliveries.handed_to(session, command.handed), now)
     session.settle(command.request)
     peer.deliveries.forget_settled(session)
-    peer.answer(command.request)
+    peer.out.answer(command.request)
 
 
 def on_recover(peer: Peer, command: Recover, now: int) -> None:
@@ -376,7 +376,7 @@ def on_recover(peer: Peer, command: Recover, now: int) -> None:
 def _recovered(peer: Peer, session: Session, request: int, now: int) -> None:
     """All messages of the session have come back."""
     peer.deliveries.forget_settled(session)
-    peer.answer(request)
+    peer.out.answer(request)
 
 
 def on_commit(peer: Peer, command: Commit, now: int) -> None:
@@ -448,7 +448,7 @@ def _publish(peer: Peer, command: Commit, now: int) -> None:
     session.settle(command.request)
     peer.deliveries.forget_settled(session)
     if publishing is None:
-        peer.answer(command.request)
+        peer.out.answer(command.request)
     else:
         session.begin_commit()
         publishing.then(partial(_committed, peer, session, command, publishing))
@@ -480,7 +480,7 @@ def _committed(peer: Peer, session: Session, command: Commit, publishing: Publis
     if publishing.error is not None:
         peer.crash(command, publishing.error, now)
     else:
-        peer.answer(command.request)
+        peer.out.answer(command.request)
     peer.late_output()
 
 

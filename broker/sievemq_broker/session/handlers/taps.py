@@ -47,7 +47,7 @@ def on_open_tap(peer: Peer, command: OpenTap, now: int) -> None:
     if type(reader) is str:
         tap.take_claim(reader, peer.member.id, peer.services.connections)
     tap.read_by(peer.member.id)
-    peer.answer(command.request, {"made": namespace.taps.made > made, **_state(tap)})
+    peer.out.answer(command.request, {"made": namespace.taps.made > made, **_state(tap)})
 
 
 def on_look_tap(peer: Peer, command: LookTap, now: int) -> None:
@@ -56,7 +56,7 @@ def on_look_tap(peer: Peer, command: LookTap, now: int) -> None:
         return
     tap = _the_tap(peer, command.tap, command.destination)
     upto, more = tap.look(command.after, command.messages, command.bytes, now)
-    peer.answer(command.request, {**_state(tap), "upto": upto, "more": more})
+    peer.out.answer(command.request, {**_state(tap), "upto": upto, "more": more})
 
 
 def on_fetch_tap(peer: Peer, command: FetchTap, now: int) -> None:
@@ -71,14 +71,14 @@ def on_fetch_tap(peer: Peer, command: FetchTap, now: int) -> None:
     peer.owe_all()  # after a crash other records would have the sequences of those that are not stored
     columns = zip(*[unpack_value(item.packed) for item in found], strict=False)  # fields of newer versions may differ
     times, counts = [item.time for item in found], [item.delivery for item in found]
-    peer.answer(command.request, (first, times, counts, *columns))
+    peer.out.answer(command.request, (first, times, counts, *columns))
 
 
 def on_acknowledge_tap(peer: Peer, command: AcknowledgeTap, now: int) -> None:
     """The reader has processed everything up to a sequence."""
     tap = _the_tap(peer, command.tap, command.destination)
     tap.acknowledge(command.id, command.upto, now)
-    peer.answer(command.request, _state(tap))
+    peer.out.answer(command.request, _state(tap))
 
 
 def on_delete_tap(peer: Peer, command: DeleteTap, now: int) -> None:
@@ -88,11 +88,11 @@ def on_delete_tap(peer: Peer, command: DeleteTap, now: int) -> None:
     except RequestError as error:
         if error.code is not ErrorCode.NOT_FOUND:
             raise
-        peer.answer(command.request, False)
+        peer.out.answer(command.request, False)
         return
     if tap.lag <= TURN:
         peer.namespace.taps.drop(tap, now)
-        peer.answer(command.request, True)
+        peer.out.answer(command.request, True)
     else:
         job = peer.broker.scheduler.start(tap, tap.empty, now, later=True)
         job.then(partial(peer.when_over, job, command, partial(_emptied, peer, tap, command.request)))
@@ -102,7 +102,7 @@ def _emptied(peer: Peer, tap: CopyTap | DrainTap, request: int, now: int) -> Non
     """A tap with many messages has few left."""
     if tap.open:
         peer.namespace.taps.drop(tap, now)
-    peer.answer(request, True)
+    peer.out.answer(request, True)
 
 
 def on_stage(peer: Peer, command: Stage, now: int) -> None:
@@ -126,7 +126,7 @@ def on_stage(peer: Peer, command: Stage, now: int) -> None:
     stages = peer.namespace.stages
     maker, owner = maker_of(peer.settings, now), peer.member.identity.user
     stage = stages.stage(maker, command.key, command.batch, sends, owner=owner, lease=command.lease, now=now)
-    peer.answer(command.request, stage)
+    peer.out.answer(command.request, stage)
 
 
 def on_publish(peer: Peer, command: Publish, now: int) -> None:
@@ -170,7 +170,7 @@ def _publish(
         if publishing.error is not None:
             peer.crash(command, publishing.error, now)
         else:
-            peer.answer(command.request, sent)
+            peer.out.answer(command.request, sent)
         peer.late_output()
 
     sent = stages.publish(
@@ -187,7 +187,7 @@ def _publish(
     publishing = peer.namespace.publishing
     if publishing is None:
         peer.owe()  # it may have been published before
-        peer.answer(command.request, sent)
+        peer.out.answer(command.request, sent)
     else:
         publishing.then(complete)
 
@@ -195,7 +195,7 @@ def _publish(
 def on_discard(peer: Peer, command: Discard, now: int) -> None:
     """Discard what was staged for a batch."""
     stages, owner = peer.namespace.stages, peer.member.identity.user
-    peer.answer(command.request, stages.discard(command.key, command.batch, owner=owner, name=command.stage))
+    peer.out.answer(command.request, stages.discard(command.key, command.batch, owner=owner, name=command.stage))
 
 
 def maker_of(settings: SessionSettings, now: int) -> str:
