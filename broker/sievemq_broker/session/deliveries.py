@@ -64,7 +64,8 @@ class Deliveries:
     def forget(self, ids: Iterable[int]) -> None:
         """Drop closed consumers that hold no messages any more."""
         for consumer_id in ids:
-            self.want_settled(consumer_id)
+            if self._wants:
+                self.want_settled(consumer_id)
             self.consumers.pop(consumer_id, None)
             self.retired.discard(consumer_id)
             session = self.owners.pop(consumer_id, None)
