@@ -8,12 +8,13 @@
 Where things are:
 
 - what there is: broker, namespace, queue, topic, subscriptions, client_ids, temporaries
-- a message on a queue: entry, place, fan_out, journal, deadlines, dead_letters, overrides
+- a message on a queue: entry, place, counts, standstill, journal, deadlines, dead_letters, overrides
 - what waits, and looking at it: backlog, view, scan
 - receivers: consumer, turns, recall
 - limits: policy, capacity, admission
-- taps, and sends in two steps: tap, taps, tap_log, outcome_tap, stages, publishing
-- an administrator's verbs, and what takes long: management, steps, examining
+- taps, and sends in two steps: tap, taps, tap_log, outcome_tap, stages
+- what takes long, and its scheduler: work, examining, fan_out, publishing
+- an administrator's verbs: management
 - the edges: ports, store, restore
 
 Deliveries leave through :class:`DeliveryPort`; `now` is milliseconds since 1970 throughout.
