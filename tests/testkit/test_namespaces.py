@@ -239,7 +239,7 @@ def test_wait_until_idle_gives_up(sievemq_test_broker: TestBroker, sievemq_names
         with sievemq_namespace.faults.pause_connections():
             sievemq_namespace.queue("orders").configure(max_attempts=3)
             sievemq_test_broker.on_server(
-                lambda server: [c.answer(0) for c in server.shard.services.connections.values()]
+                lambda server: [c.out.answer(0) for c in server.shard.services.connections.values()]
             )
             with pytest.raises(AssertionError, match="still busy"):
                 sievemq_test_broker.wait_until_idle(0.05)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.session.checks import pairs, undelivered, unknown
@@ -59,23 +59,24 @@ class Deliveries:
         if consumer.unacknowledged:
             self.retired.add(consumer.id)
         else:
-            self.forget((consumer.id,))
+            self.forget(consumer.id)
 
-    def forget(self, ids: Iterable[int]) -> None:
-        """Drop closed consumers that hold no messages any more."""
-        for consumer_id in ids:
-            if self._wants:
-                self.want_settled(consumer_id)
-            self.consumers.pop(consumer_id, None)
-            self.retired.discard(consumer_id)
-            session = self.owners.pop(consumer_id, None)
-            if session is not None:
-                session.consumers.pop(consumer_id, None)
+    def forget(self, consumer_id: int) -> None:
+        """Drop a closed consumer that holds no messages any more."""
+        if consumer_id in self._wants:
+            self.want_settled(consumer_id)
+        self.consumers.pop(consumer_id, None)
+        self.retired.discard(consumer_id)
+        session = self.owners.pop(consumer_id, None)
+        if session is not None:
+            session.consumers.pop(consumer_id, None)
 
     def forget_settled(self, session: Session) -> None:
         """Drop the session's closed consumers whose last message is settled."""
         if self.retired:
-            self.forget([i for i, c in session.consumers.items() if i in self.retired and not c.unacknowledged])
+            for consumer_id, consumer in tuple(session.consumers.items()):
+                if consumer_id in self.retired and not consumer.unacknowledged:
+                    self.forget(consumer_id)
 
     def release(self, session: Session) -> None:
         """A session is closed, which closes its consumers."""

@@ -448,7 +448,11 @@ class Peer:
             act: called then, with the time, unless the connection is lost.
             now: ms since 1970.
         """
-        self.go_on_after(self.broker.scheduler.start(self.member.id, make, now), command, act, now)
+        job = self.broker.scheduler.start(self.member.id, make, now)
+        if job.over and job.error is None:
+            act(now)
+        else:
+            self.go_on_after(job, command, act, now)
 
     def when_returned(self, leaving: Job[Any], command: CommandTuple, act: Callable[[int], None]) -> None:
         """Go on with a command when another connection has returned its messages. Later commands wait.

@@ -319,7 +319,7 @@ def _acknowledge(deliveries: Deliveries, consumer: Consumer, tag: int, credit: i
         )
     consumer.acknowledge(tag, now, credit)
     if consumer_id in deliveries.retired and not consumer.unacknowledged:
-        deliveries.forget((consumer_id,))
+        deliveries.forget(consumer_id)
 
 
 def on_settle(peer: Peer, command: Settle, now: int) -> None:
@@ -347,7 +347,7 @@ def _settled(deliveries: Deliveries, consumer: Consumer, credit: int, now: int) 
     """Individual messages are settled: grant the credit of the same command."""
     if consumer.id in deliveries.retired:
         if not consumer.unacknowledged:
-            deliveries.forget((consumer.id,))
+            deliveries.forget(consumer.id)
     elif credit:
         consumer.grant(credit, now)
 
