@@ -11,6 +11,7 @@ from tests.broker.at_once import settle
 from sievemq_broker.domain import Broker, Queue
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.journal import HELD_FLAG, Batch, Journal, Share, Write
+from sievemq_broker.domain.publishing import AT_ONCE
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.tap import CopyTap
@@ -82,6 +83,22 @@ def test_messages_of_a_share_that_completes_late_are_restored_where_they_were_ac
     before = order(life.space.queue("queue:q"))
     assert [name for name, _ in before] == ["a", "S1", "S2", "b", "S3", "c", "S4", "d"]
     assert order(life.killed()) == before
+
+
+def test_a_large_batch_is_restored_where_its_queue_has_it(life: Life) -> None:
+    """The broker publishes it in slices, and others send to the queue and are written in between."""
+    large, others = [f"S{number}" for number in range(AT_ONCE + 200)], 0
+    life.space.begin([("queue:q", message(name)) for name in large], NOW)
+    while life.broker.work(NOW, 100):
+        life.send(f"b{others}")
+        others += 1
+        life.cut()
+        assert sum(name.startswith("S") for name in names(life.killed())) in (0, len(large))
+    life.cut()
+    live = names(life.space.queue("queue:q"))
+    assert len(live) == len(large) + others
+    assert live.index("S0") < live.index("b1") < live.index(large[-1]), "they stand between each other"
+    assert names(life.killed()) == live
 
 
 def test_a_scheduled_message_comes_between_messages_by_time_not_by_the_write_they_are_in(life: Life) -> None:
