@@ -38,12 +38,12 @@ class Gate:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    async def passed(self, changes: bool) -> None:
-        """Return when output may leave: everything that has happened so far is on disk, what verbs have begun that are
-        not complete included. At once in memory.
+    async def passed(self, changes: bool, whole: bool = False) -> None:
+        """Return when output may leave: everything that is complete so far is on disk. At once in memory.
 
         Args:
             changes: the output confirms a change.
+            whole: it may also tell of verbs that are not complete, and waits for them.
 
         Raises:
             ApiError: 503, the change cannot be written for now, or the disk has failed and the broker ends.
@@ -53,7 +53,7 @@ class Gate:
         if commits is None or journal is None or (server.trouble is not None and not changes):
             return
         output = _Output()
-        if not commits.hold(output, b"", [*journal.unwritten, *journal.shares]):
+        if not commits.hold(output, b"", [*journal.unwritten, *(journal.shares if whole else ())]):
             return
         server.turn.worked()
         while not (await asyncio.wait({output.left}, timeout=LOOK_SECONDS))[0]:

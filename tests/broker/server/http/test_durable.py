@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain import Broker
+from sievemq_broker.domain.journal import Share
 from sievemq_broker.domain.store import DamagedError
 from sievemq_broker.server.http import gate
 from sievemq_broker.server.http.api import series
@@ -109,6 +111,32 @@ def test_a_broker_whose_disk_hangs_can_be_looked_at(durable: EmbeddedBroker, mon
         assert change.result(DEADLINE).status == 201
 
 
+def test_only_answers_that_show_messages_or_confirm_wait_for_verbs_that_are_not_complete(
+    durable: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "LOOK_SECONDS", DEADLINE)
+    share = Share()
+
+    def begin(broker: Broker) -> None:
+        assert broker.journal is not None
+        broker.journal.together(share, lambda: broker.journal.define("kind", ("key",), ()))  # type: ignore[union-attr]
+
+    def complete(broker: Broker) -> None:
+        assert broker.journal is not None
+        broker.journal.complete(share)
+
+    durable.call(begin)
+    with ThreadPoolExecutor(2) as pool:
+        messages = pool.submit(Api(durable), "GET", f"{at(Q)}/messages")
+        change = pool.submit(Api(durable), "POST", f"{at(Q)}/messages", {"body": "x"})
+        while Api(durable).get(at(Q))["depth"] == 0:  # figures are answered
+            pass
+        assert not messages.done()
+        assert not change.done()
+        durable.call(complete)
+        assert (messages.result(DEADLINE).status, change.result(DEADLINE).status) == (200, 201)
+
+
 def test_a_change_is_refused_once_the_disk_has_failed(durable: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "LOOK_SECONDS", 0.01)
 
@@ -127,10 +155,10 @@ def test_events_wait_for_the_disk(durable: EmbeddedBroker, monkeypatch: pytest.M
     monkeypatch.setattr(series, "STEP_SECONDS", 0.02)
     disk, held_back, passed = Disk(durable), threading.Event(), gate.Gate.passed
 
-    async def watched(self: gate.Gate, changes: bool) -> None:
+    async def watched(self: gate.Gate, changes: bool, whole: bool = False) -> None:
         if not changes and not disk.may_write.is_set():
             held_back.set()
-        await passed(self, changes)
+        await passed(self, changes, whole)
 
     monkeypatch.setattr(gate.Gate, "passed", watched)
     with listening(durable) as stream, ThreadPoolExecutor(2) as pool:

@@ -23,7 +23,7 @@ from sievemq_broker.server.http.api.requests import Nothing
 from sievemq_broker.server.http.api.slices import gone, in_slices
 from sievemq_broker.server.http.encoding import encode
 from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
-from sievemq_broker.session.rights import EVERYTHING, Identity
+from sievemq_broker.session.rights import EVERYTHING, Identity, Verb
 from sievemq_core.errors import AddressError
 from sievemq_core.message.destination import parse_address
 
@@ -71,16 +71,17 @@ class Operation:
         body = await _body(endpoint, scope, receive)
         gone.set(scope["state"].get("gone", _never))
         gate, changes = self._management.gate, endpoint.method != "GET"
+        whole = changes or endpoint.verb is Verb.BROWSE  # of a verb that takes several turns, it may show messages
 
         async def send_through_gate(message: Message) -> None:
-            await gate.passed(changes)
+            await gate.passed(changes, whole)
             await send(message)
 
         call: Call[Any, Any] = Call(
             self._management, identity, scope, receive, send_through_gate, path, query, body, endpoint.status[0]
         )
         answer = await endpoint.handler(call)
-        await gate.passed(changes)
+        await gate.passed(changes, whole)
         if answer is None and endpoint.answer is None:
             return None  # it has answered itself
         return Response(encode(answer), call.status, media_type=endpoint.media)
