@@ -218,9 +218,9 @@ class Broker:
 
     def finish(self, now: int) -> None:
         """Complete all tasks at once: the broker stops."""
+        self.scheduler.finish(now)
         while self.stamping:
             self._stamp(now)
-        self.scheduler.finish(now)
 
     @property
     def busy(self) -> Limited | None:

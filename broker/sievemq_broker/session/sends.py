@@ -120,7 +120,7 @@ class Send:
         """Confirm it. If it has waited, its client sends those behind it again."""
         peer, session = self._peer, self._session
         if session.blocked_sender is None:
-            peer.took(session, 0, self._urgent)
+            peer.took(session, 0, self._urgent or peer.broker.journal is not None)  # its rule may have stored it
         else:
             session.end_wait()
             peer.confirm(session, session.sent)

@@ -482,6 +482,7 @@ class Link(asyncio.BufferedProtocol):
             peer, now = self.connection.peer, self._clock.now()
             peer.broker.finish(now)  # it may wait for a task
             self._go_on()
+            self._turn.fed(self)
 
     def _put_off(self) -> None:
         self.late = True

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.broker.store.disk import Disk
 
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain import Broker
@@ -45,31 +45,6 @@ def test_changes_survive_a_restart(tmp_path: Path) -> None:
     with EmbeddedBroker(http=True, data_dir=tmp_path) as broker:
         api = Api(broker)
         assert sum(row["depth"] + row["scheduled"] for row in api.get("destinations")["destinations"]) == 1
-
-
-class Disk:
-    """The store of a broker, which writes nothing while it is held."""
-
-    def __init__(self, broker: EmbeddedBroker) -> None:
-        store: Any = broker.server.shard.commits._store  # type: ignore[union-attr]
-        self._write = store.write
-        self.writing, self.may_write = threading.Event(), threading.Event()
-        self.may_write.set()
-        broker.call(lambda _: setattr(store, "write", self.write))
-
-    def write(self, *arguments: Any) -> None:
-        if not self.may_write.is_set():
-            self.writing.set()
-            assert self.may_write.wait(DEADLINE)
-        self._write(*arguments)
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        self.may_write.clear()
-        try:
-            yield
-        finally:
-            self.may_write.set()
 
 
 @pytest.fixture
