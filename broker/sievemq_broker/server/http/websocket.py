@@ -41,6 +41,10 @@ from sievemq_core.errors import ErrorCode
 #: Names of STOMP's versions in Sec-WebSocket-Protocol, the newest first.
 SUBPROTOCOLS: Final = ("v12.stomp", "v11.stomp", "v10.stomp")
 
+#: The first byte of a message in one frame.
+_TEXT: Final = 0x81
+_BYTES: Final = 0x82
+
 log = logs.get("http")
 
 
@@ -254,16 +258,8 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
 
     def write(self, data: Any) -> None:
         """Send STOMP frames, each as a message: of text where it is UTF-8."""
-        if self._closed:
-            return
-        frames, output = self._frames, []
-        for frame in split(data):
-            try:
-                message: TextMessage | BytesMessage = TextMessage(data=frame.decode())
-            except UnicodeDecodeError:
-                message = BytesMessage(data=frame)
-            output.append(frames.send(message))
-        self._transport.write(b"".join(output))
+        if not self._closed:
+            self._transport.write(b"".join([part for frame in split(data) for part in (_head_of(frame), frame)]))
 
     def close(self) -> None:
         """Send Close. The client answers, or the link aborts in the end."""
@@ -309,3 +305,23 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return extra information about the socket."""
         return self._transport.get_extra_info(name, default)
+
+
+def _head_of(frame: bytes) -> bytes:
+    """The head of a WebSocket message in one frame (RFC 6455, section 5.2). By wsproto it would cost a tenth of a
+    delivery."""
+    first = _TEXT if frame.isascii() or _is_utf8(frame) else _BYTES
+    size = len(frame)
+    if size < 126:
+        return bytes((first, size))
+    if size < 65_536:
+        return bytes((first, 126)) + size.to_bytes(2)
+    return bytes((first, 127)) + size.to_bytes(8)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -6,8 +6,9 @@ import asyncio
 from collections import deque
 from typing import Any, cast
 
+import pytest
 from wsproto.connection import Connection, ConnectionType
-from wsproto.events import BytesMessage, Ping, Pong
+from wsproto.events import BytesMessage, Event, Ping, Pong, TextMessage
 
 from sievemq_broker.server.http.websocket import WebSocket
 
@@ -174,3 +175,20 @@ def test_nothing_is_decoded_once_the_socket_is_gone() -> None:
     rig.receive(text(4))
     assert rig.link.data == b"1,2,"
     assert rig.link.calls[-1] == "connection_lost"
+
+
+@pytest.mark.parametrize("size", [11, 125, 126, 65_535, 65_536])
+@pytest.mark.parametrize(
+    ("letter", "kind"), [(b"x", TextMessage), ("ö".encode(), TextMessage), (b"\xff", BytesMessage)]
+)
+def test_a_stomp_frame_of_any_size_is_a_message(size: int, letter: bytes, kind: type[Event]) -> None:
+    rig = Rig(FakeTurn(frames=1))
+    frame = b"A\nn:%b%b\n\n\0\n" % (letter, b"x" * (size - 8 - len(letter)))
+    assert len(frame) == size
+    rig.websocket.write(frame + b"\n" + frame)
+    rig.client.receive_data(rig.socket.sent)
+    messages = [
+        (type(event), event.data) for event in rig.client.events() if isinstance(event, (TextMessage, BytesMessage))
+    ]
+    content = frame.decode() if kind is TextMessage else frame
+    assert messages == [(kind, content), (TextMessage, "\n"), (kind, content)]
