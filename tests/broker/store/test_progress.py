@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.broker.session.harness import AUTO, TRANSACTED, Client, World, envelope
 
 from sievemq_broker.domain import Broker
+from sievemq_broker.domain.publishing import AT_ONCE
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.server.durability.progress import CONNECTION, Progress
 from sievemq_broker.session import Peer
@@ -46,6 +47,7 @@ class Life:
         assert broker.journal is not None
         self.journal = broker.journal
         self.progress = Progress(self.journal, self.world.services)
+        self.world.services.note_progress = self.note  # type: ignore[method-assign]
         self.progress.restore(self.store, self.world.services.real + KEEP, broker)
 
     def connect(self, keep: int = KEEP) -> Client:
@@ -58,15 +60,21 @@ class Life:
         self.feed(client)
         return client
 
+    def note(self, client: Peer) -> None:
+        """A verb of its is complete: the rim notes it."""
+        self.fed[client] = None
+
     def feed(self, client: Client) -> None:
         """It said something: the rim notes it."""
         self.fed[client.broker.peer] = None
 
     def cut(self) -> None:
         """What has come about is on disk, and may be told."""
-        if self.journal.batch:
+        if self.journal.has_changes:
             self.progress.note(list(self.fed))
-            self.store.write(self.journal.cut(), NOW)
+            if write := self.journal.cut():
+                self.store.write(write, NOW)
+                self.journal.written()
         self.fed.clear()
 
     def kill(self) -> None:
@@ -200,3 +208,57 @@ def test_after_any_events_each_send_exists_once(steps: list[str]) -> None:
         client.ask(Command.OPEN_SESSION, 1, AUTO, confirmed)
         say(client, 1, range(confirmed + 1, sent + 1))
     assert life.texts() == [f"m{number}" for number in range(1, sent + 1)]
+
+
+def in_the_middle_of_a_large_commit() -> tuple[Life, Client, list[str]]:
+    """One transaction is on disk; a large one has begun to be published, and others were written meanwhile."""
+    life = Life()
+    client = life.connect()
+    client.ask(Command.OPEN_SESSION, 1, TRANSACTED)
+    say(client, 1, range(1, 2))
+    client.wire.send(Command.COMMIT, 50, 1, ())
+    client.world.settle()
+    life.feed(client)
+    life.cut()
+    say(client, 1, range(2, AT_ONCE + 3))
+    client.wire.send(Command.COMMIT, 51, 1, ())
+    client.world.settle()
+    life.world.broker.work(NOW, 100)
+    life.feed(client)
+    life.cut()
+    assert client.answer_to(51) is None
+    return life, client, [f"m{number}" for number in range(1, AT_ONCE + 3)]
+
+
+def test_a_large_commit_is_carried_out_anew_after_a_crash_in_its_middle() -> None:
+    life, *_ = in_the_middle_of_a_large_commit()
+    life.kill()
+    life.connect()
+    assert [settled for _, _, settled in life.resumed["sessions"]] == [50]  # not 51: nothing of it is there
+    assert life.texts() == ["m1"]
+
+
+def test_a_large_commit_is_known_as_carried_out_from_the_write_that_has_it() -> None:
+    life, client, names = in_the_middle_of_a_large_commit()
+    while client.answer_to(51) is None:
+        life.world.broker.work(NOW, 100)
+        client.world.settle()
+        life.feed(client)
+        life.cut()
+    life.kill()
+    life.connect()
+    assert [settled for _, _, settled in life.resumed["sessions"]] == [51]
+    assert life.texts() == names
+
+
+def test_a_large_commit_whose_client_is_lost_is_known_as_carried_out_with_its_write() -> None:
+    life, client, names = in_the_middle_of_a_large_commit()
+    life.feed(client)
+    client.drop()
+    while life.world.broker.work(NOW, 100):
+        life.cut()
+    life.cut()
+    life.kill()
+    life.connect()
+    assert [settled for _, _, settled in life.resumed["sessions"]] == [51]
+    assert life.texts() == names
