@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
+from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.settlement import Outcome
+from sievemq_broker.domain.work import Make
 from sievemq_broker.protocols.base import BaseConnection, Outlet
 from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.session.life import CLOSING, LEAVING, OPEN
@@ -29,6 +31,7 @@ from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.message.destination import foreign_notation, parse_address
 from sievemq_core.message.envelope import BODY, BODY_KIND, BodyKind, EnvelopeFields
+from sievemq_core.wire.codec import CommandTuple
 
 #: The most values of a message that is converted from one protocol to another: less than 10 ms, in one turn of the
 #: loop.
@@ -498,6 +501,30 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
         self._finish(now)
         if outbox.failed and peer.life.state < CLOSING:
             self._fail(outbox.take_failure(), None, now)
+
+    def _in_slices(self, make: Make[int], command: CommandTuple, then: Callable[[int], None], now: int) -> None:
+        """Do something that is only about this connection, a slice in each turn; later frames wait.
+
+        Args:
+            make: makes the task.
+            command: that it leads to.
+            then: called afterwards, with the time, before the next frame; not if the connection is lost.
+            now: ms epoch.
+        """
+        if self.peer.behind:
+            self._todo.appendleft(partial(self._in_slices, make, command, then))
+        else:
+            self.peer.examine(make, command, lambda now: self._todo.appendleft(then), now)
+
+    def _do_each(self, commands: Iterator[Carried], then: Callable[[int], None], now: int) -> None:
+        """Carry out commands as far as there is time, the rest before the next frame; then `then`, with the time."""
+        peer, spent = self.peer, self._services.spent
+        for command in commands:
+            peer.carry_out([command], 0, now)
+            if peer.behind or spent():
+                self._todo.appendleft(partial(self._do_each, commands, then))
+                return
+        then(now)
 
     def _check_name(self, address: str) -> None:
         """Refuse a name that is written as for another broker, unless there is such a destination. A user without any

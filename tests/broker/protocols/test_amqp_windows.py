@@ -79,7 +79,7 @@ def test_messages_beyond_the_window_are_not_copied(world: World) -> None:
     (session,) = client.broker.outbox.behind
     (consumer,) = queue(world).consumers
     held = [entry.envelope.packed for entry in consumer.window if entry is not None]
-    assert [id(packed) for *_, packed in session.waiting] == [id(packed) for packed in held]
+    assert [id(packed) for *_, packed in session.waiting[0].waiting] == [id(packed) for packed in held]
     assert not session.rest
 
 

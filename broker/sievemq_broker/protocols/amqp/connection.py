@@ -6,13 +6,14 @@ transacted session that stages its sends; its settlements are carried out after 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.dead_letters import dead_letter_address
 from sievemq_broker.domain.settlement import Outcome
+from sievemq_broker.domain.work import TURN, Budget, Task
 from sievemq_broker.protocols.amqp.composites import read
 from sievemq_broker.protocols.amqp.errors import (
     FramingError,
@@ -39,6 +40,7 @@ from sievemq_broker.protocols.amqp.links import (
     IncomingLink,
     Link,
     OutgoingLink,
+    Settled,
     Transaction,
     ahead,
 )
@@ -52,6 +54,7 @@ from sievemq_broker.protocols.amqp.mapping import (
     value_of,
 )
 from sievemq_broker.protocols.amqp.outbox import AmqpOutbox, Stage
+from sievemq_broker.protocols.amqp.outcomes import Settlement, default_outcome
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
     Attach,
@@ -65,11 +68,9 @@ from sievemq_broker.protocols.amqp.performatives import (
     Disposition,
     End,
     Flow,
-    Modified,
     Open,
     Received,
     Rejected,
-    Released,
     SaslChallenge,
     SaslInit,
     SaslMechanisms,
@@ -108,6 +109,9 @@ from sievemq_core.wire.commands import Command
 
 #: The largest frame that is accepted: a larger message arrives in several transfers.
 FRAME_BYTES: Final = 1024 * 1024
+
+#: Stands for the settlements that a frame leads to.
+_SETTLE: Final = verbs.Settle(consumer=0, tags=(), outcome=Outcome.ACKNOWLEDGED, credit=0)
 
 #: The largest message on a link to a coordinator: declare and discharge take a few dozen.
 _COORDINATION_BYTES: Final = 64 * 1024
@@ -234,9 +238,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             self._open(frame.channel, body, now)
             return
         if isinstance(body, Close):
-            self._stop_delivering(list(self.outbox.consumers.values()), now)
-            goodbye = verbs.Goodbye(request=self._new_id(), handed=_flat(self.outbox.withheld))
-            self._ask(now, lambda _: self.outbox.frame(Close()), goodbye)
+            self._stop_delivering([*self.outbox.consumers.values()], self._say_goodbye, now)
             return
         if isinstance(body, Begin):
             self._begin(frame.channel, body, now)
@@ -471,18 +473,16 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         if number and self._incoming.pop(number, None) is not None:
             self._idle.append(link.incoming)
 
-    def _close_senders(self, session: AmqpSession, now: int) -> None:
+    def _close_senders(self, session: AmqpSession) -> Iterator[verbs.Carried]:
         """A session has ended, with all of its links."""
         for link in [link for link in self._incoming.values() if link.session is session]:
             incoming = link.incoming
-            del self._incoming[incoming.number]
+            self._incoming.pop(incoming.number, None)
             if link in self._stalled:
                 del self._stalled[link]
                 self._count_held(-incoming.bytes)
-            self._do(now, verbs.CloseSession(request=self._new_id(), session=incoming.number, handed=()))
+            yield verbs.CloseSession(request=self._new_id(), session=incoming.number, handed=())
             self.outbox.forget_session(incoming.number)
-        if session.behind:
-            self._later.append(partial(self._go_on_behind, session))
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 
@@ -653,29 +653,36 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         """End a session, because the client does or because of an error."""
         if error is not None:
             self._ended.add(session.channel)
-        self._stop_delivering(session.links.values(), now)
+        self._stop_delivering([*session.links.values()], partial(self._close_session, session, error), now)
+
+    def _close_session(self, session: AmqpSession, error: SieveError | None, now: int) -> None:
+        """Nothing more is delivered to a session that ends."""
         self.peer.flush_confirms()
-        del self._channels[session.channel]
+        self._channels.pop(session.channel, None)
         handed = _flat(session.withheld)
         session.drop()
-        for link in session.links.values():
-            self.outbox.unfinished.end(link)
-            if isinstance(link, OutgoingLink):
-                self.outbox.consumers.pop(link.id, None)
         for transaction in self._transactions.values():
             transaction.lose(session)
-        self._close_senders(session, now)
 
         def over(_: int) -> None:
             self.outbox.forget_session(session.number)
             self.outbox.frame(End(error=None if error is None else error_of(error)), session.channel)
 
         def closed(_: object) -> None:
-            for link in session.links.values():
-                self._roll_back(link)
+            self._roll_back(lambda link: link.session is session)
             self._todo.append(over)
 
-        self._ask(now, closed, verbs.CloseSession(request=self._new_id(), session=session.number, handed=handed))
+        def close(now: int) -> None:
+            if session.behind:
+                self._later.append(partial(self._go_on_behind, session))
+            self._ask(now, closed, verbs.CloseSession(request=self._new_id(), session=session.number, handed=handed))
+
+        self._do_each(self._close_senders(session), close, now)
+
+    def _say_goodbye(self, now: int) -> None:
+        """Nothing more is delivered to a client that closes its connection."""
+        goodbye = verbs.Goodbye(request=self._new_id(), handed=_flat(self.outbox.withheld))
+        self._ask(now, lambda _: self.outbox.frame(Close()), goodbye)
 
     def _open_window(self, session: AmqpSession, flow: Flow) -> None:
         was_shut = session.shut
@@ -750,12 +757,21 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
     def _window_opened(self, session: AmqpSession) -> None:
         """The client's window, or the transport, has room again: write what waits for it, and what depends on that."""
         self.outbox.go_on(session)
-        for link in session.links.values():
-            if isinstance(link, Browser):
-                if link.credit or link.drain:
-                    self._go_on_browsing(link)
-            elif isinstance(link, OutgoingLink):
-                self._end_drain(link)
+        if session.parked:
+            self._todo.append(partial(self._go_on_parked, session))
+
+    def _go_on_parked(self, session: AmqpSession, now: int) -> None:
+        """Go on with the links that wait for the client's window, one after the other."""
+        link = session.take_parked()
+        if link is None:
+            return
+        if session.parked:
+            self._todo.append(partial(self._go_on_parked, session))
+        if isinstance(link, Browser):
+            if link.credit or link.drain:
+                self._go_on_browsing(link)
+        else:
+            self._end_drain(link)
 
     def _go_on_delivering(self) -> None:
         for session in self.outbox.behind:
@@ -989,7 +1005,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             )
         link = OutgoingLink(
             session, theirs.handle, theirs.name, self._new_id(), address, settled=theirs.snd_settle_mode == 1,
-            outcome=_default_outcome(source), subscription=name, durable=durable, most=theirs.max_message_size or 0,
+            outcome=default_outcome(source), subscription=name, durable=durable, most=theirs.max_message_size or 0,
         )  # fmt: skip
         link.own(made)
 
@@ -1041,48 +1057,60 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
 
         if not isinstance(link, OutgoingLink):
             self.outbox.unfinished.end(link)
-            self._roll_back(link)
+            self._roll_back(lambda each: each is link)
             self.peer.flush_confirms()
             if isinstance(link, IncomingLink):
                 self._retire(link)
             self._todo.append(over)
             return
-        self._stop_delivering([link], now)
-        if isinstance(link, Browser):
-            session.forget(link)
-            detached(None)
-            return
-        kept = self._return_deliveries(session, link, now)
-        if link.durable and theirs.closed:
 
-            def unsubscribe(name: str, now: int) -> None:
-                self._ask(now, detached, verbs.Unsubscribe(request=self._new_id(), subscription=name), refused=refused)
+        def unsubscribe(name: str, now: int) -> None:
+            self._ask(now, detached, verbs.Unsubscribe(request=self._new_id(), subscription=name), refused=refused)
 
-            def closed(_: object) -> None:
-                assert link.subscription is not None
-                self._todo.append(partial(unsubscribe, link.subscription))
+        def closed(_: object) -> None:
+            assert link.subscription is not None
+            self._todo.append(partial(unsubscribe, link.subscription))
 
-            if link.id:
-                self._close_consumer(link, kept, closed, now)
+        def stopped(now: int) -> None:
+            session.leave(link)
+            if isinstance(link, Browser):
+                self._forget([(link, [])], lambda _: detached(None), now)
+            elif not link.id:
+                closed(None) if theirs.closed else over(None)
             else:
-                closed(None)
-        else:
-            self._close_consumer(link, kept, over, now)
+                then = closed if link.durable and theirs.closed else over
+                self._forget([(link, [])], partial(self._close_consumer, link, then), now)
 
-    def _return_deliveries(self, session: AmqpSession, link: OutgoingLink, now: int) -> int:
-        """Return the deliveries of a link that was detached. What a transaction has settled stays with it: the last tag
-        of these, 0 for none, is returned."""
-        left, withheld = session.forget(link)
-        if left:
-            self._do(now, _settlement(link.id, left, Outcome.LEFT))
-        transactions = [*self._transactions.values(), *self._committing]
-        kept = max([tag for each in transactions for tag in each.tags(link)], default=0)
-        if kept and withheld:
-            self._do(now, verbs.Release(consumer=link.id, tags=withheld))
+        self._stop_delivering([link], stopped, now)
+
+    def _forget(self, links: list[tuple[OutgoingLink, list[int]]], then: Callable[[int], None], now: int) -> None:
+        """Return the deliveries of links that are gone, then call `then`, with the time.
+
+        Args:
+            links: and tags of messages beside these that their clients cannot have.
+            then: called afterwards.
+            now: ms since 1970.
+        """
+        commands: list[verbs.Carried] = []
+
+        def forget(now: int, budget: Budget) -> Task[int]:
+            for link, unseen in links:
+                left, withheld = yield from link.session.forget(link, now, budget)
+                if left:
+                    commands.append(_settlement(link.id, left, Outcome.LEFT))
+                if withheld or unseen:
+                    commands.append(verbs.Release(consumer=link.id, tags=withheld + unseen))
+            return now
+
+        def returned(now: int) -> None:
+            self._do_each(iter(commands), then, now)
+
+        self._in_slices(forget, _SETTLE, returned, now)
+
+    def _close_consumer(self, link: OutgoingLink, then: Callable[[object], None], now: int) -> None:
+        """The deliveries of a link that was detached are returned, but for what a transaction has settled."""
         self.outbox.consumers.pop(link.id, None)
-        return kept
-
-    def _close_consumer(self, link: OutgoingLink, handed: int, then: Callable[[object], None], now: int) -> None:
+        handed = max([each.last_tag(link) for each in (*self._transactions.values(), *self._committing)], default=0)
         self._ask(now, then, verbs.CloseConsumer(request=self._new_id(), consumer=link.id, handed=handed))
 
     def _attached_link(self, session: AmqpSession, handle: int, body: object) -> Link | None:
@@ -1097,16 +1125,24 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             raise SessionError(session, text, "amqp:session:unattached-handle")
         return link
 
-    def _stop_delivering(self, links: Iterable[Link], now: int) -> None:
-        """Deliver nothing more to these links. What was sent to them settled is acknowledged, and what was too large
-        for them goes back as it was."""
+    def _stop_delivering(self, links: list[Link], then: Callable[[int], None], now: int) -> None:
+        """Deliver nothing more to these links, then call `then`, with the time. What was sent to them settled is
+        acknowledged, and what was too large for them goes back as it was."""
         self._reject_oversized(now)
-        for link in links:
-            if isinstance(link, OutgoingLink) and link.id in self.outbox.consumers:
-                self._do(now, verbs.credit(consumer=link.id, credit=0, instead=True))
-                if kept := link.take_kept():
-                    self._do(now, verbs.Release(consumer=link.id, tags=kept))
         self._acknowledge_written(now)
+        self._do_each(self._stop(links), then, now)
+
+    def _stop(self, links: list[Link]) -> Iterator[verbs.Carried]:
+        for link in links:
+            if isinstance(link, IncomingLink):
+                self.outbox.unfinished.end(link)
+            elif isinstance(link, OutgoingLink) and self.outbox.consumers.get(link.id) is link:
+                yield verbs.credit(consumer=link.id, credit=0, instead=True)
+                if kept := link.take_kept():
+                    yield verbs.Release(consumer=link.id, tags=kept)
+                if written := link.take_written():
+                    yield verbs.acknowledge(consumer=link.id, tag=written, credit=0)
+                self.outbox.consumers.pop(link.id, None)
 
     def _go_on_browsing(self, link: Browser) -> None:
         if not link.busy:
@@ -1118,6 +1154,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         a page when none is left."""
         if link.session.shut:
             link.pause()
+            link.session.park(link)
         elif link.page and link.credit:
             count, envelope = link.next()
             payload, _ = payload_of(envelope.fields, link.address, count + 1, self._services.now())
@@ -1214,7 +1251,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         detach = Detach(handle=link.handle, closed=True, error=error_of(error, tag))
 
         def act(_: int) -> None:
-            self._roll_back(link)
+            self._roll_back(lambda each: each is link)
             self.outbox.frame(detach, link.session.channel)
 
         self._behind_batch(act, now)
@@ -1268,35 +1305,48 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
     def _disposition(self, session: AmqpSession, given: Disposition, size: int, now: int) -> None:
         if not given.role:
             return  # for its own deliveries, which are settled here at once
-        first, last = given.first, given.first if given.last is None else given.last
-        if ahead(last, first) < 0:
-            raise unexpected(f"a disposition of the deliveries from {first} to {last}")
         state = given.state
+        if given.last is not None and ahead(given.last, given.first) < 0:
+            raise unexpected(f"a disposition of the deliveries from {given.first} to {given.last}")
+        transaction: Transaction | None = None
         if isinstance(state, TransactionalState):
             try:
                 transaction = self._transaction(state.txn_id)
             except UnknownTransactionError as error:
                 raise SessionError(session, error.text, error.condition) from None
-            outcome = _outcome_of(state.outcome)
-            found = session.settle(first, last)
-            for consumer, tag in found:
-                transaction.settled.append((consumer, tag, -1 if outcome is None else int(outcome)))
         elif (state is None or isinstance(state, Received)) and not given.settled:
             return  # nothing has become of them yet
+        settlement = Settlement(session, given, transaction)
+        if settlement.take(TURN) < TURN:
+            for (link, outcome), tags in settlement.settled.items() if transaction is None else ():
+                together = self._acknowledged.get(link.id) if outcome is Outcome.ACKNOWLEDGED else None
+                if together is not None:
+                    together += tags
+                    continue
+                if outcome is Outcome.ACKNOWLEDGED:
+                    self._acknowledged[link.id] = tags
+                self._add(size, _settlement(link.id, tags, outcome))
+            if settlement.found and not given.settled:
+                self._behind_batch(partial(self._answer_disposition, session, given), now)
         else:
-            returned: dict[int, list[int]] = {}
-            found = session.settle(first, last)
-            for consumer, tag in found:
-                outcome = _outcome_of(_final(state, consumer))
-                by_consumer = self._acknowledged if outcome is Outcome.ACKNOWLEDGED else returned
-                tags = by_consumer.get(consumer.id)
-                if tags is None:
-                    by_consumer[consumer.id] = tags = []
-                    self._add(size, _settlement(consumer.id, tags, outcome))
-                tags.append(tag)
-        if found and not given.settled:
-            answer = Disposition(role=False, first=first, last=last, settled=True, state=state)
-            self._behind_batch(lambda _: self.outbox.frame(answer, session.channel), now)
+            self._behind_batch(partial(self._settle_all, session, given, settlement), now)
+
+    def _answer_disposition(self, session: AmqpSession, given: Disposition, now: int) -> None:
+        if not given.settled and not session.ended:
+            last = given.first if given.last is None else given.last
+            answer = Disposition(role=False, first=given.first, last=last, settled=True, state=given.state)
+            self.outbox.frame(answer, session.channel)
+
+    def _settle_all(self, session: AmqpSession, given: Disposition, settlement: Settlement, now: int) -> None:
+        """Carry out a disposition of very many deliveries."""
+        answer = partial(self._answer_disposition, session, given)
+        if isinstance(given.state, TransactionalState):
+            self._in_slices(settlement.take_all, _SETTLE, answer, now)
+        else:
+            settled = settlement.settled
+            self._in_slices(
+                settlement.take_all, _SETTLE, lambda now: self._do_each(_settled(settled), answer, now), now
+            )
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
@@ -1383,21 +1433,20 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
 
     def _complete(self, transaction: Transaction, failed: bool, then: Callable[[Any], None], now: int) -> None:
         """The sends of a transaction are published, or are dropped now: settle what it has settled, and end it."""
-        by: dict[tuple[int, int], list[int]] = {}
-        for consumer, tag, outcome in transaction.settled:
-            by.setdefault((consumer.id, int(Outcome.FAILED) if failed else outcome), []).append(tag)
-        for (number, outcome), tags in by.items():
-            self._do(now, _settlement(number, tags, None if outcome < 0 else Outcome(outcome)))
 
         def closed(answer: Any) -> None:
             self.outbox.forget_session(transaction.number)
             then(answer)
 
-        self._ask(now, closed, verbs.CloseSession(request=self._new_id(), session=transaction.number, handed=()))
+        def settled(now: int) -> None:
+            close = verbs.CloseSession(request=self._new_id(), session=transaction.number, handed=())
+            self._ask(now, closed, close)
 
-    def _roll_back(self, link: Link) -> None:
-        """A link was detached: roll back the transactions that were declared on it (part 4, section 4.1)."""
-        for name in [name for name, each in self._transactions.items() if each.link is link]:
+        self._do_each(_settled(transaction.settled, failed=failed), settled, now)
+
+    def _roll_back(self, of: Callable[[Link], bool]) -> None:
+        """Links were detached: roll back the transactions that were declared on them (part 4, section 4.1)."""
+        for name in [name for name, each in self._transactions.items() if of(each.link)]:
             self._todo.append(partial(self._complete, self._transactions.pop(name), True, ignore))
 
     @property
@@ -1429,18 +1478,18 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                 self._do(now, settle)
 
     def _acknowledge_written(self, now: int) -> None:
-        for consumer, tag in self.outbox.take_written():
-            self._do(now, verbs.acknowledge(consumer=consumer, tag=tag, credit=0))
+        written = self.outbox.take_written()
+        if written:
+            self._do(now, verbs.AcknowledgeSeveral(acknowledged=written))
 
     def _do_duties(self, now: int) -> None:
         self._reject_oversized(now)
         self._acknowledge_written(now)
         for link in self.outbox.take_owing():
             self._do(now, verbs.credit(consumer=link.id, credit=link.repay()))
-        for number, (left, withheld) in self.outbox.take_returned().items():
-            if left:
-                self._do(now, _settlement(number, left, Outcome.LEFT))
-            self._do(now, verbs.Release(consumer=number, tags=withheld))
+        returned = self.outbox.take_returned()
+        if returned:
+            self._forget([*returned.items()], ignore, now)
 
     def _give_back(self, consumer: int, now: int) -> None:
         self._do(now, verbs.Release(consumer=consumer, tags=()))
@@ -1522,46 +1571,17 @@ def _check_continuation(link: IncomingLink, first: Transfer, transfer: Transfer)
             )
 
 
+def _settled(settled: Settled, *, failed: bool = False) -> Iterator[verbs.Carried]:
+    """The commands that settle deliveries, all of them as failed if so."""
+    for (link, outcome), tags in settled.items():
+        yield _settlement(link.id, tags, Outcome.FAILED if failed else outcome)
+
+
 def _settlement(consumer: int, tags: list[int], outcome: Outcome | None) -> verbs.NamedCommand:
     """The command that settles deliveries; without an outcome they go back as they were."""
     if outcome is None:
         return verbs.Release(consumer=consumer, tags=tags, unasked=True)
     return verbs.Settle(consumer=consumer, tags=tags, outcome=outcome, credit=0)
-
-
-def _default_outcome(source: Source) -> object:
-    """What a client wants to become of deliveries that it settles without an outcome; None for nothing special."""
-    outcome = read(source.default_outcome)
-    if outcome is not None:
-        try:
-            _outcome_of(outcome)
-        except ProtocolError:
-            text = f"the default outcome {shown(outcome)} is none of accepted, rejected, released and modified"
-            raise RequestError(text, ErrorCode.ILLEGAL_STATE) from None
-    return outcome
-
-
-def _final(state: object, consumer: OutgoingLink) -> object:
-    """The outcome of a delivery that the client has settled with this state."""
-    if state is None or isinstance(state, Received):
-        return consumer.outcome or (None if state is None else Released())
-    return state
-
-
-def _outcome_of(state: object) -> Outcome | None:
-    """What an outcome means for a message; None for back to its place, without a count."""
-    match state:
-        case None | Accepted():
-            return Outcome.ACKNOWLEDGED
-        case Rejected():
-            return Outcome.REJECTED
-        case Modified():
-            if state.undeliverable_here:
-                return Outcome.REJECTED
-            return Outcome.FAILED if state.delivery_failed else None
-        case Released():
-            return None
-    raise unexpected(f"the outcome {_name(state)}")
 
 
 def _name(body: object) -> str:

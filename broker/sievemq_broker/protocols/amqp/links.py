@@ -7,10 +7,13 @@ sender.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+from sievemq_broker.domain.settlement import Outcome
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.protocols.amqp.frames import Frame, TransferWriter
 from sievemq_broker.protocols.amqp.incoming import IncomingSends
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
@@ -185,10 +188,13 @@ class OutgoingLink(Link):
         subscription: name of the subscription, None for none.
         durable: it outlives the link.
         written: tag of the last message that counts as acknowledged once it is written; 0 for none.
-        held: messages that wait until the client's window has room.
+        unsettled: tags of its deliveries that its client has not settled, by number.
+        waiting: messages that wait until the client's window has room: tag, delivery count, packed envelope. They are
+            not converted before there is.
         owed: credit of the client above the most that a consumer of the broker's may have.
         used: deliveries since the broker's consumer got credit; counted while any is owed.
         draining: the count of deliveries at which the client's credit ends, if it drains the link; None if it does not.
+        gone: it was detached: nothing more is written for it.
         most: bytes of the largest message that the client accepts, all sections counted; 0 for any.
         oversized: larger messages so far: they are not delivered.
         kept: tags of such dead letters, which stay with the link, since they have no dead-letter queue.
@@ -203,10 +209,12 @@ class OutgoingLink(Link):
     subscription: str | None = None
     durable: bool = False
     written: int = 0
-    held: int = 0
+    unsettled: dict[int, int] = field(default_factory=dict)
+    waiting: deque[tuple[int, int, bytes]] = field(default_factory=deque)
     owed: int = 0
     used: int = 0
     draining: int | None = None
+    gone: bool = False
     most: int = 0
     oversized: int = 0
     kept: list[int] = field(default_factory=list)
@@ -215,11 +223,23 @@ class OutgoingLink(Link):
     def __post_init__(self) -> None:
         self.writer = TransferWriter(self.session.channel, self.handle, self.settled)
 
-    def count(self, tag: int) -> None:
-        """A message is delivered."""
+    def count(self) -> None:
+        """A delivery begins."""
         self.delivery_count += 1
+
+    def end_delivery(self, tag: int) -> None:
+        """A delivery is written to its end."""
         if self.settled:
             self.written = tag
+
+    @property
+    def held(self) -> int:
+        """The number of messages that wait until the client's window has room."""
+        return len(self.waiting)
+
+    def go(self) -> None:
+        """It was detached."""
+        self.gone = True
 
     def pass_over(self) -> None:
         """A message is larger than the client accepts."""
@@ -238,14 +258,6 @@ class OutgoingLink(Link):
     def met(self) -> int:
         """Messages that the broker has delivered to it so far, whatever has become of them."""
         return self.delivery_count + self.held + self.oversized
-
-    def hold(self) -> None:
-        """A message waits until the client's window has room."""
-        self.held += 1
-
-    def let_go(self) -> None:
-        """A message that waited is delivered, or returns to its queue."""
-        self.held -= 1
 
     def owe(self, credit: int) -> None:
         """The client has granted so much more than the broker's consumer gets at once."""
@@ -330,6 +342,10 @@ class Browser(OutgoingLink):
         return credit
 
 
+Settled: TypeAlias = dict[tuple[OutgoingLink, Outcome | None], list[int]]
+"""Tags of deliveries by their link and what becomes of them; None: they go back as they were."""
+
+
 class Transaction:
     """A transaction, from its declare on.
 
@@ -338,26 +354,33 @@ class Transaction:
         number: of the broker's session that stages its sends.
 
     Attributes:
-        settled: what its discharge settles: consumer, tag, outcome.
+        settled: what its discharge settles.
         doom: why it can only be rolled back; None if it can be committed.
     """
 
-    __slots__ = ("doom", "link", "number", "sends", "settled")
+    __slots__ = ("_sessions", "doom", "link", "number", "sends", "settled")
 
     def __init__(self, link: Coordination, number: int) -> None:
         self.link = link
         self.number = number
         self.sends = 0
-        self.settled: list[tuple[OutgoingLink, int, int]] = []
+        self.settled: Settled = {}
+        self._sessions: set[AmqpSession] = set()
         self.doom: SieveError | None = None
 
-    def tags(self, consumer: OutgoingLink) -> list[int]:
-        """The deliveries of a link that it has settled."""
-        return [tag for each, tag, _ in self.settled if each is consumer]
+    def has_settled(self, session: AmqpSession) -> None:
+        """It has settled deliveries of a session."""
+        self._sessions.add(session)
+
+    def last_tag(self, link: OutgoingLink) -> int:
+        """The last delivery of a link that it has settled; 0 for none."""
+        if link.session not in self._sessions:
+            return 0
+        return max([max(self.settled.get((link, outcome), _NO_TAGS)) for outcome in _OUTCOMES])
 
     def settles(self, session: AmqpSession) -> bool:
         """True if it has settled deliveries of a session."""
-        return any(consumer.session is session for consumer, _, _ in self.settled)
+        return session in self._sessions
 
     def lose(self, session: AmqpSession) -> None:
         """A session has ended, and its deliveries have returned."""
@@ -376,6 +399,121 @@ class Transaction:
         return self.sends
 
 
+_OUTCOMES: Final = (None, *Outcome)
+_NO_TAGS: Final = (0,)
+
+
+class Unsettled:
+    """The deliveries of a session that its client has not settled, by number. Each also stands in its link.
+
+    Consecutive numbers are a run, so that finding those of a range costs what is in it, however wide it is.
+    """
+
+    __slots__ = ("_firsts", "_lasts", "_links")
+
+    def __init__(self) -> None:
+        self._links: dict[int, OutgoingLink] = {}
+        #: Of each run, in order.
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def add(self, number: int, link: OutgoingLink, tag: int) -> None:
+        """A delivery begins; its number is above all others."""
+        self._links[number] = link
+        link.unsettled[number] = tag
+        lasts = self._lasts
+        if lasts and lasts[-1] == number - 1:
+            lasts[-1] = number
+        else:
+            self._firsts.append(number)
+            lasts.append(number)
+
+    def take(self, first: int, last: int, most: int) -> list[tuple[OutgoingLink, int]]:
+        """Remove the deliveries of a range from its beginning on: link and tag. Fewer than `most` if it has no more."""
+        found: list[tuple[OutgoingLink, int]] = []
+        firsts, lasts, links = self._firsts, self._lasts, self._links
+        at = whole = bisect_left(lasts, first)
+        while at < len(lasts) and len(found) < most:
+            begin, run_end = max(firsts[at], first), lasts[at]
+            end = min(run_end, last, begin + most - len(found) - 1)
+            if end < begin:
+                break
+            for number in range(begin, end + 1):
+                link = links.pop(number)
+                found.append((link, link.unsettled.pop(number)))
+            if begin > firsts[at]:
+                lasts[at] = begin - 1
+                whole = at = at + 1
+                if end < run_end:
+                    firsts.insert(at, end + 1)
+                    lasts.insert(at, run_end)
+                    break
+            elif end < run_end:
+                firsts[at] = end + 1
+                break
+            else:
+                at += 1
+        del firsts[whole:at], lasts[whole:at]
+        return found
+
+    def take_of(self, link: OutgoingLink, most: int) -> list[int]:
+        """Remove the latest deliveries of a link: their tags, the last one first."""
+        tags: list[int] = []
+        firsts, lasts, unsettled = self._firsts, self._lasts, link.unsettled
+        while unsettled and len(tags) < most:
+            number, tag = unsettled.popitem()
+            tags.append(tag)
+            del self._links[number]
+            at = bisect_right(firsts, number) - 1
+            first, last = firsts[at], lasts[at]
+            if first == last:
+                del firsts[at], lasts[at]
+            elif number == last:
+                lasts[at] = number - 1
+            elif number == first:
+                firsts[at] = number + 1
+            else:
+                firsts.insert(at + 1, number + 1)
+                lasts.insert(at, number - 1)
+        return tags
+
+
+class Rest:
+    """A message that is not written to its end, since the client's window has no room, or the transport.
+
+    Args:
+        link: of its delivery.
+        tag: of the broker's delivery; 0 if it has none.
+        number: of the delivery.
+        payload: of the message.
+
+    Attributes:
+        at: where what is not written begins.
+    """
+
+    __slots__ = ("at", "link", "number", "payload", "tag")
+
+    def __init__(self, link: OutgoingLink, tag: int, number: int, payload: bytes) -> None:
+        self.link = link
+        self.tag = tag
+        self.number = number
+        self.payload = payload
+        self.at = 0
+
+    def next(self, room: int) -> bytes:
+        """The next transfer, with a payload of so many bytes."""
+        begin, self.at = self.at, self.at + room
+        return self.link.writer.frame(self.number, self.payload[begin : self.at], not self.ended)
+
+    @property
+    def ended(self) -> bool:
+        """All of it is written."""
+        return self.at >= len(self.payload)
+
+
 class AmqpSession:
     """One session of a connection.
 
@@ -386,10 +524,10 @@ class AmqpSession:
 
     Attributes:
         links: by handle. Changed by :meth:`attach`, :meth:`detach` and :meth:`take_detached`.
-        unsettled: deliveries to the client: id -> consumer and tag.
-        waiting: messages for which the client's window has no room: consumer, tag, delivery count, packed envelope.
-            They are not converted before there is.
-        rest: frames of a message that fills the window before its end.
+        waiting: the links of messages for which the client's window has no room, one for each message.
+        parked: links that go on when the client's window has room: browsers, and those that were drained before all
+            that their clients had credit for was written.
+        rest: of a message that is being written; None for none.
         next_out: number of the next transfer to the client.
         next_in: number of the next transfer of the client.
         room: transfers that the client takes now.
@@ -398,8 +536,8 @@ class AmqpSession:
     """
 
     __slots__ = (
-        "_deliveries", "_detached", "_last_in", "_rest_of", "behind", "channel", "ended", "links", "next_in",
-        "next_out", "number", "rest", "room", "unsettled", "waiting",
+        "_deliveries", "_detached", "_last_in", "_stale", "_unsettled", "behind", "channel", "ended", "links",
+        "next_in", "next_out", "number", "parked", "rest", "room", "waiting",
     )  # fmt: skip
 
     def __init__(self, channel: int, number: int, window: int, next_in: int) -> None:
@@ -410,10 +548,12 @@ class AmqpSession:
         self._detached: set[int] = set()
         #: The id of the client's last delivery.
         self._last_in: int | None = None
-        self.unsettled: dict[int, tuple[OutgoingLink, int]] = {}
-        self.waiting: deque[tuple[OutgoingLink, int, int, bytes]] = deque()
-        self.rest: deque[bytes] = deque()
-        self._rest_of: OutgoingLink | None = None
+        self._unsettled = Unsettled()
+        self.waiting: deque[OutgoingLink] = deque()
+        #: How many of these are gone.
+        self._stale = 0
+        self.parked: dict[OutgoingLink, None] = {}
+        self.rest: Rest | None = None
         self._deliveries = 0
         self.next_out = 0
         self.next_in = next_in
@@ -466,105 +606,129 @@ class AmqpSession:
         """A transfer has arrived."""
         self.next_in = (self.next_in + 1) % 2**32
 
-    def deliver(self, consumer: OutgoingLink, tag: int) -> int:
+    def deliver(self, link: OutgoingLink, tag: int) -> int:
         """The id of a delivery that begins."""
         number = self._deliveries
-        self._deliveries = (number + 1) % 2**32
-        consumer.count(tag)
-        if not consumer.settled:
-            self.unsettled[number] = consumer, tag
-        return number
+        self._deliveries = number + 1
+        link.count()
+        if not link.settled:
+            self._unsettled.add(number, link, tag)
+        return number % 2**32
 
     @property
     def shut(self) -> bool:
         """True while the client's window has no room, or something waits for it."""
-        return self.room <= 0 or bool(self.rest) or bool(self.waiting)
+        return self.room <= 0 or self.rest is not None or bool(self.waiting)
 
-    def hold(self, consumer: OutgoingLink, tag: int, count: int, packed: bytes) -> None:
+    def hold(self, link: OutgoingLink, tag: int, count: int, packed: bytes) -> None:
         """Keep a message until the client's window has room."""
-        consumer.hold()
-        self.waiting.append((consumer, tag, count, packed))
+        link.waiting.append((tag, count, packed))
+        self.waiting.append(link)
 
-    def take_waiting(self) -> tuple[OutgoingLink, int, int, bytes]:
-        """Remove and return the first message that waits."""
-        held = self.waiting.popleft()
-        held[0].let_go()
-        return held
+    def take_waiting(self) -> tuple[OutgoingLink, int, int, bytes] | None:
+        """Remove and return the first message that waits; None if its link is gone."""
+        link = self.waiting.popleft()
+        if link.gone:
+            self._stale -= 1
+            return None
+        return (link, *link.waiting.popleft())
 
-    def put(self, consumer: OutgoingLink, frame: bytes) -> bytes:
-        """The frames to write now: this one, or none while the client's window has no room."""
-        if self.room <= 0 or self.rest:
-            self.rest.append(frame)
-            self._rest_of = consumer
-            return b""
-        return self._count_out(frame)
+    def begin_rest(self, rest: Rest) -> None:
+        """A message is written in several turns."""
+        self.rest = rest
 
-    def take_rest(self) -> bytes:
-        """Remove and return the first frame that waits; the client's window has room."""
-        return self._count_out(self.rest.popleft())
+    def end_rest(self) -> None:
+        """It is written."""
+        self.rest = None
 
-    def _count_out(self, frame: bytes) -> bytes:
+    def count_out(self) -> None:
+        """A transfer is written."""
         self.room -= 1
         self.next_out = (self.next_out + 1) % 2**32
-        return frame
+
+    def park(self, link: OutgoingLink) -> None:
+        """Let a link go on when the client's window has room."""
+        self.parked[link] = None
+
+    def take_parked(self) -> OutgoingLink | None:
+        """Remove and return one of them; None if there is none."""
+        return self.parked.popitem()[0] if self.parked else None
 
     def open_window(self, next_incoming: int | None, window: int) -> None:
         """The client accepts more transfers."""
         first = 0 if next_incoming is None else next_incoming
         self.room = max(0, window - ahead(self.next_out, first))
 
-    def settle(self, first: int, last: int) -> list[tuple[OutgoingLink, int]]:
-        """Remove deliveries that the client settles: consumer and tag."""
-        found: list[tuple[OutgoingLink, int]] = []
-        span = ahead(last, first)
-        if span > len(self.unsettled):  # more than there are: only the existing ones count
-            numbers = [number for number in self.unsettled if 0 <= ahead(number, first) <= span]
-        else:
-            numbers = [(first + at) % 2**32 for at in range(span + 1)]
-        for number in numbers:
-            delivery = self.unsettled.pop(number, None)
-            if delivery is not None:
-                found.append(delivery)
-        return found
+    def settle(self, first: int, last: int, most: int) -> list[tuple[OutgoingLink, int]]:
+        """Remove deliveries that the client settles, from the first one on: link and tag.
+
+        Args:
+            first, last: ids.
+            most: how many. If fewer are found, there are no more.
+        """
+        begin = self._deliveries + ahead(first, self._deliveries % 2**32)
+        return self._unsettled.take(begin, begin + ahead(last, first), most)
 
     @property
     def withheld(self) -> dict[int, int]:
         """The consumers with deliveries that are not written, or not to their end, since the client's window has no
         room for them: by number, the last tag before these."""
         found: dict[int, int] = {}
-        if self.rest:
-            consumer, tag = self.unsettled.get((self._deliveries - 1) % 2**32, (None, 0))
-            if consumer is not None:
-                found[consumer.id] = tag - 1
-        for consumer, tag, _, _ in self.waiting:
-            found.setdefault(consumer.id, tag - 1)
+        rest = self.rest
+        if rest is not None and rest.tag:
+            found[rest.link.id] = rest.tag - 1
+        if self.waiting:
+            for link in self.links.values():
+                if isinstance(link, OutgoingLink) and link.waiting:
+                    found.setdefault(link.id, link.waiting[0][0] - 1)
         return found
 
-    def forget(self, consumer: OutgoingLink) -> tuple[list[int], list[int]]:
-        """The link of these deliveries was detached: nothing more is written for it.
+    def leave(self, link: OutgoingLink) -> None:
+        """A link was detached: nothing more is written for it."""
+        link.go()
+        self._stale += link.held
+        self.parked.pop(link, None)
+
+    def forget(self, link: OutgoingLink, now: int, budget: Budget) -> Task[tuple[list[int], list[int]]]:
+        """Forget the deliveries of a link that is gone.
+
+        Args:
+            link: the one.
+            now: ms epoch.
+            budget: of the turn.
 
         Returns:
             The tags of its messages that are not settled: those that the client has, and those that it cannot have.
         """
-        tags = []
-        last = self.withheld.get(consumer.id)
-        for number in [number for number, (each, _) in self.unsettled.items() if each is consumer]:
-            tags.append(self.unsettled.pop(number)[1])
-        if consumer.held:
-            for _ in range(len(self.waiting)):
-                held = self.take_waiting()
-                if held[0] is consumer:
-                    tags.append(held[1])
-                else:
-                    self.hold(*held)
-        if self._rest_of is consumer:
-            self.rest.clear()
-        if last is None:
-            return tags, []
-        return [tag for tag in tags if tag <= last], [tag for tag in tags if tag > last]
+        withheld, left = [], []
+        rest = self.rest
+        if rest is not None and rest.link is link:
+            self.rest = None
+            if rest.tag:
+                withheld.append(rest.tag)
+        waiting = link.waiting
+        while waiting or link.unsettled:
+            if budget.spent:
+                yield
+            elif waiting:
+                count = min(budget.left, len(waiting))
+                budget.spend(count)
+                withheld += [waiting.popleft()[0] for _ in range(count)]
+            else:
+                tags = self._unsettled.take_of(link, budget.left)
+                budget.spend(len(tags))
+                left += tags
+        left.reverse()
+        if withheld and left and left[-1] == withheld[0]:  # its message is not written to the end
+            left.pop()
+        if self._stale * 2 > len(self.waiting):
+            self.waiting = deque([each for each in self.waiting if not each.gone])
+            self._stale = 0
+        return left, withheld
 
     def drop(self) -> None:
         """The session has ended: nothing more is written for it."""
         self.ended = True
         self.waiting.clear()
-        self.rest.clear()
+        self.parked.clear()
+        self.rest = None

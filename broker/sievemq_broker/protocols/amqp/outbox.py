@@ -10,7 +10,7 @@ from typing import Any, Final
 from sievemq_broker.protocols.amqp.composites import Composite
 from sievemq_broker.protocols.amqp.errors import error_of
 from sievemq_broker.protocols.amqp.frames import AMQP, AMQP_HEADER, MIN_FRAME, SASL, frame_of
-from sievemq_broker.protocols.amqp.links import AmqpSession, IncomingLink, Link, OutgoingLink, Unfinished
+from sievemq_broker.protocols.amqp.links import AmqpSession, IncomingLink, Link, OutgoingLink, Rest, Unfinished
 from sievemq_broker.protocols.amqp.mapping import payload_of
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
@@ -30,6 +30,9 @@ from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import EXPIRATION, EnvelopeFields
 from sievemq_core.wire.codec import unpack_value
+
+#: Bytes of a transfer without its payload, at the most.
+_PERFORMATIVE: Final = 64
 
 #: In an open that is followed by a close.
 _NOT_ESTABLISHED: Final = Symbol("amqp:connection-establishment-failed")
@@ -102,9 +105,9 @@ class AmqpOutbox(ForeignOutbox):
         self._written: dict[int, OutgoingLink] = {}
         #: Consumers that have used half of their credit, of clients that have granted more.
         self._owing: dict[int, OutgoingLink] = {}
-        #: Consumers that the broker has closed, and the tags of their messages, which their client cannot settle: those
-        #: that it has, and those that it cannot have.
-        self._returned: dict[int, tuple[list[int], list[int]]] = {}
+        #: Links of consumers that the broker has closed, and the tags of messages that their client cannot have. It can
+        #: settle none of the others either.
+        self._returned: dict[OutgoingLink, list[int]] = {}
         #: Consumers and the tags of messages that are larger than their clients accept.
         self._oversized: dict[int, list[int]] = {}
         #: Sessions whose client's window has no room for all that was delivered.
@@ -245,20 +248,34 @@ class AmqpOutbox(ForeignOutbox):
         """True until a COMMIT is answered."""
         return request in self._commits
 
-    def transfer(self, consumer: OutgoingLink, tag: int, payload: bytes) -> None:
-        """Queue a message, in as many frames as it needs."""
-        session, writer = consumer.session, consumer.writer
-        delivery = session.deliver(consumer, tag)
-        if consumer.written:
-            self._written[consumer.id] = consumer
-        room = self._frame - 64  # for the performative
-        at = 0
-        while len(payload) - at > room:
-            self.write_message(session.put(consumer, writer.frame(delivery, payload[at : at + room], True)))
-            at += room
-        self.write_message(session.put(consumer, writer.frame(delivery, payload[at:] if at else payload, False)))
-        if session.rest:
+    def transfer(self, link: OutgoingLink, tag: int, payload: bytes) -> None:
+        """Queue a message, in as many frames as it needs. What the client's window or this outbox has no room for
+        follows later."""
+        session = link.session
+        number = session.deliver(link, tag)
+        if len(payload) <= self._frame - _PERFORMATIVE and session.room > 0:
+            session.count_out()
+            self.write_message(link.writer.frame(number, payload, False))
+            self._end_delivery(link, tag)
+        else:
+            session.begin_rest(Rest(link, tag, number, payload))
             self._behind[session] = None
+            self._write_rest(session)
+
+    def _write_rest(self, session: AmqpSession) -> None:
+        rest = session.rest
+        while rest is not None and self.writable and session.room > 0:
+            session.count_out()
+            self.write_message(rest.next(self._frame - _PERFORMATIVE))
+            if rest.ended:
+                session.end_rest()
+                self._end_delivery(rest.link, rest.tag)
+                rest = None
+
+    def _end_delivery(self, link: OutgoingLink, tag: int) -> None:
+        link.end_delivery(tag)
+        if link.written:
+            self._written[link.id] = link
 
     @property
     def behind(self) -> list[AmqpSession]:
@@ -268,13 +285,18 @@ class AmqpOutbox(ForeignOutbox):
     def go_on(self, session: AmqpSession) -> None:
         """Write what waits for the client's window, as far as there is room."""
         while self.writable and session.room > 0:
-            if session.rest:
-                self.write_message(session.take_rest())
+            if session.rest is not None:
+                self._write_rest(session)
             elif session.waiting:
-                self._write_delivery(*session.take_waiting())
+                held = session.take_waiting()
+                if held is not None:
+                    self._write_delivery(*held)
+                    link = held[0]
+                    if link.draining is not None and not link.held:
+                        session.park(link)
             else:
                 break
-        if not (session.rest or session.waiting):
+        if session.rest is None and not session.waiting:
             self._behind.pop(session, None)
 
     @property
@@ -288,9 +310,9 @@ class AmqpOutbox(ForeignOutbox):
         oversized, self._oversized = self._oversized, {}
         return oversized
 
-    def take_returned(self) -> dict[int, tuple[list[int], list[int]]]:
-        """The tags of the messages of consumers that the broker has closed: those that the client has, and those that
-        it cannot have. Returned once."""
+    def take_returned(self) -> dict[OutgoingLink, list[int]]:
+        """The links of consumers that the broker has closed, and the tags of messages that were not written to them;
+        returned once."""
         returned, self._returned = self._returned, {}
         return returned
 
@@ -299,11 +321,12 @@ class AmqpOutbox(ForeignOutbox):
         owing, self._owing = self._owing, {}
         return [each for each in owing.values() if each.id in self.consumers]
 
-    def take_written(self) -> list[tuple[int, int]]:
-        """Consumers with messages that count as acknowledged once they are written, and the tag of the last one of
-        each; returned once."""
+    def take_written(self) -> list[int]:
+        """Pairs of a consumer with messages that count as acknowledged, since they are written, and the tag of its last
+        one; returned once."""
         written, self._written = self._written, {}
-        return [(each.id, each.take_written()) for each in written.values() if each.id in self.consumers]
+        return [number for each in written.values() if each.id in self.consumers
+                for number in (each.id, each.take_written())]  # fmt: skip
 
     def stop_deliveries(self) -> None:
         """The connection has ended."""
@@ -414,9 +437,8 @@ class AmqpOutbox(ForeignOutbox):
         """The broker has closed a consumer: its link is detached."""
         consumer = self.consumers.pop(consumer_id, None)
         if consumer is not None:
-            left, withheld = consumer.session.forget(consumer)
-            unseen = self._oversized.pop(consumer_id, []) + consumer.take_kept()
-            self._returned[consumer_id] = left, withheld + unseen
+            consumer.session.leave(consumer)
+            self._returned[consumer] = self._oversized.pop(consumer_id, []) + consumer.take_kept()
             error = error_of(RequestError(text, code))
             if code is ErrorCode.INVALID_DESTINATION:
                 error = error.having(condition="amqp:resource-deleted")
