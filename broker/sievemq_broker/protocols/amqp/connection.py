@@ -1306,8 +1306,6 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         if not given.role:
             return  # for its own deliveries, which are settled here at once
         state = given.state
-        if given.last is not None and ahead(given.last, given.first) < 0:
-            raise unexpected(f"a disposition of the deliveries from {given.first} to {given.last}")
         transaction: Transaction | None = None
         if isinstance(state, TransactionalState):
             try:

@@ -223,14 +223,15 @@ class OutgoingLink(Link):
     def __post_init__(self) -> None:
         self.writer = TransferWriter(self.session.channel, self.handle, self.settled)
 
-    def count(self) -> None:
+    def begin_delivery(self, number: int, tag: int) -> None:
         """A delivery begins."""
         self.delivery_count += 1
+        if not self.settled:
+            self.unsettled[number] = tag
 
     def end_delivery(self, tag: int) -> None:
-        """A delivery is written to its end."""
-        if self.settled:
-            self.written = tag
+        """A delivery that needs no settlement is written to its end."""
+        self.written = tag
 
     @property
     def held(self) -> int:
@@ -420,10 +421,9 @@ class Unsettled:
     def __len__(self) -> int:
         return len(self._links)
 
-    def add(self, number: int, link: OutgoingLink, tag: int) -> None:
-        """A delivery begins; its number is above all others."""
+    def add(self, number: int, link: OutgoingLink) -> None:
+        """A delivery of a link begins; its number is above all others."""
         self._links[number] = link
-        link.unsettled[number] = tag
         lasts = self._lasts
         if lasts and lasts[-1] == number - 1:
             lasts[-1] = number
@@ -610,9 +610,9 @@ class AmqpSession:
         """The id of a delivery that begins."""
         number = self._deliveries
         self._deliveries = number + 1
-        link.count()
+        link.begin_delivery(number, tag)
         if not link.settled:
-            self._unsettled.add(number, link, tag)
+            self._unsettled.add(number, link)
         return number % 2**32
 
     @property
@@ -659,15 +659,19 @@ class AmqpSession:
         first = 0 if next_incoming is None else next_incoming
         self.room = max(0, window - ahead(self.next_out, first))
 
+    def numbers_of(self, first: int, last: int) -> tuple[int, int]:
+        """A range of ids as numbers that only grow. It is empty if the second id is not behind the first."""
+        begin = self._deliveries + ahead(first, self._deliveries % 2**32)
+        return begin, begin + ahead(last, first)
+
     def settle(self, first: int, last: int, most: int) -> list[tuple[OutgoingLink, int]]:
         """Remove deliveries that the client settles, from the first one on: link and tag.
 
         Args:
-            first, last: ids.
+            first, last: their numbers.
             most: how many. If fewer are found, there are no more.
         """
-        begin = self._deliveries + ahead(first, self._deliveries % 2**32)
-        return self._unsettled.take(begin, begin + ahead(last, first), most)
+        return self._unsettled.take(first, last, most)
 
     @property
     def withheld(self) -> dict[int, int]:

@@ -256,7 +256,8 @@ class AmqpOutbox(ForeignOutbox):
         if len(payload) <= self._frame - _PERFORMATIVE and session.room > 0:
             session.count_out()
             self.write_message(link.writer.frame(number, payload, False))
-            self._end_delivery(link, tag)
+            if link.settled:
+                self._end_delivery(link, tag)
         else:
             session.begin_rest(Rest(link, tag, number, payload))
             self._behind[session] = None
@@ -269,12 +270,14 @@ class AmqpOutbox(ForeignOutbox):
             self.write_message(rest.next(self._frame - _PERFORMATIVE))
             if rest.ended:
                 session.end_rest()
-                self._end_delivery(rest.link, rest.tag)
+                if rest.link.settled:
+                    self._end_delivery(rest.link, rest.tag)
                 rest = None
 
     def _end_delivery(self, link: OutgoingLink, tag: int) -> None:
-        link.end_delivery(tag)
-        if link.written:
+        """A message on a link whose deliveries need no settlement is written to its end."""
+        if tag:
+            link.end_delivery(tag)
             self._written[link.id] = link
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.protocols.amqp.composites import read
@@ -14,10 +16,12 @@ from sievemq_broker.protocols.amqp.performatives import (
     Rejected,
     Released,
     Source,
-    TransactionalState,
 )
 from sievemq_broker.protocols.foreign import unexpected
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, shown
+
+#: In place of a state: all deliveries have the same outcome.
+_SAME: Final = object()
 
 
 class Settlement:
@@ -25,44 +29,59 @@ class Settlement:
 
     Args:
         session: of the deliveries.
-        given: the disposition. Its range is not empty.
+        given: the disposition.
         transaction: that settles them when it is discharged; None: they are settled at once.
 
     Attributes:
         settled: those that were found, but for those of a transaction, which stand there.
         found: there are any.
+
+    Raises:
+        ProtocolError: the disposition has no such range or outcome.
     """
 
-    __slots__ = ("_first", "_last", "_session", "_state", "_transaction", "found", "settled")
+    __slots__ = ("_first", "_last", "_outcome", "_session", "_state", "_transaction", "found", "settled")
 
     def __init__(self, session: AmqpSession, given: Disposition, transaction: Transaction | None) -> None:
-        state = given.state
-        self._state = state.outcome if isinstance(state, TransactionalState) else state
-        if transaction is not None or not isinstance(self._state, Received):
-            outcome_of(self._state)  # it is one that there is
+        state = given.state if transaction is None else given.state.outcome
+        self._state = state
+        #: What becomes of all of them, unless that depends on their links.
+        self._outcome: Outcome | None = None
+        if transaction is not None or not (state is None or type(state) is Received):
+            self._outcome = outcome_of(state)
+            self._state = _SAME
         self._session = session
-        self._first = given.first
-        self._last = given.first if given.last is None else given.last
+        last = given.first if given.last is None else given.last
+        self._first, self._last = session.numbers_of(given.first, last)
+        if self._last < self._first:
+            raise unexpected(f"a disposition of the deliveries from {given.first} to {last}")
         self._transaction = transaction
         self.settled: Settled = {} if transaction is None else transaction.settled
         self.found = False
 
     def take(self, most: int) -> int:
         """Find more of the deliveries, up to `most`. If fewer are found, that were all."""
-        found, settled = self._session.settle(self._first, self._last, most), self.settled
-        if found and not self.found:
+        found = self._session.settle(self._first, self._last, most)
+        if not found:
+            return 0
+        if not self.found:
             self.found = True
             if self._transaction is not None:
                 self._transaction.has_settled(self._session)
-        link: OutgoingLink | None = None
+        last: OutgoingLink | None = None
         tags: list[int] = []
-        for each, tag in found:
-            if each is not link:
-                link = each
-                state = self._state if self._transaction is not None else final(self._state, link)
-                tags = settled.setdefault((link, outcome_of(state)), [])
+        for link, tag in found:
+            if link is not last:
+                last, tags = link, self._tags_of(link)
             tags.append(tag)
         return len(found)
+
+    def _tags_of(self, link: OutgoingLink) -> list[int]:
+        outcome = self._outcome if self._state is _SAME else outcome_of(final(self._state, link))
+        tags = self.settled.get((link, outcome))
+        if tags is None:
+            self.settled[link, outcome] = tags = []
+        return tags
 
     def take_all(self, now: int, budget: Budget) -> Task[int]:
         """Find all that are left. Returns the time by now."""
