@@ -498,7 +498,7 @@ def test_each_idle_queue_is_visited_once_in_a_round(many: tuple[series.Sampler, 
     sampler, queues, visited = many
     queues[17].sequence += 4
     for queue in queues[2_000:2_010]:
-        queue.paused = True
+        queue.pause()
     looks = 0
     while not sampler.tracks:
         pieces(sampler, visited)
