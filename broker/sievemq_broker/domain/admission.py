@@ -57,7 +57,6 @@ class Overfull:
         self.has_room = False
 
     def end(self) -> None:
-        """The limit is no longer reached."""
         self.has_room = True
 
 
@@ -89,7 +88,6 @@ class Gate:
 
         Args:
             messages: how many; a topic's count once for each subscription.
-            size: of all of them, with :data:`MESSAGE_BYTES` for each.
 
         Returns:
             None; or the limit that is reached: then nothing was counted.
@@ -113,9 +111,7 @@ class NoRoomError(RequestError):
     """A message cannot be accepted now. A sender that can wait tries again when there is room.
 
     Args:
-        place: that has no room.
         text: for a sender that cannot wait.
-        details: for programs.
     """
 
     def __init__(self, place: Limited, text: str, details: dict[str, object]) -> None:
@@ -161,7 +157,6 @@ class Rooms:
         self.waiting.setdefault(place, {})[waiter] = None
 
     def leave(self, place: Limited, waiter: Waiter) -> None:
-        """A sender no longer waits."""
         waiters = self.waiting.get(place)
         if waiters is not None:
             waiters.pop(waiter, None)

@@ -16,7 +16,6 @@ _suspicious: Final = re.compile(rb"JMS(?:_SieveMQ_|X(?!Group(?:ID|Seq)))").searc
 
 
 def set_by_broker(name: str) -> bool:
-    """True for a property that only the broker sets."""
     standard = JMSX.get(name)
     return name.startswith(_VENDOR_PREFIX) if standard is None else standard.set_by is not SetBy.CLIENT
 

@@ -84,9 +84,6 @@ def dead_letter(
 
     Args:
         transfer: sends a message, which has been in the broker before, to an address, at a time (ms epoch).
-        place: where the message was.
-        entry: the message.
-        reason: FAILED, REJECTED or EXPIRED.
         now: ms epoch.
     """
     target = dead_letter_address(place.destination)

@@ -70,7 +70,6 @@ class Entry:
         """Restore the state that the journal has stored.
 
         Args:
-            stored, count, attempts: its attributes.
             failed: ms epoch of its first attempt, if there was one.
         """
         self.stored, self.count = stored, count
@@ -101,7 +100,6 @@ class Entry:
         self.state = READY
 
     def come_back(self) -> None:
-        """It waits again, in its old place."""
         self.state = STRAY
 
     def mark(self) -> None:
@@ -120,11 +118,7 @@ class Entry:
             self._failures += 1
 
     def unmark(self, attempted: bool) -> None:
-        """No application has seen the last delivery after all.
-
-        Args:
-            attempted: it was counted as an attempt.
-        """
+        """No application has seen the last delivery after all."""
         if attempted and self.attempts:
             self._failures -= 1
         self.count -= 1
@@ -135,7 +129,6 @@ class Entry:
         self.due = due
 
     def end_delay(self, state: int) -> None:
-        """Its delay is over."""
         self.state = state
 
     def shift(self, by: int) -> None:
@@ -143,13 +136,11 @@ class Entry:
         self.due += by
 
     def end(self) -> None:
-        """It is gone: all references to it are tombstones."""
         self.state = GONE
         del self.envelope
 
     @staticmethod
     def end_all(entries: list[Entry]) -> None:
-        """:meth:`end` for each."""
         for entry in entries:
             entry.state = GONE
             del entry.envelope

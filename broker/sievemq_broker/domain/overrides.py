@@ -10,8 +10,6 @@ def overridden(policy: DestinationPolicy, envelope: Envelope, now: int, *, moved
     """The message as the administrator's rules change it (D-21); its headers show the new values.
 
     Args:
-        policy: the rules.
-        envelope: the message.
         now: ms epoch.
         moved: it was in the broker before; its time to live and its delay begin now, instead of when it was sent.
     """

@@ -67,11 +67,9 @@ class _Search:
         self.upto = tag
 
     def find(self, tag: int, entry: Entry) -> None:
-        """A message matches."""
         self.found[tag] = entry
 
     def drop(self, tags: list[int]) -> None:
-        """These messages are gone."""
         for tag in tags:
             del self.found[tag]
 
@@ -88,20 +86,9 @@ class _Claim:
     """
 
     __slots__ = (
-        "_looking",
-        "_recall",
-        "_searches",
-        "_young",
-        "brief",
-        "consumer",
-        "lent",
-        "patient",
-        "pending",
-        "recalled",
-        "turns",
-        "watched",
-        "watchers",
-    )
+        "_looking", "_recall", "_searches", "_young", "brief", "consumer", "lent", "patient", "pending", "recalled",
+        "turns", "watched", "watchers",
+    )  # fmt: skip
 
     #: What :class:`Deadlines` needs of an item: never void, and before the messages of the same millisecond.
     state: Final = DELAYED
@@ -189,9 +176,7 @@ class _Claim:
         rounds.
 
         Args:
-            others: all consumers.
             now: ms epoch.
-            budget: units for which buffers may be searched.
 
         Returns:
             True if answers follow, and what is left of the budget. If nothing is left, call again: not all has been
@@ -246,9 +231,7 @@ class _Claim:
         at most twice per distinct selector, however often a consumer waits.
 
         Args:
-            view: of a consumer that waits.
             newest: only messages with a higher sequence are needed; None for all.
-            budget: units to spend.
 
         Returns:
             The search, None if the view gets everything; and what is left of the budget, 0 or less if not all has been
@@ -351,9 +334,6 @@ class Recall:
     """The requests between the consumers of one queue.
 
     Args:
-        consumers: all of them.
-        turns: of the consumers, by view.
-        deadlines: of the broker.
         on_pending: called when there is pending work.
 
     Attributes:
@@ -381,11 +361,9 @@ class Recall:
 
     @property
     def is_open(self) -> bool:
-        """True while a consumer has not answered a recall."""
         return any(claim.recalled for claim in self._claims.values())
 
     def claim_of(self, consumer: Consumer) -> _Claim:
-        """The requests of a consumer, and the requests to it."""
         claim = self._claims.get(consumer)
         if claim is None:
             claim = self._claims[consumer] = _Claim(self, consumer, self._turns[consumer.view])
@@ -459,7 +437,6 @@ class Recall:
         """A consumer returned messages, which may be its answer to a recall.
 
         Args:
-            holder: the consumer.
             tags: what it gave back; None if everything, so that no recall to it is open any more.
             now: ms epoch.
         """

@@ -38,30 +38,15 @@ INDEX_FROM = 1_000
 class Scan:
     """Fills a new view, and new lookups, from the waiting messages.
 
-    Args:
-        main: the view of everything.
-        lookups: all of the backlog.
-        view: to be filled.
-        made: those of them that are to be filled as well.
-
     Attributes:
         view: the view.
         examined: entries looked at so far; of cheap ones, a part.
     """
 
     __slots__ = (
-        "_cheap",
-        "_lookups",
-        "_made",
-        "_main",
-        "_priority",
-        "_sequence",
-        "_strays",
-        "_view_gone",
-        "_wanted",
-        "examined",
-        "view",
-    )
+        "_cheap", "_lookups", "_made", "_main", "_priority", "_sequence", "_strays", "_view_gone", "_wanted",
+        "examined", "view",
+    )  # fmt: skip
 
     def __init__(
         self, main: View, lookups: dict[str, ValueIndex[Entry]], view: View, made: dict[str, ValueIndex[Entry]]
@@ -184,8 +169,6 @@ def lookups_for(
     at once in a deep queue (D-17).
 
     Args:
-        lookups: all of the backlog; the new ones are added.
-        condition: the selector.
         names: what a lookup may be built for; None for anything.
     """
     made: dict[str, ValueIndex[Entry]] = {}

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.topic import Subscription, Topic
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.journal import Journal
 
 
 class Home(Protocol):
@@ -29,10 +27,6 @@ class Home(Protocol):
 
 class Subscriptions:
     """The named subscriptions of one namespace, by client id (None for shared ones) and name (SUB-18).
-
-    Args:
-        namespace: whose.
-        limit: how many there may be.
 
     Attributes:
         durable: they outlive their consumers.
@@ -51,7 +45,6 @@ class Subscriptions:
         return chain(self.durable.values(), self.shared.values())
 
     def has(self, client_id: str | None, name: str | None) -> bool:
-        """True if there is a durable subscription of this name."""
         return name is not None and (client_id, name) in self.durable
 
     def subscribe(
@@ -68,9 +61,6 @@ class Subscriptions:
         temporary: bool,
     ) -> Subscription:
         """Resume or create the durable or shared subscription of that name.
-
-        Args:
-            temporary: the topic is a temporary one.
 
         Raises:
             RequestError: section 29 says that neither may be.

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from sievemq_broker.domain.dead_letters import origins_of
+from sievemq_broker.domain.deadlines import Deadlines
+from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.outcome_tap import OutcomeTap
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap, DrainTap, Tap, TapTerms
+from sievemq_broker.domain.topic import Topic
 from sievemq_broker.matching.condition import Condition, group_key, units_of
 from sievemq_core.errors import ErrorCode, RequestError, shown
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS, MAX_PROPERTY_CHARS
 from sievemq_core.message.destination import Address, parse_address
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.deadlines import Deadlines
-    from sievemq_broker.domain.journal import Journal
-    from sievemq_broker.domain.topic import Topic
 
 #: The most taps of one namespace: each message of a destination costs work for each of its taps.
 MAX_TAPS: Final = 1_000

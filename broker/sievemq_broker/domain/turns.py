@@ -45,9 +45,6 @@ def group_of(envelope: Envelope) -> str | None:
 class Turns:
     """The consumers of one view.
 
-    Args:
-        view: the view of their selector.
-
     Attributes:
         view: as above.
         consumers: all of them.
@@ -71,13 +68,11 @@ class Turns:
         self.freed: list[Entry] = []
 
     def add(self, consumer: Consumer) -> None:
-        """Add a consumer."""
         self.consumers.append(consumer)
         if len(self.consumers) == 2:
             self.groups = Groups(self)
 
     def remove(self, consumer: Consumer) -> None:
-        """Remove a consumer."""
         self.consumers.remove(consumer)
         if consumer in self.listed:
             self.listed.remove(consumer)
@@ -108,7 +103,6 @@ class Turns:
         return taken
 
     def list_ready(self, consumer: Consumer) -> None:
-        """A consumer may have credit."""
         if consumer not in self.listed:
             self.listed.add(consumer)
             self.ready.append(consumer)
@@ -119,7 +113,6 @@ class Turns:
         self.list_ready(consumer)
 
     def stop_waiting(self, consumer: Consumer) -> None:
-        """A consumer no longer waits."""
         waiting = self.waiting
         if waiting and waiting[0] is consumer:
             waiting.popleft()
@@ -161,7 +154,6 @@ class Turns:
 
     @property
     def has_single_turn(self) -> bool:
-        """True if only the next consumer can have a turn."""
         return len(self.ready) == 1 and not self.waiting and self.groups is None
 
     def take(self, consumer: Consumer, budget: int) -> Entry | None:
@@ -175,7 +167,6 @@ class Turns:
         return entry
 
     def served(self, consumer: Consumer, entry: Entry) -> None:
-        """A message was delivered to a consumer."""
         if self.groups is not None:
             self.groups.delivered(consumer, entry)
         ready = self.ready

@@ -62,7 +62,6 @@ class Lane:
         return entry
 
     def skip(self, last: Entry) -> None:
-        """Drop the entries up to `last`."""
         self.head = head = self.items.index(last, self.head) + 1
         if head > PIECE:  # as in first(), for a queue that is never quite empty
             self.trim()
@@ -78,7 +77,6 @@ class Lane:
             self.trim()
 
     def clear(self) -> None:
-        """Drop everything."""
         self.items.clear()
         self.head = 0
 
@@ -106,18 +104,9 @@ class View:
     """
 
     __slots__ = (
-        "condition",
-        "evaluations",
-        "heap",
-        "lanes",
-        "mask",
-        "matched",
-        "passed",
-        "scanned",
-        "scanning",
-        "since",
+        "condition", "evaluations", "heap", "lanes", "mask", "matched", "passed", "scanned", "scanning", "since",
         "strays",
-    )
+    )  # fmt: skip
 
     def __init__(self, condition: Condition | None, since: int = 0) -> None:
         self.condition = condition
@@ -165,7 +154,6 @@ class View:
         """Show all matching entries among these. The scan is done then.
 
         Args:
-            entries: that wait.
             known: the selector matches them; otherwise it is evaluated.
         """
         self.scanning = ALL_SCANNED

@@ -50,7 +50,6 @@ class Heartbeat:
     not make every peer look dead.
 
     Args:
-        wire: one end of the connection.
         settings: `handshake_ms` and `frame_ms`.
         now: milliseconds since 1970.
     """
@@ -74,7 +73,6 @@ class Heartbeat:
         return self._wire.interval_in, self._wire.interval_out
 
     def welcomed(self, now: int) -> None:
-        """The handshake is complete."""
         self._check_at = now + self._wire.interval_in
         self._beat_at = now
 

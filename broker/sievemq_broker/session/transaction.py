@@ -88,7 +88,6 @@ class Transaction:
         self.doom = error
 
     def clear(self) -> None:
-        """Begin a new transaction."""
         self._memory.give_back(self.bytes)
         self.staged = []
         self.weighed = {}

@@ -23,11 +23,7 @@ _REWRITE_BYTES: Final = 4 * 1024 * 1024
 
 
 class Batches:
-    """Writes batches into the database, and reads their rows.
-
-    Args:
-        database: the connection.
-    """
+    """Writes batches into the database, and reads their rows."""
 
     __slots__ = ("_execute", "_sparse", "_states")
 

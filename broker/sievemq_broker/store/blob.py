@@ -73,12 +73,7 @@ def _unpack(what: str, data: bytes) -> Any:
 
 
 def pack_value(identity: bytes, value: object) -> bytes:
-    """A small value with its checksum.
-
-    Args:
-        identity: what names the row.
-        value: what msgpack can pack.
-    """
+    """A small value with its checksum."""
     return _sealed(identity, _packer.pack(value))
 
 
@@ -126,7 +121,6 @@ class State:
 
     @classmethod
     def new(cls, count: int) -> State:
-        """The state of so many new messages."""
         return cls(count, count, 0, array("H", bytes(2 * count)))
 
     def pack_batch(self, batch_id: int, time: int, accepted: list[tuple[int, bytes]]) -> bytes:
@@ -136,12 +130,7 @@ class State:
         return row
 
     def apply(self, batch_id: int, outcomes: Outcomes) -> None:
-        """Record outcomes of these messages. A message that is gone stays gone.
-
-        Args:
-            batch_id: of the batch that this is the state of.
-            outcomes: that a batch has of them.
-        """
+        """Record outcomes of these messages. A message that is gone stays gone."""
         states = self.states
         first = batch_id << PLACE_BITS
         if outcomes.held:
@@ -188,7 +177,6 @@ class State:
         return row
 
     def pack(self, batch_id: int) -> bytes:
-        """The row."""
         body = (self.live, self.kept, self.size, _words(self.states), self.failures, self.attempts)
         return pack_value(_identity(batch_id, b"s"), body)
 
@@ -212,10 +200,8 @@ def _set(states: array[int], numbers: list[int], first: int, value: int) -> None
     """Give messages their state.
 
     Args:
-        states: by place.
         numbers: ascending.
         first: number of the message at place 0.
-        value: the state.
     """
     if not numbers:
         return
@@ -268,7 +254,6 @@ def outcomes_of(batch: Batch) -> Iterable[tuple[int, Outcomes]]:
 
 
 def _runs(numbers: list[int]) -> Iterator[tuple[int, list[int]]]:
-    """Ascending numbers of messages, by batch."""
     at = 0
     while at < len(numbers):
         batch_id = numbers[at] >> PLACE_BITS
@@ -315,7 +300,6 @@ class Kept:
 
     @property
     def last_place(self) -> int:
-        """The highest place that an entry has."""
         return self.places[-1]
 
     def state(self) -> State:
@@ -347,10 +331,8 @@ def pack_batch(batch_id: int, time: int, accepted: list[tuple[int, bytes]], stat
     """The row of a new batch.
 
     Args:
-        batch_id: of the batch.
         time: ms epoch.
         accepted: number of the queue and packed envelope of each; the same object several times in a row is kept once.
-        states: the outcome of them already.
     """
     numbers, packs = zip(*accepted, strict=True)
     owners = array("I", numbers)

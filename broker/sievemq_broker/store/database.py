@@ -45,7 +45,6 @@ def connect(path: Path, *, read_only: bool = False) -> Any:
     """A connection to the database, whose user begins and ends transactions explicitly.
 
     Args:
-        path: of the database.
         read_only: leave all files as they are, the log too.
     """
     return sqlite3.connect(

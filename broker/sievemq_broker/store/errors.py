@@ -23,8 +23,6 @@ def translated(error: Exception, path: Path, doing: str) -> Exception:
 
     Args:
         error: of SQLite, of the system or of this package; any other one is returned unchanged.
-        path: of the database.
-        doing: what it cannot: "be written".
     """
     if isinstance(error, DamagedError) and HOW_TO_REPAIR not in str(error):
         return DamagedError(f"the store in {path.parent} is damaged: {error}. {HOW_TO_REPAIR}", error.findings)

@@ -112,9 +112,6 @@ class Lock:
 class Witness:
     """How many writes are known to be on disk, beside the database: its log ends at the first frame that is damaged,
     and would end there in silence. Written after each write and not synced: it may be behind, never ahead.
-
-    Args:
-        path: the file.
     """
 
     __slots__ = ("_descriptor", "path")
@@ -160,7 +157,6 @@ class Witness:
         os.pwrite(self._descriptor, self._FORM.pack(sequence, zlib.crc32(data)), 0)
 
     def close(self) -> None:
-        """Close the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -171,7 +167,6 @@ class Reserve:
     what makes room again.
 
     Args:
-        path: the file.
         size: bytes; 0 for none.
 
     Attributes:

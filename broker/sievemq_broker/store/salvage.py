@@ -220,7 +220,6 @@ def export(directory: Path, write: Callable[[str], object]) -> Report:
     """Write every message that can be read, one JSON object a line.
 
     Args:
-        directory: of the store.
         write: called with each line.
 
     Raises:
@@ -272,10 +271,6 @@ def _line(entry: SavedEntry, place: dict[str, object]) -> dict[str, object]:
 def repair(directory: Path, name: Callable[[], str]) -> Report:
     """Make a new store of what can be read. The files as they were, and what was left out of the new one, are kept in a
     folder ``damaged-1``, ``damaged-2``, … of the directory. Nothing is done to a store that is not damaged.
-
-    Args:
-        directory: of the store.
-        name: a name for the broker, should that be unreadable.
 
     Raises:
         StoreError: there is no store, or a broker uses it.

@@ -303,7 +303,6 @@ class SqliteStore:
 
     @property
     def next_write(self) -> int:
-        """The number of the next write."""
         return self._sequence + 1
 
     def write(self, write: Write, now: int) -> None:

@@ -49,12 +49,7 @@ class Frame:
 
 
 class FrameParser:
-    """Cuts what arrives into frames.
-
-    Args:
-        body_bytes: largest body that is accepted.
-        header_bytes: most that the headers of a frame may have.
-    """
+    """Cuts what arrives into frames."""
 
     __slots__ = ("_body_bytes", "_head", "_header_bytes", "_input", "_scanned", "number", "version")
 
@@ -82,7 +77,6 @@ class FrameParser:
         self._body_bytes, self._header_bytes = body_bytes, MAX_HEADER_BYTES
 
     def drop(self) -> None:
-        """Drop the input of the incomplete frame."""
         self._input.clear()
 
     def receive(self, data: bytes) -> None:
@@ -193,13 +187,7 @@ class FrameParser:
 
 
 def header_lines(command: str, headers: Iterable[tuple[str, str]], version: str) -> list[str]:
-    """Headers as lines of a frame.
-
-    Args:
-        command: of the frame.
-        headers: names and values.
-        version: protocol version, which decides how they are escaped.
-    """
+    """Headers as lines of a frame."""
     if version == "1.0":
         return [f"{name}:{value}".translate(_BLANKS) for name, value in headers]
     if command in _UNESCAPED:
@@ -218,8 +206,6 @@ def encode(
     takes no further frame without.
 
     Args:
-        command: such as MESSAGE.
-        headers: names and values.
         body: bytes.
         version: protocol version, which decides how headers are escaped.
         lines_behind: further headers, of :func:`header_lines`.

@@ -41,7 +41,6 @@ class Subscription:
     unsettled: int = 0
 
     def note(self, tag: int, message_id: str) -> None:
-        """A message is written to the client."""
         self.last = tag
         if self.ack == "auto":
             self.written = tag
@@ -66,7 +65,6 @@ class StompOutbox(ForeignOutbox):
     Args:
         settings: its `outbox_high` are the bytes of waiting output above which no more messages are taken.
         wake: called when output appears while nothing feeds the connection.
-        converted: shared by the STOMP connections.
     """
 
     __slots__ = ("_blamed", "_receipts", "subscriptions", "version")
@@ -88,7 +86,6 @@ class StompOutbox(ForeignOutbox):
         self._receipts.setdefault(session, []).append((sequence, receipt))
 
     def forget_session(self, session: int) -> None:
-        """A session of the broker's was closed."""
         self._receipts.pop(session, None)
 
     def blame(self, receipt: str | None) -> None:
@@ -96,7 +93,6 @@ class StompOutbox(ForeignOutbox):
         self._blamed = receipt
 
     def receipt(self, receipt: str | None) -> None:
-        """RECEIPT, if one was requested."""
         if receipt is not None:
             self.write(encode("RECEIPT", [("receipt-id", receipt)], version=self.version))
 
@@ -152,14 +148,12 @@ class StompOutbox(ForeignOutbox):
 
     @property
     def protocol(self) -> str:
-        """The client's protocol."""
         return "stomp"
 
     def connected(self, version: str, heartbeats: str) -> None:
         """CONNECTED.
 
         Args:
-            version: protocol version of the connection.
             heartbeats: intervals in ms, as the header has them.
         """
         self.version = version
@@ -169,7 +163,6 @@ class StompOutbox(ForeignOutbox):
         self.write(encode("CONNECTED", headers, version=version))
 
     def confirm(self, session: int, sequence: int) -> None:
-        """Sends are settled."""
         receipts = self._receipts.get(session)
         if receipts:
             done = [receipt for at, receipt in receipts if at <= sequence]
@@ -182,7 +175,6 @@ class StompOutbox(ForeignOutbox):
         self.end_with(dict(self._receipts.get(session, ())).get(sequence))(error)
 
     def consumer_gone(self, consumer_id: int, code: ErrorCode, text: str) -> None:
-        """The broker has closed a consumer: STOMP has no word for that but ERROR."""
         subscription = self.subscriptions.pop(consumer_id, None)
         if subscription is not None:
             text = f"the subscription to {subscription.destination} has ended: {text}"
