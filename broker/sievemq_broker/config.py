@@ -17,9 +17,18 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_args
 
-from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy, DomainSettings, NamespacePolicy, PolicyRules
+from sievemq_broker.domain.policy import (
+    BLOCK,
+    CHOICES,
+    FAIL,
+    WRITTEN,
+    DestinationPolicy,
+    DomainSettings,
+    NamespacePolicy,
+    one_of,
+)
 from sievemq_broker.logs import LEVELS
 from sievemq_broker.protocols import PROTOCOLS
 from sievemq_broker.users.account import User, Users
@@ -168,14 +177,10 @@ def _auto_bytes(value: object) -> int | None:
 
 _POLICY = {f.name: f for f in fields(DestinationPolicy) if f.init}
 _NAMESPACE_RULES = {f.name: f for f in fields(NamespacePolicy)}
-#: How a rule may be written.
-_WRITTEN = get_type_hints(PolicyRules)
-#: The values of a rule that is one of some words.
-_CHOICES = {name: get_args(kind) for name, kind in _WRITTEN.items() if get_origin(kind) is Literal}
 #: Rules that are lengths of time, and what their numbers count.
 _RULE_UNITS = {
     name: timedelta(seconds=1) if name.endswith("_seconds") else MILLISECOND
-    for name, kind in _WRITTEN.items()
+    for name, kind in WRITTEN.items()
     if timedelta in get_args(kind)
 }
 #: The values of a rule that is neither a whole number, nor a length of time, nor one of some words.
@@ -305,8 +310,8 @@ def _fits(value: object, default: object) -> bool:
 
 
 def _wanted(name: str) -> str:
-    if choices := _CHOICES.get(name):
-        return " or ".join(choices) if len(choices) == 2 else f"one of {', '.join(choices)}"
+    if name in CHOICES:
+        return one_of(CHOICES[name])
     if name in _RULE_UNITS:
         unit = "seconds" if name.endswith("seconds") else "milliseconds"
         return f"a whole number of {unit}, or a timedelta"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 FAIL = "fail"
 """A send that would pass a limit is refused with RESOURCE_ALLOCATION."""
@@ -22,8 +23,6 @@ WARN, CLOSE = "warn", "close"
 TEXT, INFER = "text", "infer"
 """Properties of STOMP clients whose headers name no type: text, or the number or boolean that the text shows."""
 
-AT_LIMIT = (FAIL, BLOCK, DROP_OLDEST, DROP_NEWEST)
-
 
 def _check_whole(name: str, value: object) -> None:
     """Counts of messages, bytes and milliseconds must be integers; compiled code takes nothing else."""
@@ -31,6 +30,40 @@ def _check_whole(name: str, value: object) -> None:
         raise ValueError(f"{name} must be a whole number, it is {value!r}")
     if value < 0:
         raise ValueError(f"{name} must not be negative, it is {value}")
+
+
+class PolicyRules(TypedDict, total=False):
+    """The rules of a :class:`DestinationPolicy` as a table; a length of time may be a timedelta there. Checks
+    and errors are derived from these types."""
+
+    max_attempts: int
+    redelivery_delay: int | timedelta
+    redelivery_factor: float
+    redelivery_delay_max: int | timedelta
+    dead_letter_expired: bool
+    max_messages: int
+    max_bytes: int
+    at_limit: Literal["fail", "block", "drop-oldest", "drop-newest"]
+    slow_consumer: Literal["warn", "close"]
+    slow_consumer_seconds: int | timedelta
+    stomp_types: Literal["text", "infer"]
+    delivery_mode: int | Literal["PERSISTENT", "NON_PERSISTENT"] | None
+    priority: int | None
+    time_to_live: int | timedelta | None
+    delay: int | timedelta | None
+
+
+#: How a rule may be written, by its name.
+WRITTEN: Mapping[str, Any] = get_type_hints(PolicyRules)
+#: The values of a rule that is one of some words.
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    name: get_args(kind) for name, kind in WRITTEN.items() if get_origin(kind) is Literal
+}
+
+
+def one_of(words: Sequence[str]) -> str:
+    """The words as an error lists them."""
+    return " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +79,9 @@ class DestinationPolicy:
         max_messages: messages that may wait; more are refused with RESOURCE_ALLOCATION. 0 for no limit. What is in
             flight does not count: credit bounds that.
         max_bytes: the same for the packed bytes of waiting messages.
-        at_limit: what happens to a send that passes one of the two, one of AT_LIMIT. A message larger than max_bytes is
-            refused always. What is moved here, dead letters included, is never dropped and waits for nobody: FAIL.
+        at_limit: what happens to a send that passes one of the two, FAIL, BLOCK, DROP_OLDEST or DROP_NEWEST. A message
+            larger than max_bytes is refused always. What is moved here, dead letters included, is never dropped and
+            waits for nobody: FAIL.
         slow_consumer: WARN or CLOSE, what is done about a consumer that holds messages and does nothing.
         slow_consumer_seconds: after which it counts as slow, 0 for never.
         stomp_types: TEXT, or INFER: properties of STOMP clients that are numbers or booleans as text become such.
@@ -87,12 +121,9 @@ class DestinationPolicy:
             raise ValueError(f"redelivery_factor must be at least 1, it is {self.redelivery_factor}")
         if self.slow_consumer_seconds < 0:
             raise ValueError(f"slow_consumer_seconds must not be negative, it is {self.slow_consumer_seconds}")
-        if self.slow_consumer not in (WARN, CLOSE):
-            raise ValueError(f"slow_consumer must be {WARN} or {CLOSE}, it is {self.slow_consumer!r}")
-        if self.at_limit not in AT_LIMIT:
-            raise ValueError(f"at_limit must be one of {', '.join(AT_LIMIT)}, it is {self.at_limit!r}")
-        if self.stomp_types not in (TEXT, INFER):
-            raise ValueError(f"stomp_types must be {TEXT} or {INFER}, it is {self.stomp_types!r}")
+        for name, words in CHOICES.items():
+            if getattr(self, name) not in words:
+                raise ValueError(f"{name} must be {one_of(words)}, it is {getattr(self, name)!r}")
         if self.delivery_mode is not None and (type(self.delivery_mode) is not int or self.delivery_mode not in (1, 2)):
             raise ValueError(f"delivery_mode must be 1 or 2, it is {self.delivery_mode}")
         if self.priority is not None and (type(self.priority) is not int or not 0 <= self.priority <= 9):
@@ -113,26 +144,6 @@ class DestinationPolicy:
         except OverflowError:
             return self.redelivery_delay_max
         return int(min(grown, self.redelivery_delay_max))
-
-
-class PolicyRules(TypedDict, total=False):
-    """The rules of a :class:`DestinationPolicy` as a table; a length of time may be a timedelta there."""
-
-    max_attempts: int
-    redelivery_delay: int | timedelta
-    redelivery_factor: float
-    redelivery_delay_max: int | timedelta
-    dead_letter_expired: bool
-    max_messages: int
-    max_bytes: int
-    at_limit: Literal["fail", "block", "drop-oldest", "drop-newest"]
-    slow_consumer: Literal["warn", "close"]
-    slow_consumer_seconds: int | timedelta
-    stomp_types: Literal["text", "infer"]
-    delivery_mode: int | Literal["PERSISTENT", "NON_PERSISTENT"] | None
-    priority: int | None
-    time_to_live: int | timedelta | None
-    delay: int | timedelta | None
 
 
 @dataclass(frozen=True, slots=True)

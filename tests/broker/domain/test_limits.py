@@ -7,7 +7,7 @@ from tests.broker.at_once import abandon, recover
 
 from sievemq_broker.domain.admission import LOOK_AT, Limited, Rooms
 from sievemq_broker.domain.dead_letters import REFUSED_DELAY_MS
-from sievemq_broker.domain.policy import AT_LIMIT, DestinationPolicy, NamespacePolicy
+from sievemq_broker.domain.policy import CHOICES, DestinationPolicy, NamespacePolicy
 from sievemq_broker.domain.queue import Queue
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import pack_properties
@@ -161,7 +161,7 @@ def test_drop_oldest_also_drops_returned_and_scheduled_messages() -> None:
     assert queue_of(world).counts.dropped_oldest == 3
 
 
-@pytest.mark.parametrize("at_limit", AT_LIMIT)
+@pytest.mark.parametrize("at_limit", CHOICES["at_limit"])
 def test_a_message_larger_than_the_limit_is_always_refused(at_limit: str) -> None:
     world = small(at_limit, max_bytes=500)
     world.send("queue:small", "a")
