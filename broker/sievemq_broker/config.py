@@ -303,7 +303,6 @@ def policy_rules(table: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _fits(value: object, default: object) -> bool:
-    """True if a rule with this default can have a value of that type; a rule without a default is a whole number."""
     if type(default) is float:
         return type(value) in (int, float)
     return type(value) is (int if default is None else type(default))

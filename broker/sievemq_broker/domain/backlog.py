@@ -105,21 +105,9 @@ class Backlog:
     """
 
     __slots__ = (
-        "_matched",
-        "_on_pending",
-        "_pieces",
-        "arrivals",
-        "bytes",
-        "dead",
-        "dead_limit",
-        "depth",
-        "examined",
-        "index",
-        "lookups",
-        "main",
-        "scans",
-        "views",
-    )
+        "_matched", "_on_pending", "_pieces", "arrivals", "bytes", "dead", "dead_limit", "depth", "examined", "index",
+        "lookups", "main", "scans", "views",
+    )  # fmt: skip
 
     def __init__(self, on_pending: Callable[[], None]) -> None:
         self._on_pending: Callable[[], None] | None = on_pending
@@ -238,7 +226,6 @@ class Backlog:
         return view
 
     def close_view(self, view: View) -> None:
-        """Close a view that no consumer uses any more."""
         assert view.condition is not None
         del self.views[group_key(view.condition)], self._matched[view]
         self.index.remove(view)
@@ -260,7 +247,6 @@ class Backlog:
 
         Args:
             condition: a selector that compares something with single values.
-            names: what a lookup may be built for.
         """
         lookups = self._lookups_for(condition, names)
         if lookups:
@@ -273,7 +259,6 @@ class Backlog:
 
     @property
     def pending(self) -> bool:
-        """True if there is pending work."""
         return bool(self.scans or self._pieces)
 
     def scan(self, budget: int) -> tuple[View, bool, int] | None:
@@ -348,7 +333,6 @@ class Backlog:
         but matches.
 
         Args:
-            condition: the selector.
             after: only entries with a key (entry.key_of) above it.
         """
         if condition is None or self.view_of(condition) is not self.main:
@@ -439,12 +423,9 @@ class Backlog:
         original.
 
         Args:
-            ids: sequences, and JMSMessageIDs.
             scheduled: where to look as well, by sequence.
             held: where to look as well.
-            latest: sequence of the last one that may be found.
             now: ms epoch.
-            budget: of the turn.
         """
         numbers = {number for number in ids if isinstance(number, int) and number <= latest}
         names = {name for name in ids if isinstance(name, str)}

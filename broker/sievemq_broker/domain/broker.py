@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from sievemq_broker.domain.admission import Overfull, Rooms
+from sievemq_broker.domain.admission import Gate, Limited, Overfull, Rooms
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.journal import Journal, Share
 from sievemq_broker.domain.namespace import Namespace
@@ -16,13 +16,10 @@ from sievemq_broker.domain.policy import FAIL, DomainSettings
 from sievemq_broker.domain.ports import Observer
 from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.tap import CopyTap
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.work import TURN, Job, Make, Scheduler
 from sievemq_core.errors import ErrorCode, RequestError
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.admission import Gate, Limited
-    from sievemq_broker.domain.tap import CopyTap
 
 #: The key of deliveries to very many subscriptions.
 _FAN_OUT: Final = ("fan-out",)
@@ -32,7 +29,6 @@ class Broker:
     """Namespaces by name, created at first use.
 
     Args:
-        settings: policies and limits.
         observer: receives what becomes of messages; None costs nothing.
     """
 
@@ -145,11 +141,7 @@ class Broker:
                 namespace.forget_routes()
 
     def set_over(self, text: str | None) -> None:
-        """Let senders wait from now on, to any destination; None: let them go on.
-
-        Args:
-            text: which limit is reached, for people.
-        """
+        """Let senders wait from now on, to any destination; None: let them go on."""
         if text == (None if self.over is None else self.over.limit_text):
             return
         if self.over is not None:
@@ -206,7 +198,6 @@ class Broker:
                 tap.clock_jumped(by)
 
     def add_work(self, queue: Queue) -> None:
-        """A queue has pending work."""
         if not self.scheduler.is_busy(queue):
             self.scheduler.start(queue, queue.work, 0, later=True)
 
@@ -259,7 +250,6 @@ class Broker:
 
         Args:
             now: ms epoch.
-            units: of work to do (:mod:`.work`).
 
         Returns:
             True if there is more to do.

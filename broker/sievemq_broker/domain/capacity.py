@@ -5,17 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from sievemq_broker.domain.admission import Limited
 from sievemq_broker.domain.policy import BLOCK, DROP_NEWEST, DROP_OLDEST, FAIL
+from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.admission import Limited
-    from sievemq_broker.domain.queue import Queue
-    from sievemq_core.message.envelope import Envelope
+from sievemq_core.message.envelope import Envelope
 
 Load: TypeAlias = "tuple[list[Queue], int, int, int]"
 """Queues of one destination, with the number of messages and bytes for each, and the size of the largest."""
@@ -34,8 +32,6 @@ def send_within(
     """Send a message to a queue with limits, or to a topic whose subscriptions have some: all of them, or none.
 
     Args:
-        destination: where to.
-        envelope: the message.
         now: ms epoch.
         connection: id of the sender's connection, for no_local.
         waiting: the places where senders wait that come before it.
@@ -77,8 +73,6 @@ def scarce(topic: Topic, messages: int, size: int, largest: int) -> list[Queue]:
     them.
 
     Args:
-        topic: has limits.
-        messages: how many.
         size: bytes of all.
         largest: bytes of the largest.
     """
@@ -163,8 +157,6 @@ def _must_wait(queues: list[Queue], messages: int, size: int, waiting: Collectio
     are very many. A transaction larger than the limit has room in an empty queue.
 
     Args:
-        queues: one, or subscriptions of one topic.
-        messages, size: to be added to each of them together.
         waiting: the places where senders wait that come before it.
     """
     full: list[Limited] = []
@@ -186,7 +178,6 @@ def lacking(load: Iterable[Load], patient: bool, waiting: Collection[Limited]) -
     """The places where several messages, all or none, must wait for room.
 
     Args:
-        load: what would come into which queues.
         patient: the sender can wait where that is the rule; otherwise it is refused there.
         waiting: the places where senders wait that come before it.
 
@@ -229,7 +220,6 @@ def admit(queue: Queue, envelope: Envelope, now: int) -> None:
 
 
 def fits(queue: Queue, messages: int, size: int) -> bool:
-    """True if so many more messages with so many bytes do not exceed a limit."""
     policy = queue.policy
     return not (
         (policy.max_messages and queue.depth + len(queue.scheduled) + messages > policy.max_messages)

@@ -7,19 +7,16 @@ receivers, in one step. Later commands of its sender wait.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import Protocol
 
 from sievemq_broker.domain.overrides import overridden
+from sievemq_broker.domain.publishing import Weighing
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.matching.asking import AT_ONCE, LISTED
 from sievemq_core.message.envelope import Envelope
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sievemq_broker.domain.publishing import Weighing
-    from sievemq_broker.domain.queue import Queue
-    from sievemq_broker.domain.topic import Topic
 
 #: Groups of subscriptions whose queues are gathered in one go, and for one unit: each is somewhere else in memory.
 GATHERED = 800
@@ -59,7 +56,6 @@ def examine(
         broker: theirs, if they wait until it may deliver them to very many subscriptions.
         weighed: by address, what finds out how much of a batch each subscription of a topic gets.
         now: ms epoch.
-        budget: of the turn.
     """
     for place, (address, envelope) in enumerate(sends):
         if budget.spent:

@@ -11,13 +11,11 @@ or nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
+from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.work import Budget, Job, Make, Task
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.queue import Queue
-    from sievemq_core.message.envelope import Envelope
+from sievemq_core.message.envelope import Envelope
 
 #: Above this number of subscriptions of a topic a message is delivered by a task. One or two milliseconds; eight if
 #: they are those of STOMP clients.
@@ -52,10 +50,7 @@ def deliver(queues: list[Queue], envelope: Envelope, admit: Admit, now: int, bud
 
     Args:
         queues: of the subscriptions that get it; consumed.
-        envelope: the message.
-        admit: adds it to a queue.
         now: ms epoch.
-        budget: of the turn.
     """
     queues.reverse()
     while queues:

@@ -18,17 +18,15 @@ A topic's message is stored once, however many durable subscriptions got it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from sievemq_broker.domain.admission import UNLIMITED, NoRoomError, Overfull
+from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.place import Place
+from sievemq_broker.domain.ports import Observed, Stored, Taker
+from sievemq_broker.matching.condition import Condition
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import DELIVERY_MODE, Envelope
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.entry import Entry
-    from sievemq_broker.domain.ports import Observed, Stored, Taker
-    from sievemq_broker.matching.condition import Condition
 
 #: The number of a message is ``batch << PLACE_BITS | place``; 0 is no number.
 PLACE_BITS: Final = 24
@@ -72,7 +70,6 @@ Key: TypeAlias = tuple[str | int | None, ...]
 
 
 def state_of(count: int, attempts: int) -> int:
-    """The state of a message that no consumer has, from its counts."""
     return min(attempts, MAX_COUNT) << STATE_BITS | min(count, MAX_COUNT)
 
 
@@ -124,7 +121,6 @@ class Batch:
         """Move outcomes of messages to another batch with this id.
 
         Args:
-            ids: of batches.
             inside: move the outcomes of their messages; otherwise the outcomes of all other messages, except that they
                 are gone.
         """
@@ -163,7 +159,6 @@ class Write(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """:attr:`Batch.size` of all parts."""
         return sum([part.size for part in self.parts])
 
 
@@ -180,7 +175,6 @@ class Mark:
         self.stored = False
 
     def reach(self) -> None:
-        """It is on disk."""
         self.stored = True
 
 
@@ -206,19 +200,15 @@ class Share:
 
     @property
     def stored(self) -> bool:
-        """True once all of it is on disk."""
         return self._mark is not None and self._mark.stored
 
     def has(self, number: int) -> bool:
-        """True if it has added the message with this number."""
         return number >> PLACE_BITS in self._ids
 
     def when_complete(self, listener: Callable[[], None]) -> None:
-        """Call this when the verb is complete; what it does is in the same write."""
         self._listeners.append(listener)
 
     def complete(self, mark: Mark) -> None:
-        """The verb is complete, and this the write that all of it is in."""
         self._mark = mark
         for listener in self._listeners:
             listener()
@@ -233,14 +223,12 @@ class Share:
         return free
 
     def take_from(self, batch: Batch) -> None:
-        """Take what others have done with messages that the share has added."""
         outcomes = batch.split(self._ids, inside=True)
         if outcomes:
             self.parts.append(outcomes)
 
 
 def _divided(numbers: list[int], ids: set[int], inside: bool) -> tuple[list[int], list[int]]:
-    """Numbers of messages that stay, and those that are moved: of these batches if `inside`, of others if not."""
     if inside and (not ids or not numbers or max(numbers) >> PLACE_BITS < min(ids)):
         return numbers, []
     moved = [number for number in numbers if (number >> PLACE_BITS in ids) is inside]
@@ -260,10 +248,6 @@ def _ascending(numbers: list[int]) -> list[int]:
 class Ledger:
     """Writes the events of one queue to the journal: an :class:`~sievemq_broker.domain.ports.Observer` that costs a few
     dictionary operations a message.
-
-    Args:
-        journal: where to.
-        number: the queue's.
     """
 
     __slots__ = ("journal", "number")
@@ -273,7 +257,6 @@ class Ledger:
         self.number = number
 
     def accepted(self, queue: Observed, entry: Entry) -> None:
-        """A message entered the queue. Only PERSISTENT ones are stored."""
         envelope = entry.envelope
         if envelope.fields[DELIVERY_MODE] != PERSISTENT:
             entry.keep(0)
@@ -296,12 +279,10 @@ class Ledger:
                 batch.held.append(stored)
 
     def released(self, queue: Observed, entry: Entry) -> None:
-        """A message was returned unseen."""
         if entry.stored:
             self.journal.batch.states[entry.stored] = state_of(entry.count, entry.attempts)
 
     def returned(self, queue: Observed, entry: Entry) -> None:
-        """A message was returned, marked as redelivered."""
         if entry.stored:
             batch = self.journal.batch
             batch.states[entry.stored] = state_of(entry.count, entry.attempts)
@@ -309,14 +290,12 @@ class Ledger:
                 batch.failures[entry.stored] = failed
 
     def failed(self, queue: Observed, entry: Entry) -> None:
-        """An attempt was counted for a message that a consumer has."""
         if entry.stored:
             batch = self.journal.batch
             batch.states[entry.stored] = state_of(entry.count, entry.attempts) | HELD_FLAG
             batch.failures[entry.stored] = entry.failed
 
     def acknowledged(self, queue: Observed, entry: Entry, by: object = None) -> None:
-        """A message was removed."""
         stored = entry.stored
         if stored:
             self.journal.batch.gone.append(stored)
@@ -338,9 +317,7 @@ class Lacking:
     """Room that the disk lacks for a message or a transaction, as a limit at which its sender waits.
 
     Args:
-        journal: that cannot store it.
         size: its bytes.
-        refuses: the sender is refused instead.
     """
 
     __slots__ = ("_journal", "_size", "refuses")
@@ -352,12 +329,10 @@ class Lacking:
 
     @property
     def has_room(self) -> bool:
-        """The disk has room for it now."""
         return self._journal.refusing is None and self._journal.has_room(self._size)
 
     @property
     def limit_text(self) -> str:
-        """The limit, for people."""
         return f"the disk of the data directory is full: it has no room for {self._size:,} bytes"
 
 
@@ -365,9 +340,7 @@ class Journal:
     """Collects what is to be stored, write after write.
 
     Args:
-        next_batch: id of the first batch.
         next_number: number of the first queue to come; none is ever given twice.
-        next_write: number of the first write.
         batch_bytes: see :attr:`~sievemq_broker.domain.store.Saved.batch_bytes`.
 
     Attributes:
@@ -422,12 +395,10 @@ class Journal:
         self.holds += 1
 
     def let_go(self) -> None:
-        """Such a verb is complete."""
         self.holds -= 1
 
     @property
     def has_changes(self) -> bool:
-        """True if there is something for the next write."""
         return bool(self._complete or self.batch)
 
     def cut(self) -> Write:
@@ -449,7 +420,6 @@ class Journal:
         return write
 
     def written(self) -> None:
-        """The write that was cut last is stored."""
         self._writing = 0
         if self._under_way is not None:
             self._under_way.reach()
@@ -472,18 +442,15 @@ class Journal:
 
     @property
     def unwritten(self) -> list[Stored]:
-        """What is complete and not on disk."""
         writes = (self._under_way, self.mark if self.has_changes else None)
         return [write for write in writes if write is not None]
 
     def missing(self, needs: list[Stored]) -> list[Stored]:
-        """Those of `needs` that are not on disk, nor need to be."""
         return [need for need in needs if not need.stored and (need is not self.mark or self.has_changes)]
 
     # -- batches and shares -------------------------------------------------------------------------------------
 
     def together(self, share: Share, act: Callable[[], _T]) -> _T:
-        """Do something that belongs to a share."""
         before = self.turn_to(share)
         try:
             return act()
@@ -557,14 +524,12 @@ class Journal:
         self.measured()
 
     def measured(self) -> int:
-        """Measure the room of the store now."""
         if self._measure is not None:
             self._room = self._measure()
             self._measured = self._unwritten
         return self._room
 
     def watch(self, scarce: bool) -> None:
-        """Set whether each message must be checked."""
         self.scarce = scarce
 
     @property
@@ -578,7 +543,6 @@ class Journal:
         return self._writing + self.batch.size + sum([part.size for part in parts])
 
     def has_room(self, size: int) -> bool:
-        """True if so many bytes of new messages can be written after all that is unwritten."""
         need = self._unwritten + size
         if need - self._measured > MEASURED_BYTES or need > self._room:
             self.measured()
@@ -586,10 +550,6 @@ class Journal:
 
     def keep(self, owner: int, packed: bytes) -> int:
         """Store a new message.
-
-        Args:
-            owner: number of the queue or tap.
-            packed: its envelope.
 
         Returns:
             The message's number.
@@ -611,7 +571,6 @@ class Journal:
 
         Args:
             kind: what it is; :meth:`~sievemq_broker.domain.store.Saved.definitions` gives all of a kind back.
-            key: which one.
             value: what msgpack can pack; None to forget it.
         """
         batch = self.apart if kind in _APART else self.batch
@@ -623,7 +582,6 @@ class Journal:
 
         Args:
             size: bytes.
-            where: the destination.
             what: of its messages must be kept.
 
         Raises:
@@ -649,28 +607,23 @@ class Journal:
         return Ledger(self, number)
 
     def namespace_made(self, name: str) -> None:
-        """A namespace was created."""
         self.define(NAMESPACE, (name,), ())
 
     def namespace_deleted(self, name: str) -> None:
-        """A namespace was deleted, after everything in it."""
         self.define(NAMESPACE, (name,), None)
 
     def destination_made(self, place: Place, number: int) -> None:
         """A destination was created that is not temporary.
 
         Args:
-            place: the destination.
             number: of the queue; 0 for a topic, which keeps no messages: its subscriptions do.
         """
         self.define(DESTINATION, (place.namespace, place.label), (number,))
 
     def destination_deleted(self, place: Place) -> None:
-        """A destination was deleted with its messages."""
         self.define(DESTINATION, (place.namespace, place.label), None)
 
     def destination_paused(self, place: Place, paused: bool) -> None:
-        """An administrator has paused or resumed a destination that is not temporary."""
         self.define(PAUSED, (place.namespace, place.label), () if paused else None)
 
     def subscription_made(
@@ -679,26 +632,20 @@ class Journal:
         """A durable subscription was created.
 
         Args:
-            place: of its queue.
-            number: of its queue.
             condition: its selector, None for none.
             no_local: not what connections with its client id publish.
-            shared: it may have several consumers.
         """
         text, dialect = (None, None) if condition is None else (condition.text, condition.dialect.name)
         key = place.namespace, place.client_id, place.subscription
         self.define(SUBSCRIPTION, key, (number, place.topic, text, dialect, no_local, shared))
 
     def subscription_ended(self, place: Place) -> None:
-        """A durable subscription was deleted with its messages."""
         self.define(SUBSCRIPTION, (place.namespace, place.client_id, place.subscription), None)
 
     def take_number(self) -> int:
-        """A number for a new owner of messages."""
         number = self._next_number
         self._next_number += 1
         return number
 
     def numbers_from(self, number: int) -> None:
-        """Assign no number below this one from now on."""
         self._next_number = max(self._next_number, number)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from sievemq_broker.domain import capacity
 from sievemq_broker.domain.dead_letters import origin_of, restored
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, STRAY, Entry, key_of
+from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.work import TURN, Budget, Task
@@ -21,9 +21,6 @@ from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.dead_letters import CLIENT_ID, SUBSCRIPTION
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import PROPERTIES, Envelope
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.namespace import Namespace
 
 #: Units that handling a message costs: it is encoded, matched and perhaps delivered at its new place.
 _TOUCHED = 5
@@ -74,7 +71,6 @@ class Outcome:
     stopped: SieveError | None = None
 
     def match(self) -> None:
-        """Count another selected message."""
         self.matched += 1
 
     def end(self) -> None:
@@ -99,12 +95,10 @@ def remove(queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Outco
 
 
 def purge(queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Outcome]:
-    """Remove waiting and scheduled messages."""
     return _each(queue, choice, _remover(queue), now, budget, waits=True, delayed=True)
 
 
 def cancel(queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Outcome]:
-    """Remove scheduled messages."""
     return _each(queue, choice, _remover(queue), now, budget, delayed=True)
 
 
@@ -151,12 +145,8 @@ def retry(
     all others.
 
     Args:
-        namespace: where they go.
         allow: called with the origin of each; raises if the administrator has no right to send to it.
-        queue: of dead letters.
-        choice: which of them.
         now: ms epoch.
-        budget: of the turn.
 
     Raises:
         RequestError: its origin took none, or is not allowed.
@@ -324,12 +314,10 @@ def waiting(
     """A page of waiting messages, in order of delivery, and the cursor for the next page, None at the end.
 
     Args:
-        queue: whose.
         condition: only what matches.
         after: cursor of the page before; -1 for the first.
         limit: entries of the page, which is full unless it is the last or holds PAGE_BYTES of properties.
         now: ms epoch.
-        budget: of the turn.
     """
     found: list[Entry] = []
     last = after
@@ -377,12 +365,9 @@ def scheduled(
     """A page of scheduled messages, earliest first, and the cursor for the next page, None at the end.
 
     Args:
-        queue: whose.
         condition: only what matches.
         after: cursor of the page before: moment and sequence of its last; (-1, -1) for the first.
-        limit: entries of the page.
         now: ms epoch.
-        budget: of the turn.
     """
     entries = list(queue.scheduled.values())
     return _smallest(queue, entries, condition, DELAYED, queue.complete, after, limit, budget)

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from sievemq_broker.domain import capacity, dead_letters
-from sievemq_broker.domain.admission import MESSAGE_BYTES, Gate, Limited, NoRoomError, Overfull
+from sievemq_broker.domain.admission import MESSAGE_BYTES, Gate, Limited, NoRoomError, Overfull, Rooms
 from sievemq_broker.domain.backlog import check_cursor, check_part
 from sievemq_broker.domain.client_ids import ClientIds
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import Entry, key_of
 from sievemq_broker.domain.examining import examine
-from sievemq_broker.domain.journal import ENTRY_BYTES, PERSISTENT
+from sievemq_broker.domain.journal import ENTRY_BYTES, PERSISTENT, Journal
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.place import Place
-from sievemq_broker.domain.policy import BLOCK, FAIL
+from sievemq_broker.domain.policy import BLOCK, FAIL, DomainSettings
 from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.publishing import Publishing, Sends, Weighing, is_large, load_of, to_weigh
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.stages import Stages
 from sievemq_broker.domain.subscriptions import Subscriptions
+from sievemq_broker.domain.tap import CopyTap
 from sievemq_broker.domain.taps import Taps
 from sievemq_broker.domain.temporaries import GoneError, Temporaries
 from sievemq_broker.domain.topic import Topic
@@ -33,12 +34,6 @@ from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.destination import Address, parse_address
 from sievemq_core.message.envelope import DELIVERY_MODE, Envelope
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.admission import Rooms
-    from sievemq_broker.domain.journal import Journal
-    from sievemq_broker.domain.policy import DomainSettings
-    from sievemq_broker.domain.tap import CopyTap
 
 Destination: TypeAlias = Queue | Topic
 
@@ -144,12 +139,10 @@ class Namespace:
 
     @property
     def journal(self) -> Journal | None:
-        """The journal."""
         return self.broker.journal
 
     @property
     def deadlines(self) -> Deadlines:
-        """The broker's deadlines."""
         return self.broker.deadlines
 
     # -- destinations -------------------------------------------------------------------------------------------
@@ -282,7 +275,6 @@ class Namespace:
         self._note_pause(destination)
 
     def unpause(self, destination: Destination, now: int) -> None:
-        """Resume deliveries."""
         destination.unpause(now)
         self._note_pause(destination)
 
@@ -306,7 +298,6 @@ class Namespace:
 
         Args:
             address: the destination; created if it does not exist.
-            envelope: the message.
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
             waited: the message has waited for room, and is the next.
@@ -358,7 +349,6 @@ class Namespace:
         """:meth:`send` for one message or several. Cannot fail.
 
         Args:
-            destination: the result of :meth:`route`.
             envelopes: in order. One; or several, none of which expires, or is for later.
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
@@ -395,7 +385,6 @@ class Namespace:
         """A :class:`Weighing` for each topic, by address, that :meth:`begin` needs. :meth:`examining` carries them out.
 
         Args:
-            sends: address and message.
             connection: id of the sender's connection, for no_local.
         """
         contested = self.publishing is not None or bool(self.broker.rooms.waiting)
@@ -479,7 +468,6 @@ class Namespace:
         """Send several messages, all or none (TXN-10), in order (TXN-12).
 
         Args:
-            sends: address and message.
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
             patient: the sender can wait for room; one that cannot is refused.
@@ -547,7 +535,6 @@ class Namespace:
         Args:
             sends: address and message; emptied if the batch begins.
             weighed: the result of :meth:`weighing`, examined since.
-            now, connection, patient, waited, acknowledges: as for :meth:`commit`.
 
         Returns:
             The batch that has begun. Otherwise, for a patient sender, the places that need room.
@@ -664,7 +651,6 @@ class Namespace:
         """Count sends that are about to arrive.
 
         Args:
-            sends: where to, and what.
             connection: id of the sender's connection, for no_local.
             whether_full: ask whether the broker has room; otherwise they come in though it has none.
 
@@ -686,7 +672,6 @@ class Namespace:
         return over
 
     def _count(self, sends: Iterable[tuple[Destination, Envelope]]) -> None:
-        """Count arrivals whether or not there is room."""
         for gate in (self.gate, self.broker.gate):
             if gate is not None:
                 gate.count(*_load_of(sends, None))
@@ -721,17 +706,11 @@ class Namespace:
         """Open a consumer. If that is refused, nothing is left behind.
 
         Args:
-            port: where deliveries go.
-            consumer_id: passed to the port with each.
             address: a queue, or a topic; made if it does not exist.
             selector: the compiled selector, None for none.
-            connection: id of the consumer's connection.
-            client_id: of that connection.
             no_local: topics: not what the same connection publishes (SES-21); ignored for queues.
             subscription: name; needed for durable and shared ones.
             durable: the subscription outlives its consumers.
-            shared: several consumers may share it.
-            credit: messages that may be delivered at once.
             now: ms epoch.
 
         Raises:
@@ -806,7 +785,6 @@ class Namespace:
         nothing. A queue that does not exist but would be created on first use is shown as empty, and not created.
 
         Args:
-            address: of a queue.
             selector: only what matches.
             cursor: what the last page answered; None for the first.
             limit: messages of the page; 0 only verifies the queue, and the cursor says whether it is there already.
@@ -861,19 +839,15 @@ class Namespace:
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """The broker's observers."""
         return self.broker.observers
 
     def add_work(self, queue: Queue) -> None:
-        """A queue has pending work."""
         self.broker.add_work(queue)
 
     def blocked_senders(self, queue: Queue) -> int:
-        """Count the senders that wait for room in a queue."""
         return self.broker.rooms.waiters_at(queue)
 
     def queue_deleted(self, queue: Queue) -> None:
-        """A queue is about to be deleted."""
         if self.broker.on_deleted is not None:
             self.broker.on_deleted(queue)
 
@@ -897,7 +871,6 @@ def _load_of(sends: Iterable[tuple[Destination, Envelope]], connection: str | No
     """Messages and bytes of a batch, for each queue that would get some.
 
     Args:
-        sends: where to, and what.
         connection: id of the sender's connection, for no_local.
     """
     messages = size = 0

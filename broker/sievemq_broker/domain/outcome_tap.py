@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.journal import Share
 from sievemq_broker.domain.ports import Observed, Taker
 from sievemq_broker.domain.tap import CopyTap, Mode
 from sievemq_broker.domain.tap_log import OVERHEAD_BYTES
 from sievemq_broker.matching.condition import units
 from sievemq_core.message import outcomes
 from sievemq_core.message.envelope import BODY_KIND, PROPERTIES, BodyKind, Envelope, pack_properties
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.entry import Entry
-    from sievemq_broker.domain.journal import Share
 
 #: Units (condition.units) spent in one turn on recording outcomes: two or three milliseconds.
 STAMPED: Final = 1_000
@@ -156,7 +154,6 @@ class _Watch:
     def unreadable(self, queue: Observed, entry: Entry, error: Exception) -> None: ...
 
     def acknowledged(self, queue: Observed, entry: Entry, consumer: Taker | None) -> None:
-        """Consumed."""
         selector = None if consumer is None else consumer.selector
         # The last one is counted already if the message had come back, as a rule.
         attempts = max(1, entry.attempts) if consumer is None else entry.attempts + 1

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.place import Place
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.entry import Entry
-    from sievemq_broker.domain.place import Place
-    from sievemq_core.message.envelope import Envelope
+from sievemq_core.message.envelope import Envelope
 
 
 class Stored(Protocol):

@@ -13,18 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from sievemq_broker.domain import capacity
+from sievemq_broker.domain.fan_out import Deliverer
 from sievemq_broker.domain.journal import Journal, Share
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.work import Budget, Job, Listener, Scheduler, Task
 from sievemq_core.message.envelope import Envelope
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.fan_out import Deliverer
 
 #: Messages that are added within one turn: each counts once for every subscription that it goes to, or for every
 #: selector that is evaluated if these are more. Two or three milliseconds.
@@ -39,7 +37,6 @@ def is_large(sends: Sends, destinations: Mapping[str, Queue | Topic]) -> bool:
     """True if a batch must be added in slices.
 
     Args:
-        sends: address and message.
         destinations: where addresses lead, as far as they are known.
     """
     if len(sends) > AT_ONCE:
@@ -63,7 +60,6 @@ class Weighing:
     counts with the room of the subscriptions when the batch begins.
 
     Args:
-        topic: a topic with selectors and limits.
         connection: id of the sender's connection, for no_local.
     """
 
@@ -80,7 +76,6 @@ class Weighing:
         self._size = 0
 
     def take(self, envelope: Envelope) -> None:
-        """Count this message next."""
         self._next = envelope
 
     def work(self, budget: int) -> int:
@@ -120,7 +115,6 @@ def to_weigh(sends: Sends, destinations: Mapping[str, Queue | Topic], contested:
     room for the whole batch.
 
     Args:
-        sends: address and message.
         destinations: where addresses lead, as far as they are known.
         contested: other senders wait, or another batch is published first, so that room may be gone by then.
     """
@@ -157,8 +151,6 @@ def load_of(
     messages, since they may change their size.
 
     Args:
-        sends: address and message.
-        destinations: where each address leads.
         now: ms epoch.
         connection: id of the sender's connection, for no_local.
         waited_for: senders wait for room somewhere, so that it matters which subscriptions get something.
@@ -220,21 +212,9 @@ class Publishing:
     """
 
     __slots__ = (
-        "_connection",
-        "_deliverer",
-        "_destinations",
-        "_envelope",
-        "_held",
-        "_journal",
-        "_left",
-        "_limited",
-        "_listeners",
-        "_queues",
-        "_reserved",
-        "_unheld",
-        "error",
-        "share",
-    )
+        "_connection", "_deliverer", "_destinations", "_envelope", "_held", "_journal", "_left", "_limited",
+        "_listeners", "_queues", "_reserved", "_unheld", "error", "share",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -288,15 +268,12 @@ class Publishing:
 
     @property
     def limit_text(self) -> str:
-        """The text of the limit."""
         return "a large batch is being published"
 
     def begin(self, scheduler: Scheduler, key: Hashable, now: int) -> None:
         """Begin to add it.
 
         Args:
-            scheduler: of the broker.
-            key: of its tasks.
             now: ms epoch.
         """
         self._journal = scheduler.journal

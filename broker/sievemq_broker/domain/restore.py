@@ -5,8 +5,7 @@ back marked as redelivered (``Outcome.KILLED``). Only messages that were never d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.journal import (
     DESTINATION,
@@ -30,9 +29,6 @@ from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import compile_selector
 
-if TYPE_CHECKING:
-    from sievemq_broker.domain.broker import Broker
-
 
 class RestoreError(Exception):
     """Stored state does not fit this broker; the text says what and why."""
@@ -42,8 +38,6 @@ def restore(broker: Broker, saved: Saved, now: int) -> int:
     """Fill an empty broker with stored state, and give it a journal that continues it.
 
     Args:
-        broker: without namespaces.
-        saved: what was kept.
         now: ms epoch.
 
     Returns:

@@ -13,18 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED, GONE
 from sievemq_broker.domain.journal import PUBLISHED, Journal
+from sievemq_broker.domain.publishing import Publishing, Weighing
 from sievemq_broker.domain.shares import Shares
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 from sievemq_core.message.envelope import Envelope
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.deadlines import Deadlines
-    from sievemq_broker.domain.publishing import Publishing, Weighing
 
 #: Keys of one namespace whose last batch is remembered. Above that number, the user with the most keys loses the key
 #: used longest ago.
@@ -96,9 +94,6 @@ class Publisher(Protocol):
 class Stages:
     """The stages of one namespace.
 
-    Args:
-        namespace: where they are published.
-
     Attributes:
         bytes: the size of all staged messages.
         published: the last batch by user and key.
@@ -136,8 +131,6 @@ class Stages:
         Args:
             maker: the beginning of the stage's name; a number is appended.
             key: identifies the publisher, 1 to 255 characters.
-            batch: number of the batch.
-            sends: address and message, checked.
             owner: the user; no other may publish them.
             lease: ms after which they are discarded.
             now: ms epoch.
@@ -185,9 +178,6 @@ class Stages:
         """Send what is staged, in the order of `ids`, and discard other stages of the same batch.
 
         Args:
-            key, batch: of the stages.
-            ids: their names.
-            owner: the user.
             now: ms epoch.
             connection: id of the publisher's connection, for no_local.
             allow: called with each address, and raises if the user may not send there (any more).
@@ -293,7 +283,6 @@ class Stages:
         """Do nothing: a stage stores no time of the calendar."""
 
     def on_deadline(self, entry: _Stage, when: int, now: int) -> None:
-        """The lease of a stage has ended."""
         self._forget(entry)
 
     def _forget(self, stage: _Stage) -> None:

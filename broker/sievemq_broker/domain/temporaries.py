@@ -16,11 +16,7 @@ _DELETED = 5
 
 
 class GoneError(RequestError):
-    """A temporary destination is gone, such as the reply queue of a client that has given up (TMP-08).
-
-    Args:
-        address: the destination.
-    """
+    """A temporary destination is gone, such as the reply queue of a client that has given up (TMP-08)."""
 
     def __init__(self, address: Address) -> None:
         text = f"{address} does not exist; a temporary destination ends with the connection that made it"
@@ -41,11 +37,7 @@ class Destinations(Protocol):
 
 
 class Temporaries:
-    """The owners of temporary destinations. The destinations themselves are in the namespace.
-
-    Args:
-        namespace: where they are.
-    """
+    """The owners of temporary destinations. The destinations themselves are in the namespace."""
 
     __slots__ = ("_namespace", "_number", "_owned", "_owners")
 
@@ -59,8 +51,6 @@ class Temporaries:
         """Create one (TMP-01, TMP-05).
 
         Args:
-            connection_id: whose.
-            topic: a topic; otherwise a queue.
             again: the address that it had before this broker forgot it; one of this connection.
 
         Raises:
@@ -124,7 +114,6 @@ class Temporaries:
         self._owned.pop(connection_id, None)
 
     def count(self, connection_id: str) -> int:
-        """The number of a connection's temporary destinations."""
         return len(self._owned.get(connection_id, ()))
 
     def owner_of(self, label: str) -> str | None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from sievemq_broker.domain.client_ids import ClientIds
 from sievemq_broker.domain.fan_out import LARGE, Admit, Deliverer, deliver
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.ports import Observer
 from sievemq_broker.domain.queue import Copier, Queue
 from sievemq_broker.matching.asking import Answers
 from sievemq_broker.matching.condition import Condition, group_key, is_true
 from sievemq_broker.matching.index import SelectorIndex
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import Envelope
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.client_ids import ClientIds
-    from sievemq_broker.domain.ports import Observer
 
 #: The most subscriptions of a topic with limits. A message, or a whole transaction, goes to all matching subscriptions
 #: or to none, so one turn checks the limits of all. That takes a millisecond, or six if each gets other messages of the
@@ -47,25 +45,12 @@ class Subscription:
         queue: its messages and consumers.
         number: its place in the order in which the topic's subscriptions were created.
         since: messages that had been published before it was created.
-
-    Args:
-        drop: removes it from its namespace.
     """
 
     __slots__ = (
-        "_drop",
-        "client_id",
-        "condition",
-        "connection",
-        "durable",
-        "name",
-        "no_local",
-        "number",
-        "queue",
-        "shared",
-        "since",
-        "topic",
-    )
+        "_drop", "client_id", "condition", "connection", "durable", "name", "no_local", "number", "queue", "shared",
+        "since", "topic",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -133,9 +118,7 @@ class Gathering:
     """Collects the queues of the subscriptions that get a message, from groups, in slices.
 
     Args:
-        groups: those whose selector matches.
         queues: of subscriptions without a selector; the others are added.
-        number: of the subscription that was made last.
 
     Attributes:
         queues, number: as above.
@@ -167,7 +150,6 @@ class Topic:
     """Fans messages out to subscriptions.
 
     Args:
-        place: its name.
         policy: for each subscription's queue.
         make_queue: creates the queue of a subscription; the third argument is called when a consumer has closed.
         client_ids: of the connections that publish, for no_local.
@@ -187,27 +169,10 @@ class Topic:
     """
 
     __slots__ = (
-        "_client_ids",
-        "_deliverer",
-        "_groups",
-        "_local",
-        "_plain",
-        "_subscription_of",
-        "asked_by_taps",
-        "index",
-        "label",
-        "large",
-        "make_queue",
-        "next_number",
-        "observers",
-        "paused",
-        "place",
-        "policy",
-        "published",
-        "subscriptions",
-        "taps",
-        "unreadable",
-    )
+        "_client_ids", "_deliverer", "_groups", "_local", "_plain", "_subscription_of", "asked_by_taps", "index",
+        "label", "large", "make_queue", "next_number", "observers", "paused", "place", "policy", "published",
+        "subscriptions", "taps", "unreadable",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -241,7 +206,6 @@ class Topic:
         self._local = 0  # subscriptions with no_local; without any, the publisher does not matter
 
     def configure(self, policy: DestinationPolicy) -> None:
-        """Apply another policy from now on, to the subscriptions as well."""
         self.policy = policy
         for subscription in self.subscriptions:
             subscription.queue.configure(policy)
@@ -311,7 +275,6 @@ class Topic:
         return self._subscription_of.get(queue) if isinstance(queue, Queue) else None
 
     def add_tap(self, tap: Copier) -> None:
-        """Let a tap copy what is published from now on."""
         self.taps = (*self.taps, tap)
         self.asked_by_taps += tap.effort
 
@@ -327,7 +290,6 @@ class Topic:
             subscription.queue.observe(observer)
 
     def unobserve(self, observer: Observer) -> None:
-        """Remove an observer."""
         self.observers = tuple(each for each in self.observers if each is not observer)
         for subscription in self.subscriptions:
             subscription.queue.unobserve(observer)
@@ -339,7 +301,6 @@ class Topic:
             subscription.queue.pause()
 
     def unpause(self, now: int) -> None:
-        """Resume deliveries."""
         self.paused = False
         for subscription in list(self.subscriptions):
             subscription.queue.unpause(now)
@@ -348,9 +309,7 @@ class Topic:
         """The queues of the subscriptions that get a message (SUB-05), according to selector and no_local now (SUB-22).
 
         Args:
-            envelope: the message.
             connection: id of the sender's connection, for no_local.
-            counted: count what selectors were asked.
         """
         answers = envelope.answers
         if answers is not None and answers.gathered is not None and answers.index is self.index:
@@ -466,9 +425,7 @@ class Topic:
 
         Args:
             queues: of the subscriptions; some may have gone.
-            envelope: the message.
             now: ms epoch.
-            admit: adds it to one of the queues.
             moved: it comes from another place.
         """
         broker = self._deliverer
@@ -492,7 +449,6 @@ class Topic:
 
     @property
     def queues(self) -> list[Queue]:
-        """The queues of all subscriptions."""
         return list(self._subscription_of)
 
     @property

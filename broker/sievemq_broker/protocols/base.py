@@ -156,8 +156,6 @@ class BaseConnection(ABC, Generic[OutletT]):
 
     Args:
         services: of the I/O layer.
-        peer: the client.
-        outbox: what the client is sent.
         heartbeat: the client's deadlines.
     """
 
@@ -225,9 +223,6 @@ class BaseConnection(ABC, Generic[OutletT]):
     def urgent_flow(self, text: str) -> bytes:
         """A frame that informs the client that senders wait. It overtakes the output that :meth:`data_to_send` has
         returned and that is held back. Empty if the client cannot be informed.
-
-        Args:
-            text: why, for people.
         """
         return b""
 
@@ -235,7 +230,6 @@ class BaseConnection(ABC, Generic[OutletT]):
 
     @property
     def closing(self) -> bool:
-        """True once the transport is to be closed after writing."""
         return self.peer.life.state >= CLOSING
 
     @property
@@ -255,7 +249,6 @@ class BaseConnection(ABC, Generic[OutletT]):
         self.outbox.pause()
 
     def resume(self, now: int) -> None:
-        """The transport has room again."""
         self.outbox.resume()
         if self.peer.life.state < LEAVING:
             self._resume_consumers(now)

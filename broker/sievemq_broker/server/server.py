@@ -8,7 +8,6 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
@@ -25,11 +24,9 @@ from sievemq_broker.server.shard import Shard
 from sievemq_broker.server.watch.memory import SHARE, Memory, machine_limit
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import SessionSettings
+from sievemq_broker.users.account import Users
 from sievemq_broker.version import broker_name
 from sievemq_core.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from sievemq_broker.users.account import Users
 
 #: Draining ends after this many seconds without a byte from any client, unless one of them has unsettled work.
 QUIET_SECONDS = 0.1
@@ -59,7 +56,6 @@ class Server:
     """Listeners, connections, turns, users and memory of one broker process.
 
     Args:
-        settings: checked settings.
         clock: the broker's time.
         shard: what to serve; an empty one if not given.
         on_failure: called when there is a :attr:`failure`.
@@ -102,12 +98,10 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The wire port, as bound."""
         return self.port_of("sieve")
 
     @property
     def url(self) -> str:
-        """The URL for clients."""
         return self.url_of("sieve")
 
     def port_of(self, protocol: str) -> int:
@@ -176,11 +170,9 @@ class Server:
         self.started_at = time.time()
 
     async def _open_shard(self) -> None:
-        """Restore the shard from its store, if it has one."""
         await self.shard.open(self._store_failed, self._report_store)
 
     def _look(self) -> None:
-        """At each tick: check memory and limits."""
         self.memory.look()
         self.shard.look()
         self._looks = [look for look in self._looks if look()]
@@ -223,11 +215,7 @@ class Server:
             connection.flow_changed()
 
     def new_link(self, protocol: str) -> Link:
-        """The link of a connection that was accepted by a port other than those for clients.
-
-        Args:
-            protocol: that it speaks.
-        """
+        """The link of a connection that was accepted by a port other than those for clients."""
         return self._link(self._connectors()[protocol], None)
 
     def _links_of(self, protocols: tuple[str, ...]) -> Callable[[], Link]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.server.credentials.authenticator import Authenticator
+from sievemq_broker.server.durability.commits import Commits
+from sievemq_broker.server.durability.durable import Opened
+from sievemq_broker.server.durability.progress import Progress
 from sievemq_broker.server.net.services import ServerServices, new_incarnation
 from sievemq_broker.server.watch.counts import Ended
 from sievemq_broker.server.watch.namespace_limits import NamespaceLimits
@@ -24,17 +26,11 @@ from sievemq_broker.server.watch.slow_consumers import SlowConsumers
 from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.settings import SessionSettings
 
-if TYPE_CHECKING:
-    from sievemq_broker.server.durability.commits import Commits
-    from sievemq_broker.server.durability.durable import Opened
-    from sievemq_broker.server.durability.progress import Progress
-
 
 class Shard:
     """One domain broker, its store and its clients.
 
     Args:
-        settings: checked settings.
         clock: the broker's time.
         broker: the domain to serve; an empty one if not given.
         lost: lost connections that may be resumed, those of an earlier run included.
@@ -108,8 +104,6 @@ class Shard:
         out once.
 
         Args:
-            settings: what connections announce.
-            authenticator: knows the users that may connect.
             spent: True once a client has had its time in this turn of the loop.
         """
         opened, clock = self.opened, self._clock
@@ -138,7 +132,6 @@ class Shard:
             self.commits.sweep()
 
     def clock_jumped(self, by: int) -> None:
-        """The machine's clock was set by so many ms."""
         self.broker.clock_jumped(by)
         self.lost.clock_jumped(by)
         self.slow_consumers.clock_jumped(by)

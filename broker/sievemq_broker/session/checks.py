@@ -50,14 +50,12 @@ def pairs(handed: Sequence[int]) -> dict[int, int]:
 
 
 def undelivered(consumer_id: int, tag: int, last: int) -> ProtocolError:
-    """The error for a tag beyond the last one."""
     return ProtocolError(
         f"consumer {consumer_id} was delivered messages up to tag {last}, not {tag}", ErrorCode.UNEXPECTED_COMMAND
     )
 
 
 def too_much_credit(consumer_id: int, credit: int) -> ProtocolError:
-    """The error for a grant of more than MAX_CREDIT."""
     return ProtocolError(
         f"consumer {consumer_id} was granted a credit of {credit}; at most {MAX_CREDIT} can be used",
         ErrorCode.RESOURCE_ALLOCATION,
@@ -68,9 +66,7 @@ def the_selector(text: str | None, dialect: str | None, default: str) -> Compile
     """Verify a selector; None if there is no condition (SES-22, D-12).
 
     Args:
-        text: the selector.
         dialect: its dialect; None for the default.
-        default: dialect of those who name none.
 
     Raises:
         SelectorError: with position and hint in its details.
@@ -118,7 +114,6 @@ def check_body(body: bytes | None, most: int) -> None:
     """Check the size of a body. Every door asks here.
 
     Args:
-        body: of a message, as it travels in the envelope.
         most: bytes that it may have (max_body_bytes).
 
     Raises:

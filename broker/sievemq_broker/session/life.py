@@ -44,11 +44,9 @@ class Life:
         self.state: int = CONNECTING
 
     def sign_in(self) -> None:
-        """The client has sent its credentials."""
         self.state = AT_SIGN_IN[self.state]
 
     def welcome(self) -> None:
-        """The handshake is complete."""
         self.state = AT_WELCOME[self.state]
 
     def goodbye(self) -> bool:

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.consumer import Held, Source
 from sievemq_broker.domain.shares import Shares
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.broker import Broker
-    from sievemq_broker.domain.consumer import Held, Source
 
 #: The most connections remembered. The user with most of them loses the oldest. Some hundred bytes each.
 MAX_LOST: Final = 10_000
@@ -74,9 +72,7 @@ class Memory:
     """The memory of one lost connection.
 
     Args:
-        connection: its id.
         user: who it was; None for anonymous.
-        namespace: where it was.
         sessions: session id -> sequence of the last SEND that arrived, request of the last COMMIT or ACKNOWLEDGE_ALL
             that was carried out (0 for none).
         refused: sends that were refused, as many as a client may not have heard of.
@@ -142,7 +138,6 @@ class Memory:
         and of which it states nothing returns without an attempt: the client has survived it.
 
         Args:
-            report: the client's.
             now: ms since 1970.
 
         Returns:
@@ -174,7 +169,6 @@ class Memory:
     # -- for how long ---------------------------------------------------------------------------------------------
 
     def keep_until(self, until: int) -> None:
-        """Set the time at which it is forgotten."""
         self.until = until
 
 
@@ -202,7 +196,6 @@ class LostConnections:
         """Remember a lost connection.
 
         Args:
-            memory: of it.
             until: when it may be forgotten; ms since 1970 without the offset of a test's clock.
             broker: where the temporary destinations of those are that are forgotten for it.
         """
@@ -220,13 +213,7 @@ class LostConnections:
             self._forget(self._lost.first_to_go()[1], broker)
 
     def restore(self, records: Iterable[Mapping[str, Any]], until: int, broker: Broker) -> None:
-        """Restore what a store has kept across a restart.
-
-        Args:
-            records: of :meth:`Memory.to_mapping`.
-            until: as of :meth:`remember`.
-            broker: the domain.
-        """
+        """Restore what a store has kept across a restart."""
         for record in records:
             self.remember(Memory.from_mapping(record), until, broker)
 
@@ -243,7 +230,6 @@ class LostConnections:
         """Forget connections whose time is over, and delete their temporary destinations (TMP-06).
 
         Args:
-            broker: the domain.
             real: ms since 1970 without the offset of a test's clock.
         """
         for connection_id in [i for i, memory in self._by_id.items() if memory.until <= real]:

@@ -32,7 +32,6 @@ class Member:
     """A client of a namespace. The handshake finds out which one.
 
     Args:
-        broker: the domain.
         services: of the I/O layer.
         sessions: the client's, by id.
 
@@ -105,7 +104,6 @@ class Member:
         return hello.wanted or (host if named else "")
 
     def begin(self) -> None:
-        """Begin as a new client."""
         self.id = self._services.connection_id()
 
     def claim_client_id(self, client_id: str) -> None:
@@ -123,7 +121,6 @@ class Member:
     # -- rights -------------------------------------------------------------------------------------------------------
 
     def entitle(self, identity: Identity) -> None:
-        """The user has these rights from now on."""
         self.identity = identity
         self.allowed.clear()
 
@@ -139,7 +136,6 @@ class Member:
 
     @property
     def temporaries(self) -> int:
-        """The number of its temporary destinations."""
         return self.namespace.temporaries.count(self.id)
 
     # -- continuing a lost connection ---------------------------------------------------------------------------------
@@ -158,9 +154,6 @@ class Member:
     def _check_attempt(self, latest: int) -> None:
         """Raise if the client has continued the connection by a later attempt: this one was delayed, and no caller
         waits for its answer.
-
-        Args:
-            latest: the attempt that has succeeded last.
         """
         if 0 < self.attempt <= latest:
             raise ProtocolError("its client has reconnected on another connection since", ErrorCode.HEARTBEAT_MISSED)
@@ -170,7 +163,6 @@ class Member:
         the same namespace; otherwise it is a new one.
 
         Args:
-            resume: id of the lost one.
             report: what the client states of messages that were delivered there.
             now: ms since 1970.
 
@@ -233,7 +225,6 @@ class Member:
         self.keep = max(self.keep, _RETURNING_MS)
 
     def cannot_resume(self) -> None:
-        """Once lost, it is not remembered."""
         self.keep = 0
 
     def remembers(self) -> Memory:

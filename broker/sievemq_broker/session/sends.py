@@ -103,7 +103,6 @@ class Send:
             self._crash(error, now)
 
     def _deliver(self, fan_out: Job[None], now: int) -> None:
-        """It is accepted, and is delivered in slices."""
         sender = self._session.blocked_sender
         if sender is None:
             self._peer.go_on_after(fan_out, _SEND, self._accepted, now)
@@ -134,13 +133,7 @@ class Send:
 
 
 def refuse(peer: Peer, session: Session, error: SieveError) -> None:
-    """Refuse the session's next send, which may wait for room; earlier ones are confirmed first.
-
-    Args:
-        peer: the client.
-        session: whose send it is.
-        error: why.
-    """
+    """Refuse the session's next send, which may wait for room; earlier ones are confirmed first."""
     waited = session.send_waits
     session.count_next()
     if waited:
@@ -168,15 +161,7 @@ def _resume(peer: Peer, session: Session) -> None:
 def wait_to_commit(
     peer: Peer, session: Session, full: list[Limited], command: Commit, handler: Handler
 ) -> None:  # fmt: skip
-    """The session's COMMIT, with all staged messages, waits for room.
-
-    Args:
-        peer: the client.
-        session: the transacted one.
-        full: where there is no room for what it has sent.
-        command: the COMMIT.
-        handler: tries again.
-    """
+    """The session's COMMIT, with all staged messages, waits for room."""
     sender = session.blocked_sender
     if sender is not None:
         sender.wait_in(full)

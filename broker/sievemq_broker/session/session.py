@@ -34,8 +34,6 @@ class Session:
     """The state of one session. The handlers in :mod:`sievemq_broker.session.handlers` decide everything.
 
     Args:
-        session_id: the client's number for it.
-        mode: acknowledgement mode.
         staged: memory of the connection's transactions.
     """
 
@@ -76,7 +74,6 @@ class Session:
         self.settled = settled
 
     def took(self, count: int) -> None:
-        """Count sends that were accepted or refused."""
         self.sent += count
 
     def count_next(self) -> None:
@@ -88,7 +85,6 @@ class Session:
 
     @property
     def send_waits(self) -> bool:
-        """True if the next send waits for room."""
         return self.blocked_sender is not None and self.blocked_sender.envelope is not None
 
     def confirm(self, sequence: int) -> bool:
@@ -102,8 +98,6 @@ class Session:
         """Settle a send that was refused; in a transaction it dooms the commit (TXN-09).
 
         Args:
-            sequence: of the send.
-            error: why.
             remember: refusals to remember, for a client that may have to hear them again; 0 for none.
         """
         self.confirmed = sequence
@@ -115,17 +109,14 @@ class Session:
             self.refused.append((sequence, int(error.code), error.text))
 
     def wait(self, sender: BlockedSender) -> None:
-        """Begin to wait for room."""
         self.blocked_sender = sender
 
     def end_wait(self) -> None:
-        """End the wait for room."""
         if self.blocked_sender is not None:
             self.blocked_sender.finish()
             self.blocked_sender = None
 
     def is_next(self, sequence: int) -> bool:
-        """True if a send is the next one, and none waits for room."""
         return sequence == self.sent + 1 and not self.send_waits
 
     def passes_over(self, sequence: int) -> bool:
@@ -187,7 +178,6 @@ class Session:
             handed: by consumer, the last tag that the application has, or may have, seen: up to it messages go back
                 marked, the rest unmarked (ACK-15).
             now: ms since 1970.
-            budget: of the turn.
             returned: gets what goes back of a lost connection, by consumer.
             until: ms since 1970 until which a message at its last attempt waits for a lost client; 0 for not.
 
@@ -215,6 +205,5 @@ class Session:
         return now
 
     def halt(self) -> None:
-        """Take the credit of all consumers away."""
         for consumer in self.consumers.values():
             consumer.halt()

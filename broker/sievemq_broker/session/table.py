@@ -67,7 +67,6 @@ CommandT = TypeVar("CommandT", bound=verbs.NamedCommand)
 
 
 def _row(verb: type[CommandT], handler: Callable[[Peer, CommandT, int], None]) -> tuple[int, Handler]:
-    """The number of a verb, and the handler of its commands."""
     return verb.number, handler
 
 
@@ -204,12 +203,7 @@ CHECKS: Mapping[int, Check] = {
 
 
 def make_table(send: SendHandler, others: Mapping[int, Handler]) -> Table:
-    """Make a table of these handlers.
-
-    Args:
-        send: for SEND.
-        others: for the other verbs.
-    """
+    """Make a table of these handlers."""
     limited = {
         number: _behind(CHECKS[number], handler) if number in CHECKS else handler for number, handler in others.items()
     }

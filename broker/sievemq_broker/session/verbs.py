@@ -105,7 +105,6 @@ class Hello(NamedCommand, number=Command.HELLO):
         return self.namespace or (self.host.removeprefix("/") if self.host.startswith("/") else "")
 
     def without_password(self) -> Hello:
-        """The same, to be kept."""
         return Hello(**{**dict(zip(self.names, self[1:], strict=True)), "password": None})
 
 
@@ -221,17 +220,14 @@ class Browse(Request, number=Command.BROWSE):
 
 
 def send(*, session: int, sequence: int, destination: str, envelope: EnvelopeFields) -> PlainCommand:
-    """A SEND."""
     return PlainCommand((Command.SEND, session, sequence, destination, envelope))
 
 
 def acknowledge(*, consumer: int, tag: int, credit: int) -> PlainCommand:
-    """An ACKNOWLEDGE."""
     return PlainCommand((Command.ACKNOWLEDGE, consumer, tag, credit))
 
 
 def credit(*, consumer: int, credit: int, instead: bool = False) -> PlainCommand:
-    """A CREDIT."""
     return PlainCommand((Command.CREDIT, consumer, credit, instead))
 
 
@@ -342,5 +338,4 @@ class Discard(Request, number=Command.DISCARD):
 
 
 def named_commands() -> dict[int, type[NamedCommand]]:
-    """All of them, by number."""
     return {each.number: each for base in (NamedCommand, Request) for each in base.__subclasses__() if each.number >= 0}

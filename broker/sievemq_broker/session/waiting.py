@@ -21,12 +21,9 @@ class BlockedSender:
 
     Args:
         rooms: where senders wait.
-        full: where there is no room.
         since: when it began to wait, ms since 1970.
         retry: tries again, with the time; it calls :meth:`wait_in` or ends the wait.
         envelope: the message that waits; None where that is a COMMIT.
-        transaction: what that COMMIT publishes.
-        request: of that COMMIT.
     """
 
     __slots__ = ("_fan_out", "_places", "_retry", "_rooms", "_transaction", "envelope", "request", "since")
@@ -56,7 +53,6 @@ class BlockedSender:
 
     @property
     def places(self) -> tuple[Limited, ...]:
-        """The places without room for it."""
         return tuple(self._places)
 
     @property
@@ -102,14 +98,12 @@ class BlockedSender:
 
     @property
     def delivery(self) -> Job[None] | None:
-        """The delivery in slices of the message, once it was accepted."""
         return self._fan_out
 
     def deliver(self, fan_out: Job[None], delivered: Callable[[int], None]) -> None:
         """The message was accepted, and is being delivered in slices: the session waits until that is done.
 
         Args:
-            fan_out: delivers it.
             delivered: called then, with the time.
         """
         self._fan_out = fan_out
@@ -121,7 +115,6 @@ class BlockedSender:
         self._retry(now)
 
     def finish(self) -> None:
-        """The session no longer waits."""
         self.wait_in([])
         if self.envelope is not None:
             self._rooms.give_back(self.kept)

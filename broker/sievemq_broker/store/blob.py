@@ -73,7 +73,6 @@ def _unpack(what: str, data: bytes) -> Any:
 
 
 def pack_value(identity: bytes, value: object) -> bytes:
-    """A small value with its checksum."""
     return _sealed(identity, _packer.pack(value))
 
 

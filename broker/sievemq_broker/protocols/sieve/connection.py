@@ -94,7 +94,6 @@ class SieveOutbox(Outlet):
 
     @property
     def protocol(self) -> str:
-        """The client's protocol."""
         return "sieve"
 
     @property
@@ -104,7 +103,6 @@ class SieveOutbox(Outlet):
 
     @property
     def unread(self) -> int:
-        """Bytes that wait to be written."""
         return self._wire.pending_bytes
 
     def stop_deliveries(self) -> None:
@@ -127,7 +125,6 @@ class SieveOutbox(Outlet):
         self._heartbeat.welcomed(welcome.real)
 
     def answer(self, request: int, result: object = None) -> None:
-        """OK to a request."""
         self._send(Command.OK, request, result)
 
     def answer_page(self, request: int, cursor: object, messages: list[tuple[Any, ...]]) -> None:
@@ -136,11 +133,9 @@ class SieveOutbox(Outlet):
         self.request_flush()
 
     def refuse(self, request: int, error: SieveError) -> None:
-        """ERROR to a request."""
         self._send(Command.ERROR, request, int(error.code), error.text, error.details)
 
     def confirm(self, session: int, sequence: int) -> None:
-        """CONFIRM."""
         self._wire.send(Command.CONFIRM, session, sequence)
         if not self._flush_due:
             self.request_flush()
@@ -152,24 +147,19 @@ class SieveOutbox(Outlet):
     def flow(
         self, blocked: bool, text: str, session: int = 0, sequence: int = 0, destination: str | None = None
     ) -> None:
-        """FLOW."""
         self._send(Command.FLOW, blocked, text, session, sequence, destination)
 
     def consumer_gone(self, consumer_id: int, code: ErrorCode, text: str) -> None:
-        """CONSUMER_CLOSED."""
         self._send(Command.CONSUMER_CLOSED, consumer_id, int(code), text)
 
     def clock(self, offset: int, frozen_at: int | None) -> None:
-        """CLOCK."""
         self._send(Command.CLOCK, offset, frozen_at)
 
     def shutdown(self, grace: int, text: str) -> None:
-        """SHUTDOWN, to a client that has been welcomed."""
         if self._life.state == OPEN:
             self._send(Command.SHUTDOWN, grace, text)
 
     def fail(self, error: SieveError) -> None:
-        """A fatal ERROR."""
         self._wire.fail(error)
 
     def _send(self, *command: object) -> None:
@@ -234,14 +224,11 @@ class SieveConnection(BaseConnection[SieveOutbox]):
     """The broker's end of one connection.
 
     Args:
-        broker: the domain.
         services: of the I/O layer.
         table: the handler of each verb, for decoded commands.
-        address: of the other end, for people.
         wake: called when output appears while the connection is not being fed: call :meth:`data_to_send` soon, not from
             there.
         watcher: is informed of the client's commands.
-        make_outbox: makes the outbox.
     """
 
     __slots__ = ("wire",)

@@ -65,11 +65,7 @@ _NO_LOCAL: Final = ("no-local", "activemq.noLocal")
 
 
 class _Transaction:
-    """A transaction that BEGIN opened.
-
-    Args:
-        session: number of the transacted session that stages its sends.
-    """
+    """A transaction that BEGIN opened."""
 
     __slots__ = ("sends", "session", "settled")
 
@@ -94,7 +90,6 @@ class _Transaction:
         return found
 
     def count_send(self) -> int:
-        """The number of the next SEND inside."""
         self.sends += 1
         return self.sends
 
@@ -103,14 +98,10 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
     """The broker's end of one STOMP connection.
 
     Args:
-        broker: the domain.
         services: of the I/O layer.
-        table: the handler of each verb.
-        address: of the other end, for people.
         wake: called when output appears while the connection is not being fed: call :meth:`data_to_send` soon, not from
             there.
         watcher: is informed of the client's commands.
-        make_outbox: makes the outbox.
     """
 
     __slots__ = (
@@ -148,7 +139,6 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def _fail(self, error: SieveError, frame: Frame | None, now: int) -> None:
-        """ERROR, then the end of the connection (STOMP 1.2, "ERROR")."""
         if self.peer.life.state < CLOSING:
             if frame is not None:
                 self.outbox.blame(frame.headers.get("receipt"))
@@ -285,7 +275,6 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             peer.flush_confirms()
 
     def _infers(self, address: str) -> bool:
-        """True if properties sent to a destination get the type that their text shows."""
         if self._types is not None:
             return self._types == INFER
         destination = self.peer.namespace.destinations.get(address)

@@ -187,7 +187,6 @@ class FrameParser:
 
 
 def header_lines(command: str, headers: Iterable[tuple[str, str]], version: str) -> list[str]:
-    """Headers as lines of a frame."""
     if version == "1.0":
         return [f"{name}:{value}".translate(_BLANKS) for name, value in headers]
     if command in _UNESCAPED:

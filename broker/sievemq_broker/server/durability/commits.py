@@ -25,20 +25,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from sievemq_broker import logs
-from sievemq_broker.domain.journal import SCARCE_BYTES
-from sievemq_broker.domain.store import DamagedError, FencedError, StoreError, StoreFullError
+from sievemq_broker.clock import Clock
+from sievemq_broker.domain.journal import SCARCE_BYTES, Journal, Write
+from sievemq_broker.domain.ports import Stored
+from sievemq_broker.domain.store import DamagedError, FencedError, Store, StoreError, StoreFullError
+from sievemq_broker.server.durability.progress import Progress
 from sievemq_broker.server.histogram import Histogram
-
-if TYPE_CHECKING:
-    from sievemq_broker.clock import Clock
-    from sievemq_broker.domain.journal import Journal, Write
-    from sievemq_broker.domain.ports import Stored
-    from sievemq_broker.domain.store import Store
-    from sievemq_broker.server.durability.progress import Progress
-    from sievemq_broker.session.peer import Peer
+from sievemq_broker.session.peer import Peer
 
 #: The longest time for which changes without a waiting caller wait for others.
 LAZY_SECONDS = 0.005
@@ -66,7 +62,6 @@ log = logs.get("store")
 
 
 def log_full(reason: str) -> None:
-    """Log that PERSISTENT messages are not accepted."""
     log.error("store.full", reason=reason, note="PERSISTENT messages are refused or wait until there is room")
 
 
@@ -81,10 +76,7 @@ class Commits:
     """Makes writes one after the other on a thread of its own, and holds back what waits for them.
 
     Args:
-        loop: the running loop.
         clock: the broker's time.
-        journal: gathers them.
-        store: keeps them.
         refuse: makes the broker refuse PERSISTENT messages for a reason, or with None take them again.
         guard: makes the broker check each PERSISTENT message for room, or no longer.
         failed: the store cannot be used any more: the broker must end.
@@ -144,7 +136,6 @@ class Commits:
 
     @property
     def store(self) -> Store:
-        """What the batches are written to."""
         return self._store
 
     @property
@@ -364,17 +355,12 @@ class Commits:
     # -- the room on the disk -------------------------------------------------------------------------------------
 
     def _tidy(self) -> None:
-        """In the writer's thread."""
         room = self._store.tidy()
         if self._journal.guards or room < SCARCE_BYTES:
             self._loop.call_soon_threadsafe(self.check_room)
 
     def check_room(self, log_it: bool = True) -> None:
-        """Accept what there is room for.
-
-        Args:
-            log_it: False at the start, when the log is not set up.
-        """
+        """Accept what there is room for."""
         if self._dead:
             return
         room, least = self._journal.measured(), self._store.full_below
@@ -395,7 +381,6 @@ class Commits:
         self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
-        """Check whether there is room again."""
         if self.full is not None and not self._dead:
             self._jobs.put(self._tidy)
             self._loop.call_later(LOOK_SECONDS, self._look)

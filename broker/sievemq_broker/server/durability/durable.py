@@ -5,14 +5,11 @@ from __future__ import annotations
 import gc
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.restore import RestoreError, restore
 from sievemq_broker.domain.store import Store, StoreError
 from sievemq_broker.store import open_store
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.broker import Broker
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,14 @@ the last one. Both are cut at the same moment, so a message is in the store exac
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.journal import Journal
+from sievemq_broker.domain.store import Saved
 from sievemq_broker.session.lost import Memory
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.broker import Broker
-    from sievemq_broker.domain.journal import Journal
-    from sievemq_broker.domain.store import Saved
-    from sievemq_broker.session.peer import Peer
-    from sievemq_broker.session.ports import Services
+from sievemq_broker.session.peer import Peer
+from sievemq_broker.session.ports import Services
 
 CONNECTION = "connection"
 """The kind of these definitions in the store."""

@@ -25,7 +25,6 @@ class _Output:
         self.left = asyncio.get_running_loop().create_future()
 
     def release(self, data: bytes) -> None:
-        """It may leave."""
         if not self.left.done():
             self.left.set_result(None)
 

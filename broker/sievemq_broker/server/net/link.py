@@ -17,22 +17,20 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
+from sievemq_broker.domain.broker import Broker
 from sievemq_broker.protocols.base import BaseConnection
+from sievemq_broker.server.durability.commits import Commits
 from sievemq_broker.server.net.large_frames import LargeFrames
+from sievemq_broker.server.net.services import ServerServices
 from sievemq_broker.server.net.turn import Turn
 from sievemq_broker.session.life import CLOSING, GONE, Life
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Identity
 from sievemq_core.limits import GATHER_BYTES
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.broker import Broker
-    from sievemq_broker.server.durability.commits import Commits
-    from sievemq_broker.server.net.services import ServerServices
 
 #: Unsent bytes above which nothing is delivered to a connection, and below which it continues. Some two reads of a fast
 #: consumer: enough to keep it busy, little enough that ten thousand slow ones do not hurt.
@@ -98,28 +96,12 @@ FIRST_BYTES = 4
 
 
 class Links:
-    """All open links, and what is counted about them.
-
-    Args:
-        limit: connections at a time.
-    """
+    """All open links, and what is counted about them."""
 
     __slots__ = (
-        "_by_peer",
-        "_bytes_out",
-        "_closed",
-        "_empty",
-        "_unwelcomed",
-        "accepted",
-        "buffer",
-        "bytes_in",
-        "large_frames",
-        "limit",
-        "look_at",
-        "on_look_at",
-        "open",
-        "refused",
-    )
+        "_by_peer", "_bytes_out", "_closed", "_empty", "_unwelcomed", "accepted", "buffer", "bytes_in", "large_frames",
+        "limit", "look_at", "on_look_at", "open", "refused",
+    )  # fmt: skip
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -158,7 +140,6 @@ class Links:
 
     @property
     def bytes_out(self) -> int:
-        """Bytes that all links have written."""
         return self._bytes_out + sum([link.bytes_out for link in self.open])
 
     def add(self, link: Link) -> bool:
@@ -191,12 +172,7 @@ class Links:
         return False
 
     def replace(self, peer: Peer, link: Link) -> None:
-        """The client of a link turned out to speak another protocol.
-
-        Args:
-            peer: that it was taken for.
-            link: whose.
-        """
+        """The client of a link turned out to speak another protocol."""
         self._by_peer.pop(peer, None)
         self._by_peer[link.connection.peer] = link
 
@@ -211,7 +187,6 @@ class Links:
             self._empty.set_result(None)
 
     def when_empty(self) -> asyncio.Future[None]:
-        """Done once the last link is gone."""
         self._empty = asyncio.get_running_loop().create_future()
         if not self.open:
             self._empty.set_result(None)
@@ -249,29 +224,10 @@ class Link(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_choose",
-        "_clock",
-        "_connect",
-        "_identify",
-        "_large",
-        "_linger",
-        "_links",
-        "_paused_by_disk",
-        "_pauses",
-        "_queued",
-        "_refuse",
-        "_shard",
-        "_turn",
-        "bytes_in",
-        "bytes_out",
-        "connection",
-        "held",
-        "late",
-        "life",
-        "peer",
-        "transport",
-        "unheard",
-    )
+        "_choose", "_clock", "_connect", "_identify", "_large", "_linger", "_links", "_paused_by_disk", "_pauses",
+        "_queued", "_refuse", "_shard", "_turn", "bytes_in", "bytes_out", "connection", "held", "late", "life", "peer",
+        "transport", "unheard",
+    )  # fmt: skip
 
     transport: asyncio.Transport
     connection: Connection

@@ -51,12 +51,10 @@ class Port:
         self.number: int = self.socket.getsockname()[1]
 
     def url(self, scheme: str) -> str:
-        """What to connect to."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{scheme}://{host}:{self.number}"
 
     def close(self) -> None:
-        """Give the port up."""
         self.socket.close()
 
 
@@ -65,7 +63,6 @@ class ClientPorts:
 
     Args:
         settings: the wire port and its protocols, and ports that one protocol has for itself.
-        tls: they speak TLS.
 
     Raises:
         ListenError: one of them cannot be bound.
@@ -107,7 +104,6 @@ class ClientPorts:
         return self.speaking(protocol).url(PROTOCOLS[protocol].scheme + ("s" if self._tls else ""))
 
     def close(self) -> None:
-        """Give them up."""
         for port, _ in self.open:
             port.close()
 
@@ -186,9 +182,7 @@ class Acceptor:
 
     Args:
         sock: of a :class:`Port`; closed with this.
-        factory: makes the protocol of each connection.
         tls: None for clear text.
-        handshake_seconds: time that a TLS handshake may take.
     """
 
     __slots__ = ("_factory", "_loop", "_opening", "_pause", "_socket", "_tls")

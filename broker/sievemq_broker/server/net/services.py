@@ -39,8 +39,6 @@ class ServerServices(Services[Peer]):
         clock: the broker's time.
         authenticator: knows the users that may connect.
         spent: True once a client has had its time in this turn of the loop.
-        broker: the domain.
-        lost: connections that may be resumed.
         run: which run of a broker that keeps its name this is.
     """
 
@@ -105,7 +103,6 @@ class ServerServices(Services[Peer]):
         return self._authenticator.scram(_host(peer))
 
     def now(self) -> int:
-        """The broker's time."""
         return self._clock.now()
 
     @property
@@ -113,14 +110,12 @@ class ServerServices(Services[Peer]):
         return self._clock.frozen_at
 
     def note_with(self, on_progress: Callable[[Peer], None]) -> None:
-        """Store the progress of clients by this from now on."""
         self._on_progress = on_progress
 
     def note_progress(self, client: Peer) -> None:
         self._on_progress(client)
 
     def report(self, peer: Peer, doing: str, error: BaseException) -> None:
-        """Log a fault of the broker."""
         log.fault("connection.failed", error, peer=peer.address or "unknown", doing=doing)
 
     def advise(self, peer: Peer, destination: str, selector: CompiledSelector) -> None:

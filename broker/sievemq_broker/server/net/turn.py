@@ -21,16 +21,14 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
+from sievemq_broker.server.durability.commits import Commits
 from sievemq_broker.server.histogram import Histogram
+from sievemq_broker.session.peer import Peer
 from sievemq_core.wire.connection import BusyPoll
-
-if TYPE_CHECKING:
-    from sievemq_broker.server.durability.commits import Commits
-    from sievemq_broker.session.peer import Peer
 
 #: Seconds from its beginning after which nothing more is begun in a turn, and for how much longer it writes. With one
 #: command more, which cannot be divided, and a slice of the domain's work, that stays below 10 ms.
@@ -119,27 +117,14 @@ class Timers:
     """Calls the domain when a deadline is due, and ticks the connections.
 
     Args:
-        loop: the running loop.
         clock: the broker's time.
         domain: what has deadlines and pending work.
-        links: the open connections.
-        on_tick: what else is to be done at each tick.
     """
 
     __slots__ = (
-        "_armed",
-        "_armed_for",
-        "_clock",
-        "_due",
-        "_links",
-        "_loop",
-        "_mark",
-        "_next_tick",
-        "_on_tick",
-        "_ticker",
-        "_work",
-        "lag",
-    )
+        "_armed", "_armed_for", "_clock", "_due", "_links", "_loop", "_mark", "_next_tick", "_on_tick", "_ticker",
+        "_work", "lag",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -174,7 +159,6 @@ class Timers:
         self._ticker = self._loop.call_at(self._next_tick, self._tick)
 
     def stop(self) -> None:
-        """No more calls."""
         for handle in (self._armed, self._ticker):
             if handle is not None:
                 handle.cancel()
@@ -248,32 +232,14 @@ class Turn:
     """Collects links that have output, and ends each turn once.
 
     Args:
-        loop: the loop whose turns are meant.
         busy_poll: microseconds for which it polls for input before it sleeps; 0 for never.
-        timers: armed again at the end of each turn.
         commits: of a durable broker: holds output back until what it confirms is on disk.
     """
 
     __slots__ = (
-        "_began",
-        "_brief",
-        "_busy_poll",
-        "_catching_up",
-        "_dirty",
-        "_durations",
-        "_ended",
-        "_fed",
-        "_gathered",
-        "_late",
-        "_latency",
-        "_looks",
-        "_loop",
-        "_scheduled",
-        "_until",
-        "commits",
-        "timers",
-        "watchers",
-    )
+        "_began", "_brief", "_busy_poll", "_catching_up", "_dirty", "_durations", "_ended", "_fed", "_gathered",
+        "_late", "_latency", "_looks", "_loop", "_scheduled", "_until", "commits", "timers", "watchers",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -318,7 +284,6 @@ class Turn:
         return bool(self._late or self._brief)
 
     def has(self, link: object) -> bool:
-        """True if `link` is to be flushed."""
         return link in self._gathered
 
     def grant(self) -> bool:
@@ -334,14 +299,12 @@ class Turn:
         return now < end
 
     def spent(self) -> bool:
-        """True once the time granted last is used up."""
         return time.monotonic() > self._until
 
     def put_off(self, link: _Late, *, brief: bool) -> None:
         """The turn had no time for all input of `link`: it continues after the links that were put off before.
 
         Args:
-            link: the one.
             brief: it has sent little, so it need not wait for those that flood.
         """
         (self._brief if brief else self._late).append(link)
@@ -386,7 +349,6 @@ class Turn:
             self._schedule(time.monotonic())
 
     def _begin(self, now: float) -> None:
-        """Input has arrived."""
         self._schedule(now)
         if self._busy_poll is not None:
             self._busy_poll.waited(now - self._ended)
@@ -421,7 +383,6 @@ class Turn:
             self._loop.call_soon(self._look)
 
     def _count(self) -> None:
-        """Put the durations of the latest turns into the histogram."""
         for seconds in self._durations:
             self._latency.observe(seconds)
         self._durations.clear()
