@@ -27,6 +27,7 @@ from sievemq_broker.domain.ports import Observed, Stored, Taker
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import DELIVERY_MODE, Envelope
+from sievemq_core.message.headers import PERSISTENT
 
 #: The number of a message is ``batch << PLACE_BITS | place``; 0 is no number.
 PLACE_BITS: Final = 24
@@ -45,8 +46,6 @@ SUBSCRIPTION: Final = "subscription"
 PAUSED: Final = "paused"
 TAP: Final = "tap"
 PUBLISHED: Final = "published"
-
-PERSISTENT: Final = 2
 
 #: The surcharge for each message in the size of a batch. A store says how large its batches may be; a place must fit
 #: its bits at least.

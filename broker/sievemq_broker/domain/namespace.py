@@ -15,7 +15,7 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import Entry, key_of
 from sievemq_broker.domain.examining import examine
-from sievemq_broker.domain.journal import ENTRY_BYTES, PERSISTENT, Journal
+from sievemq_broker.domain.journal import ENTRY_BYTES, Journal
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import BLOCK, FAIL, DomainSettings
@@ -34,6 +34,7 @@ from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.destination import Address, parse_address
 from sievemq_core.message.envelope import DELIVERY_MODE, Envelope
+from sievemq_core.message.headers import PERSISTENT
 
 Destination: TypeAlias = Queue | Topic
 

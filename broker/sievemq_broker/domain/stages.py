@@ -20,6 +20,7 @@ from sievemq_broker.domain.entry import DELAYED, GONE
 from sievemq_broker.domain.journal import PUBLISHED, Journal
 from sievemq_broker.domain.publishing import Publishing, Weighing
 from sievemq_broker.domain.shares import Shares
+from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, SHORTEST_LEASE
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 from sievemq_core.message.envelope import Envelope
@@ -31,9 +32,7 @@ MAX_KEYS: Final = 10_000
 #: Bytes that all stages of one namespace may hold, with :data:`OVERHEAD_BYTES` for each message.
 MAX_STAGED_BYTES: Final = 1024 * 1024 * 1024
 
-OVERHEAD_BYTES: Final = 160
 _LONGEST_LEASE: Final = 86_400_000
-_SHORTEST_LEASE: Final = 1_000
 
 
 class _Stage:
@@ -142,9 +141,9 @@ class Stages:
             RequestError: ILLEGAL_STATE for a key or lease that cannot be; RESOURCE_ALLOCATION, no room.
         """
         _check_key(key)
-        if not _SHORTEST_LEASE <= lease <= _LONGEST_LEASE:
+        if not SHORTEST_LEASE <= lease <= _LONGEST_LEASE:
             raise RequestError(
-                f"the lease of staged messages is {_SHORTEST_LEASE} to {_LONGEST_LEASE} ms, not {lease}",
+                f"the lease of staged messages is {SHORTEST_LEASE} to {_LONGEST_LEASE} ms, not {lease}",
                 ErrorCode.ILLEGAL_STATE,
             )
         self._made += 1

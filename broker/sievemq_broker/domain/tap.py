@@ -16,25 +16,22 @@ from collections import deque
 from collections.abc import Container
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED
-from sievemq_broker.domain.journal import TAP
+from sievemq_broker.domain.journal import TAP, Journal
 from sievemq_broker.domain.ports import Stored, deliver_each
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, TapLog, Tapped
+from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.view import ALL_SCANNED
 from sievemq_broker.domain.work import TURN, Budget, Task, finish
 from sievemq_broker.matching.condition import Condition, is_true, units, units_of
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_PROPERTY_CHARS
 from sievemq_core.message.envelope import Envelope
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.deadlines import Deadlines
-    from sievemq_broker.domain.journal import Journal
-    from sievemq_broker.domain.topic import Topic
 
 Mode: TypeAlias = Literal["copy", "outcomes", "drain"]
 

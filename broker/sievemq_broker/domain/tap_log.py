@@ -16,6 +16,9 @@ from typing import Final, NamedTuple
 #: Memory of a message here beside its packed bytes: the tuple and its numbers.
 OVERHEAD_BYTES: Final = 160
 
+#: Ms that a lease lasts at least, of a tap or of staged sends.
+SHORTEST_LEASE: Final = 1_000
+
 #: Places before the head after which they are freed.
 _TRIM: Final = 1_024
 

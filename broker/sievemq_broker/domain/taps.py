@@ -12,6 +12,7 @@ from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.outcome_tap import OutcomeTap
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap, DrainTap, Tap, TapTerms
+from sievemq_broker.domain.tap_log import SHORTEST_LEASE
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.matching.condition import Condition, group_key, units_of
 from sievemq_core.errors import ErrorCode, RequestError, shown
@@ -36,7 +37,6 @@ _TERMS: Final[dict[str, tuple[int, int, int]]] = {
     "lease": (0, 0, 365 * _DAY),
 }
 _DRAIN_LEASE: Final = 600_000
-_SHORTEST_LEASE: Final = 1_000
 
 
 def terms_of(mode: str, options: dict[str, Any]) -> TapTerms:
@@ -51,8 +51,8 @@ def terms_of(mode: str, options: dict[str, Any]) -> TapTerms:
         if type(value) is not int or not lowest <= value <= highest:
             raise RequestError(f"a tap's {name} is a number from {lowest} to {highest}", ErrorCode.ILLEGAL_STATE)
         values[name] = value
-    if 0 < values["lease"] < _SHORTEST_LEASE:
-        raise RequestError(f"a tap's lease is {_SHORTEST_LEASE} ms or more, or 0", ErrorCode.ILLEGAL_STATE)
+    if 0 < values["lease"] < SHORTEST_LEASE:
+        raise RequestError(f"a tap's lease is {SHORTEST_LEASE} ms or more, or 0", ErrorCode.ILLEGAL_STATE)
     if mode == "drain" and not values["lease"]:
         raise RequestError("a tap that drains needs a lease: its reader may never return", ErrorCode.ILLEGAL_STATE)
     return TapTerms(*values.values())

@@ -20,10 +20,9 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Hashable
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-if TYPE_CHECKING:
-    from sievemq_broker.domain.journal import Journal, Share
+from sievemq_broker.domain.journal import Journal, Share
 
 T = TypeVar("T")
 

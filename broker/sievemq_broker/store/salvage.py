@@ -23,6 +23,7 @@ from sievemq_broker.store.database import DATABASE, HEAD, PAGE_BYTES, SCHEMA, co
 from sievemq_broker.store.files import PRIVATE_DIRECTORY, Lock, Witness, open_private
 from sievemq_core.errors import ProtocolError
 from sievemq_core.message.envelope import BODY, BODY_KIND, DELIVERY_MODE, BodyKind, Envelope
+from sievemq_core.message.headers import PERSISTENT
 
 _FIELDS = ("id", "timestamp", "priority", "delivery_mode", "expiration", "delivery_time", "correlation_id", "reply_to",
            "type")  # fmt: skip
@@ -253,7 +254,7 @@ def _line(entry: SavedEntry, place: dict[str, object]) -> dict[str, object]:
     envelope = Envelope.from_packed(entry.packed)
     fields = envelope.fields
     line: dict[str, object] = {**place, **dict(zip(_FIELDS, fields[: len(_FIELDS)], strict=False))}
-    line["delivery_mode"] = "PERSISTENT" if fields[DELIVERY_MODE] == 2 else "NON_PERSISTENT"
+    line["delivery_mode"] = "PERSISTENT" if fields[DELIVERY_MODE] == PERSISTENT else "NON_PERSISTENT"
     if isinstance(line["correlation_id"], bytes):
         line["correlation_id"] = {"base64": base64.b64encode(line["correlation_id"]).decode()}
     line["properties"] = dict(envelope.properties)
