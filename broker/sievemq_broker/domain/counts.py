@@ -9,22 +9,22 @@ class QueueCounts:
     """Counts of one queue, since the broker has started.
 
     Attributes:
-        acknowledged, expired, removed: messages that are gone.
+        expired, removed: messages that are gone.
         redelivered: how often one came back, marked.
         dead_lettered: moved to the dead-letter queue; of these
         dead_expired, dead_rejected: had expired; were rejected by a consumer.
         dead_refused: were not taken by their dead-letter queue, and stay.
         dropped_oldest, dropped_newest: were dropped at a limit; the latter never entered the queue.
         unreadable: have properties that cannot be decoded.
+        uncounted: sequences of messages that had arrived before: restored, or scheduled.
     """
 
     __slots__ = (
-        "acknowledged", "dead_expired", "dead_lettered", "dead_refused", "dead_rejected", "dropped_newest",
-        "dropped_oldest", "expired", "redelivered", "removed", "unreadable",
+        "dead_expired", "dead_lettered", "dead_refused", "dead_rejected", "dropped_newest",
+        "dropped_oldest", "expired", "redelivered", "removed", "uncounted", "unreadable",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.acknowledged = 0
         self.redelivered = 0
         self.expired = 0
         self.dead_lettered = 0
@@ -35,9 +35,7 @@ class QueueCounts:
         self.dropped_oldest = 0
         self.dropped_newest = 0
         self.unreadable = 0
-
-    def acknowledge(self, messages: int) -> None:
-        self.acknowledged += messages
+        self.uncounted = 0
 
     def redeliver(self, messages: int) -> None:
         """Messages came back, marked; a negative number takes marks back."""
@@ -54,6 +52,10 @@ class QueueCounts:
 
     def drop_newest(self) -> None:
         self.dropped_newest += 1
+
+    def skip(self, messages: int) -> None:
+        """Messages get a sequence that have arrived before."""
+        self.uncounted += messages
 
     def fail_to_read(self) -> None:
         self.unreadable += 1

@@ -32,6 +32,7 @@ from sievemq_broker.domain.view import View
 from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.matching.asking import AT_ONCE, Answers
 from sievemq_broker.matching.condition import Condition
+from sievemq_broker.matching.index import SelectorIndex
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.dead_letters import EXPIRED, FAILED, REJECTED
@@ -92,6 +93,36 @@ class Copier(Protocol):
         """Record a copy of a message that has arrived."""
 
 
+class Unmatched:
+    """Arrivals, scheduled messages included, for which costly selectors are not evaluated yet.
+
+    Attributes:
+        entries: each with its earlier state.
+    """
+
+    __slots__ = ("_asking", "entries")
+
+    def __init__(self) -> None:
+        self.entries: deque[tuple[Entry, int]] = deque()
+        #: The results for the first of them.
+        self._asking: Answers[View] | None = None
+
+    def ask(self, index: SelectorIndex[View], envelope: Envelope, budget: int) -> int:
+        """Go on evaluating selectors on the first one. Returns the cost, in units (condition.units); 0 if that is
+        done."""
+        asking = self._asking or index.asking(envelope)
+        if asking is None:
+            return 0
+        cost = 1 + asking.ask(budget)
+        self._asking = asking if asking.left else None
+        return cost
+
+    def end_first(self) -> None:
+        """The first one has arrived, or is gone."""
+        self._asking = None
+        self.entries.popleft()
+
+
 class Queue(Source):
     """Messages in order, and the consumers that get them.
 
@@ -111,7 +142,8 @@ class Queue(Source):
         scheduled, scheduled_bytes: messages that are delivered later, by sequence; their packed size.
         standstill: whether it delivers.
         deleted: it is gone.
-        counts: of messages by outcome.
+        acknowledged: messages that are gone because a consumer has acknowledged them.
+        counts: of messages by other outcomes.
         reserved_messages, reserved_bytes: reserved below the limits for batches that are being published.
         sequence: of the latest arrival.
         turn: deliveries made so far.
@@ -121,7 +153,6 @@ class Queue(Source):
     """
 
     __slots__ = (
-        "_asking",
         "_awaiting",
         "_closed_deliveries",
         "_deadlines",
@@ -130,8 +161,8 @@ class Queue(Source):
         "_recall",
         "_sole",
         "_turns",
-        "_uncounted",
         "_unmatched",
+        "acknowledged",
         "backlog",
         "consumers",
         "counts",
@@ -180,17 +211,14 @@ class Queue(Source):
         self.scheduled_bytes = 0
         #: Scheduled messages that wait for their client: the end of the wait is their last attempt.
         self._awaiting: set[Entry] = set()
-        #: Messages, scheduled ones included, for which costly selectors are not evaluated yet, each with its earlier
-        #: state; and the results for the first of them.
-        self._unmatched: deque[tuple[Entry, int]] = deque()
-        self._asking: Answers[View] | None = None
+        self._unmatched = Unmatched()
         self.standstill = Standstill()
         self.deleted = False
         self.reserved_messages = self.reserved_bytes = 0
         self.sequence = 0
-        self._uncounted = 0  # sequences of messages that had arrived before: restored, or scheduled
         self.turn = 0
         self._closed_deliveries = 0  # deliveries to consumers that have closed
+        self.acknowledged = 0
         self.counts = QueueCounts()
         #: The only consumer, if it gets everything in order of arrival, as the consumer of most subscriptions does.
         self._sole: Consumer | None = None
@@ -241,7 +269,7 @@ class Queue(Source):
     @property
     def enqueued(self) -> int:
         """Messages accepted so far in this run of the broker."""
-        return self.sequence - self._uncounted
+        return self.sequence - self.counts.uncounted
 
     @property
     def delivered(self) -> int:
@@ -383,7 +411,7 @@ class Queue(Source):
                 continue
             arrived.append(entry)
         self.sequence += len(entries)
-        self._uncounted += len(entries)
+        self.counts.skip(len(entries))
         self._arrive(arrived)
 
     def _arrive(self, entries: list[Entry], asked: bool = False) -> None:
@@ -397,7 +425,7 @@ class Queue(Source):
         main = all_turns[self.main]
         for entry in entries:
             if not asked and (
-                self._unmatched or (index.costly and backlog.views and index.asking(entry.envelope) is not None)
+                self._unmatched.entries or (index.costly and backlog.views and index.asking(entry.envelope) is not None)
             ):
                 self._put_off(entry)
                 continue
@@ -433,10 +461,10 @@ class Queue(Source):
     def _put_off(self, entry: Entry) -> None:
         """Evaluate costly selectors on an entry as pending work, and let it arrive after that. The queue delivers
         nothing in the meantime, and later messages arrive behind it, so the order is kept."""
-        if not self._unmatched:
+        if not self._unmatched.entries:
             self.hold()
             self._add_work()
-        self._unmatched.append((entry, entry.state))
+        self._unmatched.entries.append((entry, entry.state))
         envelope = entry.envelope
         entry.delay(envelope.delivery_time)
         self.scheduled[entry.sequence] = entry
@@ -447,22 +475,20 @@ class Queue(Source):
     def _ask(self, budget: int, now: int) -> int:
         """Go on evaluating selectors on postponed arrivals. Returns the cost, in units (condition.units)."""
         unmatched, index, done = self._unmatched, self.index, 0
-        while unmatched and done < budget:
-            entry, state = unmatched[0]
+        while unmatched.entries and done < budget:
+            entry, state = unmatched.entries[0]
             if entry.state == DELAYED and self.scheduled.get(entry.sequence) is entry:
-                asking = self._asking or index.asking(entry.envelope)
-                if asking is not None:
-                    done += 1 + asking.ask(budget - done)
-                    self._asking = asking if asking.left else None
+                cost = unmatched.ask(index, entry.envelope, budget - done)
+                if cost:
+                    done += cost
                     continue
                 done += 1 + min(index.most, AT_ONCE)
                 del self.scheduled[entry.sequence]
                 self.scheduled_bytes -= len(entry.envelope.packed)
                 entry.end_delay(state)
                 self._arrive([entry], asked=True)
-            self._asking = None
-            unmatched.popleft()
-        if not unmatched:
+            unmatched.end_first()
+        if not unmatched.entries:
             self.release(now)
         return done
 
@@ -650,7 +676,7 @@ class Queue(Source):
                 entry.come_back()  # end of a redelivery delay: to the front (ORD-07); or it was held back
             else:
                 # It arrives now, behind earlier arrivals (ORD-05).
-                self._uncounted += 1
+                self.counts.skip(1)
                 self.sequence += 1
                 entry.arrive(self.sequence)
             self._arrive_among_many(entry)
@@ -675,7 +701,7 @@ class Queue(Source):
             for entry in entries:
                 observer.acknowledged(self, entry, consumer)
         Entry.end_all(entries)
-        self.counts.acknowledge(len(entries))
+        self.acknowledged += len(entries)
         if not consumer.open:
             self._forget_if_done(consumer)
         elif granted or self.backlog.depth:
@@ -876,7 +902,7 @@ class Queue(Source):
         """Remove messages that came back although they had been acknowledged, if they still wait."""
         for _, entry, count, _ in held:
             if entry.count == count and self.take_out(entry):
-                self.counts.acknowledge(1)
+                self.acknowledged += 1
                 for observer in self.observers:
                     observer.acknowledged(self, entry, None)
                 entry.end()
@@ -1023,7 +1049,7 @@ class Queue(Source):
                 now = yield
 
     def _work(self, now: int, budget: Budget) -> None:
-        if self._unmatched:
+        if self._unmatched.entries:
             budget.spend(self._ask(budget.left, now))
         if self.standstill.take_up():
             self.release(now)
@@ -1044,7 +1070,9 @@ class Queue(Source):
     @property
     def pending(self) -> bool:
         """True if there is work for :meth:`work`."""
-        return bool(self._unmatched) or self.standstill.unserved or self._recall.searching or self.backlog.pending
+        return (
+            bool(self._unmatched.entries) or self.standstill.unserved or self._recall.searching or self.backlog.pending
+        )
 
     def pause(self) -> None:
         """Stop deliveries. Messages in flight stay with their consumers, and producers can still send."""

@@ -103,6 +103,11 @@ class Job(Generic[T]):
             raise self.error
         return self._result  # type: ignore[return-value]
 
+    @property
+    def began(self) -> bool:
+        """True if its first slice is done, or being done."""
+        return self._task is not None
+
     def then(self, listener: Listener) -> None:
         """Call this when it is over, after the listeners before. It is not over yet."""
         self._listeners.append(listener)
@@ -189,21 +194,20 @@ class Scheduler:
             The task under way, or over.
         """
         job = Job(make, limit_text, share)
-        lines, beginning = self._lines, self._beginning
-        first = not later and key not in lines and key not in beginning
-        if first and not self._running:
-            self.budget.renew(TURN)
-        if first and self.budget.left > 0:
-            beginning.add(key)
-            self._advance(job, now)
-            beginning.discard(key)
-            if job.over:
-                return job
-        line = lines.get(key)
+        if not later and key not in self._lines and key not in self._beginning:
+            if not self._running:
+                self.budget.renew(TURN)
+            if self.budget.left > 0:
+                self._beginning.add(key)
+                self._advance(job, now)
+                self._beginning.discard(key)
+                if job.over:
+                    return job
+        line = self._lines.get(key)
         if line is None:
-            line = lines[key] = deque()
+            line = self._lines[key] = deque()
             self.ring.append(key)
-        if first:
+        if job.began:
             line.appendleft(job)  # others may have come meanwhile
         else:
             line.append(job)
@@ -300,8 +304,9 @@ class Scheduler:
             journal.turn_to(before)
             if share is not None and job.over:
                 journal.complete(share)
-        if self.budget.left < -self.overrun:
-            self.overrun = -self.budget.left
+        left = self.budget.left
+        if left < 0:
+            self.overrun = max(self.overrun, -left)
 
     def _end(self, key: Hashable, job: Job[Any], now: int) -> Exception | None:
         """A task is over: the next one with its key may begin. Returns what nobody but the caller learns of."""

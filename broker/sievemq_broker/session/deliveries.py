@@ -55,7 +55,9 @@ class Deliveries:
         self.owners[consumer.id] = session
 
     def retire(self, consumer: Consumer) -> None:
-        """A consumer was closed. It stays while it holds messages of its session."""
+        """A consumer was closed: its WANTs are answered. It stays while it holds messages of its session."""
+        if self._wants:
+            self.want_settled(consumer.id)
         if consumer.unacknowledged:
             self.retired.add(consumer.id)
         else:
@@ -63,8 +65,6 @@ class Deliveries:
 
     def forget(self, consumer_id: int) -> None:
         """Drop a closed consumer that holds no messages any more."""
-        if consumer_id in self._wants:
-            self.want_settled(consumer_id)
         self.consumers.pop(consumer_id, None)
         self.retired.discard(consumer_id)
         session = self.owners.pop(consumer_id, None)

@@ -552,7 +552,6 @@ class Peer:
             command: that is answered then, if it wants to be.
             now: ms since 1970.
         """
-        self.deliveries.want_settled(consumer.id)
         self.give_back(partial(consumer.close, handed), command, partial(self._closed, consumer, command), now)
 
     def _closed(self, consumer: Consumer, command: CloseConsumer, now: int) -> None:

@@ -74,7 +74,7 @@ def test_it_receives_its_message_and_leaves_no_state(world: World) -> None:
     assert consumer.acknowledge(1, world.now) == 1
     close(consumer, 1, world.now)
     assert is_as_before(world)
-    assert (queue.depth, queue.in_flight, queue.counts.acknowledged, queue.delivered) == (10, 0, 1, 1)
+    assert (queue.depth, queue.in_flight, queue.acknowledged, queue.delivered) == (10, 0, 1, 1)
     assert world.got(opened(world)) == []
 
 

@@ -340,7 +340,7 @@ def test_counters() -> None:
     consumer.grant(9, world.now)
     world.advance(5)
     consumer.acknowledge(consumer.tag, world.now)
-    assert (queue.enqueued, queue.counts.acknowledged, queue.counts.redelivered, queue.counts.dead_lettered) == (
+    assert (queue.enqueued, queue.acknowledged, queue.counts.redelivered, queue.counts.dead_lettered) == (
         4,
         2,
         3 + 2,

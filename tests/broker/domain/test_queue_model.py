@@ -337,7 +337,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert queue.bytes == sum(len(m.envelope.packed) for m in self.waiting())
         assert queue.in_flight == sum(len(r.held) for r in self.all)
         assert queue.enqueued == len(self.messages)
-        assert queue.counts.acknowledged == self.acknowledged
+        assert queue.acknowledged == self.acknowledged
         assert queue.counts.expired == self.expired
         assert queue.counts.dead_lettered == len(self.buried)
         for receiver in self.all:

@@ -183,7 +183,7 @@ def play(
                     queue.counts.redelivered,
                 ),
                 (
-                    queue.counts.acknowledged,
+                    queue.acknowledged,
                     queue.counts.dropped_oldest,
                     queue.counts.dead_lettered,
                     len(queue.scheduled),

@@ -209,9 +209,9 @@ def test_drained_messages_are_removed_when_acknowledged(world: Tapped) -> None:
     tap = world.tap("queue:q", mode="drain")
     assert world.reach(tap) == 3
     queue = world.namespace.queue("queue:q")
-    assert (queue.in_flight, queue.counts.acknowledged) == (3, 0)
+    assert (queue.in_flight, queue.acknowledged) == (3, 0)
     tap.acknowledge(tap.id, 2, world.now)
-    assert (queue.in_flight, queue.counts.acknowledged) == (1, 2)
+    assert (queue.in_flight, queue.acknowledged) == (1, 2)
     assert world.read(tap, 2, 3) == ["c"]
 
 
@@ -250,7 +250,7 @@ def test_after_a_lost_lease_messages_are_redelivered_under_new_numbers(world: Ta
     tap.acknowledge(tap.id, 2, world.now)  # too late: it acknowledges nothing
     assert world.namespace.queue("queue:q").in_flight == 2
     tap.acknowledge(tap.id, 4, world.now)
-    assert world.namespace.queue("queue:q").counts.acknowledged == 2
+    assert world.namespace.queue("queue:q").acknowledged == 2
 
 
 def test_a_full_drain_takes_no_more(world: Tapped) -> None:
@@ -364,7 +364,7 @@ def test_a_reader_that_resumes_in_time_keeps_its_messages() -> None:
     world.broker.due(world.now)
     queue = world.namespace.queue("queue:q")
     assert world.browse("queue:q") == names[:TURN]
-    assert (queue.counts.acknowledged, queue.in_flight) == (TURN, len(names) - 2 * TURN)
+    assert (queue.acknowledged, queue.in_flight) == (TURN, len(names) - 2 * TURN)
 
 
 def test_an_administrator_may_close_a_drain(world: Tapped) -> None:

@@ -127,7 +127,7 @@ def test_changes_between_two_slices_are_neither_lost_nor_doubled(world: World) -
     arrived = Counter(world.browse("queue:r", limit=100_000))
     assert outcome.touched == arrived.total()
     assert max((waits + arrived).values()) == 1
-    gone = queue.counts.acknowledged
+    gone = queue.acknowledged
     assert waits.total() + arrived.total() + gone == queue.enqueued
     assert not any(name.startswith("late") for name in arrived)
 
@@ -199,7 +199,7 @@ def test_entries_removed_between_slices_are_not_removed_twice(world: World) -> N
         taken += 1
         consumer.acknowledge(consumer.tag, NOW)
     outcome = job.result
-    acknowledged = queue.counts.acknowledged
+    acknowledged = queue.acknowledged
     assert taken >= 5
     assert outcome.touched + acknowledged == 3_000
     assert (queue.depth, queue.in_flight) == (0, 0)

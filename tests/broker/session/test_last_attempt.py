@@ -87,7 +87,7 @@ def test_a_client_that_had_acknowledged_ends_well(world: World, loss: Any) -> No
     loss(client)
     back(world, client, handed=(consumer.id, 1), done=(consumer.id, 1))
     world.later(2 * KEEP)
-    assert (dead(world), queue_of(world).counts.acknowledged, queue_of(world).depth) == ([], 1, 0)
+    assert (dead(world), queue_of(world).acknowledged, queue_of(world).depth) == ([], 1, 0)
 
 
 def test_it_is_redelivered_to_a_client_that_comes_back_and_ends_well(world: World, loss: Any) -> None:
@@ -99,7 +99,7 @@ def test_it_is_redelivered_to_a_client_that_comes_back_and_ends_well(world: Worl
     assert again.all() == ["a#2"]
     world.later(2 * KEEP)
     again.acknowledge()
-    assert (dead(world), queue_of(world).counts.acknowledged) == ([], 1)
+    assert (dead(world), queue_of(world).acknowledged) == ([], 1)
 
 
 @pytest.mark.parametrize("mode", [CLIENT, TRANSACTED, 1])
@@ -128,7 +128,7 @@ def test_what_was_acknowledged_before_the_failure_is_no_part_of_it(loss: Any) ->
     assert consumer.receive() == ["b"]
     loss(client)
     back(world, client, handed=(consumer.id, 2), done=(consumer.id, 1), failed=(consumer.id, 1, 2))
-    assert queue_of(world).counts.acknowledged == 1
+    assert queue_of(world).acknowledged == 1
     [b] = queue_of(world).main.waits(-1, 9)
     assert (b.count, b.attempts) == (1, 1)
 
@@ -226,7 +226,7 @@ def test_it_waits_although_the_marks_of_too_many_others_are_remembered(
     assert other.browse() == [(2, "b"), (2, "c")]
     back(world, client, handed=(consumer.id, 1), done=(consumer.id, 1))
     world.later(KEEP)
-    assert (queue_of(world).counts.acknowledged, dead(world)) == (1, [])
+    assert (queue_of(world).acknowledged, dead(world)) == (1, [])
 
 
 def test_a_client_that_is_not_remembered_leaves_nothing_waiting(world: World) -> None:

@@ -284,7 +284,7 @@ def test_d_32_acknowledgements_that_were_lost_count(world: World, client: Client
     reopen(new, consumer.session, sent=3)
     assert consume_again(new, consumer).all() == ["b#2", "c"]
     queue = world.broker.namespace("default").queue("queue:q")
-    assert queue.counts.acknowledged == 1
+    assert queue.acknowledged == 1
 
 
 def test_reconnecting_acknowledges_nothing_in_a_transaction(world: World, client: Client) -> None:
@@ -312,7 +312,7 @@ def test_delivery_tags_continue_and_old_ones_are_void(world: World, client: Clie
     again.acknowledge()
     assert new.browse() == []
     queue = world.broker.namespace("default").queue("queue:q")
-    assert (queue.delivered, queue.counts.acknowledged) == (4, 2)
+    assert (queue.delivered, queue.acknowledged) == (4, 2)
 
 
 @pytest.mark.parametrize("tag", [2**62 + 1, 2**64 - 1])

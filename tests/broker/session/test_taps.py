@@ -79,7 +79,7 @@ def test_a_drain_acknowledges_for_its_reader(world: World, client: Client) -> No
     assert look["upto"] == 2
     client.ask(Command.ACKNOWLEDGE_TAP, "t", "queue:q", state["id"], 2)
     queue = world.broker.namespace("").queue("queue:q")
-    assert (queue.counts.acknowledged, queue.depth, queue.in_flight) == (2, 0, 0)
+    assert (queue.acknowledged, queue.depth, queue.in_flight) == (2, 0, 0)
 
 
 @pytest.mark.parametrize("mode", ["drain", "copy"])

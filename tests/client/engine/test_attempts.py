@@ -96,7 +96,7 @@ def test_a_failure_around_a_loss_is_one_attempt(mode: int, half_dead: bool, duri
     memory.reopen()
     world.settle()
     answer.result()
-    assert queue(world).counts.acknowledged == 0
+    assert queue(world).acknowledged == 0
     assert counts(world) == [(1, 1), (0, 0)]
     message = world.receive(consumer)
     assert (message.get_text(), message.get_int_property("JMSXDeliveryCount")) == ("a", 2)
@@ -131,7 +131,7 @@ def test_what_was_acknowledged_before_a_failure_stays_acknowledged(half_dead: bo
     memory.reopen()
     world.settle()
     answer.result()
-    assert queue(world).counts.acknowledged == 1
+    assert queue(world).acknowledged == 1
     assert counts(world) == [(1, 1), (0, 0)]
 
 
@@ -146,7 +146,7 @@ def test_an_answered_failure_is_not_stated_again(half_dead: bool) -> None:
     lose(world, memory, half_dead)
     memory.reopen()
     world.settle()
-    assert (queue(world).counts.acknowledged, counts(world)) == (1, [])
+    assert (queue(world).acknowledged, counts(world)) == (1, [])
 
 
 @pytest.mark.parametrize("half_dead", [True, False])
@@ -157,7 +157,7 @@ def test_an_acknowledged_message_at_its_last_attempt_ends_well(half_dead: bool) 
     lose(world, memory, half_dead)  # the ACKNOWLEDGE is lost
     memory.reopen()
     world.settle()
-    assert (queue(world).counts.acknowledged, queue(world, "DLQ.q").depth) == (1, 0)
+    assert (queue(world).acknowledged, queue(world, "DLQ.q").depth) == (1, 0)
 
 
 @pytest.mark.parametrize("mode", [TRANSACTED, AUTO, CLIENT])

@@ -197,9 +197,10 @@ def _with_names(verbs: Verbs) -> Verbs:
 
 def _behind(handlers: Mapping[int, Handler], number: int, kind: type[NamedCommand]) -> Handler:
     named = partial(tuple.__new__, kind)
+    handler = handlers[number]
 
     def handle(peer: Peer, command: CommandTuple, now: int) -> None:
-        handlers[number](peer, named(command), now)
+        handler(peer, named(command), now)
 
     return handle
 

@@ -27,6 +27,9 @@ TOTALLED_AT_ONCE: Final = 400
 DROPPED_AT_ONCE: Final = 1_000
 
 
+_OUTCOMES: Final = [name for name in QueueCounts.__slots__ if name != "uncounted"]
+
+
 @dataclass(slots=True)
 class Counts:
     """Counts of queues, topics or both, added up."""
@@ -62,7 +65,8 @@ class Counts:
             return
         self.enqueued += of.enqueued
         self.delivered += of.delivered
-        for name in QueueCounts.__slots__:
+        self.acknowledged += of.acknowledged
+        for name in _OUTCOMES:
             setattr(self, name, getattr(self, name) + getattr(of.counts, name))
 
 

@@ -346,7 +346,7 @@ def _figures(of: Destination) -> Figures:
     consumers, own = of.consumers, of.place.topic is None
     return (
         of.enqueued if own else 0,  # messages to a topic were counted there
-        of.counts.acknowledged,
+        of.acknowledged,
         of.depth,
         of.in_flight if consumers or of.holders else 0,
         len(of.scheduled),
