@@ -125,9 +125,7 @@ class Consumer:
 
     Args:
         consumer_id: chosen by the client, passed to the port.
-        port: where deliveries go.
         source: where messages come from.
-        view: what it sees of them.
 
     Attributes:
         id, port, source, view: as above.
@@ -147,27 +145,9 @@ class Consumer:
     """
 
     __slots__ = (
-        "_bytes",
-        "_bytes_left",
-        "_given_back",
-        "_holes",
-        "acknowledged",
-        "base",
-        "credit",
-        "handed",
-        "id",
-        "newest",
-        "open",
-        "port",
-        "source",
-        "stated",
-        "tag",
-        "turn",
-        "view",
-        "waiting",
-        "window",
-        "withheld",
-    )
+        "_bytes", "_bytes_left", "_given_back", "_holes", "acknowledged", "base", "credit", "handed", "id", "newest",
+        "open", "port", "source", "stated", "tag", "turn", "view", "waiting", "window", "withheld",
+    )  # fmt: skip
 
     def __init__(self, consumer_id: int, port: DeliveryPort, source: Source, view: View) -> None:
         self.id = consumer_id
@@ -195,7 +175,6 @@ class Consumer:
 
     @property
     def selector(self) -> str | None:
-        """The text of its selector; None if it has none."""
         condition = self.view.condition
         return None if condition is None else condition.text
 
@@ -205,7 +184,6 @@ class Consumer:
         return len(self.window) - self._holes
 
     def can_take(self) -> bool:
-        """True if a message could be delivered now."""
         return self.credit > 0 and self.port.writable
 
     def go_on_behind(self, tag: int) -> None:
@@ -227,12 +205,7 @@ class Consumer:
     # -- delivering -----------------------------------------------------------------------------------------------
 
     def hand(self, entry: Entry, turn: int) -> None:
-        """Deliver a message. There is credit, and the port is writable.
-
-        Args:
-            entry: the message.
-            turn: deliveries of the queue so far.
-        """
+        """Deliver a message. There is credit, and the port is writable."""
         self.tag = tag = self.tag + 1
         self.credit -= 1
         self.waiting = False
@@ -251,7 +224,6 @@ class Consumer:
 
         Args:
             entries: one at least; there is credit for it, and the port is writable.
-            turn: deliveries of the queue so far.
 
         Returns:
             How many that were: one at least.
@@ -344,7 +316,6 @@ class Consumer:
         """Acknowledge everything delivered up to `tag`; it is never delivered again (ACK-06).
 
         Args:
-            tag: of the last one.
             now: ms epoch.
             credit: further deliveries that are allowed with it, as :meth:`grant`.
 
@@ -380,9 +351,7 @@ class Consumer:
         """Return messages that the application has not seen to their old places, unmarked. Credit does not change.
 
         Args:
-            tags: of the messages.
             now: ms epoch.
-            budget: of the turn.
             unasked: no recall asked for them. The first time that may be for any reason. A message that comes back a
                 second time would be delivered here, and come back, for ever: it waits a moment first.
 
@@ -414,10 +383,7 @@ class Consumer:
         """Settle individual messages, in any order. Tags that are settled already are skipped.
 
         Args:
-            tags: of the messages.
-            outcome: what becomes of them.
             now: ms epoch.
-            budget: of the turn.
 
         Raises:
             RequestError: ILLEGAL_STATE, nothing with such a tag was delivered.
@@ -466,9 +432,7 @@ class Consumer:
         """Return the oldest messages, marked, and keep the rest. The consumer has no credit.
 
         Args:
-            count: of tags.
             now: ms epoch.
-            attempts: for how many of them this is an attempt.
         """
         count = min(count, len(self.window))
         self.base += count
@@ -479,10 +443,7 @@ class Consumer:
         unmarked (ACK-14). The credit falls to zero. For a session with several consumers see :meth:`halt`.
 
         Args:
-            handed: see above.
             now: ms epoch.
-            budget: of the turn.
-            outcome: what has ended the deliveries up to `handed`.
 
         Returns:
             The time by now.
@@ -521,8 +482,6 @@ class Consumer:
 
         Args:
             now: ms epoch.
-            handed: see above.
-            budget: of the turn.
             returned: a list to which the returned messages are added, or None.
             until: ms epoch until which a message waits for the client if this would be its last attempt; 0 for not.
 
@@ -659,11 +618,9 @@ class Consumer:
         that the order is kept.
 
         Args:
-            left: returns the number of messages that are still to be returned.
             give: returns the given number of messages, at a time in ms.
             cost_of: :meth:`Source.dead_letter_cost` of the message with this number among those left; None for 0.
             now: ms epoch.
-            budget: of the turn.
 
         Returns:
             The time by now.

@@ -203,7 +203,6 @@ CHECKS: Mapping[int, Check] = {
 
 
 def make_table(send: SendHandler, others: Mapping[int, Handler]) -> Table:
-    """Make a table of these handlers."""
     limited = {
         number: _behind(CHECKS[number], handler) if number in CHECKS else handler for number, handler in others.items()
     }

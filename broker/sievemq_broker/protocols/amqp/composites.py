@@ -103,8 +103,6 @@ def register(cls: type[Composite], number: int, name: str) -> None:
 
     Args:
         cls: a dataclass; the metadata of each field have its `kind`, and whether it is `required`.
-        number: its descriptor.
-        name: its symbolic descriptor.
     """
     shape = _Shape(number, cls, [_Member(each) for each in fields(cls)])  # type: ignore[arg-type]  # a dataclass
     _SHAPES[cls] = _BY_DESCRIPTOR[number] = _BY_DESCRIPTOR[name] = shape
@@ -155,10 +153,6 @@ def read(value: Any) -> Any:
 
 def composite_of(descriptor: Any, given: Any) -> Any:
     """The composite with this descriptor; None if there is none.
-
-    Args:
-        descriptor: its number or its symbolic descriptor.
-        given: its list.
 
     Raises:
         ProtocolError: a field has a wrong type, or is missing.

@@ -134,14 +134,10 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
     """The broker's end of one AMQP connection.
 
     Args:
-        broker: the domain.
         services: of the I/O layer.
-        table: the handler of each verb.
-        address: of the other end, for people.
         wake: called when output appears while the connection is not being fed: call :meth:`data_to_send` soon, not from
             there.
         watcher: is informed of the client's commands.
-        make_outbox: makes the outbox.
     """
 
     __slots__ = (
@@ -277,7 +273,6 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
     # -- batches ------------------------------------------------------------------------------------------------------
 
     def _add(self, size: int, command: verbs.Carried) -> None:
-        """Add a command, of so many bytes, to the batch."""
         self._batch.append(command)
         self._batch_bytes += size
 
@@ -316,7 +311,6 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             self._later.append(partial(self._go_on_sending, link))
 
     def _hold(self, link: IncomingLink, size: int) -> None:
-        """Something more of a link waits."""
         self._stalled[link] = None
         self._count_held(size)
 
@@ -360,7 +354,6 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         return True
 
     def _release(self, frame: Frame, now: int) -> None:
-        """Carry out a frame that has waited."""
         self._released = frame
         self._carry_out(frame, now)
 
@@ -427,7 +420,6 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             self._repeat(link.session, frame, now)
 
     def _repeat(self, session: AmqpSession, frame: Frame, now: int) -> None:
-        """Carry out a frame for a link that has waited."""
         if isinstance(frame.body, Transfer):
             self._transfer(session, frame.body, frame.payload, now, waited=True)
         elif isinstance(frame.body, Flow):
@@ -646,11 +638,9 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         now: int,
         refused: Callable[[SieveError], None] | None = None,
     ) -> None:
-        """Open a session of the broker's."""
         self._ask(now, then, verbs.OpenSession(request=self._new_id(), session=number, mode=mode), refused=refused)
 
     def _end(self, session: AmqpSession, now: int, error: SieveError | None = None) -> None:
-        """End a session, because the client does or because of an error."""
         if error is not None:
             self._ended.add(session.channel)
         self._stop_delivering([*session.links.values()], partial(self._close_session, session, error), now)
@@ -1401,8 +1391,6 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         """Commit a transaction. While that waits for room, what its link is sent waits, and nothing else.
 
         Args:
-            link: where it is discharged.
-            transaction: the one.
             over: called then, with the error.
             now: ms since 1970.
         """
@@ -1454,7 +1442,6 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
 
     @property
     def unpublished(self) -> int:
-        """Bytes received that are no messages yet."""
         return super().unpublished + self._held_bytes + self.outbox.unfinished.bytes
 
     # -- what AMQP has no frame for -----------------------------------------------------------------------------------
@@ -1494,11 +1481,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
 
 
 class _Line(Line):
-    """A line on which a message may come in several frames: it has the deadline of one frame.
-
-    Args:
-        parser, outbox: as of a Line.
-    """
+    """A line on which a message may come in several frames: it has the deadline of one frame."""
 
     __slots__ = ("_unfinished",)
 
@@ -1518,7 +1501,6 @@ class _Line(Line):
 
     @property
     def unfinished(self) -> int:
-        """Bytes of that delivery or frame that have arrived."""
         return self._unfinished.oldest_bytes or super().unfinished
 
 
@@ -1528,7 +1510,6 @@ def _size_of(send: tuple[Any, ...]) -> int:
 
 
 def _flat(tags: dict[int, int]) -> tuple[int, ...]:
-    """Pairs of consumer and tag, as commands have them."""
     return tuple(number for pair in tags.items() for number in pair)
 
 

@@ -43,13 +43,7 @@ class FramingError(ProtocolError):
 
 
 class SessionError(RequestError):
-    """The session ends because of it; the connection goes on.
-
-    Args:
-        session: the one.
-        text: why.
-        condition: as AMQP names it.
-    """
+    """The session ends because of it; the connection goes on."""
 
     code = ErrorCode.ILLEGAL_STATE
 
@@ -60,13 +54,7 @@ class SessionError(RequestError):
 
 
 class LinkError(RequestError):
-    """The link is detached because of it; its session goes on.
-
-    Args:
-        link: the one.
-        text: why.
-        condition: as AMQP names it.
-    """
+    """The link is detached because of it; its session goes on."""
 
     code = ErrorCode.ILLEGAL_STATE
 
@@ -77,11 +65,7 @@ class LinkError(RequestError):
 
 
 class UnknownTransactionError(RequestError):
-    """There is no transaction of this name (part 4, section 4.5.8).
-
-    Args:
-        name: that the client has used.
-    """
+    """There is no transaction of this name (part 4, section 4.5.8)."""
 
     code = ErrorCode.NOT_FOUND
     condition: Final = "amqp:transaction:unknown-id"
@@ -94,7 +78,6 @@ def error_of(error: SieveError, tag: bytes | None = None) -> Error:
     """An error as a structure of AMQP.
 
     Args:
-        error: the error.
         tag: of the delivery that has caused it; None if that was none. A client whose link is detached by the error of
             a settled delivery has no other sign of which one it was.
     """

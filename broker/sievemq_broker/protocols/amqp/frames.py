@@ -29,7 +29,6 @@ class Frame:
 
     Args:
         kind: AMQP or SASL; -1 for a protocol header.
-        channel: of the session.
         body: the performative; None for a heartbeat; the bytes of a protocol header.
         payload: what stands behind it.
         size: bytes of the whole frame.
@@ -46,11 +45,7 @@ class Frame:
 
 
 class FrameParser:
-    """Cuts bytes into frames.
-
-    Args:
-        frame_bytes: largest frame that is accepted.
-    """
+    """Cuts bytes into frames."""
 
     __slots__ = ("_at", "_frame_bytes", "_headers", "_input", "number")
 
@@ -69,11 +64,9 @@ class FrameParser:
         return len(self._input) - self._at
 
     def accept(self, frame_bytes: int) -> None:
-        """Accept frames of this size from now on."""
         self._frame_bytes = frame_bytes
 
     def drop(self) -> None:
-        """Drop the bytes of the incomplete frame."""
         self._input.clear()
         self._at = 0
 
@@ -129,9 +122,7 @@ def frame_of(performative: Composite | None, channel: int = 0, payload: bytes = 
 
     Args:
         performative: None for a heartbeat.
-        channel: of the session.
         payload: what stands behind it.
-        kind: AMQP or SASL.
     """
     out = bytearray(8)
     if performative is not None:
@@ -145,8 +136,6 @@ class TransferWriter:
     """Writes the transfers of one link. They differ only in the delivery, and in what follows the performative.
 
     Args:
-        channel: of the session.
-        handle: of the link.
         settled: its deliveries need no settlement.
     """
 
@@ -163,7 +152,6 @@ class TransferWriter:
 
         Args:
             delivery: its number; the tag is the same in four bytes.
-            payload: the message, or a part of it.
             more: another part follows.
         """
         before, between, behind = self._more if more else self._last

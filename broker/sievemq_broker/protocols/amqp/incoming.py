@@ -43,12 +43,10 @@ class IncomingSends:
         self._more: bool | None = None
 
     def count(self) -> int:
-        """The number of the next send."""
         self._sequence += 1
         return self._sequence
 
     def block(self, blocked: bool) -> None:
-        """A send waits for room, or no longer does."""
         self.blocked = blocked
 
     def pass_over(self, sends: list[tuple[int, PlainCommand]]) -> None:
@@ -57,13 +55,11 @@ class IncomingSends:
         self.bytes += sum([size + _EACH for size, _ in sends])
 
     def take_sends(self, most: int) -> list[tuple[int, PlainCommand]]:
-        """Remove and return the first sends."""
         sends = [self._sends.popleft() for _ in range(min(most, len(self._sends)))]
         self.bytes -= sum([size + _EACH for size, _ in sends])
         return sends
 
     def hold(self, frame: Frame) -> None:
-        """A frame has arrived that must wait."""
         self._frames.append(frame)
         self.bytes += frame.size + _EACH
         if isinstance(frame.body, Transfer):
@@ -75,11 +71,9 @@ class IncomingSends:
 
     @property
     def next_frame(self) -> Frame | None:
-        """The first frame that waits."""
         return self._frames[0] if self._frames else None
 
     def take_frame(self) -> Frame:
-        """Remove and return the first frame that waits."""
         frame = self._frames.popleft()
         self.bytes -= frame.size + _EACH
         if not self._frames:
@@ -87,5 +81,4 @@ class IncomingSends:
         return frame
 
     def take_frames(self) -> list[Frame]:
-        """Remove and return all frames that wait."""
         return [self.take_frame() for _ in range(len(self._frames))]

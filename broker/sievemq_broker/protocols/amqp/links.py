@@ -77,7 +77,6 @@ class IncomingLink(Link):
     incoming: IncomingSends = field(default_factory=lambda: IncomingSends(0))
 
     def take(self, payload: bytes) -> None:
-        """A part of a delivery has arrived."""
         self.came.append(payload)
         self.size += len(payload)
 
@@ -92,7 +91,6 @@ class IncomingLink(Link):
         return payload
 
     def count(self) -> None:
-        """A delivery has ended; another one may begin."""
         self.delivery_count = (self.delivery_count + 1) % 2**32
         self.credit -= 1
 
@@ -107,15 +105,12 @@ class IncomingLink(Link):
         return self.session.links.get(self.handle) is self
 
     def send_by(self, incoming: IncomingSends) -> None:
-        """Set what carries its sends."""
         self.incoming = incoming
 
     def lead(self, address: str) -> None:
-        """Set the address it sends to."""
         self.address = address
 
     def allow(self, credit: int) -> None:
-        """Allow this many deliveries from now on."""
         self.credit = credit
 
 
@@ -144,13 +139,7 @@ class Unfinished:
         return next(iter(self._numbers)).size if self._numbers else 0
 
     def take(self, link: IncomingLink, number: int, transfer: Any, payload: bytes) -> None:
-        """A transfer has arrived that is not the last of its delivery.
-
-        Args:
-            link: of the delivery.
-            number: of the frame.
-            transfer, payload: what it has.
-        """
+        """A transfer has arrived that is not the last of its delivery."""
         if link not in self._numbers:
             self._numbers[link] = number
             link.begin(transfer)
@@ -224,7 +213,6 @@ class OutgoingLink(Link):
         self.writer = TransferWriter(self.session.channel, self.handle, self.settled)
 
     def begin_delivery(self, number: int, tag: int) -> None:
-        """A delivery begins."""
         self.delivery_count += 1
         if not self.settled:
             self.unsettled[number] = tag
@@ -239,7 +227,6 @@ class OutgoingLink(Link):
         return len(self.waiting)
 
     def go(self) -> None:
-        """It was detached."""
         self.gone = True
 
     def pass_over(self) -> None:
@@ -281,7 +268,6 @@ class OutgoingLink(Link):
         self.draining = limit
 
     def advance(self, limit: int) -> None:
-        """The client has drained the link: its credit, up to this count of deliveries, is used up."""
         self.draining = None
         self.delivery_count = max(self.delivery_count, limit)
 
@@ -380,7 +366,6 @@ class Transaction:
         return max([max(self.settled.get((link, outcome), _NO_TAGS)) for outcome in _OUTCOMES])
 
     def settles(self, session: AmqpSession) -> bool:
-        """True if it has settled deliveries of a session."""
         return session in self._sessions
 
     def lose(self, session: AmqpSession) -> None:
@@ -395,7 +380,6 @@ class Transaction:
             self.doom = error
 
     def count_send(self) -> int:
-        """The number of the next send."""
         self.sends += 1
         return self.sends
 
@@ -485,10 +469,7 @@ class Rest:
     """A message that is not written to its end, since the client's window has no room, or the transport.
 
     Args:
-        link: of its delivery.
         tag: of the broker's delivery; 0 if it has none.
-        number: of the delivery.
-        payload: of the message.
 
     Attributes:
         at: where what is not written begins.
@@ -504,13 +485,11 @@ class Rest:
         self.at = 0
 
     def next(self, room: int) -> bytes:
-        """The next transfer, with a payload of so many bytes."""
         begin, self.at = self.at, self.at + room
         return self.link.writer.frame(self.number, self.payload[begin : self.at], not self.ended)
 
     @property
     def ended(self) -> bool:
-        """All of it is written."""
         return self.at >= len(self.payload)
 
 
@@ -518,8 +497,6 @@ class AmqpSession:
     """One session of a connection.
 
     Args:
-        channel: its number, for both ends.
-        number: of the broker's session.
         window: transfers that the client takes.
 
     Attributes:
@@ -563,11 +540,9 @@ class AmqpSession:
 
     @property
     def handles(self) -> int:
-        """The number of handles in use."""
         return len(self.links) + len(self._detached)
 
     def attach(self, link: Link) -> None:
-        """A link is attached."""
         self._detached.discard(link.handle)
         self.links[link.handle] = link
 
@@ -603,7 +578,6 @@ class AmqpSession:
         return True
 
     def count_in(self) -> None:
-        """A transfer has arrived."""
         self.next_in = (self.next_in + 1) % 2**32
 
     def deliver(self, link: OutgoingLink, tag: int) -> int:
@@ -638,11 +612,9 @@ class AmqpSession:
         self.rest = rest
 
     def end_rest(self) -> None:
-        """It is written."""
         self.rest = None
 
     def count_out(self) -> None:
-        """A transfer is written."""
         self.room -= 1
         self.next_out = (self.next_out + 1) % 2**32
 
@@ -665,12 +637,8 @@ class AmqpSession:
         return begin, begin + ahead(last, first)
 
     def settle(self, first: int, last: int, most: int) -> list[tuple[OutgoingLink, int]]:
-        """Remove deliveries that the client settles, from the first one on: link and tag.
-
-        Args:
-            first, last: their numbers.
-            most: how many. If fewer are found, there are no more.
-        """
+        """Remove deliveries that the client settles, at most `most`, from the first one on: link and tag. If fewer are
+        returned, there are no more."""
         return self._unsettled.take(first, last, most)
 
     @property
@@ -697,9 +665,7 @@ class AmqpSession:
         """Forget the deliveries of a link that is gone.
 
         Args:
-            link: the one.
             now: ms epoch.
-            budget: of the turn.
 
         Returns:
             The tags of its messages that are not settled: those that the client has, and those that it cannot have.

@@ -66,25 +66,12 @@ class AmqpOutbox(ForeignOutbox):
         settings: its `outbox_high` are the bytes of waiting output above which no more messages are taken.
         wake: called when output appears while nothing feeds the connection.
         now: the time, milliseconds since 1970.
-        converted: shared by the AMQP connections.
     """
 
     __slots__ = (
-        "_awaited",
-        "_behind",
-        "_commits",
-        "_frame",
-        "_now",
-        "_oversized",
-        "_owing",
-        "_passed",
-        "_returned",
-        "_written",
-        "consumers",
-        "dropped",
-        "stage",
-        "unfinished",
-    )
+        "_awaited", "_behind", "_commits", "_frame", "_now", "_oversized", "_owing", "_passed", "_returned", "_written",
+        "consumers", "dropped", "stage", "unfinished",
+    )  # fmt: skip
 
     def __init__(
         self, settings: SessionSettings, wake: Callable[[], None], now: Callable[[], int], converted: Converted
@@ -147,12 +134,7 @@ class AmqpOutbox(ForeignOutbox):
         """Settle a delivery of the client once its send is settled.
 
         Args:
-            number: of the broker's session.
-            sequence: of the send.
-            link: of the delivery.
             delivery: its id; None if the client has settled it: then its link is detached should the send be refused.
-            transaction: that it is part of.
-            tag: its tag.
         """
         self._awaited.setdefault(number, deque()).append((sequence, link, delivery, transaction, tag))
 
@@ -188,11 +170,7 @@ class AmqpOutbox(ForeignOutbox):
         that outcome, its link is detached with the reason.
 
         Args:
-            link: of the delivery.
             delivery: its id; None if the client has settled it.
-            error: why.
-            transaction: that it is part of.
-            tag: its tag.
         """
         if delivery is None or not link.rejects:
             self.detach(link, error, tag)
@@ -205,7 +183,6 @@ class AmqpOutbox(ForeignOutbox):
         return any(self._awaited.values())
 
     def forget_session(self, number: int) -> None:
-        """A session of the broker was closed."""
         self._awaited.pop(number, None)
         self._passed.pop(number, None)
         self._stopped.discard(number)
@@ -227,7 +204,6 @@ class AmqpOutbox(ForeignOutbox):
 
     @property
     def has_passed(self) -> bool:
-        """True if :meth:`take_passed` has something."""
         return bool(self._passed)
 
     def take_dropped(self) -> list[IncomingLink]:
@@ -245,7 +221,6 @@ class AmqpOutbox(ForeignOutbox):
         self._commits[request] = then, refused
 
     def commits(self, request: int) -> bool:
-        """True until a COMMIT is answered."""
         return request in self._commits
 
     def transfer(self, link: OutgoingLink, tag: int, payload: bytes) -> None:
@@ -332,7 +307,6 @@ class AmqpOutbox(ForeignOutbox):
                 for number in (each.id, each.take_written())]  # fmt: skip
 
     def stop_deliveries(self) -> None:
-        """The connection has ended."""
         super().stop_deliveries()
         self._commits.clear()
         self.unfinished.end_all()
@@ -377,7 +351,6 @@ class AmqpOutbox(ForeignOutbox):
 
     @property
     def protocol(self) -> str:
-        """The client's protocol."""
         return "amqp"
 
     def confirm(self, session: int, sequence: int) -> None:
@@ -411,7 +384,6 @@ class AmqpOutbox(ForeignOutbox):
         self.settle(link, first, state, last)
 
     def answer(self, request: int, result: object = None) -> None:
-        """A request was carried out."""
         commit = self._commits.pop(request, None)
         if commit is None:
             super().answer(request, result)
@@ -419,7 +391,6 @@ class AmqpOutbox(ForeignOutbox):
             commit[0](result)
 
     def refuse(self, request: int, error: SieveError) -> None:
-        """A request was refused."""
         commit = self._commits.pop(request, None)
         if commit is None:
             super().refuse(request, error)

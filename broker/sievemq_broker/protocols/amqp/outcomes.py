@@ -28,8 +28,6 @@ class Settlement:
     """The deliveries of a disposition, as they are found.
 
     Args:
-        session: of the deliveries.
-        given: the disposition.
         transaction: that settles them when it is discharged; None: they are settled at once.
 
     Attributes:
@@ -109,7 +107,6 @@ def default_outcome(source: Source) -> object:
 
 
 def final(state: object, consumer: OutgoingLink) -> object:
-    """The outcome of a delivery that the client has settled with this state."""
     if state is None or isinstance(state, Received):
         return consumer.outcome or (None if state is None else Released())
     return state

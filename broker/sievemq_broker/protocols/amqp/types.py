@@ -118,8 +118,6 @@ class Array(list[Any]):
     """Values of one type.
 
     Args:
-        items: the values.
-        code: constructor of that type.
         data: the array as it arrived; it is passed on so. None for one that is made here.
     """
 
@@ -132,7 +130,6 @@ class Array(list[Any]):
 
 
 def malformed(text: str) -> ProtocolError:
-    """The input is not AMQP."""
     return ProtocolError(text, ErrorCode.MALFORMED_FRAME)
 
 
@@ -150,10 +147,6 @@ _F64: Final = struct.Struct(">d")
 
 def encode(value: object, out: bytearray) -> None:
     """Append a value, in its shortest form.
-
-    Args:
-        value: one of the types above.
-        out: where it goes.
 
     Raises:
         TypeError: of another type.
@@ -337,7 +330,6 @@ class Reader:
     Args:
         data: bytes.
         at: where the first value begins.
-        end: where what may be read ends.
         values: how many there may be, those in lists, maps and arrays counted.
 
     Attributes:
@@ -529,9 +521,6 @@ class Reader:
 
 def decode(data: bytes, at: int, end: int, values: int = VALUES) -> tuple[Any, int]:
     """Read one value.
-
-    Args:
-        data, at, end, values: as of :class:`Reader`.
 
     Returns:
         The value, and where it ends.
