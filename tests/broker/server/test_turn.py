@@ -205,6 +205,26 @@ def test_late_links_share_a_slice_of_a_turn_and_the_rest_serves_present_ones(sta
     assert not stage.loop.ready
 
 
+def test_late_links_have_their_time_however_long_writes_take(stage: Stage) -> None:
+    """A link with more to deliver is marked by its flush: the next turn begins when the writes of this one are done."""
+    turn = stage.make(0)
+
+    def flush(link: Slow) -> None:
+        turn.mark(link)
+        stage.loop.now += 0.001
+
+    for _ in range(10):
+        hearer = Slow(stage)
+        hearer.flush = lambda link=hearer: flush(link)  # type: ignore[method-assign, misc]
+        turn.mark(hearer)
+    late = [Slow(stage) for _ in range(4)]
+    for number, link in enumerate(late):
+        turn.put_off(link, brief=number < 2)
+    for _ in range(5):
+        stage.loop.run()
+    assert all(link.caught_up for link in late)
+
+
 def test_short_backlogs_are_served_before_floods_and_floods_do_not_starve(stage: Stage) -> None:
     turn = stage.make(0)
     order: list[str] = []

@@ -374,6 +374,8 @@ class Turn:
             for look in tuple(self.watchers):
                 look()
         self._ended = now = time.monotonic()
+        if self._scheduled:  # by a write: the next turn begins now, or late links would have no time in it
+            self._began = now
         self._durations.append(now - began)
         if len(self._durations) >= TURNS_AT_ONCE:
             self._count()
