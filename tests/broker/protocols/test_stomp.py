@@ -590,6 +590,68 @@ def test_client_individual_acknowledges_one(world: World, version: str) -> None:
     ]  # fmt: skip
 
 
+def test_messages_with_one_message_id_are_settled_in_order(world: World) -> None:
+    """Copies that an operator made have the id of the original."""
+    client, native = Stomp(world, "1.1"), world.client()
+    client.say("SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual")
+    session = native.session()
+    for mid in ("ID:copy", "ID:other", "ID:copy"):
+        native.queue_send(session, envelope(mid, mid=mid), "queue:a")
+    world.settle()
+    client.settle()
+    [subscription] = client.broker.outbox.subscriptions.by_consumer.values()
+    client.say("ACK", message_id="ID:copy", subscription="1")
+    assert list(subscription.held) == [2, 3]
+    client.say("NACK", message_id="ID:copy")
+    assert list(subscription.held) == [2, 4]
+    client.say("ACK", message_id="ID:copy")
+    assert list(subscription.held) == [2]
+    client.say("ACK", message_id="ID:copy")
+    assert "there is no unsettled message" in client.error().headers["message"]
+
+
+def test_message_ids_of_settled_messages_are_forgotten(world: World) -> None:
+    client, _ = deliver(world, 0, "client-individual", prefetch_count="10")
+    for number in range(1_000):
+        client.say("SEND", b"x", destination="/queue/a")
+        [message] = client.take("MESSAGE")
+        named = message.headers["message-id" if number == 999 else "ack"]
+        client.say("ACK", id=named)
+    [subscription] = client.broker.outbox.subscriptions.by_consumer.values()
+    assert len(subscription._named) < 150
+    assert not subscription.held
+
+
+def test_writes_concern_only_subscriptions_that_were_sent_something(world: World) -> None:
+    client = Stomp(world)
+    for number in range(20):
+        client.say("SUBSCRIBE", id=str(number), destination=f"/queue/{number % 10}", ack="auto")
+    subscriptions = client.broker.outbox.subscriptions
+    client.broker.receive_data(frame("SEND", b"x", destination="/queue/7"), world.now)
+    assert [each.id for each in subscriptions.written.values()] == ["7"]
+    client.say("UNSUBSCRIBE", id="7")
+    assert not subscriptions.written
+    assert "7" not in subscriptions.by_id
+    client.settle()
+    assert (queue(world, "7").depth, queue(world, "7").in_flight) == (0, 0)
+
+
+def test_disconnect_ends_many_subscriptions_as_far_as_there_is_time(world: World) -> None:
+    client = Stomp(world)
+    for number in range(20):
+        client.say("SUBSCRIBE", id=str(number), destination="/queue/a")
+    world.services.spent = lambda: True
+    client.broker.receive_data(frame("DISCONNECT", receipt="r"), world.now)
+    turns = 0
+    while client.broker.behind:
+        client.broker.catch_up(world.now)
+        turns += 1
+    assert turns >= 20
+    client.settle()
+    assert [each.headers["receipt-id"] for each in client.take("RECEIPT")] == ["r"]
+    assert client.closed
+
+
 def test_no_more_than_the_prefetch_is_unsettled(world: World) -> None:
     client, ids = deliver(world, 10, "client-individual", prefetch_count="3")
     assert len(ids) == 3
@@ -718,7 +780,7 @@ def test_an_abort_of_many_acknowledgements_sorts_once(world: World) -> None:
     client.say("BEGIN", transaction="t")
     for number, each in enumerate(reversed(ids)):
         client.say(("ACK", "NACK")[number % 2], id=each, transaction="t")
-    [subscription] = client.broker.outbox.subscriptions.values()
+    [subscription] = client.broker.outbox.subscriptions.by_consumer.values()
     (transaction,) = client.broker._transactions.values()
     assert list(transaction.take_back()) == [subscription]
     client.say("ABORT", transaction="t")

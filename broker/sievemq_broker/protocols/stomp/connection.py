@@ -6,7 +6,7 @@ here and nothing more is read from the client (:attr:`StompConnection.full`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import takewhile
 from typing import Any, Final
@@ -188,7 +188,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
                 self._commit(headers, receipt, now)
                 return
             case "ABORT":
-                self._abort(headers, now)
+                self._abort(headers)
             case "DISCONNECT":
                 self._disconnect(receipt, now)
                 return
@@ -196,7 +196,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
                 raise unexpected(f"{command} on a connection that is open")
         if self.outbox.failed:
             return
-        if self.outbox.waiting or self.peer.behind:  # it is not carried out yet
+        if self.outbox.waiting or self.peer.behind or self._todo:  # it is not carried out yet
             self._todo.append(lambda _: self.outbox.receipt(receipt))
         else:
             self.outbox.receipt(receipt)
@@ -242,10 +242,11 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         self._do(now, hello)
 
     def _disconnect(self, receipt: str | None, now: int) -> None:
-        subscriptions = tuple(self.outbox.subscriptions.values())
-        self._stop_delivering(subscriptions, now)
-        goodbye = verbs.Goodbye(request=self._new_id(), handed=())
-        self._ask(now, lambda _: self.outbox.receipt(receipt), goodbye)
+        def leave(now: int) -> None:
+            goodbye = verbs.Goodbye(request=self._new_id(), handed=())
+            self._ask(now, lambda _: self.outbox.receipt(receipt), goodbye)
+
+        self._do_each(_stopping(tuple(self.outbox.subscriptions.by_consumer.values())), leave, now)
 
     # -- sends --------------------------------------------------------------------------------------------------------
 
@@ -304,7 +305,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             if self.outbox.version != "1.0":
                 raise _missing("id", "SUBSCRIBE")
             number = destination
-        if number in self._browsers or self._find(number) is not None:
+        if number in self._browsers or number in self.outbox.subscriptions.by_id:
             raise RequestError(f"there is a subscription {shown(number)} already", ErrorCode.ILLEGAL_STATE)
         ack = headers.get("ack", "auto")
         if ack not in _ACKS:
@@ -325,7 +326,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         consumer = self._new_id()
         durable = next((headers[name] for name in _DURABLE if name in headers), None)
         subscription = Subscription(number, consumer, destination, ack, durable)
-        self.outbox.subscriptions[consumer] = subscription
+        self.outbox.subscriptions.add(subscription)
         open_consumer = verbs.OpenConsumer(
             request=self._new_id(),
             session=_SESSION,
@@ -376,25 +377,23 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         if number is None:
             raise _missing("id", "UNSUBSCRIBE")
         durable = next((headers[name] for name in _DURABLE if name in headers), None)
-        subscription = self._find(number)
+        subscription = self.outbox.subscriptions.by_id.get(number)
         if number in self._browsers:
             self._browsers.discard(number)
         elif subscription is None and durable is None:
             raise RequestError(f"there is no subscription {shown(number)}", ErrorCode.NOT_FOUND)
         if subscription is not None:
             consumer = subscription.consumer
-            self._stop_delivering((subscription,), now)
+            for command in _stopping((subscription,)):
+                self._do(now, command)
             held = tuple(subscription.held)
             close = verbs.CloseConsumer(request=self._new_id(), consumer=consumer, handed=subscription.last)
             self._ask(now, ignore, close)
-            del self.outbox.subscriptions[consumer]
+            self.outbox.subscriptions.remove(consumer)
             if held:  # the application may have seen them
                 self._do(now, verbs.Settle(consumer=consumer, tags=held, outcome=Outcome.LEFT, credit=0))
         if durable is not None:
             self._ask(now, ignore, verbs.Unsubscribe(request=self._new_id(), subscription=durable))
-
-    def _find(self, number: str) -> Subscription | None:
-        return next((each for each in self.outbox.subscriptions.values() if each.id == number), None)
 
     # -- settlement ---------------------------------------------------------------------------------------------------
 
@@ -422,22 +421,23 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         Raises:
             RequestError: it names none that is not settled.
         """
+        subscriptions = self.outbox.subscriptions
         if self.outbox.version == "1.2":
             named = _header(headers, "id", command)
             consumer, _, tag = named.partition("-")
             if _is_number(consumer) and _is_number(tag):
-                given = self.outbox.subscriptions.get(int(consumer))
+                given = subscriptions.by_consumer.get(int(consumer))
                 if given is not None and int(tag) in given.held:
                     return given, int(tag)
         else:
             named = _header(headers, "message-id", command)
         # Also of version 1.2: some clients name the message-id there, which with other brokers is the same.
         number = headers.get("subscription")
-        for subscription in self.outbox.subscriptions.values():
-            if number is None or subscription.id == number:
-                for at, message_id in subscription.held.items():
-                    if message_id == named:
-                        return subscription, at
+        meant = subscriptions.by_consumer.values() if number is None else subscriptions.of_id(number)
+        for subscription in meant:
+            at = subscription.named(named)
+            if at is not None:
+                return subscription, at
         raise RequestError(
             f"{command} names {shown(named)}: there is no unsettled message of that id on this connection",
             ErrorCode.NOT_FOUND,
@@ -478,14 +478,17 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             self._todo.append(partial(self._settle_tags, subscription, tuple(held), outcome, len(held)))
         self._todo.append(partial(self._close_session, transaction, lambda _: self.outbox.receipt(receipt)))
 
-    def _abort(self, headers: dict[str, str], now: int) -> None:
+    def _abort(self, headers: dict[str, str]) -> None:
         transaction = self._end_of(headers, "ABORT")
         for subscription, held in transaction.take_back().items():
-            if subscription.consumer in self.outbox.subscriptions:
-                subscription.hold_again(held)  # the client may settle them again
-            else:
-                self._settle_tags(subscription, tuple(held), Outcome.LEFT, 0, now)
-        self._close_session(transaction, ignore, now)
+            self._todo.append(partial(self._undo, subscription, held))
+        self._todo.append(partial(self._close_session, transaction, ignore))
+
+    def _undo(self, subscription: Subscription, held: dict[int, str], now: int) -> None:
+        if subscription.consumer in self.outbox.subscriptions.by_consumer:
+            subscription.hold_again(held)  # the client may settle them again
+        else:
+            self._settle_tags(subscription, tuple(held), Outcome.LEFT, 0, now)
 
     def _close_session(self, transaction: _Transaction, then: Callable[[object], None], now: int) -> None:
         self.outbox.forget_session(transaction.session)
@@ -502,7 +505,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
 
     @property
     def _has_duties(self) -> bool:
-        return any(each.written for each in self.outbox.subscriptions.values())
+        return bool(self.outbox.subscriptions.written)
 
     def _do_duties(self, now: int) -> None:
         self._acknowledge_written(now)
@@ -513,18 +516,19 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
     def _acknowledge_written(self, now: int) -> None:
         """Acknowledge the messages sent to subscriptions with ``ack: auto``, since their client does not. They are in
         the output of this write or of an earlier one."""
-        for each in tuple(self.outbox.subscriptions.values()):
+        for each in self.outbox.subscriptions.take_written():
             if each.written:
                 tag, credit = each.take_written()
                 self._do(now, verbs.acknowledge(consumer=each.consumer, tag=tag, credit=credit))
 
-    def _stop_delivering(self, subscriptions: Iterable[Subscription], now: int) -> None:
-        """Deliver nothing more to these subscriptions. What was sent to those with ``ack: auto`` is acknowledged."""
-        for each in subscriptions:
-            self._do(now, verbs.credit(consumer=each.consumer, credit=0, instead=True))
-            if each.written:
-                tag, _ = each.take_written()
-                self._do(now, verbs.acknowledge(consumer=each.consumer, tag=tag, credit=0))
+
+def _stopping(subscriptions: Iterable[Subscription]) -> Iterator[verbs.Carried]:
+    """What delivers nothing more to these subscriptions, and acknowledges what was sent to those with ``ack: auto``."""
+    for each in subscriptions:
+        yield verbs.credit(consumer=each.consumer, credit=0, instead=True)
+        if each.written:
+            tag, _ = each.take_written()
+            yield verbs.acknowledge(consumer=each.consumer, tag=tag, credit=0)
 
 
 def _header(headers: dict[str, str], name: str, command: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from sievemq_broker.protocols.foreign import Converted, ForeignOutbox
 from sievemq_broker.protocols.stomp.frames import encode, header_lines
@@ -11,6 +12,9 @@ from sievemq_broker.protocols.stomp.mapping import message_of
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope, EnvelopeFields
+
+#: So many tags of settled messages are kept by name, and as many as there are messages.
+_SPARE: Final = 100
 
 
 @dataclass(slots=True, eq=False)
@@ -39,23 +43,91 @@ class Subscription:
     last: int = 0
     written: int = 0
     unsettled: int = 0
+    #: Tags by message-id, in order; several messages may have the same one. Those that are settled are dropped when
+    #: they are found, or outnumber the others.
+    _named: dict[str, list[int]] = field(default_factory=dict)
+    _tags: int = 0
 
     def note(self, tag: int, message_id: str) -> None:
         self.last = tag
         if self.ack == "auto":
             self.written = tag
             self.unsettled += 1
+            return
+        self.held[tag] = message_id
+        self._tags += 1
+        if self._tags > 2 * len(self.held) + _SPARE:
+            self._name_all()
         else:
-            self.held[tag] = message_id
+            self._named.setdefault(message_id, []).append(tag)
+
+    def named(self, message_id: str) -> int | None:
+        """Tag of the first message with this id that is not settled."""
+        tags = self._named.get(message_id, [])
+        while tags and tags[0] not in self.held:
+            del tags[0]
+        return tags[0] if tags else None
 
     def hold_again(self, messages: dict[int, str]) -> None:
         """A transaction that has settled messages is aborted."""
         self.held = dict(sorted((self.held | messages).items()))
+        self._name_all()
+
+    def _name_all(self) -> None:
+        self._named = {}
+        self._tags = len(self.held)
+        for tag, message_id in self.held.items():
+            self._named.setdefault(message_id, []).append(tag)
 
     def take_written(self) -> tuple[int, int]:
         """Tag of the last message that auto acknowledgement has to settle, and how many these are; once."""
         written = self.written, self.unsettled
         self.written = self.unsettled = 0
+        return written
+
+
+class Subscriptions:
+    """The open subscriptions of one client.
+
+    Attributes:
+        by_consumer: them, by the number of their consumer.
+        by_id: them, by the client's id.
+        written: those with messages that auto acknowledgement may have still to settle, by consumer.
+    """
+
+    __slots__ = ("by_consumer", "by_id", "written")
+
+    def __init__(self) -> None:
+        self.by_consumer: dict[int, Subscription] = {}
+        self.by_id: dict[str, Subscription] = {}
+        self.written: dict[int, Subscription] = {}
+
+    def add(self, subscription: Subscription) -> None:
+        """The client has sent SUBSCRIBE with an id that it does not use."""
+        self.by_consumer[subscription.consumer] = self.by_id[subscription.id] = subscription
+
+    def remove(self, consumer: int) -> Subscription | None:
+        """It has ended. Returns it, if it had not ended before."""
+        subscription = self.by_consumer.pop(consumer, None)
+        if subscription is not None:
+            del self.by_id[subscription.id]
+            self.written.pop(consumer, None)
+        return subscription
+
+    def of_id(self, number: str) -> list[Subscription]:
+        """The one with this id, if there is one."""
+        return [self.by_id[number]] if number in self.by_id else []
+
+    def note(self, subscription: Subscription, tag: int, message_id: str) -> None:
+        """A message is written to the client."""
+        subscription.note(tag, message_id)
+        if subscription.written:
+            self.written[subscription.consumer] = subscription
+
+    def take_written(self) -> list[Subscription]:
+        """Return :attr:`written`, and forget it."""
+        written = list(self.written.values())
+        self.written.clear()
         return written
 
 
@@ -72,8 +144,7 @@ class StompOutbox(ForeignOutbox):
     def __init__(self, settings: SessionSettings, wake: Callable[[], None], converted: Converted) -> None:
         super().__init__(settings, wake, converted)
         self.version = "1.2"
-        #: Open subscriptions by the number of their consumer. The connection adds and removes them.
-        self.subscriptions: dict[int, Subscription] = {}
+        self.subscriptions = Subscriptions()
         #: Receipts that wait for sends to be settled: session -> [(sequence, receipt)], in order.
         self._receipts: dict[int, list[tuple[int, str]]] = {}
         #: The receipt requested by the frame that the next ERROR concerns.
@@ -110,7 +181,7 @@ class StompOutbox(ForeignOutbox):
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Queue a MESSAGE."""
-        subscription = self.subscriptions[consumer_id]
+        subscription = self.subscriptions.by_consumer[consumer_id]
         version, delivery = self.version, f"{consumer_id}-{tag}"
         fields: EnvelopeFields | None = None
         made = self._converted.find(packed, version)
@@ -130,7 +201,7 @@ class StompOutbox(ForeignOutbox):
             ("destination", subscription.destination),
             ("redelivered", "true" if count > 1 else "false"),
         ]
-        subscription.note(tag, message_id)
+        self.subscriptions.note(subscription, tag, message_id)
         if subscription.ack != "auto" and self.version == "1.2":
             headers.append(("ack", delivery))
         if count > 1:
@@ -175,7 +246,7 @@ class StompOutbox(ForeignOutbox):
         self.end_with(dict(self._receipts.get(session, ())).get(sequence))(error)
 
     def consumer_gone(self, consumer_id: int, code: ErrorCode, text: str) -> None:
-        subscription = self.subscriptions.pop(consumer_id, None)
+        subscription = self.subscriptions.remove(consumer_id)
         if subscription is not None:
             text = f"the subscription to {subscription.destination} has ended: {text}"
             self.end_with(None)(RequestError(text, code))
