@@ -118,7 +118,6 @@ class Unmatched:
         return cost
 
     def end_first(self) -> None:
-        """The first one has arrived, or is gone."""
         self._asking = None
         self.entries.popleft()
 
@@ -127,9 +126,7 @@ class Queue(Source):
     """Messages in order, and the consumers that get them.
 
     Args:
-        place: its name.
         policy: limits, redelivery, overrides.
-        host: its broker.
         on_left: called when a consumer has closed; None for nothing.
 
     Attributes:
@@ -153,37 +150,11 @@ class Queue(Source):
     """
 
     __slots__ = (
-        "_awaiting",
-        "_closed_deliveries",
-        "_deadlines",
-        "_host",
-        "_on_left",
-        "_recall",
-        "_sole",
-        "_turns",
-        "_unmatched",
-        "acknowledged",
-        "backlog",
-        "consumers",
-        "counts",
-        "deleted",
-        "fan_out",
-        "holders",
-        "index",
-        "label",
-        "main",
-        "observers",
-        "place",
-        "policy",
-        "reserved_bytes",
-        "reserved_messages",
-        "scheduled",
-        "scheduled_bytes",
-        "sequence",
-        "standstill",
-        "taps",
-        "turn",
-    )
+        "_awaiting", "_closed_deliveries", "_deadlines", "_host", "_on_left", "_recall", "_sole", "_turns",
+        "_unmatched", "acknowledged", "backlog", "consumers", "counts", "deleted", "fan_out", "holders", "index",
+        "label", "main", "observers", "place", "policy", "reserved_bytes", "reserved_messages", "scheduled",
+        "scheduled_bytes", "sequence", "standstill", "taps", "turn",
+    )  # fmt: skip
 
     #: As of a topic: a message is never delivered in slices.
     large: Final = False
@@ -278,7 +249,6 @@ class Queue(Source):
 
     @property
     def in_flight(self) -> int:
-        """Messages delivered and not acknowledged."""
         held = sum(consumer.unacknowledged for consumer in self.consumers)
         return held + sum(consumer.unacknowledged for consumer in self.holders)
 
@@ -291,7 +261,6 @@ class Queue(Source):
     # -- limits ---------------------------------------------------------------------------------------------------
 
     def configure(self, policy: DestinationPolicy) -> None:
-        """Apply another policy from now on."""
         self.policy = policy
 
     @property
@@ -307,7 +276,6 @@ class Queue(Source):
 
     @property
     def at_limit(self) -> bool:
-        """True if a limit of the policy leaves no room for another message."""
         policy = self.policy
         messages, size = policy.max_messages, policy.max_bytes
         return bool(
@@ -317,14 +285,12 @@ class Queue(Source):
 
     @property
     def limit_text(self) -> str:
-        """The limits as text for people."""
         policy = self.policy
         limits = [counted(n, what) for n, what in ((policy.max_messages, "message"), (policy.max_bytes, "byte")) if n]
         return f"{self.label} is full; it may hold {' and '.join(limits)}"
 
     @property
     def blocked_senders(self) -> int:
-        """Senders that wait for room here."""
         return self._host.blocked_senders(self)
 
     def reserve(self, messages: int, size: int) -> None:
@@ -333,7 +299,6 @@ class Queue(Source):
         self.reserved_bytes += size
 
     def drop_new(self, envelope: Envelope) -> None:
-        """Drop a new message because of a limit."""
         self.counts.drop_newest()
         for observer in self.observers:
             observer.refused(self, envelope)
@@ -493,7 +458,6 @@ class Queue(Source):
         return done
 
     def _wait(self, entry: Entry, matched: list[View] | tuple[()]) -> None:
-        """Add an entry to all views that show it."""
         self.backlog.place(entry, matched)
         if entry.envelope.expiration:
             self._deadlines.push(entry.envelope.expiration, self, entry)
@@ -505,7 +469,6 @@ class Queue(Source):
             observer.unreadable(self, entry, error)
 
     def _unplace(self, entry: Entry) -> None:
-        """Remove an entry from the views."""
         self.backlog.unplace(entry)
         if entry.envelope.expiration:
             self._deadlines.void()
@@ -545,7 +508,6 @@ class Queue(Source):
         work; the queue delivers nothing else until that is done, so the order is kept.
 
         Args:
-            turns: of the view.
             now: ms epoch.
             budget: messages to deliver at once.
 
@@ -630,7 +592,6 @@ class Queue(Source):
         earlier (EXP-10).
 
         Args:
-            entry: in no view.
             when: ms epoch.
             span: it is to wait so long, whatever the machine's clock is set to meanwhile.
         """
@@ -729,7 +690,6 @@ class Queue(Source):
         """A consumer has returned messages, perhaps because they were recalled.
 
         Args:
-            consumer: the one.
             tags: what it gave back; None if everything.
             now: ms epoch.
         """
@@ -817,7 +777,6 @@ class Queue(Source):
         return True
 
     def _is_last(self, entry: Entry) -> bool:
-        """True if one more attempt is the last one."""
         return 0 < self.policy.max_attempts <= entry.attempts + 1
 
     def _fail(self, entry: Entry, now: int, reject: bool = False) -> bool:
@@ -959,7 +918,6 @@ class Queue(Source):
             self._on_left()
 
     def _forget_if_done(self, consumer: Consumer) -> None:
-        """Forget a closed consumer once it holds no messages."""
         if not consumer.window:
             self.holders.discard(consumer)
 
@@ -968,7 +926,6 @@ class Queue(Source):
         self._closed_deliveries -= tag
 
     def serve(self, consumer: Consumer, now: int) -> None:
-        """A consumer may have credit: deliver what waits for it."""
         turns = self._turns[consumer.view]
         if consumer not in turns.listed:
             turns.list_ready(consumer)
@@ -995,12 +952,10 @@ class Queue(Source):
         return recall.want(consumer, now)
 
     def add_tap(self, tap: Copier) -> None:
-        """Let a tap get copies of arrivals from now on."""
         self.taps = (*self.taps, tap)
         self._set_paths()
 
     def remove_tap(self, tap: Copier) -> None:
-        """Let a tap get no more copies."""
         self.taps = tuple(each for each in self.taps if each is not tap)
         self._set_paths()
 
@@ -1010,7 +965,6 @@ class Queue(Source):
         self._set_paths()
 
     def unobserve(self, observer: Observer) -> None:
-        """Remove an observer."""
         self.observers = tuple(each for each in self.observers if each is not observer)
         self._set_paths()
 
@@ -1025,10 +979,8 @@ class Queue(Source):
         """The entries with these sequences or JMSMessageIDs that are here, in order of delivery.
 
         Args:
-            ids: see :meth:`Backlog.locate`.
             held: look among those in flight, too.
             now: ms epoch.
-            budget: of the turn.
         """
         in_flight = self._held_entries() if held else ()
         return self.backlog.locate(ids, self.scheduled, in_flight, self.complete, now, budget)
@@ -1069,7 +1021,6 @@ class Queue(Source):
 
     @property
     def pending(self) -> bool:
-        """True if there is work for :meth:`work`."""
         return (
             bool(self._unmatched.entries) or self.standstill.unserved or self._recall.searching or self.backlog.pending
         )
@@ -1080,7 +1031,6 @@ class Queue(Source):
         self._set_paths()
 
     def unpause(self, now: int) -> None:
-        """Resume deliveries."""
         self.standstill.pause(False)
         self._set_paths()
         budget = SERVED
@@ -1145,9 +1095,6 @@ class Queue(Source):
 
     def clear(self, reason: str = "purged") -> int:
         """Remove all waiting and scheduled messages; messages in flight stay.
-
-        Args:
-            reason: for observers.
 
         Returns:
             How many messages that were.

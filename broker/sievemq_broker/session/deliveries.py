@@ -15,9 +15,6 @@ from sievemq_core.errors import ErrorCode, ProtocolError
 class Deliveries:
     """The consumers of a client, their sessions, and the requests that wait for one of them.
 
-    Args:
-        out: the client's output.
-
     Attributes:
         consumers: by id. Closed ones stay while they hold messages of their session (ACK-19).
         owners: the session of each.
@@ -50,7 +47,6 @@ class Deliveries:
             raise unknown("consumer", consumer_id)
 
     def add(self, session: Session, consumer: Consumer) -> None:
-        """A consumer was opened."""
         session.consumers[consumer.id] = self.consumers[consumer.id] = consumer
         self.owners[consumer.id] = session
 
@@ -87,7 +83,6 @@ class Deliveries:
         self.retired.difference_update(session.consumers)
 
     def clear(self) -> None:
-        """The client has ended."""
         self.consumers.clear()
         self.owners.clear()
         self.retired.clear()
@@ -97,7 +92,6 @@ class Deliveries:
 
     @property
     def hold_messages(self) -> bool:
-        """True while one of them has a message that is not acknowledged."""
         return any(consumer.unacknowledged for consumer in self.consumers.values())
 
     def returned(self) -> dict[int, Returned]:
@@ -150,7 +144,6 @@ class Deliveries:
     # -- callers that wait, and the calls of the domain ---------------------------------------------------------------
 
     def wants(self, consumer_id: int) -> int:
-        """The number of a consumer's unanswered WANTs."""
         return len(self._wants.get(consumer_id, ()))
 
     def await_settled(self, consumer_id: int, request: int) -> None:
@@ -158,17 +151,14 @@ class Deliveries:
         self._wants.setdefault(consumer_id, []).append(request)
 
     def want_settled(self, consumer_id: int) -> None:
-        """Answer the WANTs of a consumer."""
         for request in self._wants.pop(consumer_id, ()):
             self._out.answer(request)
 
     def settle_wants(self) -> None:
-        """Answer all WANTs."""
         for consumer_id in tuple(self._wants):
             self.want_settled(consumer_id)
 
     def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
-        """The domain has closed a consumer."""
         self.want_settled(consumer_id)
         consumer = self.consumers.get(consumer_id)
         if consumer is None:

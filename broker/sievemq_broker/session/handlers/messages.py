@@ -86,9 +86,6 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     """Send messages to their destination, or stage them in a transaction (TXN-02).
 
     Args:
-        peer: the client.
-        commands: as it has sent them.
-        at: where the first SEND stands.
         now: ms epoch.
 
     Returns:
@@ -154,11 +151,7 @@ def _take_batch(
     not valid. A single message is a batch of one.
 
     Args:
-        peer: the client.
-        session: whose sends these are.
-        commands: as the client has sent them.
         at: where the first SEND stands.
-        most: how many messages.
 
     Returns:
         The messages: none if the first one was refused. And whether the client may wait for the confirm.
