@@ -108,26 +108,9 @@ class Tap:
 
     mode: Mode
     __slots__ = (
-        "__weakref__",
-        "_armed",
-        "_keeper",
-        "acknowledged",
-        "claim",
-        "condition",
-        "destination",
-        "ended",
-        "heard",
-        "id",
-        "log",
-        "lost",
-        "missed",
-        "name",
-        "number",
-        "open",
-        "owner",
-        "reader",
-        "terms",
-    )
+        "__weakref__", "_armed", "_keeper", "acknowledged", "claim", "condition", "destination", "ended", "heard", "id",
+        "log", "lost", "missed", "name", "number", "open", "owner", "reader", "terms",
+    )  # fmt: skip
 
     #: What :class:`Deadlines` needs of an item, see :class:`sievemq_broker.domain.deadlines.Item`.
     state: Final = DELAYED
