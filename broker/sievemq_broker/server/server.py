@@ -8,12 +8,12 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
+from functools import partial
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
-from sievemq_broker.protocols import PROTOCOLS
-from sievemq_broker.protocols.sieve import SieveConnection
+from sievemq_broker.protocols import PROTOCOLS, Spoken
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.credentials.user_store import UserStore
 from sievemq_broker.server.net.large_frames import share_of
@@ -246,7 +246,7 @@ class Server:
 
     def _connectors(self) -> Mapping[str, Connect]:
         """Functions that create the broker's end of a connection, by protocol."""
-        return {"sieve": _connect_sieve, "amqp": _connect_amqp, "stomp": _connect_stomp}
+        return {name: partial(_connect, spoken) for name, spoken in PROTOCOLS.items()}
 
     def _refuse(self, connection: Connection, now: int) -> None:
         limit = self.links.limit
@@ -385,17 +385,6 @@ class Server:
         self.links.close()
 
 
-def _connect_sieve(shard: ShardPort, address: str, wake: Callable[[], None]) -> Connection:
-    return SieveConnection(shard.broker, shard.services, address=address, wake=wake)
-
-
-def _connect_amqp(shard: ShardPort, address: str, wake: Callable[[], None]) -> Connection:
-    from sievemq_broker.protocols.amqp import AmqpConnection  # only a broker with such a client needs it
-
-    return AmqpConnection(shard.broker, shard.services, address=address, wake=wake)
-
-
-def _connect_stomp(shard: ShardPort, address: str, wake: Callable[[], None]) -> Connection:
-    from sievemq_broker.protocols.stomp import StompConnection  # only a broker with such a client needs it
-
-    return StompConnection(shard.broker, shard.services, address=address, wake=wake)
+def _connect(spoken: Spoken, shard: ShardPort, address: str, wake: Callable[[], None]) -> Connection:
+    make: Callable[..., Connection] = spoken.connection()
+    return make(shard.broker, shard.services, address=address, wake=wake)
