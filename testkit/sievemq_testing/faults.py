@@ -148,9 +148,9 @@ class Rule:
                 session.transaction.fail(self._error)
             return False
         if command[0] == Command.SEND:
-            _, number, sequence, _, _ = command
+            _, number, _, _, _ = command
             session = connection.peer.sessions.get(number)
-            if session is None or not session.is_next(sequence):
+            if session is None:
                 return False
             refuse(connection.peer, session, self._error)
             return True

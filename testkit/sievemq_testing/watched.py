@@ -284,7 +284,7 @@ class WatchedConnection(_Face):
             return 1
         _, number, sequence, _, _ = command
         session = peer.sessions.get(number)
-        out_of_turn = session is not None and (session.sent + 1 != sequence or session.passes_over(sequence))
+        out_of_turn = session is not None and not session.is_next(sequence)
         if out_of_turn or not self.watch.faults.waiting:
             return on_send(peer, commands, at, now)
         rule = self.watch.faults.meet(self, command)

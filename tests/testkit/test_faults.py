@@ -74,6 +74,26 @@ def test_refuses_after_some_have_passed(faults: Faults, namespace: TestNamespace
     assert namespace.queue("orders").depth == 3
 
 
+def test_refuses_a_send_behind_one_that_waits_for_room_when_it_is_its_turn(
+    sievemq_test_broker: TestBroker, faults: Faults, namespace: TestNamespace
+) -> None:
+    namespace.queue("orders").configure(max_messages=1, at_limit="block")
+    rule = faults.refuse("send", skip=2)
+    with WireClient(sievemq_test_broker.port, namespace=namespace.name) as client:
+        client.open_session()
+        for number in (1, 2, 3):
+            envelope = (None, 1, 4, 1, 0, 0, None, None, None, None, None, 2, b"x")
+            client.wire.send(Command.SEND, 1, number, "queue:orders", envelope)
+        client.sock.sendall(client.wire.data_to_send())
+        assert client.until(Command.FLOW)[3:5] == (1, 2)
+        assert rule.used == 0  # the third one is skipped
+        assert namespace.queue("orders").purge() == 1
+        assert client.until(Command.FLOW)[3:5] == (1, 3)
+        client.say(Command.SEND, 1, 3, "queue:orders", envelope)
+        assert client.until(Command.SEND_FAILED)[1:3] == (1, 3)
+    assert (rule.used, namespace.queue("orders").depth) == (1, 1)
+
+
 def test_refuses_one_client_and_one_namespace_only(
     faults: Faults, sievemq_test_broker: TestBroker, factory: ConnectionFactory, context: JMSContext
 ) -> None:
