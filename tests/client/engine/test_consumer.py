@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -532,3 +534,33 @@ def test_a_listener_that_took_the_only_message_of_its_credit_asks_for_more() -> 
     broker.heard()
     assert consumer.rests()
     assert consumer.credit.granted == 1 + FIRST_WINDOW
+
+
+@pytest.mark.parametrize("begin", [*permutations(("stop", "pause", "lose"))])
+@pytest.mark.parametrize("end", [*permutations(("start", "go_on"))])
+def test_reasons_why_nothing_is_handed_over_are_independent(
+    broker: FakeBroker, begin: tuple[str, ...], end: tuple[str, ...]
+) -> None:
+    consumer = broker.consumer(broker.session())
+    verbs: dict[str, Callable[[], object]] = {
+        "stop": lambda: consumer.set_flowing(False),
+        "start": lambda: consumer.set_flowing(True),
+        "pause": consumer.pause,
+        "go_on": consumer.go_on,
+        "lose": consumer.freeze,
+    }
+    assert consumer.flowing
+    for verb in begin:
+        verbs[verb]()
+        assert not consumer.flowing
+    verbs[end[0]]()
+    assert not consumer.flowing
+    verbs[end[1]]()
+    assert consumer.flowing
+    consumer.shut_gate()
+    for verb in (*begin, *end):
+        verbs[verb]()
+        assert (consumer.flowing, consumer.shut, consumer.closed) == (False, True, False)
+    consumer.mark_closed()
+    consumer.set_flowing(True)
+    assert (consumer.flowing, consumer.shut, consumer.closed) == (False, True, True)
