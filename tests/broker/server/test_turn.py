@@ -225,7 +225,7 @@ def test_late_links_have_their_time_however_long_writes_take(stage: Stage) -> No
     assert all(link.caught_up for link in late)
 
 
-def test_short_backlogs_are_served_before_floods_and_floods_do_not_starve(stage: Stage) -> None:
+def test_short_backlogs_are_served_before_floods(stage: Stage) -> None:
     turn = stage.make(0)
     order: list[str] = []
     for kind in ("much", "little"):
@@ -235,8 +235,25 @@ def test_short_backlogs_are_served_before_floods_and_floods_do_not_starve(stage:
             turn.put_off(link, brief=kind == "little")
     assert turn.late
     stage.loop.run()
-    assert order == [f"{kind} {number}" for number in range(4) for kind in ("little", "much")]
+    assert order == [f"{kind} {number}" for kind in ("little", "much") for number in range(4)]
     assert not turn.late
+
+
+def test_floods_do_not_starve_beside_short_backlogs(stage: Stage) -> None:
+    turn = stage.make(0)
+    much = Slow(stage)
+
+    def catch_up() -> None:
+        stage.loop.now += PIECE_SECONDS
+        turn.put_off(little, brief=True)
+
+    for _ in range(10):
+        little = Slow(stage)
+        little.catch_up = catch_up  # type: ignore[method-assign]
+        turn.put_off(little, brief=True)
+    turn.put_off(much, brief=False)
+    stage.loop.run()
+    assert much.caught_up
 
 
 def test_a_grant_ends_with_the_turn(stage: Stage) -> None:

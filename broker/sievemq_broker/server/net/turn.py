@@ -313,11 +313,17 @@ class Turn:
             self._loop.call_soon(self._catch_up)
 
     def _catch_up(self) -> None:
-        kinds = (self._brief, self._late)
-        for number in range(len(self._brief) + len(self._late)):
-            if not self.grant() or time.monotonic() >= self._began + PIECE_SECONDS:
+        brief, late = self._brief, self._late
+        for _ in range(len(brief)):
+            if not self.grant() or time.monotonic() >= self._began + PIECE_SECONDS / 2:
+                break  # links with much input must not starve
+            brief.popleft().catch_up()
+        for _ in range(len(late)):
+            if not self.grant():
+                break
+            late.popleft().catch_up()
+            if time.monotonic() >= self._began + PIECE_SECONDS:
                 break  # the rest of the turn is for those that are read from now on, mostly with little input
-            (kinds[number % 2] or kinds[1 - number % 2]).popleft().catch_up()
         self._catching_up = self.late
         if self._catching_up:
             self._loop.call_soon(self._catch_up)
