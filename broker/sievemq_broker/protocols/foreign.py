@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.settlement import Outcome
-from sievemq_broker.domain.work import Make
+from sievemq_broker.domain.work import TURN, Budget, Make
 from sievemq_broker.protocols.base import BaseConnection, Outlet
 from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.session.life import CLOSING, LEAVING, OPEN
@@ -38,11 +38,11 @@ from sievemq_core.wire.codec import CommandTuple
 CONVERTED_VALUES: Final = 7_000
 
 
-#: Bytes of envelopes that a connection converts in one turn of the loop: 1 to 4 ms. The last message may be larger.
-_TURN_BYTES: Final = 8 * 1024
-
-#: The cost of a delivery beside its size, in such bytes.
-_EACH: Final = 20
+#: The cost of a delivery, and of a conversion beside it, in units of the scheduler; and how many bytes of an envelope
+#: are converted for one more.
+_DELIVERY: Final = 2
+_CONVERSION: Final = 3
+_CONVERTED_BYTES: Final = 24
 
 #: Messages in one page of a browser.
 PAGE: Final = 100
@@ -143,15 +143,16 @@ class ForeignOutbox(Outlet):
     """
 
     __slots__ = (
-        "_converted", "_failure", "_parts", "_requests", "_size", "_stopped", "_work", "asked_back", "resumed",
-        "session",
+        "_budget", "_converted", "_failure", "_parts", "_requests", "_size", "_spent", "_stopped", "asked_back",
+        "resumed", "session",
     )  # fmt: skip
 
     def __init__(self, settings: SessionSettings, wake: Callable[[], None], converted: Converted) -> None:
         super().__init__(settings, wake)
         self._converted = converted
-        #: Bytes of envelopes that were converted since output was taken.
-        self._work = 0
+        self._budget = Budget()
+        #: What was spent on deliveries, in units; each turn pays for TURN of them.
+        self._spent = 0
         self._parts: list[bytes] = []
         self._size = 0
         #: The connection's id, after the handshake.
@@ -226,21 +227,34 @@ class ForeignOutbox(Outlet):
         if self._size > self._high:
             self.hold_deliveries()
 
+    def spend_from(self, budget: Budget) -> None:
+        """Deliveries are made in the turns of this budget."""
+        self._budget = budget
+
     def count_conversion(self, packed: bytes, fields: EnvelopeFields | None) -> None:
-        """A message was converted, or passed on without fields. Above the limit of a turn no more are accepted before
-        the next one."""
-        self._work += _EACH
+        """A message was converted, or passed on without fields. Once a turn is spent on that, no more are accepted in
+        it."""
+        units = _DELIVERY
         if fields is not None:
             body = fields[BODY]
-            self._work += len(packed) - (len(body) if body is not None and fields[BODY_KIND] in _PLAIN else 0)
-        if self._work > _TURN_BYTES:
+            plain = len(body) if body is not None and fields[BODY_KIND] in _PLAIN else 0
+            units += _CONVERSION + (len(packed) - plain) // _CONVERTED_BYTES
+        self._budget.spend(units)
+        self._spent += units
+        if self._spent >= TURN:
             self.hold_deliveries()
+
+    @property
+    def has_spent(self) -> bool:
+        """Deliveries have cost more than a turn: further ones are made in a later one."""
+        return self._spent >= TURN
 
     def take(self) -> bytes:
         """Return everything that is queued, and forget it."""
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts = []
-        self._size = self._work = 0
+        self._size = 0
+        self._spent = max(0, self._spent - TURN)
         return data
 
     def drop_references(self) -> None:
@@ -405,6 +419,7 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
         outbox: OutboxT,
         line: Line,
     ) -> None:
+        outbox.spend_from(broker.scheduler.budget)
         peer = Peer(broker, services, outbox, table, address, watcher, Outcome.LEFT)
         heartbeat = Heartbeat(line, services.settings, services.now() - services.clock_offset)
         super().__init__(services, peer, outbox, heartbeat)
@@ -612,6 +627,13 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
             if self._ready:
                 outbox.wake()
         return data
+
+    def _resume_consumers(self, now: int) -> None:
+        if self.outbox.has_spent:
+            self.outbox.hold_deliveries()
+            self.outbox.request_flush()
+        else:
+            super()._resume_consumers(now)
 
     @abstractmethod
     def _give_back(self, consumer: int, now: int) -> None:

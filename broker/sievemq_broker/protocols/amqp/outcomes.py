@@ -42,12 +42,11 @@ class Settlement:
 
     def __init__(self, session: AmqpSession, given: Disposition, transaction: Transaction | None) -> None:
         state = given.state if transaction is None else given.state.outcome
-        self._state = state
-        #: What becomes of all of them, unless that depends on their links.
+        #: What becomes of all of them; without a state that depends on their links.
+        self._state: object = state
         self._outcome: Outcome | None = None
         if transaction is not None or not (state is None or type(state) is Received):
-            self._outcome = outcome_of(state)
-            self._state = _SAME
+            self._state, self._outcome = _SAME, outcome_of(state)
         self._session = session
         last = given.first if given.last is None else given.last
         self._first, self._last = session.numbers_of(given.first, last)
@@ -70,16 +69,11 @@ class Settlement:
         tags: list[int] = []
         for link, tag in found:
             if link is not last:
-                last, tags = link, self._tags_of(link)
+                last = link
+                outcome = self._outcome if self._state is _SAME else outcome_of(final(self._state, link))
+                tags = self.settled.setdefault((link, outcome), [])
             tags.append(tag)
         return len(found)
-
-    def _tags_of(self, link: OutgoingLink) -> list[int]:
-        outcome = self._outcome if self._state is _SAME else outcome_of(final(self._state, link))
-        tags = self.settled.get((link, outcome))
-        if tags is None:
-            self.settled[link, outcome] = tags = []
-        return tags
 
     def take_all(self, now: int, budget: Budget) -> Task[int]:
         """Find all that are left. Returns the time by now."""
