@@ -40,7 +40,7 @@ CONVERTED_VALUES: Final = 7_000
 
 #: The cost of a delivery, and of a conversion beside it, in units of the scheduler; and how many bytes of an envelope
 #: are converted for one more.
-_DELIVERY: Final = 2
+_DELIVERY: Final = 1
 _CONVERSION: Final = 3
 _CONVERTED_BYTES: Final = 24
 
