@@ -79,7 +79,7 @@ def fill(world: World, count: int, to: str = "queue:q", properties: dict[str, An
 
 @pytest.mark.needs_python("counts calls of functions")
 @pytest.mark.parametrize("protocol", ["amqp", "stomp"])
-@pytest.mark.parametrize(("count", "properties", "most"), [(30, COSTLY, 1), (500, {}, 100)])
+@pytest.mark.parametrize(("count", "properties", "most"), [(30, COSTLY, 1), (500, {}, 125)])
 def test_a_backlog_is_converted_a_few_in_a_turn(
     world: World, conversions: Conversions, protocol: str, count: int, properties: dict[str, Any], most: int
 ) -> None:
