@@ -121,6 +121,8 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._signed_in = signed_in
         #: Something that was read is not decoded yet; and the turn will call :meth:`catch_up`.
         self._late = self._queued = False
+        #: Bytes received since everything was decoded.
+        self._undecoded = 0
         #: The link wants nothing more for now; the socket is not read from.
         self._paused = False
         self._resting = True
@@ -156,13 +158,14 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         """Bytes of frames have arrived."""
         if self._over:
             return
+        self._undecoded += len(data)
         self._frames.receive_data(data)
         if self._late or self._paused:
             self._late = True
         elif self._turn.grant():
             self._go_on()
         else:
-            self._put_off(brief=len(data) < BRIEF)
+            self._put_off()
 
     def catch_up(self) -> None:
         """It is its turn again: decode what was put off, or some of it."""
@@ -183,26 +186,24 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         except ProtocolError as error:
             log.info("websocket.malformed", peer=self.link.peer, text=str(error))
             over = True
+        if not self._late:
+            self._undecoded = 0
         if content and self._may_go_on():
             self.link.data_received(b"".join(content))
         if over:
             self._end()
         elif self._late and not self._paused:
-            self._put_off(brief=False)
+            self._put_off()
         else:
             self._read(not self._paused)
 
-    def _put_off(self, *, brief: bool) -> None:
-        """Decode the rest in a later turn; nothing more is read before that.
-
-        Args:
-            brief: it is little.
-        """
+    def _put_off(self) -> None:
+        """Decode the rest in a later turn; nothing more is read before that."""
         self._late = True
         self._read(False)
         if not self._queued:
             self._queued = True
-            self._turn.put_off(self, brief=brief)
+            self._turn.put_off(self, brief=self._undecoded < BRIEF)
 
     def _read(self, on: bool) -> None:
         """Read from the socket, or do not."""
@@ -290,7 +291,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         """Resume reading."""
         self._paused = False
         if self._late:
-            self._put_off(brief=False)
+            self._put_off()
         else:
             self._read(True)
 

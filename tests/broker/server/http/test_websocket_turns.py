@@ -141,6 +141,18 @@ def test_a_read_without_time_left_waits_and_says_whether_it_is_brief() -> None:
     assert brief.link.data == b"1,"
 
 
+def test_a_few_frames_left_are_brief() -> None:
+    turn = FakeTurn(frames=2)
+    rig = Rig(turn)
+    rig.receive(*[text(number) for number in range(5)])
+    assert [brief for _, brief in turn.late] == [True]
+    turn.next()
+    turn.next()
+    assert rig.socket.reading
+    rig.receive(*[EMPTY] * 1_000)
+    assert [brief for _, brief in turn.late] == [False]
+
+
 def test_bytes_that_arrive_behind_late_ones_are_decoded_after_them() -> None:
     turn = FakeTurn(frames=2)
     rig = Rig(turn)
