@@ -18,7 +18,7 @@ from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.domain.work import TURN, Job, Make, Scheduler
+from sievemq_broker.domain.work import Job, Make, Scheduler
 from sievemq_core.errors import ErrorCode, RequestError
 
 #: The key of deliveries to very many subscriptions.
@@ -245,11 +245,12 @@ class Broker:
         """See :class:`Deliverer`."""
         self.scheduler.finish(now, _FAN_OUT)
 
-    def work(self, now: int, units: int = TURN) -> bool:
+    def work(self, now: int, units: int | None = None) -> bool:
         """Do pending work, such as searching a backlog for a new selector, and let senders go on that have room.
 
         Args:
             now: ms epoch.
+            units: of work to do; None for a turn.
 
         Returns:
             True if there is more to do.

@@ -57,7 +57,9 @@ def deliver(queues: list[Queue], envelope: Envelope, admit: Admit, now: int, bud
         if budget.spent:
             now = yield
             continue
-        queue = queues.pop()
-        if not queue.deleted:
-            admit(queue, envelope, now)
-        budget.spend(1)
+        count = min(budget.left, len(queues))
+        budget.spend(count)
+        for _ in range(count):
+            queue = queues.pop()
+            if not queue.deleted:
+                admit(queue, envelope, now)

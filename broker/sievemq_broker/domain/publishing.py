@@ -392,7 +392,10 @@ class Publishing:
             if budget.spent:
                 now = yield
             waiting = queue.depth
-            queue.show(now)
+            try:
+                queue.show(now)
+            except Exception as error:  # the other queues must be served even so
+                self.error = error
             budget.spend(1 + max(0, waiting - queue.depth))
         self._held = {}
 

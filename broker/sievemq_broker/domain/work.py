@@ -151,11 +151,13 @@ class Scheduler:
         journal: stores what tasks do; None if nothing does.
         overrun: the most units by which a slice has exceeded what it had.
         ring: the keys of all tasks, the next one first.
+        turn: units that the tasks of one turn may spend.
     """
 
-    __slots__ = ("_beginning", "_lines", "_running", "budget", "journal", "overrun", "ring")
+    __slots__ = ("_beginning", "_lines", "_running", "budget", "journal", "overrun", "ring", "turn")
 
     def __init__(self) -> None:
+        self.turn = TURN
         self.budget = Budget()
         self.journal: Journal | None = None
         self.overrun = 0
@@ -195,11 +197,14 @@ class Scheduler:
         """
         job = Job(make, limit_text, share)
         if not later and key not in self._lines and key not in self._beginning:
-            if not self._running:
-                self.budget.renew(TURN)
+            outer = self._running
+            if not outer:
+                self.budget.renew(self.turn)
             if self.budget.left > 0:
                 self._beginning.add(key)
+                self._running = True
                 self._advance(job, now)
+                self._running = outer
                 self._beginning.discard(key)
                 if job.over:
                     return job
@@ -222,12 +227,12 @@ class Scheduler:
         line = self._lines.get(key)
         return None if line is None else line[-1]
 
-    def run(self, now: int, units: int = TURN) -> bool:
+    def run(self, now: int, units: int | None = None) -> bool:
         """Do a turn of work.
 
         Args:
             now: ms epoch.
-            units: to spend.
+            units: to spend; None for :attr:`turn`.
 
         Returns:
             True if there is more to do.
@@ -237,7 +242,7 @@ class Scheduler:
         """
         ring, budget, waited, fault = self.ring, self.budget, 0, None
         before, outer = budget.left, self._running
-        budget.renew(units)
+        budget.renew(self.turn if units is None else units)
         self._running = True
         try:
             while waited < len(ring) and not budget.spent:
@@ -250,8 +255,11 @@ class Scheduler:
                     if self._end(key, job, now) is not None:
                         fault = job.error
                     waited = 0
+                elif budget.left == left:
+                    waited += 1
+                    budget.spend(1)  # to look whether it may go on takes time as well
                 else:
-                    waited = waited + 1 if budget.left == left else 0
+                    waited = 0
         finally:
             self._running = outer
             if outer:
@@ -266,7 +274,11 @@ class Scheduler:
         Args:
             now: ms epoch.
             key: of those; None for all.
+
+        Raises:
+            Exception: as :meth:`run`.
         """
+        fault = None
         while self.ring if key is None else key in self._lines:
             tasks, left = self._tasks, self.budget.left
             if key is not None and not (job := self._lines[key][0]).running:
@@ -274,25 +286,25 @@ class Scheduler:
                 self._advance(job, now)
                 self.budget.renew(left)
                 if job.over:
-                    self._end(key, job, now)
+                    fault = self._end(key, job, now) or fault
                     continue
             self.run(now, sys.maxsize)
             if self._tasks == tasks and self.budget.left in (left, sys.maxsize):
-                return  # what is left waits for what is no task
+                break  # what is left waits for what is no task
+        if fault is not None:
+            raise fault
 
     @property
     def _tasks(self) -> int:
         return sum([len(line) for line in self._lines.values()])
 
-    def cancel(self, job: Job[Any]) -> None:
-        """Drop a task that has had no effect. Its listeners are not called."""
-        for key, line in self._lines.items():
-            if job in line:
-                line.remove(job)
-                job.close()
-                if not line:
-                    self._forget(key)
-                return
+    def cancel(self, key: Hashable, job: Job[Any]) -> None:
+        """Drop a task with this key that has had no effect, and is not over. Its listeners are not called."""
+        line = self._lines[key]
+        line.remove(job)
+        job.close()
+        if not line:
+            self._forget(key)
 
     def _advance(self, job: Job[Any], now: int) -> None:
         journal, share = self.journal, job.share

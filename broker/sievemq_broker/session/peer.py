@@ -639,6 +639,8 @@ class Peer:
     def late_output(self) -> None:
         """A command was carried out after the turn in which it came, or the client learns what others have done: its
         output waits for all that is not on disk yet."""
+        if self._urgent:
+            self.flush_confirms()
         self.owe()
         self.out.wake()
 
@@ -735,7 +737,7 @@ class Peer:
             self.watcher.ending(self, handed is None)
         self._late = []
         if self._awaited is not None and self._awaited.drops:
-            self.broker.scheduler.cancel(self._awaited.job)
+            self.broker.scheduler.cancel(self, self._awaited.job)
         self._awaited = None
         if handed is not None:
             self.deliveries.settle_wants()

@@ -90,6 +90,8 @@ class World:
         self.broker = broker or Broker()
         self.services.broker = self.broker
         self.clients: list[Client] = []
+        #: Pending work is done while bytes are carried; otherwise only what a client waits for.
+        self.works = False
 
     @property
     def now(self) -> int:
@@ -109,8 +111,9 @@ class World:
             busy = False
             for client in self.clients:
                 busy |= client.exchange()
-            if self.broker.busy is not None or any(each.broker.peer.behind for each in self.clients):
+            if self.works or self.broker.busy is not None or any(each.broker.behind for each in self.clients):
                 busy |= self.broker.work(self.now)
+                busy |= any(each.broker.has_data for each in self.clients if each.transport_open and each.reading)
 
     def later(self, ms: int) -> None:
         """Time passes."""

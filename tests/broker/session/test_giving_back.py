@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,10 +12,7 @@ from hypothesis import strategies as st
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.work import TURN, Meter
-from sievemq_broker.session import peer as peers
-from sievemq_broker.session import session as sessions
-from sievemq_broker.session.handlers import consumers, messages
+from sievemq_broker.domain.work import TURN
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
@@ -320,15 +316,6 @@ def test_a_fault_in_the_middle_ends_this_connection_alone(
 # -- as if it were at once --------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def tiny() -> Iterator[None]:
-    """A slice is one message."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (sessions, messages, consumers, peers):
-            patch.setattr(module, "Meter", lambda: Meter(1))
-        yield
-
-
 def without_rivals(steps: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Without different selectors, and without WANT, which recalls what other consumers have buffered: which of several
     consumers gets a message depends there on when it is given back."""
@@ -336,7 +323,6 @@ def without_rivals(steps: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [step for step in opened if step[0] != "want"]
 
 
-@pytest.mark.needs_python("replaces a class")
 @settings(max_examples=150, deadline=None)
 @given(steps=STEPS, pattern=st.lists(st.booleans(), min_size=1, max_size=6), several=st.booleans())
 def test_at_once_and_in_slices_everybody_sees_the_same(
@@ -345,5 +331,4 @@ def test_at_once_and_in_slices_everybody_sees_the_same(
     hello = SEVERAL if several else {}
     steps = without_rivals(steps)
     expected = played(steps, hello, None)
-    with tiny():
-        assert played(steps, hello, often(pattern)) == expected
+    assert played(steps, hello, often(pattern), turn=1) == expected, "a slice is one message"

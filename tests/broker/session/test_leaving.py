@@ -201,9 +201,8 @@ def test_temporary_destinations_end_in_slices(world: World, keep: int) -> None:
     left = [len(space.destinations)]
     while world.broker.work(world.now):
         left.append(len(space.destinations))
-    assert left[0] == 800
-    assert (left[-1], len(space.destinations)) == (0, 0)
-    assert len(left) >= 4
+    assert max(before - after for before, after in pairwise([1_000, *left])) <= TURN // 5
+    assert len(space.destinations) == 0
 
 
 def test_a_broker_that_stops_has_all_given_back(world: World) -> None:
@@ -338,7 +337,7 @@ def test_a_fault_while_a_session_is_closed_ends_its_connection_only(
 ) -> None:
     client, request, _ = closing_session(world)
     with monkeypatch.context() as broken:
-        broken.setattr(DomainConsumer, "recovering", lambda *_: 1 / 0)
+        broken.setattr(DomainConsumer, "recover", lambda *_: 1 / 0)
         world.broker.work(world.now)
     depths(world)
     world.settle()

@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sievemq_broker.matching import index
-from sievemq_broker.session import peer
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
@@ -32,9 +31,20 @@ def often(pattern: list[bool]) -> Callable[[], bool]:
     return spent
 
 
-def played(steps: list[tuple[Any, ...]], hello: dict[str, Any], spent: Callable[[], bool] | None) -> list[object]:
-    """What everybody sees after each step. Confirms say how far: it may be in one word or in several."""
+def played(
+    steps: list[tuple[Any, ...]], hello: dict[str, Any], spent: Callable[[], bool] | None, *, turn: int = 0
+) -> list[object]:
+    """What everybody sees after each step. Confirms say how far: it may be in one word or in several.
+
+    Args:
+        steps: of a :class:`Play`.
+        hello: options of its clients.
+        spent: as of the services.
+        turn: units of pending work in each turn of the loop; 0: there is none before a step is over.
+    """
     one, seen = Play(hello), []
+    if turn:
+        one.world.works, one.world.broker.scheduler.turn = True, turn
     if spent is not None:
         one.world.services.spent = spent
     for step in steps:
@@ -92,8 +102,8 @@ def test_selectors_evaluated_in_slices_change_no_result(
     ]
     expected = played(steps, hello, None)
     with in_pieces():
-        assert played(steps, hello, often(pattern)) == expected
-        assert played(steps, hello, lambda: True) == expected
+        assert played(steps, hello, often(pattern), turn=1) == expected
+        assert played(steps, hello, lambda: True, turn=1) == expected
 
 
 @pytest.mark.needs_python("replaces a limit of the index")
@@ -105,16 +115,15 @@ def test_a_want_gets_what_another_holds_where_selectors_are_evaluated_in_slices(
     expected = played(steps, {}, None)
     assert "m1" in str(expected[-1][0][2])  # type: ignore[index]
     with in_pieces():
-        assert played(steps, {}, lambda: True) == expected
+        assert played(steps, {}, lambda: True, turn=1) == expected
 
 
 @contextmanager
 def in_pieces() -> Iterator[None]:
-    """Each selector is costly, and a piece is one of them."""
+    """Each selector is costly."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index, "AT_ONCE", -1)
         patch.setattr(index.SelectorIndex, "_weigh", lambda self: setattr(self, "costly", True))
-        patch.setattr(peer, "EXAMINED", 1)
         yield
 
 

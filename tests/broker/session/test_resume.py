@@ -357,6 +357,7 @@ def test_tmp_06_temporary_destinations_of_a_lost_client_are_deleted_after_its_de
     world.services.lost.expire(world.broker, world.now + KEEP - 1)
     assert other.ask(Command.DECLARE, address) is None
     world.services.lost.expire(world.broker, world.now + KEEP)
+    world.broker.work(world.now)
     assert other.refused(Command.DECLARE, address)[0] == ErrorCode.INVALID_DESTINATION
     _, resumed = back(world, client)
     assert resumed is False
@@ -467,6 +468,7 @@ def test_the_one_lost_first_is_forgotten_first(world: World, monkeypatch: pytest
     for client in clients:
         client.drop()
     assert len(world.services.lost) == 2
+    world.broker.work(world.now)
     assert world.broker.namespace("default").find(address) is None
     assert back(world, clients[0])[1] is False
     assert back(world, clients[1])[1] is not False
