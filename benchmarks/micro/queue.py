@@ -34,6 +34,9 @@ class Port(DeliveryPort):
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
         return len(row)
 
+    def hold_back(self, consumer_id: int) -> None:
+        pass
+
     def recall(self, consumer_id: int, tags: list[int]) -> None:
         pass
 

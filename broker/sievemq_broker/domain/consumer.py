@@ -184,7 +184,11 @@ class Consumer:
         return len(self.window) - self._holes
 
     def can_take(self) -> bool:
-        return self.credit > 0 and self.port.writable
+        """True if a message could be delivered now. If only the port is in the way, it resumes this consumer."""
+        if self.credit <= 0 or self.port.writable:
+            return self.credit > 0
+        self.port.hold_back(self.id)
+        return False
 
     def go_on_behind(self, tag: int) -> None:
         """Number deliveries from `tag` + 1 on, before the first one. The client has used this consumer on a connection

@@ -34,6 +34,10 @@ class DeliveryPort(Protocol):
     writable: bool
     needs: list[Stored]
 
+    def hold_back(self, consumer_id: int) -> None:
+        """The consumer has credit and might have got a message, but this was not :attr:`writable`: it is resumed
+        then."""
+
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Send a message: `tag` 1, 2, 3, … of the consumer, `count` 1 for a first delivery (JSX-12)."""
 

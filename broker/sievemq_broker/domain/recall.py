@@ -391,7 +391,12 @@ class Recall:
 
     def _is_open(self, claim: _Claim) -> bool:
         """True if the queue may still have a message for a consumer: not all were looked at, or delivered."""
-        return claim.turns.view.scanning != ALL_SCANNED or self._held or not claim.consumer.port.writable
+        if claim.turns.view.scanning != ALL_SCANNED or self._held:
+            return True
+        consumer = claim.consumer
+        if not consumer.port.writable:
+            consumer.port.hold_back(consumer.id)
+        return not consumer.port.writable
 
     def ask(self, claim: _Claim, now: int) -> bool:
         """Recall messages from other consumers for one that waits. True if answers follow."""

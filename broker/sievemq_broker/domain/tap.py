@@ -628,5 +628,8 @@ class DrainTap(Tap):
         """Its queue was deleted, and the tap will be; or an administrator closed it."""
         self.ended = text
 
+    def hold_back(self, consumer_id: int) -> None:
+        """Its next reader lets it accept more, and the consumer take it."""
+
     def settled(self, consumer_id: int) -> None:
         """Never called: it never waits."""

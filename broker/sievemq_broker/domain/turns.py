@@ -124,14 +124,18 @@ class Turns:
         waiting = self.waiting
         while waiting:
             consumer = waiting[0]
-            if consumer.waiting and consumer.credit > 0 and consumer.port.writable:
-                return consumer
+            if consumer.waiting and consumer.credit > 0:
+                if consumer.port.writable:
+                    return consumer
+                consumer.port.hold_back(consumer.id)
             waiting.popleft()  # resume() adds a consumer again when its port is writable
         ready = self.ready
         while ready:
             consumer = ready[0]
-            if consumer.credit > 0 and consumer.port.writable:
-                return consumer
+            if consumer.credit > 0:
+                if consumer.port.writable:
+                    return consumer
+                consumer.port.hold_back(consumer.id)
             ready.popleft()
             self.listed.remove(consumer)
         return None

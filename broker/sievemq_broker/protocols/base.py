@@ -89,6 +89,10 @@ class Outlet(ClientPort):
         if self._life.state < LEAVING and self._owner is not None:
             self._owner.consumer_closed(consumer_id, code, text)
 
+    def hold_back(self, consumer_id: int) -> None:
+        if self._owner is not None:
+            self._owner.hold_back(consumer_id)
+
     def settled(self, consumer_id: int) -> None:
         if self._life.state < LEAVING and self._owner is not None:
             self._owner.want_settled(consumer_id)
@@ -254,10 +258,11 @@ class BaseConnection(ABC, Generic[OutletT]):
             self._resume_consumers(now)
 
     def _resume_consumers(self, now: int) -> None:
-        self._deliver_again = False
         self.outbox.accept_deliveries()
         self._go_on_delivering()
-        self.peer.deliveries.resume(now)
+        self._deliver_again = self.peer.deliveries.resume(now)
+        if self._deliver_again:
+            self.outbox.wake()
 
     def _go_on_delivering(self) -> None:  # most protocols hold nothing back
         """The outbox accepts messages again: write those that were held back, before any others."""

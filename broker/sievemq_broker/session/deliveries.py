@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.session.checks import pairs, undelivered, unknown
@@ -10,6 +12,9 @@ from sievemq_broker.session.lost import Returned
 from sievemq_broker.session.ports import ClientPort
 from sievemq_broker.session.session import Session
 from sievemq_core.errors import ErrorCode, ProtocolError
+
+#: Consumers that are resumed in a turn.
+_RESUMED: Final = 500
 
 
 class Deliveries:
@@ -22,7 +27,7 @@ class Deliveries:
         highest: the highest id that the client has used.
     """
 
-    __slots__ = ("_out", "_turn", "_wants", "consumers", "highest", "owners", "retired")
+    __slots__ = ("_held_back", "_line", "_out", "_wants", "consumers", "highest", "owners", "retired")
 
     def __init__(self, out: ClientPort) -> None:
         self._out = out
@@ -32,8 +37,9 @@ class Deliveries:
         self.highest = 0
         #: Requests of unanswered WANTs, by consumer.
         self._wants: dict[int, list[int]] = {}
-        #: Where the last round of :meth:`resume` stopped.
-        self._turn = 0
+        #: Consumers that the output has held back, those first that have waited longest; and the same without order.
+        self._line: deque[int] = deque()
+        self._held_back: set[int] = set()
 
     # -- consumers and their ids --------------------------------------------------------------------------------------
 
@@ -87,6 +93,8 @@ class Deliveries:
         self.owners.clear()
         self.retired.clear()
         self._wants.clear()
+        self._line.clear()
+        self._held_back.clear()
 
     # -- what they hold -----------------------------------------------------------------------------------------------
 
@@ -130,16 +138,29 @@ class Deliveries:
                 raise undelivered(consumer_id, tag, consumer.tag)
         return seen
 
-    def resume(self, now: int) -> None:
-        """The output is writable again. Continues where the last round stopped, so that a consumer with a long backlog
-        does not hold up the others."""
-        out = self._out
-        consumers = tuple(self.consumers.values())
-        for turn in range(self._turn, self._turn + len(consumers)):
-            consumers[turn % len(consumers)].resume(now)
+    def hold_back(self, consumer_id: int) -> None:
+        """The output accepts nothing for this consumer now."""
+        if consumer_id not in self._held_back:
+            self._held_back.add(consumer_id)
+            self._line.append(consumer_id)
+
+    def resume(self, now: int) -> bool:
+        """The output is writable again. One after the other, so that a consumer with a long backlog does not hold up
+        those behind it.
+
+        Returns:
+            True if it still is, and there are more consumers to resume, in the next turn.
+        """
+        line, out = self._line, self._out
+        for _ in range(min(len(line), _RESUMED)):
             if not out.writable:
-                self._turn = turn + 1
-                break
+                return False
+            consumer_id = line.popleft()
+            self._held_back.discard(consumer_id)
+            consumer = self.consumers.get(consumer_id)
+            if consumer is not None:
+                consumer.resume(now)
+        return out.writable and bool(line)
 
     # -- callers that wait, and the calls of the domain ---------------------------------------------------------------
 

@@ -41,6 +41,9 @@ WatchedT = TypeVar("WatchedT", contravariant=True)
 class PortOwner(Protocol):
     """Calls of the domain to a client, besides deliveries."""
 
+    def hold_back(self, consumer_id: int) -> None:
+        """A consumer might have got a message, but the port was not writable."""
+
     def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         """The domain has closed a consumer."""
 

@@ -54,6 +54,7 @@ class Port:
         self.deliveries: list[Delivery] = []
         self.rows: list[int] = []
         self.recalls: list[tuple[int, list[int]]] = []
+        self.held_back: list[int] = []
         self.closures: list[tuple[int, ErrorCode, str]] = []
         self.settlements: list[int] = []
         self.events: list[str] = []
@@ -66,6 +67,9 @@ class Port:
         taken = deliver_each(self, consumer_id, tag, row)
         self.rows.append(taken)
         return taken
+
+    def hold_back(self, consumer_id: int) -> None:
+        self.held_back.append(consumer_id)
 
     def recall(self, consumer_id: int, tags: list[int]) -> None:
         self.recalls.append((consumer_id, list(tags)))
@@ -104,6 +108,14 @@ class World:
 
     def port(self, consumer: Consumer) -> Port:
         return self.ports[consumer.id]
+
+    def resume(self, consumer: Consumer) -> None:
+        """Its port is writable again, and resumes it if it has held it back."""
+        port = self.ports[consumer.id]
+        port.writable = True
+        if consumer.id in port.held_back:
+            port.held_back.clear()
+            consumer.resume(self.now)
 
     def got(self, consumer: Consumer) -> list[str]:
         """Names of what was delivered to a consumer, in order."""

@@ -218,8 +218,7 @@ def test_full_output_delivers_nothing_until_it_is_written(world: World) -> None:
     world.port(consumer).writable = False
     consumer.grant(1, world.now)
     assert world.got(consumer) == []
-    world.port(consumer).writable = True
-    consumer.resume(world.now)
+    world.resume(consumer)
     assert world.got(consumer) == ["a"]
 
 

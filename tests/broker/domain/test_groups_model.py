@@ -147,9 +147,10 @@ class Program:
                     release(asked, tags, now)
             case "block":
                 port = self.world.port(consumer)
-                port.writable = not port.writable
                 if port.writable:
-                    consumer.resume(now)
+                    port.writable = False
+                else:
+                    self.world.resume(consumer)
             case "time":
                 self.world.advance(chance.choice([1, 30, 100]))
             case "work":

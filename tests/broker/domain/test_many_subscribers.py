@@ -80,8 +80,7 @@ class Market:
             case "full":
                 self.world.port(consumer).writable = False
             case "drained":
-                self.world.port(consumer).writable = True
-                consumer.resume(now)
+                self.world.resume(consumer)
             case _ if not subscriber.how:
                 abandon(consumer, now)
                 self.check(self.there.pop(index), complete=False)

@@ -64,6 +64,7 @@ class Receiver:
     text: str | None
     consumer: Consumer = field(default=None)  # type: ignore[assignment]
     writable: bool = True
+    held_back: bool = False
     credit: int = 0
     tag: int = 0
     held: dict[int, Message] = field(default_factory=dict)
@@ -91,6 +92,9 @@ class Receiver:
 
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
         return deliver_each(self, consumer_id, tag, row)
+
+    def hold_back(self, consumer_id: int) -> None:
+        self.held_back = True
 
     def recall(self, consumer_id: int, tags: list[int]) -> None:
         assert tags
@@ -280,8 +284,10 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(receiver=receivers)
     def unblock(self, receiver: Receiver) -> None:
         receiver.writable = True
-        if receiver.open:
+        if receiver.open and receiver.held_back:
+            receiver.held_back = False
             receiver.consumer.resume(self.world.now)
+        if receiver.open:
             self._check_answer(receiver)
 
     @rule(budget=st.integers(1, 4))

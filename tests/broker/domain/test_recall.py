@@ -214,8 +214,7 @@ def test_a_waiter_whose_port_was_full_keeps_its_turn(world: World) -> None:
     world.port(waiter).writable = False
     world.send("queue:q", "a")
     assert world.got(waiter) == []
-    world.port(waiter).writable = True
-    waiter.resume(world.now)
+    world.resume(waiter)
     assert world.got(waiter) == ["a"]
     other.grant(1, world.now)
     world.send("queue:q", "b")

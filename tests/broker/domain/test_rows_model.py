@@ -221,7 +221,8 @@ def act(world: World, one: Consumer, verb: str, how: int) -> None:
             port = world.port(one)
             if isinstance(port, Narrow):
                 port.room, port.writable = how, how > 0
-            one.resume(now)
+                if how > 0:
+                    world.resume(one)
 
 
 @pytest.mark.needs_python("replaces View.row")

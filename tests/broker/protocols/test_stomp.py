@@ -636,6 +636,44 @@ def test_writes_concern_only_subscriptions_that_were_sent_something(world: World
     assert (queue(world, "7").depth, queue(world, "7").in_flight) == (0, 0)
 
 
+def test_output_that_has_room_again_resumes_only_what_it_held_back(world: World) -> None:
+    client = Stomp(world)
+    for number in range(20):
+        client.say("SUBSCRIBE", id=str(number), destination=f"/queue/{number}")
+    deliveries = client.broker.peer.deliveries
+    client.broker.pause()
+    other = Stomp(world)
+    for number in (7, 3, 7):
+        other.say("SEND", b"x", destination=f"/queue/{number}")
+    by_id = client.broker.outbox.subscriptions.by_id
+    assert list(deliveries._line) == [by_id["7"].consumer, by_id["3"].consumer]
+    client.broker.resume(world.now)
+    client.settle()
+    assert [each.headers["subscription"] for each in client.take("MESSAGE")] == ["7", "7", "3"]
+    assert not deliveries._line
+    assert not deliveries._held_back
+
+
+def test_very_many_are_resumed_over_several_turns(world: World) -> None:
+    client, other = Stomp(world), Stomp(world)
+    for number in range(1_200):
+        client.say("SUBSCRIBE", id=str(number), destination=f"/queue/{number}")
+    client.broker.pause()
+    for number in range(1_200):
+        other.say("SEND", b"x", destination=f"/queue/{number}")
+    for number in range(1_199):
+        queue(world, str(number)).drop_oldest()
+    deliveries, left = client.broker.peer.deliveries, []
+    client.broker.resume(world.now)
+    while deliveries._line:
+        left.append(len(deliveries._line))
+        assert client.broker.has_data
+        client._take(client.broker.data_to_send())
+    assert left == [700, 200]
+    client.settle()
+    assert [each.headers["subscription"] for each in client.take("MESSAGE")] == ["1199"]
+
+
 def test_disconnect_ends_many_subscriptions_as_far_as_there_is_time(world: World) -> None:
     client = Stomp(world)
     for number in range(20):
