@@ -154,9 +154,10 @@ class Scheduler:
         turn: units that the tasks of one turn may spend.
     """
 
-    __slots__ = ("_beginning", "_lines", "_running", "budget", "journal", "overrun", "ring", "turn")
+    __slots__ = ("_beginning", "_lines", "_report", "_running", "budget", "journal", "overrun", "ring", "turn")
 
     def __init__(self) -> None:
+        self._report: Callable[[Exception], None] = _raise
         self.turn = TURN
         self.budget = Budget()
         self.journal: Journal | None = None
@@ -171,6 +172,10 @@ class Scheduler:
     def store_in(self, journal: Journal) -> None:
         """Store what tasks do that have a share."""
         self.journal = journal
+
+    def report_to(self, report: Callable[[Exception], None]) -> None:
+        """Call this with what tasks raise that nobody waits for, so that all others go on. Otherwise it is raised."""
+        self._report = report
 
     def start(
         self,
@@ -236,11 +241,8 @@ class Scheduler:
 
         Returns:
             True if there is more to do.
-
-        Raises:
-            Exception: a task has raised it, and nobody waited for that one.
         """
-        ring, budget, waited, fault = self.ring, self.budget, 0, None
+        ring, budget, waited = self.ring, self.budget, 0
         before, outer = budget.left, self._running
         budget.renew(self.turn if units is None else units)
         self._running = True
@@ -252,8 +254,7 @@ class Scheduler:
                 if not job.running:
                     self._advance(job, now)
                 if job.over:
-                    if self._end(key, job, now) is not None:
-                        fault = job.error
+                    self._end(key, job, now)
                     waited = 0
                 elif budget.left == left:
                     waited += 1
@@ -264,8 +265,6 @@ class Scheduler:
             self._running = outer
             if outer:
                 budget.renew(before)  # it was called by a task
-        if fault is not None:
-            raise fault
         return bool(ring)
 
     def finish(self, now: int, key: Hashable = None) -> None:
@@ -274,11 +273,7 @@ class Scheduler:
         Args:
             now: ms epoch.
             key: of those; None for all.
-
-        Raises:
-            Exception: as :meth:`run`.
         """
-        fault = None
         while self.ring if key is None else key in self._lines:
             tasks, left = self._tasks, self.budget.left
             if key is not None and not (job := self._lines[key][0]).running:
@@ -286,13 +281,11 @@ class Scheduler:
                 self._advance(job, now)
                 self.budget.renew(left)
                 if job.over:
-                    fault = self._end(key, job, now) or fault
+                    self._end(key, job, now)
                     continue
             self.run(now, sys.maxsize)
             if self._tasks == tasks and self.budget.left in (left, sys.maxsize):
-                break  # what is left waits for what is no task
-        if fault is not None:
-            raise fault
+                return  # what is left waits for what is no task
 
     @property
     def _tasks(self) -> int:
@@ -320,13 +313,14 @@ class Scheduler:
         if left < 0:
             self.overrun = max(self.overrun, -left)
 
-    def _end(self, key: Hashable, job: Job[Any], now: int) -> Exception | None:
-        """A task is over: the next one with its key may begin. Returns what nobody but the caller learns of."""
+    def _end(self, key: Hashable, job: Job[Any], now: int) -> None:
+        """A task is over: the next one with its key may begin."""
         line = self._lines[key]
         line.popleft()
         if not line:
             self._forget(key)
-        return None if job.tell(now) else job.error
+        if not job.tell(now) and job.error is not None:
+            self._report(job.error)
 
     def _forget(self, key: Hashable) -> None:
         del self._lines[key]
@@ -334,6 +328,10 @@ class Scheduler:
             self.ring.pop()
         else:
             self.ring.remove(key)
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def finish(make: Make[T], now: int) -> T:

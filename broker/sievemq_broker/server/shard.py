@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
+from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
@@ -25,6 +27,8 @@ from sievemq_broker.server.watch.selector_times import SelectorTimes
 from sievemq_broker.server.watch.slow_consumers import SlowConsumers
 from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.settings import SessionSettings
+
+log = logs.get("server")
 
 
 class Shard:
@@ -57,6 +61,7 @@ class Shard:
         self._settings = settings
         self._clock = clock
         self.broker = broker or Broker(settings.domain())
+        self.broker.scheduler.report_to(partial(log.fault, "task.failed"))
         self.lost = LostConnections() if lost is None else lost
         self.ended = Ended()
         self.incarnation = new_incarnation()

@@ -195,15 +195,25 @@ def test_listeners_are_called_in_order_and_the_next_task_of_the_key_begins_after
     assert tasks.run()[-3:] == ["one", "two", "next"]
 
 
-@pytest.mark.parametrize("how", ["run", "finish"])
-def test_an_error_that_nobody_waits_for_is_raised(tasks: Tasks, how: str) -> None:
-    job = tasks.start("a", later=True, last=failing)
+@pytest.mark.parametrize("how", ["run", "finish", "finish all"])
+def test_an_error_that_nobody_waits_for_is_reported_and_others_go_on(tasks: Tasks, how: str) -> None:
+    reported: list[Exception] = []
+    tasks.scheduler.report_to(reported.append)
+    jobs = [tasks.start("a", later=True, last=failing) for _ in range(2)]
+    behind = tasks.start("a", name="behind")
+    tasks.scheduler.run(NOW) if how == "run" else tasks.scheduler.finish(NOW, "a" if how == "finish" else None)
+    assert reported == [job.error for job in jobs]
+    with pytest.raises(ZeroDivisionError):
+        _ = jobs[0].result
+    assert behind.over
+
+
+def test_an_error_is_raised_where_nobody_takes_reports(tasks: Tasks) -> None:
+    tasks.start("a", later=True, last=failing)
     behind = tasks.start("a", name="behind")
     with pytest.raises(ZeroDivisionError):
-        tasks.scheduler.finish(NOW, "a") if how == "finish" else tasks.scheduler.run(NOW)
-    assert type(job.error) is ZeroDivisionError
-    with pytest.raises(ZeroDivisionError):
-        _ = job.result
+        tasks.scheduler.run(NOW)
+    tasks.run()
     assert behind.over
 
 

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from sievemq_broker.clock import AdjustableClock
+from sievemq_broker.config import Settings
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.server.net.link import Links
-from sievemq_broker.server.net.turn import LAG_BOUNDS, SLICE, TICK_SECONDS, Timers
+from sievemq_broker.server.net.turn import LAG_BOUNDS, TICK_SECONDS, Timers
+from sievemq_broker.server.shard import Shard
 
 from .conftest import FakeConnection, StandingClock
 
@@ -65,8 +68,7 @@ class Domain:
         self.asked.append(now)
         return self.answers.pop(0) if self.answers else None
 
-    def work(self, now: int, budget: int) -> bool:
-        assert budget == SLICE
+    def work(self, now: int) -> bool:
         self.pending -= self.pending > 0
         return self.pending > 0
 
@@ -190,6 +192,26 @@ def test_fault_in_the_domain_is_logged_and_tried_again(clock: StandingClock, cap
     timers._due = domain.due  # type: ignore[method-assign]
     loop.fire()
     assert loop.armed() == [TICK_SECONDS, 0.25]
+
+
+def test_fault_in_a_task_is_logged_and_holds_no_other_up(
+    clock: StandingClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker, done = Shard(Settings(), clock).broker, []
+
+    def broken(now: int, budget: Budget) -> Task[None]:
+        yield from ()
+        raise ZeroDivisionError
+
+    def sound(now: int, budget: Budget) -> Task[None]:
+        yield
+        done.append(now)
+
+    broker.scheduler.start("a", broken, 0, later=True)
+    broker.scheduler.start("b", sound, 0, later=True)
+    broker.finish(7)
+    assert "task.failed" in caplog.text
+    assert done == [7]
 
 
 def test_fault_in_one_connections_tick_ends_only_that_one(clock: StandingClock) -> None:

@@ -93,6 +93,7 @@ def turns(world: World) -> None:
     while world.broker.work(world.now):
         world.settle()
     world.settle()
+    assert world.broker.scheduler.overrun <= 1_000
 
 
 @pytest.fixture

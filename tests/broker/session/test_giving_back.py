@@ -67,6 +67,7 @@ def turns(world: World, act: Callable[[], object] | None = None) -> list[int]:
             act = None
             before = queue.in_flight
     world.settle()
+    assert world.broker.scheduler.overrun <= 1_000
     return found
 
 

@@ -38,6 +38,7 @@ def depths(world: World) -> list[int]:
     while world.broker.work(world.now):
         found.append(queue.depth)
     found.append(queue.depth)
+    assert world.broker.scheduler.overrun <= 1_000
     return found
 
 

@@ -173,6 +173,27 @@ def test_a_fault_during_publishing_affects_no_other_client(world: World) -> None
     assert consumer.all() == ["after"]
 
 
+class _Undeliverable:
+    """Watches a queue, and fails when a message is handed out."""
+
+    def accepted(self, *_: object) -> None: ...
+
+    def handed(self, *_: object) -> None:
+        raise ZeroDivisionError
+
+
+def test_a_fault_in_delivering_holds_no_other_queue_back(world: World) -> None:
+    sender, reader = world.client(), world.client()
+    consumers = [reader.consumer(reader.session(AUTO), f"queue:{name}", credit=2_000) for name in "abc"]
+    world.broker.namespace("").queue("queue:b").observe(_Undeliverable())  # type: ignore[arg-type]
+    names = tuple(staged(sender, *NUMBERS[:400], to=f"queue:{name}") for name in "abc")
+    sender.request(Command.PUBLISH, "k", 0, names)
+    turns(world)
+    assert [consumers[at].all() for at in (0, 2)] == [NUMBERS[:400]] * 2
+    assert sender.fatal is not None
+    assert world.services.reports.pop()[0] == "carrying out PUBLISH"
+
+
 def test_an_end_of_the_broker_carries_it_to_its_end(world: World) -> None:
     sender = world.client()
     published = sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS),))

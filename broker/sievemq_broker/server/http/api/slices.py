@@ -42,11 +42,10 @@ async def run(broker: Server, make: Make[T]) -> T:
         GoneError: the caller has disconnected; what is done stays done.
     """
     scheduler, done = broker.shard.broker.scheduler, asyncio.get_running_loop().create_future()
-    job = scheduler.start(done, _while_wanted(make, gone.get()), broker.clock.now())
+    job = scheduler.start(done, _while_wanted(make, gone.get()), broker.clock.now(), later=True)
+    job.then(lambda now: None if done.done() else done.set_result(None))
     broker.turn.worked()
-    if not job.over:
-        job.then(lambda now: None if done.done() else done.set_result(None))
-        await done
+    await done
     return job.result
 
 
