@@ -21,6 +21,9 @@ from sievemq_core.message.envelope import Envelope
 #: they are those of STOMP clients.
 LARGE: Final = 1_000
 
+#: So many subscriptions get it before the budget is looked at, of which their ports may spend more.
+_PIECE: Final = 25
+
 Admit: TypeAlias = "Callable[[Queue, Envelope, int], None]"
 """Adds a message to one queue, with the time (ms epoch). Cannot fail."""
 
@@ -57,7 +60,7 @@ def deliver(queues: list[Queue], envelope: Envelope, admit: Admit, now: int, bud
         if budget.spent:
             now = yield
             continue
-        count = min(budget.left, len(queues))
+        count = min(budget.left, len(queues), _PIECE)
         budget.spend(count)
         for _ in range(count):
             queue = queues.pop()

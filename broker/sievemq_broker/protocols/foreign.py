@@ -231,10 +231,9 @@ class ForeignOutbox(Outlet):
         """Deliveries are made in the turns of this budget."""
         self._budget = budget
 
-    def count_conversion(self, packed: bytes, fields: EnvelopeFields | None) -> None:
+    def count_conversion(self, packed: bytes, fields: EnvelopeFields | None, units: int = _DELIVERY) -> None:
         """A message was converted, or passed on without fields. Once a turn is spent on that, no more are accepted in
         it."""
-        units = _DELIVERY
         if fields is not None:
             body = fields[BODY]
             plain = len(body) if body is not None and fields[BODY_KIND] in _PLAIN else 0

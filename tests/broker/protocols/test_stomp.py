@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.fan_out import LARGE
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.work import TURN
 from sievemq_broker.protocols.stomp.mapping import address_of
 from sievemq_broker.session import SessionSettings
 from sievemq_broker.session.rights import Grant, Rights, Verb
@@ -672,6 +674,23 @@ def test_very_many_are_resumed_over_several_turns(world: World) -> None:
     assert left == [700, 200]
     client.settle()
     assert [each.headers["subscription"] for each in client.take("MESSAGE")] == ["1199"]
+
+
+def test_a_fan_out_yields_when_its_deliveries_have_spent_the_turn(world: World) -> None:
+    client, other = Stomp(world), Stomp(world)
+    for number in range(LARGE + 1):
+        client.say("SUBSCRIBE", id=str(number), destination="/topic/t")
+    other.broker.receive_data(frame("SEND", b"x", destination="/topic/t"), world.now)
+    written, slices = client.broker.outbox.subscriptions.written, 0
+    while world.broker.scheduler.ring:
+        world.broker.work(world.now)
+        slices += 1
+        assert len(written) <= TURN // 4 + 25
+        client._take(client.broker.data_to_send())
+        assert not written
+    assert slices > 4
+    client.settle()
+    assert len(client.take("MESSAGE")) == LARGE + 1
 
 
 def test_disconnect_ends_many_subscriptions_as_far_as_there_is_time(world: World) -> None:

@@ -16,6 +16,9 @@ from sievemq_core.message.envelope import MESSAGE_ID, Envelope, EnvelopeFields
 #: So many tags of settled messages are kept by name, and as many as there are messages.
 _SPARE: Final = 100
 
+#: The cost of a delivery in units of the scheduler: the broker carries out an acknowledgement of most of them as well.
+_DELIVERY: Final = 3
+
 
 @dataclass(slots=True, eq=False)
 class Subscription:
@@ -192,7 +195,7 @@ class StompOutbox(ForeignOutbox):
             self._converted.keep(packed, made, version)
         elif made[3] is None:  # several are given it: its headers are escaped once for the others
             made[3] = "\n".join(header_lines("MESSAGE", made[0], version))
-        self.count_conversion(packed, fields)
+        self.count_conversion(packed, fields, _DELIVERY)
         common, body, message_id, lines = made
         message_id = str(message_id or delivery)
         headers = [
