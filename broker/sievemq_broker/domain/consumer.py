@@ -553,9 +553,8 @@ class Consumer:
 
     def _check(self, tags: Sequence[int]) -> None:
         """Raise unless messages with these tags were delivered."""
-        for tag in tags:
-            if tag > self.tag or tag < 1:
-                raise self._unknown(tag)
+        if tags and (max(tags) > self.tag or min(tags) < 1):
+            raise self._unknown(next(tag for tag in tags if not 1 <= tag <= self.tag))
 
     def _take(self, tags: Sequence[int]) -> list[Entry]:
         """Remove the messages with these tags from the window, except those that are settled."""

@@ -82,8 +82,9 @@ class Deliveries:
 
     def release(self, session: Session) -> None:
         """A session is closed, which closes its consumers."""
-        for consumer_id in session.consumers:
+        for consumer_id in session.consumers.keys() & self._wants.keys():
             self.want_settled(consumer_id)
+        for consumer_id in session.consumers:
             self.consumers.pop(consumer_id, None)
             self.owners.pop(consumer_id, None)
         self.retired.difference_update(session.consumers)
