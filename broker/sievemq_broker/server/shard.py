@@ -11,15 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.server.credentials.authenticator import Authenticator
-from sievemq_broker.server.durability.commits import Commits
-from sievemq_broker.server.durability.durable import Opened
-from sievemq_broker.server.durability.progress import Progress
 from sievemq_broker.server.net.services import ServerServices, new_incarnation
 from sievemq_broker.server.watch.counts import Ended
 from sievemq_broker.server.watch.namespace_limits import NamespaceLimits
@@ -27,6 +25,11 @@ from sievemq_broker.server.watch.selector_times import SelectorTimes
 from sievemq_broker.server.watch.slow_consumers import SlowConsumers
 from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.settings import SessionSettings
+
+if TYPE_CHECKING:  # in memory there is no database
+    from sievemq_broker.server.durability.commits import Commits
+    from sievemq_broker.server.durability.durable import Opened
+    from sievemq_broker.server.durability.progress import Progress
 
 log = logs.get("server")
 

@@ -17,13 +17,12 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.protocols.base import BaseConnection
-from sievemq_broker.server.durability.commits import Commits
 from sievemq_broker.server.net.large_frames import LargeFrames
 from sievemq_broker.server.net.services import ServerServices
 from sievemq_broker.server.net.turn import Turn
@@ -31,6 +30,9 @@ from sievemq_broker.session.life import CLOSING, GONE, Life
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Identity
 from sievemq_core.limits import GATHER_BYTES
+
+if TYPE_CHECKING:  # in memory there is no database
+    from sievemq_broker.server.durability.commits import Commits
 
 #: Unsent bytes above which nothing is delivered to a connection, and below which it continues. Some two reads of a fast
 #: consumer: enough to keep it busy, little enough that ten thousand slow ones do not hurt.

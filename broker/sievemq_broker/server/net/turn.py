@@ -21,14 +21,16 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
-from sievemq_broker.server.durability.commits import Commits
 from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.session.peer import Peer
 from sievemq_core.wire.connection import BusyPoll
+
+if TYPE_CHECKING:  # in memory there is no database
+    from sievemq_broker.server.durability.commits import Commits
 
 #: Seconds from its beginning after which nothing more is begun in a turn, and for how much longer it writes. With one
 #: command more, which cannot be divided, and a slice of the domain's work, that stays below 10 ms.
