@@ -42,6 +42,7 @@ class Message:
     n: int | None
     correlation_id: str | None
     count: int = 0
+    attempts: int = 0
     place: str = "waiting"
     holder: Any = None
     tag: int = 0
@@ -207,7 +208,8 @@ class QueueMachine(RuleBasedStateMachine):
             m.holder, m.place = None, "waiting"
             if marked:
                 m.count += 1
-                if m.count >= 3:
+                m.attempts += 1
+                if m.attempts >= 3:
                     m.place = "buried"
                     self.buried.append(m.name)
             if m.place == "waiting" and m.expires and m.expires <= self.world.now:
@@ -249,7 +251,8 @@ class QueueMachine(RuleBasedStateMachine):
         for number, (_, m) in enumerate(held):
             m.holder, m.place = None, "waiting"
             m.count += 1
-            if m.count >= 3 and number == 0:
+            m.attempts += number == 0
+            if m.attempts >= 3:
                 m.place = "buried"
                 self.buried.append(m.name)
             elif m.expires and m.expires <= self.world.now:
