@@ -20,7 +20,16 @@ from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import BLOCK, FAIL, DomainSettings
 from sievemq_broker.domain.ports import DeliveryPort, Observer
-from sievemq_broker.domain.publishing import Publishing, Sends, Weighing, is_large, load_of, to_weigh
+from sievemq_broker.domain.publishing import (
+    Publishing,
+    Sends,
+    Weighing,
+    addresses_of,
+    is_large,
+    load_of,
+    size_of,
+    to_weigh,
+)
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.stages import Stages
 from sievemq_broker.domain.subscriptions import Subscriptions
@@ -405,7 +414,7 @@ class Namespace:
         """
         together = weighed is not None
         costly: dict[str, Destination] | None = None
-        for address in dict.fromkeys([address for address, _ in sends]) if len(sends) > 1 else (sends[0][0],):
+        for address in addresses_of(sends) if len(sends) > 1 else (sends[0][0],):
             destination = self._known.get(address) or self._find_text(address)
             if destination is not None and (
                 destination.index.costly or (destination.large and not together) or (weighed and address in weighed)
@@ -444,7 +453,7 @@ class Namespace:
         journal = self.broker.journal
         if journal is None:
             return
-        if journal.refusing is None and journal.has_room(2 * sum([len(envelope.packed) for _, envelope in sends])):
+        if journal.refusing is None and journal.has_room(2 * size_of(sends)):
             return
         size, where = 0, ""
         for address, envelope in sends:
@@ -543,7 +552,7 @@ class Namespace:
         Raises:
             AddressError, RequestError: as :meth:`commit`. Nothing was sent then.
         """
-        destinations = {address: self.declare(address) for address in dict.fromkeys([address for address, _ in sends])}
+        destinations = {address: self.declare(address) for address in addresses_of(sends)}
         try:
             self.check_kept(sends)
         except NoRoomError as error:

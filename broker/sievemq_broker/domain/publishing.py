@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
+from operator import attrgetter, itemgetter
 from typing import TypeAlias, TypeVar
 
 from sievemq_broker.domain import capacity
@@ -30,7 +31,22 @@ AT_ONCE = 1_000
 
 Sends: TypeAlias = list[tuple[str, Envelope]]
 
+_ADDRESS: Callable[[tuple[str, Envelope]], str] = itemgetter(0)
+_ENVELOPE: Callable[[tuple[str, Envelope]], Envelope] = itemgetter(1)
+_PACKED: Callable[[Envelope], bytes] = attrgetter("packed")
+
 _Goal = TypeVar("_Goal", bound="Queue | Topic")
+
+
+def addresses_of(sends: Sends) -> dict[str, None]:
+    """The addresses of a batch, each once. It may have a hundred thousand messages, and this is done in one turn: so it
+    is no loop of Python's."""
+    return dict.fromkeys(map(_ADDRESS, sends))
+
+
+def size_of(sends: Sends) -> int:
+    """The packed bytes of a batch."""
+    return sum(map(len, map(_PACKED, map(_ENVELOPE, sends))))
 
 
 def is_large(sends: Sends, destinations: Mapping[str, Queue | Topic]) -> bool:
@@ -119,7 +135,7 @@ def to_weigh(sends: Sends, destinations: Mapping[str, Queue | Topic], contested:
         contested: other senders wait, or another batch is published first, so that room may be gone by then.
     """
     sizes: dict[str, tuple[Topic, list[int]]] = {}
-    for address in dict.fromkeys([address for address, _ in sends]):
+    for address in addresses_of(sends):
         topic = destinations.get(address)
         if isinstance(topic, Topic) and topic.policy.limited and not topic.takes_all:
             sizes[address] = topic, []
