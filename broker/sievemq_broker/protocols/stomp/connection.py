@@ -188,7 +188,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
                 self._commit(headers, receipt, now)
                 return
             case "ABORT":
-                self._abort(headers)
+                self._abort(headers, now)
             case "DISCONNECT":
                 self._disconnect(receipt, now)
                 return
@@ -478,11 +478,14 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             self._todo.append(partial(self._settle_tags, subscription, tuple(held), outcome, len(held)))
         self._todo.append(partial(self._close_session, transaction, lambda _: self.outbox.receipt(receipt)))
 
-    def _abort(self, headers: dict[str, str]) -> None:
+    def _abort(self, headers: dict[str, str], now: int) -> None:
         transaction = self._end_of(headers, "ABORT")
         for subscription, held in transaction.take_back().items():
             self._todo.append(partial(self._undo, subscription, held))
-        self._todo.append(partial(self._close_session, transaction, ignore))
+        if self._todo:
+            self._todo.append(partial(self._close_session, transaction, ignore))
+        else:
+            self._close_session(transaction, ignore, now)
 
     def _undo(self, subscription: Subscription, held: dict[int, str], now: int) -> None:
         if subscription.consumer in self.outbox.subscriptions.by_consumer:
