@@ -239,6 +239,19 @@ def test_short_backlogs_are_served_before_floods(stage: Stage) -> None:
     assert not turn.late
 
 
+def test_a_short_backlog_is_served_in_a_turn_that_others_have_begun(stage: Stage) -> None:
+    turn = stage.make(0)
+    served: list[float] = []
+    for _ in range(2):
+        little = Slow(stage)
+        little.catch_up = lambda: served.append(stage.loop.now)  # type: ignore[method-assign]
+        turn.put_off(little, brief=True)
+    assert turn.grant()
+    stage.loop.now = late = stage.loop.now + PIECE_SECONDS
+    turn._catch_up()
+    assert served == [late]
+
+
 def test_floods_do_not_starve_beside_short_backlogs(stage: Stage) -> None:
     turn = stage.make(0)
     much = Slow(stage)

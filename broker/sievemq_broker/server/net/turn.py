@@ -316,8 +316,8 @@ class Turn:
 
     def _catch_up(self) -> None:
         brief, late = self._brief, self._late
-        for _ in range(len(brief)):
-            if not self.grant() or time.monotonic() >= self._began + PIECE_SECONDS / 2:
+        for at in range(len(brief)):  # one in each turn, however late it is
+            if not self.grant() or (at and time.monotonic() >= self._began + PIECE_SECONDS / 2):
                 break  # links with much input must not starve
             brief.popleft().catch_up()
         for _ in range(len(late)):
