@@ -278,32 +278,32 @@ class QueueView(_View):
     @property
     def depth(self) -> int:
         """Messages that wait."""
-        return self._count("depth")
+        return self._count(lambda queue: queue.depth)
 
     @property
     def in_flight(self) -> int:
         """Messages that consumers hold and have not acknowledged."""
-        return self._count("in_flight")
+        return self._count(lambda queue: queue.in_flight)
 
     @property
     def acknowledged(self) -> int:
         """Messages acknowledged so far."""
-        return self._count("acknowledged")
+        return self._count(lambda queue: queue.acknowledged)
 
     @property
     def expired(self) -> int:
         """Messages that have expired so far."""
-        return self._count("expired")
+        return self._count(lambda queue: queue.counts.expired)
 
     @property
     def redelivered(self) -> int:
         """Messages redelivered so far."""
-        return self._count("redelivered")
+        return self._count(lambda queue: queue.counts.redelivered)
 
-    def _count(self, attribute: str) -> int:
+    def _count(self, figure: Callable[[Queue], int]) -> int:
         def look(broker: Broker) -> int:
             queue = self._destination(broker)
-            return 0 if queue is None else int(getattr(queue, attribute))
+            return 0 if queue is None else figure(queue)
 
         result: int = self._ask(look)
         return result

@@ -17,7 +17,7 @@ from rich.console import Console
 pytest.importorskip("matplotlib", reason="needs the extra `spark`")
 
 from sievemq_spark.backtest import Backtest, Coverage, SelectorResult
-from sievemq_spark.cli.options import Archived
+from sievemq_spark.cli.options import ArchivePart
 from sievemq_spark.cli.shown import print_tables
 from sievemq_spark.deadletters import DeadLetters, Lift
 from sievemq_spark.outcomes import Fate, Outcomes
@@ -212,10 +212,10 @@ def test_times_that_suit_their_span() -> None:
 
 def test_a_report_says_where_what_and_when(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    about = Archived("shop", "2026-11-01", None, "orders").about
+    about = ArchivePart("shop", "2026-11-01", None, "orders").about
     assert about[:2] == [f"Archive {tmp_path / 'shop'}", "Messages of queue:orders, 2026-11-01 to the end"]
     assert re.fullmatch(r"Made 20\d\d-\d\d-\d\d \d\d:\d\d UTC", about[2])
-    assert Archived("s3a://b/x").about[:2] == ["Archive s3a://b/x", "Messages of all destinations, all days"]
+    assert ArchivePart("s3a://b/x").about[:2] == ["Archive s3a://b/x", "Messages of all destinations, all days"]
 
 
 def test_the_main_table_is_open(tmp_path: Path) -> None:
