@@ -47,6 +47,7 @@ import pytest
 import sievemq
 import sievemq.aio
 from sievemq import JMSException, Message, Queue, Topic
+from sievemq._engine.consumer import PAUSED
 from sievemq_broker import EmbeddedBroker
 
 from .bridge import Bridge, engine_of
@@ -195,6 +196,11 @@ class Api:
         """Return once closing or stopping what the consumer belongs to has begun: it is handed nothing more."""
         engine = engine_of(consumer)
         await self._until(lambda: not engine.flowing)
+
+    async def until_paused(self, consumer: Any) -> None:
+        """Return once a commit or rollback of the consumer's session is requested."""
+        engine = engine_of(consumer)
+        await self._until(lambda: bool(engine.stops & PAUSED))
 
     async def until_quiet(self, consumer: Any) -> None:
         """Return once everything that the consumer's connection has to say by itself is written."""

@@ -48,6 +48,7 @@ async def test_a_rollback_during_an_outage_is_an_attempt(api: Api) -> None:
         assert text(await consumer.receive(SOON)) == "a"
         await begin_outage(api, relay, connection)
         rolling = api.task(session.rollback())
+        await api.until_paused(consumer)
         relay.accept()
         await rolling
         assert outline(await consumer.receive(SOON)) == ("b", False, 1)
