@@ -27,9 +27,6 @@ TOTALLED_AT_ONCE: Final = 400
 DROPPED_AT_ONCE: Final = 1_000
 
 
-_OUTCOMES: Final = [name for name in QueueCounts.__slots__ if name != "uncounted"]
-
-
 @dataclass(slots=True)
 class Counts:
     """Counts of queues, topics or both, added up."""
@@ -68,6 +65,10 @@ class Counts:
         self.acknowledged += of.acknowledged
         for name in _OUTCOMES:
             setattr(self, name, getattr(self, name) + getattr(of.counts, name))
+
+
+#: Those that a queue keeps in its own counts.
+_OUTCOMES: Final = [name for name in Counts.__slots__ if hasattr(QueueCounts, name)]
 
 
 class Ended:
