@@ -197,10 +197,9 @@ def _with_names(verbs: Verbs) -> Verbs:
 
 def _behind(handlers: Mapping[int, Handler], number: int, kind: type[NamedCommand]) -> Handler:
     named = partial(tuple.__new__, kind)
-    handler = handlers[number]
 
     def handle(peer: Peer, command: CommandTuple, now: int) -> None:
-        handler(peer, named(command), now)
+        handlers[number](peer, named(command), now)
 
     return handle
 
