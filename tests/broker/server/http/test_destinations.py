@@ -72,8 +72,15 @@ def test_a_list_is_filtered_sorted_and_paged(api: Api) -> None:
     assert addresses(like="[a-c]") == addresses(like="null") == []
     deepest = ["queue:c1", "queue:b", "queue:a", "queue:c2", "topic:a"]
     assert addresses(sort="-depth") == deepest
-    assert addresses(sort="-depth", limit=2) == deepest
-    for figure in ("scheduled", "consumers", "in_rate", "out_rate"):  # equal ones by their address
+    assert addresses(sort="-depth", limit=2) == addresses(sort="-bytes") == deepest
+    for figure in (
+        "in_flight",
+        "scheduled",
+        "consumers",
+        "in_rate",
+        "out_rate",
+        "dead_lettered",
+    ):  # equal ones by their address
         assert addresses(sort=f"-{figure}", limit=2) == everything
     assert api.get("destinations", kind="queue", limit=1)["total"] == 4
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from sievemq_broker.domain import management
 from sievemq_broker.domain.dead_letters import dead_letter_address
@@ -170,14 +171,22 @@ async def empty(call: Call[Any, Any], destination: Queue | Topic, *, dry_run: bo
     return messages
 
 
+_FIGURES: Final[Mapping[str, Callable[[Queue], int]]] = {
+    "depth": lambda queue: queue.depth,
+    "in_flight": lambda queue: queue.in_flight,
+    "bytes": lambda queue: queue.bytes,
+    "scheduled": lambda queue: len(queue.scheduled),
+    "consumers": lambda queue: len(queue.consumers),
+    "dead_lettered": lambda queue: queue.counts.dead_lettered,
+}
+
+
 def _sum(destination: Queue | Topic, name: str) -> int:
-    return sum(getattr(queue, name) for queue in queues_at(destination))
+    return sum(map(_FIGURES[name], queues_at(destination)))
 
 
 def _figure(call: Call[Any, Any], destination: Queue | Topic, name: str) -> float:
     match name:
-        case "scheduled" | "consumers":
-            return sum(len(getattr(queue, name)) for queue in queues_at(destination))
         case "in_rate":
             return round(call.management.sampler.rates(destination)[0], 2)
         case "out_rate":
