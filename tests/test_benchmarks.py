@@ -238,11 +238,27 @@ def test_a_flood_is_measured_beside_its_bystander() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", floods.LIMITS)
-@pytest.mark.parametrize("name", FLOODS)
-def test_every_flood_is_measured(name: str, mode: str) -> None:
+@pytest.mark.parametrize("name", ["commits-16", "gets", "settle-amqp", "topic-websocket"])
+def test_what_is_measured_in_memory_and_durable(name: str, mode: str) -> None:
     found = floods.measured(name, mode, 0.01)
     assert "error" not in found
     assert found["wait_ms"] > 0
+    assert floods.line(name, {mode: found}).count("|") == 6  # with its note
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_every_flood_plays(name: str) -> None:
+    with EmbeddedBroker(http=True) as broker:
+        try:
+            steps = FLOODS[name].play(place_of(broker), 0.01)
+            next(steps)
+            next(steps, None)
+        finally:
+            Door.close_all()
+
+
+def place_of(broker: EmbeddedBroker) -> Place:
+    return Place(broker.port, int(broker.http_url.rpartition(":")[2]))
 
 
 def test_rows_are_chosen_by_parts_of_their_names() -> None:
@@ -289,7 +305,7 @@ def test_a_wait_that_has_not_ended_counts() -> None:
 @pytest.mark.parametrize("door", DOORS)
 def test_every_door_has_the_verbs_of_the_floods(door: type[Door]) -> None:
     with EmbeddedBroker(http=True) as broker:
-        at = Place(broker.port, int(broker.http_url.rpartition(":")[2]))
+        at = place_of(broker)
         try:
             listener, client, holder = door(at), door(at, transacted=True), door(at, transacted=True)
             listener.subscribe("topic:t", 3, qty=f"= {QTY}")
