@@ -281,7 +281,7 @@ def refused(at: Place, scale: float) -> Steps:
     client.flood(b"".join(frames))
 
 
-@row("gets", "60 connections with 50 GETs of 1 MB, and nobody reads")
+@row("gets", "60 connections with 50 GETs of 1 MB that do not read the answers")
 def gets(at: Place, scale: float) -> Steps:
     publisher = Sieve(at)
     publisher.flood(publisher.sends("queue:flood", kind=BodyKind.TEXT, body=b"y" * 1_000_000))

@@ -21,7 +21,7 @@ from sievemq_core.message.envelope import Envelope
 #: they are those of STOMP clients.
 LARGE: Final = 1_000
 
-#: So many subscriptions get it before the budget is looked at, of which their ports may spend more.
+#: The budget is looked at after each so many subscriptions. Ports may have spent more than was left.
 _PIECE: Final = 25
 
 Admit: TypeAlias = "Callable[[Queue, Envelope, int], None]"

@@ -431,7 +431,7 @@ class Journal:
         lengths = len(batch.accepted), len(batch.held), len(batch.gone), len(batch.states)
         return (batch.id, self._defined, *lengths)
 
-    # -- who waits for what -------------------------------------------------------------------------------------
+    # -- which output waits for which write ---------------------------------------------------------------------
 
     def need_of(self, number: int) -> Stored:
         """What must be written before a client may see the message with this number."""

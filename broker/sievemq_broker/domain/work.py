@@ -11,8 +11,8 @@ their state again, and never keeps positions in a list.
 The journal is cut between two slices. What a task with a share does is written when it is over, in one piece with what
 was complete before.
 
-Tasks with the same key run one after the other, as they were started; others take turns. What a task begins it
-completes, whoever goes meanwhile, unless it is cancelled.
+Tasks with the same key run one after the other, as they were started; others take turns. A task that has begun is
+completed, even if the client that asked for it is lost meanwhile, unless it is cancelled.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Scheduler:
         self.journal = journal
 
     def report_to(self, report: Callable[[Exception], None]) -> None:
-        """Call this with what tasks raise that nobody waits for, so that all others go on. Otherwise it is raised."""
+        """Call this with what a task without a listener raises, so that other tasks go on. By default it is raised."""
         self._report = report
 
     def start(

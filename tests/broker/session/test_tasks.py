@@ -1,4 +1,4 @@
-"""A verb that may meet many things is a task of the scheduler; of each other one it is said why it meets few."""
+"""Each verb that may meet many things is a task of the scheduler; FEW has the reason why another one meets few."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ async def test_a_cancelled_request_does_not_hold_up_others(clock: Clock) -> None
 
 
 class Socket(asyncio.Transport):
-    """Sends nothing before it is told to."""
+    """Sends nothing until the test says so."""
 
     def __init__(self, protocol: PatientProtocol) -> None:
         super().__init__()
