@@ -129,6 +129,63 @@ def test_what_follows_on_the_link_waits_in_order() -> None:
     assert client.broker.unpublished == 0
 
 
+def again(address: str) -> Attach:
+    """A link with the handle of one that its client has just detached."""
+    return Attach(name="again", handle=0, role=False, source=Source(), target=Target(address=address))
+
+
+@pytest.mark.parametrize("detached", [True, False])
+def test_a_link_with_the_handle_of_one_that_waited_has_a_wait_of_its_own(detached: bool) -> None:
+    world = a_world()
+    client = stalled(world)
+    if detached:
+        client.say(Detach(handle=0, closed=True))
+        client.say(again("q2"))
+    take(client, "m0", "m1", "m2")
+    if not detached:
+        client.say(Detach(handle=0, closed=True))
+        client.say(again("q2"))
+    for number in range(3, 6):
+        client.send(message(f"m{number}"), number)
+    client.sender("q3", handle=3)
+    for number in range(6, 9):
+        client.send(message(f"m{number}"), number, 3)
+    for address, bodies in (("q2", ("m3", "m4", "m5")), ("q3", ("m6", "m7", "m8"))):
+        other = Amqp(world, container=address)
+        other.receiver(address, credit=3)
+        for body in bodies:
+            delivery = other.receive()
+            assert delivery.body == body
+            other.settle(Accepted(), delivery.id)
+            client.rest()
+            other.rest()
+    assert [client.outcome(number) for number in range(3, 9)] == [Accepted()] * 6
+    client.say(End())
+    assert client.one(End).error is None
+    assert client.broker.unpublished == 0
+
+
+def test_what_waits_behind_an_attach_waits_for_room_of_that_link() -> None:
+    world = a_world()
+    client = stalled(world)
+    client.say(Detach(handle=0, closed=True))
+    client.say(again("q2"))
+    for number in range(3, 120):  # more than one batch
+        client.send(message(f"m{number}"), number)
+    take(client, "m0", "m1", "m2")
+    other = Amqp(world, container="other")
+    other.receiver("q2", credit=200)
+    for number in range(3, 120):
+        delivery = other.receive()
+        assert delivery.body == f"m{number}"
+        other.settle(Accepted(), delivery.id)
+        client.rest()
+        other.rest()
+    client.say(End())
+    assert client.one(End).error is None
+    assert client.broker.unpublished == 0
+
+
 def test_the_end_of_a_session_waits_for_its_links() -> None:
     world = a_world()
     client = stalled(world)

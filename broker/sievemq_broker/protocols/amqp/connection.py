@@ -380,8 +380,8 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
 
     def _drop(self, link: IncomingLink) -> None:
         """A link was detached from here. What its client has sent for it meanwhile is ignored, up to its answer."""
+        self._retire(link)
         if link not in self._stalled:
-            self._retire(link)
             return
         incoming = link.incoming
         before = incoming.bytes
@@ -389,7 +389,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         for frame in incoming.take_frames():
             ours = ours and isinstance(frame.body, (Transfer, Flow))
             if not ours:
-                self._later.append(partial(self._repeat_later, link.session, frame))
+                self._later.append(partial(self._repeat_for, link, frame))
         self._count_held(incoming.bytes - before)
         self._later.append(partial(self._go_on_sending, link))
 
@@ -417,7 +417,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         if frame is None:
             self._finish(now)
         else:
-            self._repeat(link.session, frame, now)
+            self._repeat_for(link, frame, now)
 
     def _repeat(self, session: AmqpSession, frame: Frame, now: int) -> None:
         if isinstance(frame.body, Transfer):
@@ -427,13 +427,14 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         else:
             self._release(frame, now)
 
-    def _repeat_later(self, session: AmqpSession, frame: Frame, now: int) -> None:
-        """The same, for a later link with the same handle, which may wait by now."""
-        link = session.links.get(frame.body.handle)
-        if isinstance(link, IncomingLink) and link in self._stalled:
-            before = link.incoming.bytes
-            link.incoming.hold(frame)
-            self._count_held(link.incoming.bytes - before)
+    def _repeat_for(self, link: IncomingLink, frame: Frame, now: int) -> None:
+        """Carry out a frame that has waited for a link, unless it waits for a later one with the same handle now."""
+        session = link.session
+        later = session.links.get(frame.body.handle)
+        if later is not link and isinstance(later, IncomingLink) and later in self._stalled:
+            before = later.incoming.bytes
+            later.incoming.hold(frame)
+            self._count_held(later.incoming.bytes - before)
         elif not session.ended:
             self._repeat(session, frame, now)
 
@@ -460,9 +461,9 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             self._release(frame, now)
 
     def _retire(self, link: IncomingLink) -> None:
-        """A link was detached: another one gets its session of the broker."""
+        """A link was detached: another one gets its session of the broker, once nothing of it waits."""
         number = link.incoming.number
-        if number and self._incoming.pop(number, None) is not None:
+        if link not in self._stalled and number and self._incoming.pop(number, None) is not None:
             self._idle.append(link.incoming)
 
     def _close_senders(self, session: AmqpSession) -> Iterator[verbs.Carried]:
