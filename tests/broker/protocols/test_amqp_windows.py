@@ -59,7 +59,7 @@ def receiver(world: World, window: int, *, settle: int = 0, copy: bool = False, 
 
 def flow(client: Amqp, received: int, window: int, credit: int | None = None, **more: Any) -> None:
     """Open the window of channel 1, and grant credit."""
-    link = {} if credit is None else {"handle": LINK, "delivery_count": more.pop("count", received)}
+    link = {} if credit is None else {"handle": more.pop("handle", LINK), "delivery_count": more.pop("count", received)}
     client.say(
         Flow(
             next_incoming_id=received, incoming_window=window, next_outgoing_id=0, outgoing_window=1,
@@ -271,6 +271,27 @@ def test_a_browser_is_drained_once_the_window_has_let_all_through(world: World) 
     assert client.messages() == ["c"]
     answer = client.one(Flow, lambda each: each.handle == LINK)
     assert (answer.delivery_count, answer.link_credit) == (10, 0)
+
+
+def test_several_browsers_share_a_window_that_is_smaller_than_what_they_read(world: World) -> None:
+    send(world, *"abcd")
+    client = receiver(world, 0, copy=True)
+    handles = (LINK, 6, 7)
+    source = Source(address="q", distribution_mode="copy")
+    for handle in handles[1:]:
+        client.say(Attach(name=f"w{handle}", handle=handle, role=True, source=source, target=Target()), channel=1)
+    client.all(Attach)
+    for handle in handles:
+        flow(client, 0, 0, credit=10, handle=handle, count=0)
+    flow(client, 0, 0)
+    found = client.messages()
+    assert found == []
+    while len(found) < 12:
+        flow(client, len(found), 1)
+        more = client.messages()
+        assert len(more) == 1
+        found += more
+    assert sorted(found) == sorted("abcd" * 3)
 
 
 def test_a_shut_window_leaves_other_sessions_alone(world: World) -> None:

@@ -678,7 +678,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
     def _open_window(self, session: AmqpSession, flow: Flow) -> None:
         was_shut = session.shut
         session.open_window(flow.next_incoming_id, flow.incoming_window)
-        if was_shut:
+        if was_shut and session.room > 0:
             self._window_opened(session)
 
     def _flow(self, session: AmqpSession, flow: Flow, now: int) -> None:
@@ -749,15 +749,16 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         """The client's window, or the transport, has room again: write what waits for it, and what depends on that."""
         self.outbox.go_on(session)
         if session.parked:
-            self._todo.append(partial(self._go_on_parked, session))
+            self._todo.append(partial(self._go_on_parked, session, session.take_parked()))
 
-    def _go_on_parked(self, session: AmqpSession, now: int) -> None:
-        """Go on with the links that wait for the client's window, one after the other."""
-        link = session.take_parked()
-        if link is None:
+    def _go_on_parked(self, session: AmqpSession, parked: deque[OutgoingLink], now: int) -> None:
+        """Go on with the links that waited for the client's window, one after the other. Those that it shuts out again
+        wait until it opens once more."""
+        link = parked.popleft()
+        if parked:
+            self._todo.append(partial(self._go_on_parked, session, parked))
+        if session.ended or link.gone:
             return
-        if session.parked:
-            self._todo.append(partial(self._go_on_parked, session))
         if isinstance(link, Browser):
             if link.credit or link.drain:
                 self._go_on_browsing(link)

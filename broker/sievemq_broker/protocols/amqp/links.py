@@ -622,9 +622,10 @@ class AmqpSession:
         """Let a link go on when the client's window has room."""
         self.parked[link] = None
 
-    def take_parked(self) -> OutgoingLink | None:
-        """Remove and return one of them; None if there is none."""
-        return self.parked.popitem()[0] if self.parked else None
+    def take_parked(self) -> deque[OutgoingLink]:
+        """Remove and return them all, those first that have waited longest."""
+        parked, self.parked = self.parked, {}
+        return deque(parked)
 
     def open_window(self, next_incoming: int | None, window: int) -> None:
         """The client accepts more transfers."""
