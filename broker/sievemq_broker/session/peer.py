@@ -619,7 +619,7 @@ class Peer:
     ) -> None:
         """A send has been delivered: confirm it, unless that is done, and carry out the command that waits for it."""
         if session.blocked_sender is sender:
-            sender.end_delivery(now)
+            sender.go_on(now)
         if self.life.state < CLOSING:
             self.carry_out_late(command, handler, now)
 

@@ -110,8 +110,8 @@ class BlockedSender:
         self._retry = delivered
         self.wait_in([fan_out])
 
-    def end_delivery(self, now: int) -> None:
-        """Every subscription has the message."""
+    def go_on(self, now: int) -> None:
+        """Wait no longer: every subscription has the message, or the COMMIT is withdrawn."""
         self._retry(now)
 
     def finish(self) -> None:

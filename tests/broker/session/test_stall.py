@@ -391,3 +391,22 @@ def test_dropped_messages_are_confirmed() -> None:
     client.send(session, "a", "b", "c", to="queue:full")
     assert confirmed(client) == [3]
     assert client.browse("queue:full") == [(1, "a")]
+
+
+@pytest.mark.parametrize("verb", [Command.WITHDRAW, Command.ROLLBACK])
+def test_a_commit_that_waits_at_two_limits_is_withdrawn_at_once(verb: Command) -> None:
+    policy = DestinationPolicy(max_messages=2, at_limit="block")
+    world = world_with(full=policy, packed=policy)
+    client = world.client()
+    filler, session = client.session(), client.session(TRANSACTED)
+    for to in ("queue:full", "queue:packed"):
+        client.send(filler, "a", "b", to=to)
+        client.send(session, "y", to=to)
+    request = client.request(Command.COMMIT, session, ())
+    assert client.take(Command.FLOW)[-1][1]
+    client.ask(verb, session, 0 if verb is Command.WITHDRAW else ())
+    answer = client.answer_to(request)
+    assert answer is not None
+    assert (answer[0], answer[2]) == (Command.ERROR, ErrorCode.TRANSACTION_ROLLED_BACK)
+    assert client.take(Command.FLOW) == [(Command.FLOW, False, "", session, 0, None)]
+    assert not world.broker.rooms.waiting

@@ -263,7 +263,7 @@ def _withdraw_commit(peer: Peer, session: Session, now: int) -> None:
         return
     assert session.transaction is not None
     session.transaction.fail(RequestError(f"waited for room: {sender.text}", ErrorCode.RESOURCE_ALLOCATION))
-    sender.room(sender.places[0], now)
+    sender.go_on(now)
 
 
 # -- acknowledgement and transactions ---------------------------------------------------------------------------------
