@@ -18,7 +18,7 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.settlement import Outcome
-from sievemq_broker.domain.work import Budget, Job, Make, Task
+from sievemq_broker.domain.work import TURN, Budget, Job, Make, Task
 from sievemq_broker.session.deliveries import Deliveries
 from sievemq_broker.session.life import CLOSING, LEAVING, OPEN, Life
 from sievemq_broker.session.lost import Memory, Report
@@ -37,6 +37,9 @@ _SEND: Final = int(Command.SEND)
 
 # Commands with an answer: their first field is the request.
 _REQUESTS = frozenset(n for n, spec in COMMANDS.items() if spec.fields and spec.fields[0].name == "request")
+
+#: Units of work for a command that has waited for a batch: a page of a queue or a tap, for instance.
+_WAITED: Final = TURN // 2
 
 #: Sends of small NON_PERSISTENT messages whose confirm may wait: far below the window of any client.
 LAZY_CONFIRMS: Final = 64
@@ -679,12 +682,25 @@ class Peer:
 
     def wait_for_publishing(self, command: CommandTuple, handler: Handler) -> bool:
         """True if a large batch is being published, which no client may see in part: the command is carried out after
-        that."""
+        that. Very many commands may wait for one batch: they are carried out as tasks, those of a client in order."""
         publishing = self.namespace.publishing
         if publishing is None:
             return False
-        publishing.then(lambda now: self.carry_out_late(command, handler, now) if self.life.state < CLOSING else None)
+        make = partial(self._carry_out_published, command, handler)
+        publishing.then(lambda now: self._start_late(make, now))
         return True
+
+    def _start_late(self, make: Make[None], now: int) -> None:
+        if self.life.state < CLOSING:
+            self.broker.scheduler.start(self.member, make, now, later=True)
+
+    def _carry_out_published(self, command: CommandTuple, handler: Handler, now: int, budget: Budget) -> Task[None]:
+        if budget.spent:
+            now = yield
+        # If another batch is being published by now, most commands only wait for that one.
+        budget.spend(_WAITED if self.namespace.publishing is None else 1)
+        if self.life.state < CLOSING:
+            self.carry_out_late(command, handler, now)
 
     def refuse(self, command: CommandTuple, error: SieveError, now: int) -> bool:
         """Answer a request with an error. True if the connection goes on."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from sievemq_broker.domain import DestinationPolicy
 from sievemq_broker.domain.publishing import AT_ONCE
 from sievemq_core.errors import ErrorCode
@@ -62,6 +64,27 @@ def test_a_browse_waits_until_publishing_is_complete(world: World) -> None:
     assert answer is not None
     assert [fields[12] for _, fields in answer[2][1:]] == [b"0", b"1"]
     assert texts(reader) == NUMBERS
+
+
+def test_very_many_browses_that_wait_for_a_batch_take_several_turns(world: World) -> None:
+    sender, lost, readers = world.client(), world.client(), [world.client() for _ in range(2)]
+    sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS),))
+    asked = [reader.request(Command.BROWSE, "queue:q", None, None, None, 2) for reader in readers * 50]
+    lost.request(Command.BROWSE, "queue:q", None, None, None, 2)
+    while world.broker.namespace("").publishing is not None:
+        assert not any(reader.heard for reader in readers)
+        world.broker.work(world.now)
+        world.settle()
+    lost.drop()
+    answered = [0]
+    while world.broker.work(world.now):
+        world.settle()
+        answered.append(sum([len(reader.heard) for reader in readers]))
+    world.settle()
+    assert max(later - earlier for earlier, later in pairwise(answered)) <= 4
+    assert [[command[1] for command in reader.heard] for reader in readers] == [asked[::2], asked[1::2]]
+    assert not lost.heard
+    assert not world.services.reports
 
 
 def test_sends_of_others_are_accepted_during_publishing_and_follow_it(world: World) -> None:
