@@ -112,9 +112,6 @@ class Member:
             check_identifier("a client id", client_id)
         except RequestError as error:
             raise RequestError(error.text, ErrorCode.INVALID_CLIENT_ID) from None
-        holder = self.namespace.client_ids.holder(client_id)
-        if holder is not None:
-            self._broker.scheduler.finish(self._services.now(), holder)
         self.namespace.client_ids.claim(client_id, self.id)
         self.client_id = client_id
 

@@ -295,20 +295,16 @@ class Peer:
         self.entitle(identity)
 
     def take_place(self, resume: Resume, now: int) -> Memory | None:
-        """Continue a lost connection, with its id and with what is remembered of it.
-
-        If the broker still considers that one alive, it is ended first, so that its client id and its messages are
-        free. Allowed only for the same user in the same namespace; otherwise the request is ignored.
+        """Continue a lost connection, with its id and with what is remembered of it. Allowed only for the same user in
+        the same namespace; otherwise the request is ignored.
 
         Args:
-            resume: what the client states of the lost one.
+            resume: what the client states of the lost one, which has ended and returned its messages.
             now: ms since 1970.
 
         Returns:
             What was remembered; None if nothing was.
         """
-        self.end_lost(resume, now)
-        self.broker.scheduler.finish(now, resume.connection)
         memory = self.member.resume(resume.connection, resume.report, now)
         # Late commands for its old sessions and consumers may still arrive: they are skipped.
         self.highest_session = resume.session
@@ -316,7 +312,8 @@ class Peer:
         return memory
 
     def end_lost(self, resume: Resume, now: int) -> None:
-        """End another connection of the same client, if the broker still considers it alive.
+        """End another connection of the same client, if the broker still considers it alive, so that its client id and
+        its messages are free.
 
         Args:
             resume, now: as :meth:`take_place`.
@@ -457,17 +454,22 @@ class Peer:
         else:
             self.go_on_after(job, command, act, now)
 
-    def when_returned(self, leaving: Job[Any], command: CommandTuple, act: Callable[[int], None]) -> None:
-        """Go on with a command when another connection has returned its messages. Later commands wait.
+    def wait_for_return(self, connection: str | None, command: CommandTuple, act: Callable[[int], None]) -> bool:
+        """True if another connection is still returning its messages: then the command goes on when it has. Later
+        commands wait.
 
         Args:
-            leaving: the last task of the other one. Several clients may wait for it: a task of each would keep the
-                others waiting.
+            connection: id of the other one; None if there is none. Several clients may wait for it: a task of each
+                would keep the others waiting.
             command: the command.
             act: called then, with the time, unless this connection is lost.
         """
+        leaving = None if connection is None else self.broker.scheduler.last(connection)
+        if leaving is None:
+            return False
         self._awaited = Awaited(leaving, 0, drops=False)
         leaving.then(partial(self._returned, leaving, command, act))
+        return True
 
     def _returned(self, leaving: Job[Any], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
         self._await_no_more(leaving)

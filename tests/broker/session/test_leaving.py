@@ -179,6 +179,29 @@ def test_of_two_clients_that_wait_for_one_client_id_the_first_gets_it(world: Wor
     assert second.fatal[2] == ErrorCode.INVALID_CLIENT_ID
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_client_id_that_is_claimed_later_is_free_when_all_messages_are_returned(world: World, waits: bool) -> None:
+    client, _ = with_many_consumers(world, client_id="me")
+    other = world.client()
+    client.broker.lost(world.now)
+    client.transport_open = False
+    queue = world.broker.namespace("").queue("queue:q")
+    other.queue(Command.SET_CLIENT_ID, 7, "me")
+    other.queue(Command.OPEN_SESSION, 8, 1, AUTO, 0)
+    other.broker.receive_data(other.wire.data_to_send(), world.now)
+    assert other.broker.peer.behind
+    assert queue.depth <= TURN // 5 + 1
+    if waits:
+        world.settle()
+        assert other.heard == [(Command.OK, 7, None), (Command.OK, 8, None)]
+    else:
+        other.drop()
+        depths(world)
+    assert world.broker.namespace("").client_ids.holder("me") == (other.broker.peer.member.id if waits else None)
+    assert queue.depth == MANY
+    assert not world.services.reports
+
+
 def test_a_queue_that_is_deleted_meanwhile(world: World) -> None:
     client, _ = with_many_consumers(world)
     client.drop()

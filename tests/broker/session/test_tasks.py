@@ -25,12 +25,13 @@ TASKS = {
 
 ONE, PAGE, CREDIT = "it concerns one thing", "a page is limited", "what was delivered, within the credit, is dropped"
 LATER = "what is left to do is pending work of the queue or the tap"
+LEAVING = "it waits for the tasks of connections that leave"
 WHOLE = "a queue ends with its messages, which are dropped together"
 
 FEW = {
     Command.HEARTBEAT: ONE,
-    Command.HELLO: "it waits for the tasks of connections that leave",
-    Command.SET_CLIENT_ID: ONE,
+    Command.HELLO: LEAVING,
+    Command.SET_CLIENT_ID: LEAVING,
     Command.PING: ONE,
     Command.OPEN_SESSION: ONE,
     Command.OPEN_CONSUMER: LATER,

@@ -56,20 +56,20 @@ def _welcome(peer: Peer, identity: Identity, hello: Hello, now: int) -> None:
     """
     with _fatal():
         peer.enter(identity, hello)
-        if hello.resume is not None:
-            peer.end_lost(hello.resume, now)
     _begin(peer, hello, now)
 
 
 def _begin(peer: Peer, hello: Hello, now: int) -> None:
     """Complete the handshake, once the connections whose id and client id it takes have returned their messages."""
     client_id, resume = hello.client_id, hello.resume
-    holder = None if client_id is None else peer.namespace.client_ids.holder(client_id)
-    for leaving in (None if resume is None else resume.connection, holder):
-        task = None if leaving is None else peer.broker.scheduler.last(leaving)
-        if task is not None:
-            peer.when_returned(task, hello, partial(_begin, peer, hello))
+    again = partial(_begin, peer, hello)
+    if resume is not None:
+        with _fatal():
+            peer.end_lost(resume, now)
+        if peer.wait_for_return(resume.connection, hello, again):
             return
+    if client_id is not None and peer.wait_for_return(peer.namespace.client_ids.holder(client_id), hello, again):
+        return
     memory = None
     with _fatal():
         if resume is None:
@@ -111,11 +111,15 @@ def on_heartbeat(peer: Peer, command: Heartbeat, now: int) -> None:
 
 
 def on_set_client_id(peer: Peer, command: SetClientId, now: int) -> None:
-    """Claim a client id; one live connection holds it (CON-05, SUB-31). A refused claim leaves none (CON-10)."""
+    """Claim a client id; one live connection holds it (CON-05, SUB-31). One that has left holds it
+    until it has returned its messages. A refused claim leaves none (CON-10)."""
     if peer.member.client_id is not None:
         raise RequestError(
             f"this connection has the client id {peer.member.client_id!r} already (CON-07)", ErrorCode.ILLEGAL_STATE
         )
+    holder = peer.namespace.client_ids.holder(command.client_id)
+    if peer.wait_for_return(holder, command, partial(on_set_client_id, peer, command)):
+        return
     peer.member.claim_client_id(command.client_id)
     peer.out.answer(command.request)
 
