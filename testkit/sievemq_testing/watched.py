@@ -557,10 +557,17 @@ class WatchedLink(Link):
         if self._cut_in:
             self._cut_in = False
             super().data_received(data[: _middle(data)])
-            self.process_rest()  # what arrived before the cut is carried out, on a busy machine too
+            self._process_rest()  # what arrived before the cut is carried out, on a busy machine too
             self.abort()
             return
         super().data_received(data)
+
+    def _process_rest(self) -> None:
+        while self.behind:
+            self._turn.grant()
+            self.connection.peer.broker.finish(self._clock.now())  # it may wait for a task
+            self._go_on()
+            self._turn.fed(self)
 
     def flush(self) -> None:
         """Write; see Link."""

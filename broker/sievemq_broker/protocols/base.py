@@ -147,6 +147,10 @@ class Outlet(ClientPort):
         """The transport has room again. Deliveries go on with :meth:`accept_deliveries`."""
         self.congested = False
 
+    def end_output(self) -> None:
+        """The transport is gone: accept no deliveries, and let no input wait until output is read."""
+        self.congested = self.writable = self._deliveries_wait = False
+
 
 OutletT = TypeVar("OutletT", bound=Outlet)
 
@@ -256,6 +260,11 @@ class BaseConnection(ABC, Generic[OutletT]):
         self.outbox.resume()
         if self.peer.life.state < LEAVING:
             self._resume_consumers(now)
+
+    def end_output(self) -> None:
+        """The transport is gone, and the rest of the input is carried out: nothing is delivered from now on."""
+        self._deliver_again = False
+        self.outbox.end_output()
 
     def _resume_consumers(self, now: int) -> None:
         self.outbox.accept_deliveries()

@@ -90,6 +90,9 @@ class FakeConnection:
     def resume(self, now: int) -> None:
         self.calls.append("resume")
 
+    def end_output(self) -> None:
+        self.calls.append("end_output")
+
     def tick(self, now: int) -> int | None:
         self.ticks += 1
         return self.deadline

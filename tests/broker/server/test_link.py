@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from sievemq_broker.domain import Broker
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.net.link import BRIEF, HIGH_WATER, LOW_WATER, READ_BYTES, READ_PAUSE, Link, Links
 from sievemq_broker.server.net.turn import PIECE_SECONDS, Turn
 from sievemq_broker.session.life import GONE
@@ -493,13 +495,85 @@ async def test_the_end_of_the_stream_follows_all_received_bytes() -> None:
     link.data_received(b"abc")
     link.data_received(b"de")
     link.eof_received()
+    assert connection.received == [b"a"]
+    while link.late:
+        await end_of_turn()
     assert connection.received == [b"a", b"b", b"c", b"d", b"e"]
     assert connection.calls[-1] == "eof"
-    assert transport.writes == [b"abcde"]
+    await end_of_turn()
+    assert b"".join(transport.writes) == b"abcde"
     connection.answer = None
     for _ in range(3):
         await end_of_turn()
     assert connection.calls.count("eof") == 1
+
+
+async def test_the_end_of_a_client_leaves_its_work_and_that_of_others_in_their_turns() -> None:
+    link, _, connection = Rig().open()
+    connection.slow = True
+    link.data_received(b"abc")
+    broker: Broker = connection.broker
+    slices: list[int] = []
+
+    def long(now: int, budget: Budget) -> Task[None]:
+        for _ in range(100):
+            budget.spend(broker.scheduler.turn)
+            slices.append((yield))
+
+    broker.scheduler.start("another client", long, 0)
+    link.eof_received()
+    link.connection_lost(None)
+    assert (slices, connection.received) == ([], [b"a"])
+    while link.late:
+        await end_of_turn()
+    assert (slices, connection.received) == ([], [b"a", b"b", b"c"])
+
+
+async def test_a_link_whose_socket_is_gone_lives_until_its_input_is_carried_out() -> None:
+    rig = Rig()
+    link, transport, connection = rig.open()
+    connection.answer, connection.slow = echo, True
+    transport.unsent = READ_PAUSE + 1  # the client does not read, either
+    link.data_received(b"abc")
+    await end_of_turn()
+    link.eof_received()
+    transport.closing = True
+    link.connection_lost(None)
+    transport.writes.clear()
+    assert connection.calls[-1] == "end_output"
+    assert rig.links.open == {link}
+    empty = rig.links.when_empty()
+    connection.receive_eof = lambda now: connection.life.end()
+    while link.late:
+        await end_of_turn()
+    assert connection.received == [b"a", b"b", b"c"]
+    assert connection.calls[-1] == "lost"
+    assert (transport.writes, rig.links.open, empty.done()) == ([], set(), True)
+    assert "resume_reading" not in transport.calls
+
+
+@pytest.mark.parametrize("how", ["abort", "close", "a fault"])
+async def test_a_link_whose_socket_is_gone_ends_when_the_broker_ends_it(how: str) -> None:
+    rig = Rig()
+    link, transport, connection = rig.open()
+    connection.slow = True
+    link.data_received(b"abc")
+    link.eof_received()
+    link.connection_lost(None)
+    if how == "abort":
+        rig.links.close()
+    elif how == "close":
+        connection.left, connection.output = b"", b"the reason"  # as the session layer does
+        connection.life.end()
+        link.flush()
+    else:
+        link.fail(ZeroDivisionError("a bug"))
+    assert (connection.life.state, rig.links.open) == (GONE, set())
+    for _ in range(4):
+        await end_of_turn()
+    assert connection.received == [b"a"]
+    assert (transport.writes, rig.turn.late) == ([], False)
+    assert "abort" not in transport.calls
 
 
 @pytest.mark.parametrize("how", ["lost", "closed", "a fault"])

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server import process
-from sievemq_broker.server.net.link import HIGH_WATER, READ_PAUSE, UNREAD
+from sievemq_broker.server.net.link import HIGH_WATER, READ_BYTES, READ_PAUSE, UNREAD
 from sievemq_broker.server.net.listener import ListenError
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
@@ -261,6 +262,44 @@ def test_tls(certificates: Path) -> None:
             assert len(client.until(Command.DELIVER)[4][12]) == MIB
             broker.stop()
             assert client.until(Command.ERROR)[2] == ErrorCode.SHUTTING_DOWN
+
+
+@pytest.mark.parametrize("uvloop", [True, False])
+def test_tls_whose_end_comes_with_its_last_commands(
+    certificates: Path, uvloop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end is read with them, and what they do takes longer than a turn."""
+    if not uvloop:
+        monkeypatch.setattr("sievemq_broker.embedded.new_event_loop", asyncio.new_event_loop)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with (
+        EmbeddedBroker(settings=tls_settings(certificates)) as broker,
+        socket.create_connection(("127.0.0.1", broker.port), DEADLINE) as client,
+    ):
+        tls = client_context(certificates).wrap_bio(incoming, outgoing, server_hostname="localhost")
+
+        def until_done(act: Callable[[], object]) -> None:
+            while True:
+                try:
+                    act()
+                except ssl.SSLWantReadError:
+                    client.sendall(outgoing.read())
+                    incoming.write(client.recv(1 << 16))
+                else:
+                    client.sendall(outgoing.read())
+                    return
+
+        until_done(tls.do_handshake)
+        tls.write(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
+        until_done(lambda: tls.read(1 << 16))
+        sends = b"".join(b"SEND\ndestination:/queue/q\n\n%d\0" % number for number in range(1_500))
+        assert len(sends) < READ_BYTES
+        tls.write(sends)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.unwrap()
+        client.sendall(outgoing.read())
+        eventually(broker, lambda: broker.call(lambda b: b.namespace("").queue("queue:q").depth) == 1_500)
+        eventually(broker, lambda: not broker.server.links.open)
 
 
 def test_clear_text_to_a_tls_port_gets_nowhere(certificates: Path) -> None:

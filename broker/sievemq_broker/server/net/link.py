@@ -226,9 +226,9 @@ class Link(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_choose", "_clock", "_connect", "_identify", "_large", "_linger", "_links", "_paused_by_disk", "_pauses",
-        "_queued", "_refuse", "_shard", "_turn", "bytes_in", "bytes_out", "connection", "held", "late", "life", "peer",
-        "transport", "unheard",
+        "_choose", "_clock", "_connect", "_cut", "_ended", "_identify", "_large", "_linger", "_links",
+        "_paused_by_disk", "_pauses", "_queued", "_refuse", "_shard", "_turn", "bytes_in", "bytes_out", "connection",
+        "held", "late", "life", "peer", "transport", "unheard",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -261,6 +261,8 @@ class Link(asyncio.BufferedProtocol):
         #: Number of the large frame that has begun, 0 if there is none.
         self._large = 0
         self._paused_by_disk = False
+        #: The client has sent its last byte; and the socket is gone. What was read before is carried out even so.
+        self._ended = self._cut = False
         #: Input that was read when the turn had no time left for it.
         self.unheard = b""
         #: Not all that was read has been carried out: it is its turn again later.
@@ -364,6 +366,8 @@ class Link(asyncio.BufferedProtocol):
         self.late = False
         if self.behind:
             self._put_off()
+        elif self._ended and self.life.state < CLOSING:
+            self._end()
         self._turn.fed(self)
 
     @property
@@ -433,15 +437,6 @@ class Link(asyncio.BufferedProtocol):
         """Bytes that are written and not sent: the client does not read, or the disk is not done."""
         return self.transport.get_write_buffer_size() + self.held
 
-    def process_rest(self) -> None:
-        """Process all input that was read, however long it takes: no more follows."""
-        while self.behind:
-            self._turn.grant()
-            peer, now = self.connection.peer, self._clock.now()
-            peer.broker.finish(now)  # it may wait for a task
-            self._go_on()
-            self._turn.fed(self)
-
     def _put_off(self) -> None:
         self.late = True
         self._pause_reading(TURN)
@@ -451,9 +446,16 @@ class Link(asyncio.BufferedProtocol):
             self._turn.put_off(self, brief=self.input_bytes - transactions < BRIEF)
 
     def eof_received(self) -> None:
-        """The peer sends no more. Remaining output is written, then the transport closes."""
+        """The peer sends no more. Once all that it has sent is carried out, remaining output is written, then the
+        transport closes."""
+        self._ended = True
+        if self.behind:  # in TLS or a WebSocket, where the end is read although nothing is to be read
+            self._put_off()
+        else:
+            self._end()
+
+    def _end(self) -> None:
         try:
-            self.process_rest()  # inside TLS, where the end is read all the same
             self.connection.receive_eof(self._clock.now())
         except Exception as error:
             self.fail(error)
@@ -463,9 +465,18 @@ class Link(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is closed or broken."""
-        self._lose()
+        self._cut = True
         if self._linger is not None:
             self._linger.cancel()
+        if self._ended and self.life.state < CLOSING and self.behind:
+            self.connection.end_output()
+            self._pauses &= ~UNREAD
+            self._put_off()
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._lose()
         self._links.discard(self)
         self._turn.worked()  # what was given back may have a deadline, or another consumer
 
@@ -504,7 +515,7 @@ class Link(asyncio.BufferedProtocol):
             except Exception as error:
                 self.fail(error)
                 return
-            if data:
+            if data and not self._cut:
                 size = len(data)
                 self.bytes_out += size
                 commits, needs = self._shard.commits, connection.peer.out.needs
@@ -515,9 +526,9 @@ class Link(asyncio.BufferedProtocol):
                     if self.held > HELD_HIGH and not self._paused_by_disk:
                         self._paused_by_disk = True
                         connection.pause()
-            if not self._pauses & UNREAD and transport.get_write_buffer_size() + self.held > READ_PAUSE:
+            if not (self._pauses & UNREAD or self._cut) and transport.get_write_buffer_size() + self.held > READ_PAUSE:
                 self._pause_reading(UNREAD)
-        if self.life.state == CLOSING and not self.held:
+        if self.life.state == CLOSING and (self._cut or not self.held):
             self._close()
 
     def send_blocked(self, text: str) -> None:
@@ -526,7 +537,7 @@ class Link(asyncio.BufferedProtocol):
         Args:
             text: why nothing is answered, for people.
         """
-        if self.life.state == GONE or self.bytes_out == self.held:
+        if self.life.state == GONE or self._cut or self.bytes_out == self.held:
             return  # WELCOME is the first that a client gets
         data = self.connection.urgent_flow(text)
         if not data:
@@ -537,7 +548,7 @@ class Link(asyncio.BufferedProtocol):
     def release(self, data: bytes) -> None:
         """Write output that was held back for the disk."""
         self.held -= len(data)
-        if self.life.state == GONE:
+        if self.life.state == GONE or self._cut:
             return
         transport = self.transport
         transport.write(data)
@@ -555,6 +566,9 @@ class Link(asyncio.BufferedProtocol):
     def _close(self) -> None:
         """End in order. Only this side is closed; further input is read and dropped. Closing the socket over unread
         bytes would reset the connection, and the peer might never read why it ended."""
+        if self._cut:
+            self._leave()
+            return
         self._lose()
         transport = self.transport
         if transport.can_write_eof():
@@ -572,8 +586,12 @@ class Link(asyncio.BufferedProtocol):
         self.abort()
 
     def abort(self) -> None:
-        """Cut the connection without a word."""
-        self.transport.abort()
+        """Cut the connection without a word, and carry out nothing more."""
+        self._ended = False
+        if self._cut:
+            self._leave()
+        else:
+            self.transport.abort()
 
     def fail(self, error: Exception) -> None:
         """A layer below raised what it must not raise: a fault of the broker, which ends only this connection."""

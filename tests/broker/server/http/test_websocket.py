@@ -6,6 +6,7 @@ import base64
 import http.client
 import json
 import ssl
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,6 +104,19 @@ def test_each_frame_is_a_message_of_text_or_of_bytes(broker: EmbeddedBroker) -> 
 def test_the_newest_sub_protocol_is_taken(broker: EmbeddedBroker, offered: list[str], taken: str | None) -> None:
     with stomp(broker, *offered) as client:
         assert client.subprotocol == taken
+
+
+def test_what_comes_with_close_is_carried_out(broker: EmbeddedBroker) -> None:
+    """It takes longer than a turn, and the socket is gone by then."""
+    with stomp(broker) as client:
+        protocol = client.protocol
+        protocol.send_binary(b"".join(b"SEND\ndestination:/queue/a\n\n%d\0" % number for number in range(1_500)))
+        protocol.send_close(1000)
+        client.socket.sendall(b"".join(protocol.data_to_send()))
+        assert closed(client) == 1000
+        deadline = time.monotonic() + SOON
+        while broker.call(lambda b: b.namespace("").queue("queue:a").depth) < 1_500 or broker.server.links.open:
+            assert time.monotonic() < deadline
 
 
 def test_frames_cut_into_messages_and_fragments_anywhere(broker: EmbeddedBroker) -> None:
