@@ -13,7 +13,7 @@ first answer is still looked for message by message, and the next one is found a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from zlib import crc32
 
 from sievemq_broker.domain.entry import DELAYED, GONE, READY, STRAY, Entry, key_of
@@ -209,6 +209,24 @@ class Backlog:
         for lookup in self.lookups.values():
             lookup.clear()
         self.depth = self.bytes = 0
+        return entries
+
+    def take(self, count: int) -> list[Entry]:
+        """Remove up to `count` messages, and return them: the next ones in order, then those passed over."""
+        main = self.main
+        entries: list[Entry] = []
+        while len(entries) < count:
+            entry = main.first()
+            if entry is None:
+                break
+            main.take(entry)
+            self.unplace(entry)
+            entries.append(entry)
+        for entry in list(islice(main.passed, count - len(entries))):
+            main.forget_passed(entry)
+            if entry.state <= STRAY:
+                self.unplace(entry)
+                entries.append(entry)
         return entries
 
     # -- views --------------------------------------------------------------------------------------------------------

@@ -119,6 +119,9 @@ class Source(Protocol):
     def part_with(self, consumer: Consumer, now: int) -> None:
         """A removed consumer has returned everything it had to return."""
 
+    def emptying(self, now: int, budget: Budget) -> Task[int]:
+        """Remove what is left if the last consumer's end has ended the source. Returns the time."""
+
 
 class Consumer:
     """Gets messages of one queue or subscription, through the view of its selector.
@@ -475,8 +478,10 @@ class Consumer:
 
         now = yield from self._in_slices(buffered, give, None, now, budget)
         self.handed = self.tag = self.base + len(self.window)
+        waiting = self.source.depth
         self.source.part_with(self, now)
-        return now
+        budget.spend(max(0, waiting - self.source.depth))
+        return (yield from self.source.emptying(now, budget))
 
     def abandon(
         self, handed: int | None, now: int, budget: Budget, returned: list[Held] | None = None, until: int = 0

@@ -110,7 +110,7 @@ def copy(namespace: Namespace, target: str, queue: Queue, choice: Choice, now: i
     """
 
     def act(entry: Entry, now: int, budget: Budget) -> Task[bool]:
-        return (yield from _transfer(namespace, target, entry, entry.envelope, now, budget))
+        return (yield from _transfer(namespace, target, queue, entry, entry.envelope, now, budget))
 
     _check_target(namespace, queue, target, choice)
     return _each(queue, choice, act, now, budget, waits=True)
@@ -129,7 +129,7 @@ def move(namespace: Namespace, target: str, queue: Queue, choice: Choice, now: i
         )
 
     def act(entry: Entry, now: int, budget: Budget) -> Task[bool]:
-        moved = yield from _transfer(namespace, target, entry, entry.envelope, now, budget)
+        moved = yield from _transfer(namespace, target, queue, entry, entry.envelope, now, budget)
         if moved:
             queue.remove(entry, "moved")
         return moved
@@ -161,7 +161,7 @@ def retry(
         if name is None:
             if parse_address(origin).kind.is_topic:
                 return False
-            if not (yield from _transfer(namespace, origin, entry, envelope, now, budget)):
+            if not (yield from _transfer(namespace, origin, queue, entry, envelope, now, budget)):
                 return False
         else:
             subscription = namespace.subscriptions.durable.get((origin_of(entry.envelope, CLIENT_ID), name))
@@ -185,7 +185,7 @@ def _remover(queue: Queue) -> Act:
 
 
 def _transfer(
-    namespace: Namespace, target: str, entry: Entry, envelope: Envelope, now: int, budget: Budget
+    namespace: Namespace, target: str, queue: Queue, entry: Entry, envelope: Envelope, now: int, budget: Budget
 ) -> Task[bool]:
     """Send a message elsewhere, once costly selectors there are evaluated. False if it is gone by then."""
     sends = [(target, envelope)]
@@ -195,7 +195,7 @@ def _transfer(
         budget.spend(destination.fan_out)
         if budget.spent:
             now = yield  # taps take long for each message
-    if entry.state in (HELD, GONE):
+    if queue.deleted or entry.state in (HELD, GONE):
         return False
     namespace.transfer(target, sends[0][1], now)
     return True
@@ -231,6 +231,8 @@ class _Run:
             now = yield
             if entry.state in (HELD, GONE):
                 return True
+        if self.queue.deleted:
+            return False  # what is left is being removed
         envelope = entry.envelope
         if entry.sequence > self.latest or (envelope.expiration and envelope.expiration <= now):
             return True

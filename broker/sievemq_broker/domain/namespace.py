@@ -770,14 +770,17 @@ class Namespace:
             )
         return found.queue.open_consumer(port, consumer_id, None, credit, now)
 
-    def unsubscribe(self, client_id: str | None, name: str) -> None:
+    def unsubscribe(self, client_id: str | None, name: str) -> Queue:
         """Delete a durable subscription and its messages.
+
+        Returns:
+            The queue that it had: very many messages are removed as pending work (:attr:`Queue.empty`).
 
         Raises:
             RequestError: INVALID_DESTINATION if there is none (SUB-24); SUBSCRIPTION_IN_USE if it has a consumer
                 (SUB-25) or a message of it is not acknowledged (SUB-26).
         """
-        self.subscriptions.unsubscribe(client_id, name)
+        return self.subscriptions.unsubscribe(client_id, name)
 
     # -- browsing -----------------------------------------------------------------------------------------------
 

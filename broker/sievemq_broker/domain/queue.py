@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final, Protocol
 
 from sievemq_broker.domain.backlog import Backlog
@@ -29,7 +30,7 @@ from sievemq_broker.domain.settlement import ALL
 from sievemq_broker.domain.standstill import Standstill
 from sievemq_broker.domain.turns import Turns
 from sievemq_broker.domain.view import View
-from sievemq_broker.domain.work import Budget, Task
+from sievemq_broker.domain.work import TURN, Budget, Task
 from sievemq_broker.matching.asking import AT_ONCE, Answers
 from sievemq_broker.matching.condition import Condition
 from sievemq_broker.matching.index import SelectorIndex
@@ -616,6 +617,8 @@ class Queue(Source):
 
     def on_deadline(self, entry: Entry, when: int, now: int) -> None:
         """The deadline of an entry has come: it expires, or its delay is over."""
+        if self.deleted:
+            return  # it is about to be removed
         expiration = entry.envelope.expiration
         expired = 0 < expiration <= now
         if entry.state == DELAYED:
@@ -836,7 +839,7 @@ class Queue(Source):
                 entry.fail(now)
                 for observer in self.observers:
                     observer.failed(self, entry)
-            elif self._fail(entry, now):
+            elif self.deleted or self._fail(entry, now):
                 back.append(entry)
         self._return(back, now)
 
@@ -992,13 +995,46 @@ class Queue(Source):
     # -- administration -------------------------------------------------------------------------------------------
 
     def work(self, now: int, budget: Budget) -> Task[None]:
-        """Do pending work: evaluating selectors, searching the backlog, delivering, dropping tombstones."""
+        """Do pending work: evaluating selectors, searching the backlog, delivering, dropping tombstones; if it is
+        deleted, removing its messages."""
         while self.pending and not self.deleted:
             before = budget.left
             if budget.left > 0:
                 self._work(now, budget)
             if budget.spent or budget.left == before:
                 now = yield
+        yield from self.emptying(now, budget)
+
+    def emptying(self, now: int, budget: Budget) -> Task[int]:
+        """Remove what a deleted queue still holds. Returns the time."""
+        while self.deleted and not self.empty:
+            if budget.spent:
+                now = yield
+            else:
+                budget.spend(max(1, self._drop_some(budget.left)))
+        return now
+
+    @property
+    def empty(self) -> bool:
+        """True if nothing waits or is scheduled."""
+        return not (self.depth or self.scheduled)
+
+    def _drop_some(self, budget: int) -> int:
+        """Remove messages of a deleted queue. Returns the cost."""
+        each = 1 + len(self.observers)
+        count = max(1, budget // each)
+        entries = self.backlog.take(count)
+        for entry in entries:
+            if entry.envelope.expiration:
+                self._deadlines.void()
+        if not entries:
+            entries = list(islice(self.scheduled.values(), count))
+            for entry in entries:
+                self.take_out(entry)
+        self._end_removed(entries, "deleted")
+        if self.empty:
+            self.backlog.detach()
+        return len(entries) * each
 
     def _work(self, now: int, budget: Budget) -> None:
         if self._unmatched.entries:
@@ -1104,26 +1140,35 @@ class Queue(Source):
         self.scheduled_bytes = 0
         self._awaiting.clear()
         for entry in entries:
-            for observer in self.observers:
-                observer.removed(self, entry, reason)
             if entry.state == DELAYED or entry.envelope.expiration:
                 self._deadlines.void()
-            entry.end()
-        self.counts.remove(len(entries))
+        self._end_removed(entries, reason)
         return len(entries)
 
+    def _end_removed(self, entries: list[Entry], reason: str) -> None:
+        """Entries that are in no place any more are removed."""
+        self.counts.remove(len(entries))
+        for entry in entries:
+            for observer in self.observers:
+                observer.removed(self, entry, reason)
+            entry.end()
+
     def delete(self, code: ErrorCode, text: str) -> None:
-        """Remove all messages, and close all consumers with a notice to their ports."""
+        """Close all consumers with a notice to their ports, and remove all messages: many of them as pending work
+        (:attr:`empty`)."""
         if not self.deleted:
             self._host.queue_deleted(self)
         for consumer in list(self.consumers):
             consumer.stop(code, text)
-        self.clear("deleted")
         self.deleted = True
-        # Without a reference cycle it is freed at once, not by the garbage collector.
-        self.backlog.detach()
         self._recall.clear()
         self._on_left = None
+        if self.depth + len(self.scheduled) > TURN:
+            self._add_work()
+            return
+        self.clear("deleted")
+        # Without a reference cycle it is freed at once, not by the garbage collector.
+        self.backlog.detach()
 
     def _add_work(self) -> None:
         self._host.add_work(self)

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Protocol
 
 from sievemq_broker.domain.journal import Journal
+from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Subscription, Topic
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.errors import ErrorCode, RequestError
@@ -161,8 +162,8 @@ class Subscriptions:
         assert subscription.name is not None
         self.durable[subscription.client_id, subscription.name] = subscription
 
-    def unsubscribe(self, client_id: str | None, name: str) -> None:
-        """See Namespace.unsubscribe."""
+    def unsubscribe(self, client_id: str | None, name: str) -> Queue:
+        """See Namespace.unsubscribe. Returns the queue that it had."""
         found = self.durable.get((client_id, name))
         if found is None:
             whose = "without a client id" if client_id is None else f"of client id {client_id!r}"
@@ -175,6 +176,7 @@ class Subscriptions:
             raise _in_use(found, "durable", "has a consumer; close it")
         _refuse_if_held(found)
         self.drop(found)
+        return found.queue
 
     def drop(self, subscription: Subscription) -> None:
         """End a subscription and remove its messages, without the checks of section 29."""

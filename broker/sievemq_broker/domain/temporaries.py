@@ -77,8 +77,8 @@ class Temporaries:
         self._owned.setdefault(connection_id, {})[text] = None
         return address
 
-    def delete(self, address: Address | str, connection_id: str) -> None:
-        """Delete one.
+    def delete(self, address: Address | str, connection_id: str) -> Queue | Topic:
+        """Delete one, and return it: very many messages are removed as pending work (:attr:`Queue.empty`).
 
         Raises:
             RequestError: INVALID_DESTINATION if it is not one, or not of this connection, or gone already;
@@ -103,14 +103,16 @@ class Temporaries:
                 {"destination": destination.label, "consumers": consumers},
             )
         self._namespace.delete(address, "deleted")
+        return destination
 
     def delete_all(self, connection_id: str, now: int, budget: Budget) -> Task[None]:
         """Delete the temporary destinations of a connection that ends (TMP-06)."""
         for text in tuple(self._owned.get(connection_id, ())):
             if budget.spent:
                 yield
+            found = self._namespace.find(text)
+            budget.spend(_DELETED + (found.depth if isinstance(found, Queue) else 0))
             self._namespace.delete(text, "deleted with the connection that made it")
-            budget.spend(_DELETED)
         self._owned.pop(connection_id, None)
 
     def count(self, connection_id: str) -> int:

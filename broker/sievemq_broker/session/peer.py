@@ -17,6 +17,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.ports import Stored
+from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.work import TURN, Budget, Job, Make, Task
 from sievemq_broker.session.deliveries import Deliveries
@@ -27,7 +28,7 @@ from sievemq_broker.session.ports import ClientPort, Services, Watcher
 from sievemq_broker.session.rights import Identity, Verb, forbidden
 from sievemq_broker.session.session import Session, SessionMode
 from sievemq_broker.session.transaction import StagedBytes
-from sievemq_broker.session.verbs import CloseConsumer, CloseSession, Hello, Resume
+from sievemq_broker.session.verbs import CloseConsumer, CloseSession, DeleteTemporary, Hello, Resume, Unsubscribe
 from sievemq_broker.session.waiting import BlockedSender
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.wire.codec import CommandTuple
@@ -516,6 +517,20 @@ class Peer:
             return
         self._awaited = Awaited(job, size, drops)
         job.then(partial(self._go_on, job, command, act))
+
+    def answer_when_empty(self, queue: Queue, command: DeleteTemporary | Unsubscribe, now: int) -> None:
+        """Answer a command that has deleted a queue, once all its messages are removed. Later commands wait.
+
+        Args:
+            queue: the one.
+            command: the command.
+            now: ms since 1970.
+        """
+        job = None if queue.empty else self.broker.scheduler.last(queue)
+        if job is None:
+            self.out.answer(command.request)
+        else:
+            self.go_on_after(job, command, lambda now: self.out.answer(command.request), now)
 
     def _go_on(self, job: Job[Any], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
         self._await_no_more(job)

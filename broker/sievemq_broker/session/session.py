@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from enum import IntEnum
-from functools import partial
 from typing import Final
 
 from sievemq_broker.domain.consumer import Consumer, Held
 from sievemq_broker.domain.settlement import Outcome
-from sievemq_broker.domain.work import Budget, Task, finish
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.session.transaction import StagedBytes, Transaction
 from sievemq_broker.session.waiting import BlockedSender
 from sievemq_core.errors import SieveError
@@ -198,7 +197,7 @@ class Session:
                 tag = handed.get(consumer_id, 0 if outcome is Outcome.FAILED else consumer.tag)
                 # In this order all goes back at once, so that the next consumer gets it in its old order.
                 now = yield from consumer.recover(tag, now, budget, outcome)
-                finish(partial(consumer.close, tag), now)
+                now = yield from consumer.close(tag, now, budget)
             self.consumers.pop(consumer_id, None)
         if self.transaction is not None:
             self.transaction.clear()

@@ -21,12 +21,13 @@ TASKS = {
     Command.GOODBYE: "leave",
     Command.PUBLISH: "examine",
     Command.DELETE_TAP: "scheduler",
+    Command.DELETE_TEMPORARY: "answer_when_empty",
+    Command.UNSUBSCRIBE: "answer_when_empty",
 }
 
 ONE, PAGE, CREDIT = "it concerns one thing", "a page is limited", "what was delivered, within the credit, is dropped"
 LATER = "what is left to do is pending work of the queue or the tap"
 LEAVING = "it waits for the tasks of connections that leave"
-WHOLE = "a queue ends with its messages, which are dropped together"
 
 FEW = {
     Command.HEARTBEAT: ONE,
@@ -37,8 +38,6 @@ FEW = {
     Command.OPEN_CONSUMER: LATER,
     Command.DECLARE: ONE,
     Command.CREATE_TEMPORARY: ONE,
-    Command.DELETE_TEMPORARY: WHOLE,
-    Command.UNSUBSCRIBE: WHOLE,
     Command.BROWSE: PAGE,
     Command.ACKNOWLEDGE: CREDIT,
     Command.ACKNOWLEDGE_ALL: CREDIT,
@@ -52,7 +51,7 @@ FEW = {
     Command.FETCH_TAP: PAGE,
     Command.ACKNOWLEDGE_TAP: LATER,
     Command.STAGE: "a transaction changes its place",
-    Command.DISCARD: WHOLE,
+    Command.DISCARD: "what is staged is dropped together",
 }
 
 

@@ -23,7 +23,7 @@ from sievemq_broker.domain.consumer import Held, Source
 from sievemq_broker.domain.journal import BATCH_BYTES
 from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.restore import restore
-from sievemq_broker.domain.work import finish
+from sievemq_broker.domain.work import TURN, finish
 from sievemq_broker.store import SqliteStore
 from sievemq_core.errors import RequestError
 from sievemq_core.selector import compile_selector
@@ -301,3 +301,26 @@ def test_a_number_is_never_given_twice(tmp_path: Path) -> None:
     assert not store.messages
     third = Broker()
     assert restore(third, store, NOW) == 0
+
+
+def test_a_crash_while_a_deleted_queue_is_emptied_brings_nothing_back() -> None:
+    store = DictStore()
+    broker = Broker()
+    restore(broker, store, NOW)
+    journal = broker.journal
+    assert journal is not None
+    space = broker.namespace("n")
+    for number in range(3 * TURN):
+        space.send("queue:a", message(f"m{number}"), NOW)
+    store.write(journal.cut(), NOW)
+    space.delete("queue:a")
+    left = []
+    while broker.work(NOW):
+        store.write(journal.cut(), NOW)
+        left.append(len(store.messages))
+        second = Broker()
+        assert restore(second, store.copy(), NOW) == 0
+        assert not second.namespace("n").destinations
+    assert 0 < left[0] < 3 * TURN
+    store.write(journal.cut(), NOW)
+    assert not store.messages

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Final
 
+from sievemq_broker.domain.queue import Queue
 from sievemq_broker.session.checks import check_unread, the_selector
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
@@ -42,14 +43,17 @@ def on_create_temporary(peer: Peer, command: CreateTemporary, now: int) -> None:
 
 def on_delete_temporary(peer: Peer, command: DeleteTemporary, now: int) -> None:
     """Delete a temporary destination of this connection (TMP-07)."""
-    peer.namespace.temporaries.delete(command.destination, peer.member.id)
-    peer.out.answer(command.request)
+    deleted = peer.namespace.temporaries.delete(command.destination, peer.member.id)
+    if isinstance(deleted, Queue):
+        peer.answer_when_empty(deleted, command, now)
+    else:
+        peer.out.answer(command.request)
 
 
 def on_unsubscribe(peer: Peer, command: Unsubscribe, now: int) -> None:
     """Delete a durable subscription (SES-27)."""
-    peer.namespace.unsubscribe(peer.member.client_id, command.subscription)
-    peer.out.answer(command.request)
+    queue = peer.namespace.unsubscribe(peer.member.client_id, command.subscription)
+    peer.answer_when_empty(queue, command, now)
 
 
 def on_browse(peer: Peer, command: Browse, now: int) -> None:
