@@ -365,6 +365,56 @@ def test_deliveries_of_a_transaction_stay_while_its_commit_waits() -> None:
     assert (queue(world, "in").depth, queue(world, "in").in_flight) == (1, 0)
 
 
+def test_a_commit_that_waits_is_rolled_back_if_a_session_with_its_deliveries_ends_by_an_error() -> None:
+    """Otherwise the deliveries came again although the transaction has settled them."""
+    world = a_world()
+    client = Amqp(world)
+    client.sender("in", handle=3)
+    client.send(message("job"), 0, 3)
+    client.begin(1)
+    client.coordinator()
+    client.sender()
+    client.send(message("m0"), 1)
+    client.say(Attach(name="r", handle=7, role=True, source=Source(address="in"), target=Target()), channel=1)
+    flow = Flow(incoming_window=9, next_outgoing_id=0, outgoing_window=9, handle=7, delivery_count=0, link_credit=1)
+    client.say(flow, channel=1)
+    name = client.declare(2)
+    job = client.receive()
+    client.say(Disposition(role=True, first=job.id, settled=True, state=client.within(name, Accepted())), channel=1)
+    client.send(message("m1"), 3, state=client.within(name))
+    client.send(message(described(Discharge(txn_id=name))), 4, 9)
+    client.say(Detach(handle=99), channel=1)
+    assert client.one(End).error.condition == "amqp:session:unattached-handle"
+    refused = client.outcome(4)
+    assert isinstance(refused, Rejected)
+    assert refused.error.condition == "amqp:transaction:rollback"
+    other = Amqp(world)
+    take(other, "m0")
+    client.rest()
+    assert queue(world).depth == 0
+    other.receiver("in", handle=8, credit=1)
+    assert other.receive().body == "job"
+    assert client.broker.unpublished == 0
+
+
+def test_a_commit_that_waits_is_rolled_back_if_its_session_ends_by_an_error() -> None:
+    world = a_world()
+    client = stalled(world)
+    client.coordinator()
+    name = client.declare(3)
+    client.sender(None, handle=2)
+    transacted = message("m3", standard=Properties(to="q"))
+    client.send(transacted, 4, 2, state=client.within(name))
+    client.send(message(described(Discharge(txn_id=name))), 5, 9)
+    client.say(Detach(handle=99))
+    assert client.one(End).error.condition == "amqp:session:unattached-handle"
+    take(Amqp(world, container="other"), "m0")
+    client.rest()
+    assert queue(world).depth == 0
+    client.say(Close())
+    assert client.closed
+
+
 def test_senders_of_links_that_were_detached_are_used_again() -> None:
     world = World(SessionSettings(max_sessions=4))
     client = Amqp(world)

@@ -654,6 +654,10 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         session.drop()
         for transaction in self._transactions.values():
             transaction.lose(session)
+        for transaction in tuple(self._committing):
+            # Only after an error: otherwise the end of the session waits for it.
+            if transaction.settles(session) or transaction.link.session is session:
+                self._do(now, verbs.Withdraw(request=self._new_id(), session=transaction.number, sequence=0))
 
         def over(_: int) -> None:
             self.outbox.forget_session(session.number)
