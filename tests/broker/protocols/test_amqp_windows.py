@@ -18,6 +18,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     Transfer,
 )
 from sievemq_broker.session import SessionSettings
+from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
 
 from ..session.harness import World
 from .amqp import Amqp, message
@@ -271,6 +272,22 @@ def test_a_browser_is_drained_once_the_window_has_let_all_through(world: World) 
     assert client.messages() == ["c"]
     answer = client.one(Flow, lambda each: each.handle == LINK)
     assert (answer.delivery_count, answer.link_credit) == (10, 0)
+
+
+def test_a_browser_without_a_right_to_the_queue_any_more_is_detached(world: World) -> None:
+    send(world, *map(str, range(150)))
+    client = receiver(world, 1_000, copy=True)
+    flow(client, 0, 1_000, credit=100)
+    assert len(client.messages()) == 100
+    client.broker.peer.entitle(Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "*")])))
+    flow(client, 100, 1_000, credit=100)
+    assert client.one(Detach).error.condition == "amqp:unauthorized-access"
+    flow(client, 100, 1_000, credit=100)  # that was on its way
+    client.sender(handle=9)
+    client.send(message("x"), 0, 9)
+    assert isinstance(client.outcome(0), Accepted)
+    client.say(Detach(handle=LINK, closed=True), channel=1)
+    assert not client.closed
 
 
 def test_several_browsers_share_a_window_that_is_smaller_than_what_they_read(world: World) -> None:

@@ -1165,7 +1165,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                 link.turn(*answer)
                 self._todo.append(partial(self._browse, link))
 
-            self._ask(now, page, self._page_of(link, PAGE))
+            self._ask(now, page, self._page_of(link, PAGE), refused=partial(self.outbox.detach, link))
         else:
             link.pause()
             if link.drain:
