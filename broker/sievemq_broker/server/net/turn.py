@@ -124,8 +124,8 @@ class Timers:
     """
 
     __slots__ = (
-        "_armed", "_armed_for", "_clock", "_due", "_links", "_loop", "_mark", "_next_tick", "_on_tick", "_ticker",
-        "_work", "lag",
+        "_armed", "_armed_for", "_clock", "_domain", "_links", "_loop", "_mark", "_next_tick", "_on_tick", "_ticker",
+        "lag",
     )  # fmt: skip
 
     def __init__(
@@ -138,8 +138,7 @@ class Timers:
     ) -> None:
         self._loop = loop
         self._clock = clock
-        self._due = domain.due
-        self._work = domain.work
+        self._domain = domain
         self._links = links
         self._mark: Callable[[_Writer], None] = lambda link: None
         self._on_tick = on_tick
@@ -168,10 +167,10 @@ class Timers:
 
     def rearm(self) -> None:
         """Do a slice of what is due or pending, and see to it that the rest and the next deadline come in time."""
-        now = self._clock.now()
+        now, domain = self._clock.now(), self._domain
         try:
-            deadline = self._due(now)
-            if self._work(now):
+            deadline = domain.due(now)
+            if domain.work(now):
                 deadline = now
         except (
             Exception
@@ -196,10 +195,10 @@ class Timers:
         if self._armed is not None:
             self._armed.cancel()
             self._armed = None
-        now = self._clock.now()
-        while (deadline := self._due(now)) is not None and deadline <= now:
+        now, domain = self._clock.now(), self._domain
+        while (deadline := domain.due(now)) is not None and deadline <= now:
             pass
-        while self._work(now):
+        while domain.work(now):
             pass
         self.rearm()
 
