@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -103,6 +104,22 @@ def write_of(store: DictStore | Store, *parts: Batch) -> Write:
 def write(store: DictStore | Store, *parts: Batch) -> None:
     """Write batches as the next write."""
     store.write(write_of(store, *parts), NOW)
+
+
+def parts_with(batch: Batch, late: list[Batch], chance: random.Random) -> list[Batch]:
+    """The batches of the next write, of which this may be one; none if it is of a verb that takes several turns.
+
+    Args:
+        late: those of such verbs, which are written after batches with higher ids.
+    """
+    if chance.random() < 0.2:
+        late.append(batch)
+        return []
+    if chance.random() < 0.3:
+        parts = sorted([*late, batch], key=lambda part: part.id)
+        late.clear()
+        return parts
+    return [batch]
 
 
 def durable_queues(broker: Broker) -> Iterator[tuple[str, Queue]]:

@@ -22,7 +22,7 @@ from sievemq_broker.store import SqliteStore
 from sievemq_broker.store.database import DATABASE
 from sievemq_broker.store.files import Witness, sync_directory
 
-from .support import DictStore, message, write
+from .support import DictStore, message, parts_with, write
 
 SECTOR = 512
 
@@ -166,7 +166,7 @@ def live(record: Record, folder: Path, chance: random.Random, *, in_order: bool 
         store = opened(record, folder)
         store._execute(f"PRAGMA wal_autocheckpoint = {chance.choice((4, 20, 1000))}")
         next_batch = store.next_batch
-        late: list[Batch] = []  # of a verb that takes several turns: written after batches with higher ids
+        late: list[Batch] = []
         for step in range(25):
             batch = Batch(next_batch)
             next_batch += 1
@@ -174,13 +174,9 @@ def live(record: Record, folder: Path, chance: random.Random, *, in_order: bool 
             for place in range(chance.randrange(6)):
                 body = b"x" * chance.choice(sizes)
                 batch.accepted.append((1, message(f"m{life}.{step}.{place}", body=body).packed))
-            if chance.random() < 0.2:
-                late.append(batch)
+            parts = parts_with(batch, late, chance)
+            if not parts:
                 continue
-            parts = [batch]
-            if chance.random() < 0.3:
-                parts = sorted([*late, batch], key=lambda part: part.id)
-                late.clear()
             numbers += [part.base | place for part in parts for place in range(len(part.accepted))]
             for number in chance.sample(numbers, min(len(numbers), chance.randrange(4))):
                 if chance.random() < 0.6:

@@ -19,7 +19,7 @@ from sievemq_broker.store.blob import State, pack_batch, unpack_batch
 from sievemq_broker.store.database import DATABASE, connect
 from sievemq_broker.store.salvage import check, export, repair
 
-from .support import NOW, DictStore, message, name_of, write, write_of
+from .support import NOW, DictStore, message, name_of, parts_with, write, write_of
 
 
 def opened(folder: Path, **more: object) -> SqliteStore:
@@ -393,18 +393,14 @@ class TestKill:
         chance = random.Random(seed)
         store, other = opened(tmp_path / "live"), DictStore()
         numbers: list[int] = []
-        late: list[Batch] = []  # of a verb that takes several turns: written after batches with higher ids
+        late: list[Batch] = []
         for step in range(1, 51):
             batch = Batch(step)
             for place in range(20 if chance.random() < 0.1 else chance.randrange(3)):
                 batch.accepted.append((1, message(f"m{step}.{place}", body=b"x" * 50).packed))
-            if chance.random() < 0.2:
-                late.append(batch)
+            parts = parts_with(batch, late, chance)
+            if not parts:
                 continue
-            parts = [batch]
-            if chance.random() < 0.3:
-                parts = sorted([*late, batch], key=lambda part: part.id)
-                late.clear()
             fresh = [part.base | place for part in parts for place in range(len(part.accepted))]
             for number in chance.sample(numbers + fresh, min(len(numbers + fresh), chance.randrange(4))):
                 if chance.random() < 0.6:
