@@ -125,6 +125,22 @@ def test_a_topic_shows_the_sum_of_its_subscriptions(broker: EmbeddedBroker) -> N
     assert found["sievemq_detailed_consumers", key] == 2
 
 
+def test_queues_publish_nothing_and_messages_of_topics_are_those_of_subscriptions(broker: EmbeddedBroker) -> None:
+    with ConnectionFactory(broker.url).create_context() as context:
+        topic = context.create_topic("prices")
+        with context.create_consumer(topic):
+            context.create_producer().send(topic, "x").send(context.create_queue("q"), "x")
+            found = scrape(broker)
+    counted = {
+        kind: {name.removeprefix("sievemq_").removesuffix("_total") for name, key in found if ("kind", kind) in key}
+        for kind in ("topic", "queue", "subscription")
+    }
+    of_topics = {"messages_published", "messages_unreadable", "selector_evaluations", "selector_matches"}
+    assert counted["topic"] == {*of_topics, "destinations"}
+    assert "messages_published" not in counted["queue"] | counted["subscription"]
+    assert counted["queue"] == counted["subscription"] > of_topics - {"messages_published"}
+
+
 @pytest.mark.parametrize(("query", "text"), [("", "narrow it"), ("?queue=a", "'queue' is no parameter")])
 def test_too_many_destinations_and_unknown_parameters_are_refused(
     broker: EmbeddedBroker, query: str, text: str

@@ -105,18 +105,22 @@ def _text(collector: Collector) -> Response:
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 
-_COUNTERS = (
-    ("messages_published", "Messages sent to topics.", "published"),
-    ("messages_enqueued", "Messages that entered a queue or subscription.", "enqueued"),
-    ("messages_delivered", "Deliveries to consumers, repeated ones included.", "delivered"),
-    ("messages_acknowledged", "Messages acknowledged.", "acknowledged"),
-    ("messages_redelivered", "Messages that came back marked as redelivered.", "redelivered"),
-    ("messages_expired", "Messages that outlived their time.", "expired"),
-    ("dead_letters_refused", "Times that a dead-letter queue was full, or could not be made.", "dead_refused"),
-    ("messages_removed", "Messages that an administrator removed or moved.", "removed"),
-    ("messages_unreadable", "Messages whose properties no selector could read.", "unreadable"),
-    ("selector_evaluations", "Selectors asked about arriving messages.", "evaluations"),
-    ("selector_matches", "Times that a selector said yes to an arriving message.", "matches"),
+_COUNTERS: tuple[tuple[str, str, Callable[[Counts], int]], ...] = (
+    ("messages_published", "Messages sent to topics.", lambda of: of.published),
+    ("messages_enqueued", "Messages that entered a queue or subscription.", lambda of: of.enqueued),
+    ("messages_delivered", "Deliveries to consumers, repeated ones included.", lambda of: of.delivered),
+    ("messages_acknowledged", "Messages acknowledged.", lambda of: of.acknowledged),
+    ("messages_redelivered", "Messages that came back marked as redelivered.", lambda of: of.redelivered),
+    ("messages_expired", "Messages that outlived their time.", lambda of: of.expired),
+    (
+        "dead_letters_refused",
+        "Times that a dead-letter queue was full, or could not be made.",
+        lambda of: of.dead_refused,
+    ),
+    ("messages_removed", "Messages that an administrator removed or moved.", lambda of: of.removed),
+    ("messages_unreadable", "Messages whose properties no selector could read.", lambda of: of.unreadable),
+    ("selector_evaluations", "Selectors asked about arriving messages.", lambda of: of.evaluations),
+    ("selector_matches", "Times that a selector said yes to an arriving message.", lambda of: of.matches),
 )
 _BY_REASON: tuple[tuple[str, str, dict[str, Callable[[Counts], int]]], ...] = (
     (
@@ -137,16 +141,21 @@ _BY_REASON: tuple[tuple[str, str, dict[str, Callable[[Counts], int]]], ...] = (
         },
     ),
 )
-#: Figures of queues other than counts of messages: name, meaning, attribute of Gauges.
-_STATES = (
-    ("queue_bytes", "Packed bytes of messages that wait.", "bytes"),
-    ("consumers", "Open consumers.", "consumers"),
-    ("queues_at_limit", "Queues and subscriptions whose limit leaves no room for a message.", "at_limit"),
-    ("queues_paused", "Queues and subscriptions whose deliveries are stopped.", "paused"),
-    ("blocked_senders", "Sessions whose next message waits for room.", "blocked"),
+#: Figures of queues other than counts of messages: name, meaning, number.
+_STATES: tuple[tuple[str, str, Callable[[Gauges], int]], ...] = (
+    ("queue_bytes", "Packed bytes of messages that wait.", lambda held: held.bytes),
+    ("consumers", "Open consumers.", lambda held: held.consumers),
+    (
+        "queues_at_limit",
+        "Queues and subscriptions whose limit leaves no room for a message.",
+        lambda held: held.at_limit,
+    ),
+    ("queues_paused", "Queues and subscriptions whose deliveries are stopped.", lambda held: held.paused),
+    ("blocked_senders", "Sessions whose next message waits for room.", lambda held: held.blocked),
 )
 _AGE = "How long the message that has waited longest has waited, since it was sent or was due."
-_OF_TOPICS = frozenset({"published", "unreadable", "evaluations", "matches"})
+_PUBLISHED = "messages_published"
+_OF_TOPICS = frozenset({_PUBLISHED, "messages_unreadable", "selector_evaluations", "selector_matches"})
 
 
 class BrokerCollector(Collector):
@@ -276,9 +285,9 @@ class BrokerCollector(Collector):
             yield _histogram("sievemq_journal_commit_seconds", commit, server.shard.commits.latency)
 
 
-def _is_counted(labels: tuple[str, ...], figure: str) -> bool:
+def _is_counted(labels: tuple[str, ...], metric: str) -> bool:
     """True if destinations of this kind count that; the messages of a topic are those of its subscriptions."""
-    return figure in _OF_TOPICS if labels[1] == "topic" else figure != "published"
+    return metric in _OF_TOPICS if labels[1] == "topic" else metric != _PUBLISHED
 
 
 def _series(
@@ -296,19 +305,19 @@ def _series(
         labels: names of the labels.
         counts, holdings: what was counted and is held, by the values of the labels.
         now: the broker's time, ms since 1970.
-        is_counted: whether there is a series of a figure with these labels.
+        is_counted: whether there is a series of a metric with these labels.
     """
-    for metric, meaning, attribute in _COUNTERS:
+    for metric, meaning, number in _COUNTERS:
         counter = CounterMetricFamily(f"{prefix}{metric}", meaning, labels=labels)
         for key, of in counts:
-            if is_counted(key, attribute):
-                counter.add_metric(key, getattr(of, attribute))
+            if is_counted(key, metric):
+                counter.add_metric(key, number(of))
         yield counter
     for metric, meaning, reasons in _BY_REASON:
         counter = CounterMetricFamily(f"{prefix}{metric}", meaning, labels=(*labels, "reason"))
         for key, of in counts:
-            for reason, number in reasons.items():
-                if is_counted(key, reason):
+            if is_counted(key, metric):
+                for reason, number in reasons.items():
                     counter.add_metric((*key, reason), number(of))
         yield counter
     messages = GaugeMetricFamily(
@@ -323,10 +332,10 @@ def _series(
     for key, held in holdings:
         age.add_metric(key, _age(held.since, now))
     yield age
-    for name, meaning, attribute in _STATES:
+    for name, meaning, state in _STATES:
         gauge = GaugeMetricFamily(f"{prefix}{name}", meaning, labels=labels)
         for key, held in holdings:
-            gauge.add_metric(key, getattr(held, attribute))
+            gauge.add_metric(key, state(held))
         yield gauge
 
 

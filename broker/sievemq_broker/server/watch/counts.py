@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.domain.counts import QueueCounts
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap, DrainTap
@@ -63,12 +62,17 @@ class Counts:
         self.enqueued += of.enqueued
         self.delivered += of.delivered
         self.acknowledged += of.acknowledged
-        for name in _OUTCOMES:
-            setattr(self, name, getattr(self, name) + getattr(of.counts, name))
-
-
-#: Those that a queue keeps in its own counts.
-_OUTCOMES: Final = [name for name in Counts.__slots__ if hasattr(QueueCounts, name)]
+        counts = of.counts
+        self.redelivered += counts.redelivered
+        self.expired += counts.expired
+        self.dead_lettered += counts.dead_lettered
+        self.dead_expired += counts.dead_expired
+        self.dead_rejected += counts.dead_rejected
+        self.dead_refused += counts.dead_refused
+        self.removed += counts.removed
+        self.dropped_oldest += counts.dropped_oldest
+        self.dropped_newest += counts.dropped_newest
+        self.unreadable += counts.unreadable
 
 
 class Ended:
