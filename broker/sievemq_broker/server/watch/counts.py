@@ -12,6 +12,7 @@ from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap, DrainTap
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.work import TURN
 from sievemq_core.message.envelope import TIMESTAMP
 from sievemq_core.selector import cache
 
@@ -22,8 +23,8 @@ SELECTOR_BYTES: Final = 24
 TOTALLED_AT_ONCE: Final = 400
 
 
-#: Messages of a queue that may be dropped with it in one go, two or three milliseconds. More are removed before.
-DROPPED_AT_ONCE: Final = 1_000
+#: Messages of a queue that are dropped with it in one go. More are removed before.
+DROPPED_AT_ONCE: Final = TURN
 
 
 @dataclass(slots=True)
