@@ -453,7 +453,7 @@ class Backlog:
             if entry is not None:
                 found[number] = entry
         missing = numbers - found.keys()
-        for entry in self._rest(names, scheduled, held) if missing or names else ():
+        for entry in self._rest(names, scheduled, held, budget) if missing or names else ():
             budget.spend(1)
             if budget.spent:
                 yield
@@ -476,12 +476,16 @@ class Backlog:
                     return entry if entry.state == READY else None
         return None
 
-    def _rest(self, names: set[str], scheduled: dict[int, Entry], held: Iterable[Entry]) -> Iterator[Entry | None]:
+    def _rest(
+        self, names: set[str], scheduled: dict[int, Entry], held: Iterable[Entry], budget: Budget
+    ) -> Iterator[Entry | None]:
         """Search for the ids that no sequence leads to. Yields None in between."""
         named = self._with_ids(names) if names else []
         if named is None:
             walk = Walk(self.main)
-            yield from walk.gather()
+            for cost in walk.gather():
+                budget.spend(cost)
+                yield None
             while not walk.done:
                 yield from walk.take(TURN)
                 yield None

@@ -284,8 +284,10 @@ def _all(run: _Run, waits: bool, delayed: bool, now: int) -> Task[Outcome]:
     queue, outcome, budget = run.queue, run.outcome, run.budget
     if waits:
         walk = queue.backlog.walk(run.choice.condition)
-        for _ in walk.gather():
-            now = yield
+        for cost in walk.gather():
+            budget.spend(cost)
+            if budget.spent:
+                now = yield
         while not walk.done:
             if budget.spent:
                 now = yield
@@ -326,8 +328,10 @@ def waiting(
     size = 0
     latest = queue.complete
     walk = queue.backlog.walk(condition, after)
-    for _ in walk.gather():
-        now = yield
+    for cost in walk.gather():
+        budget.spend(cost)
+        if budget.spent:
+            now = yield
     while not walk.done:
         if budget.spent:
             now = yield

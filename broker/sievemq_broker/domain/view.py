@@ -26,8 +26,9 @@ ALL_SCANNED: Final = -1
 #: References that one step of compaction examines.
 PIECE = 8_192
 
-#: References to messages that came back, examined at once when a walk begins.
-GATHERED = 10_000
+#: References to messages that came back, examined at once when a walk begins, and for one unit of work.
+GATHERED = 2_000
+GATHERED_PER_UNIT = 16
 
 _sequence = attrgetter("sequence")
 
@@ -404,22 +405,24 @@ class Walk:
         self.after = after
         self.done = False
 
-    def gather(self) -> Iterator[None]:
-        """Collect the entries that consumers have returned, in pieces; must be done before the first :meth:`take`."""
+    def gather(self) -> Iterator[int]:
+        """Collect the entries that consumers have returned, in pieces; must be done before the first :meth:`take`.
+        Yields what each piece has cost, in units of work."""
         view, after, found = self._view, self.after, self._strays
         heap = view.heap.copy()
         for start in range(0, len(heap), GATHERED):
-            if start:
-                yield
-            for key, entry in heap[start : start + GATHERED]:
+            part = heap[start : start + GATHERED]
+            for key, entry in part:
                 if key > after and entry.state <= STRAY and view.strays.get(entry) == key:
                     found.append((key, entry))
+            yield 1 + len(part) // GATHERED_PER_UNIT
         passed = list(view.passed)
         for start in range(0, len(passed), GATHERED):
-            yield
-            for entry in passed[start : start + GATHERED]:
+            others = passed[start : start + GATHERED]
+            for entry in others:
                 if entry.state <= STRAY and key_of(entry) > after:
                     found.append((key_of(entry), entry))
+            yield 1 + len(others) // GATHERED_PER_UNIT
         heapify(found)
 
     def take(self, limit: int) -> list[Entry]:
@@ -467,7 +470,7 @@ class Few:
         self.after = -1
         self.done = not entries
 
-    def gather(self) -> Iterator[None]:
+    def gather(self) -> Iterator[int]:
         """Do nothing: no preparation is needed."""
         return iter(())
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.at_once import close, done, recover
@@ -14,7 +16,8 @@ from sievemq_broker.domain import Consumer, DestinationPolicy, management
 from sievemq_broker.domain.entry import key_of
 from sievemq_broker.domain.management import Choice
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.view import PIECE, Walk
+from sievemq_broker.domain.view import GATHERED, GATHERED_PER_UNIT, PIECE, Walk
+from sievemq_broker.domain.work import TURN
 
 from .support import NOW, World, message, selector
 
@@ -185,6 +188,42 @@ def test_a_walk_gathers_many_that_came_back_in_pieces(world: World) -> None:
     assert [entry.sequence for entry in found] == list(range(1, count + 1))
     assert done(NOW, management.purge, queue, Choice(condition=selector("n = 1"))).touched == len(range(1, count, 3))
     assert queue.depth == count - len(range(1, count, 3))
+
+
+@pytest.mark.needs_python("replaces a method")
+@pytest.mark.parametrize("verb", ["waiting", "purge", "remove"])
+def test_many_walks_through_what_came_back_share_a_turn(
+    world: World, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 20_000
+    world.send(Q, *(message("m") for _ in range(count)))
+    consumer = world.consumer(Q, credit=count)
+    world.work()
+    recover(consumer, count, world.now)
+    close(consumer, 0, world.now)
+    queue, pieces = world.namespace.queue(Q), 0
+    gather = Walk.gather
+
+    def counted(walk: Walk) -> Iterator[int]:
+        nonlocal pieces
+        for cost in gather(walk):
+            pieces += 1
+            yield cost
+
+    monkeypatch.setattr(Walk, "gather", counted)
+    make: Any = {
+        "waiting": partial(management.waiting, queue, None, -1, 5),
+        "purge": partial(management.purge, queue, Choice(dry_run=True)),
+        "remove": partial(management.remove, queue, Choice(ids=frozenset(["other"]))),
+    }[verb]
+    jobs = [world.broker.scheduler.start(number, make, NOW, later=True) for number in range(10)]
+    turns = []
+    while not all(job.over for job in jobs):
+        before = pieces
+        world.broker.work(NOW, TURN)
+        turns.append(pieces - before)
+    assert pieces >= 10
+    assert max(turns) <= 1 + TURN * GATHERED_PER_UNIT // GATHERED
 
 
 def test_entries_removed_between_slices_are_not_removed_twice(world: World) -> None:

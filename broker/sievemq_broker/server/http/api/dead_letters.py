@@ -49,8 +49,10 @@ def _groups(
     examined = 0
     latest = queue.complete
     walk = queue.backlog.walk()
-    for _ in walk.gather():
-        yield
+    for cost in walk.gather():
+        budget.spend(cost)
+        if budget.spent:
+            yield
     while not walk.done and examined < examine:
         if budget.spent:
             yield
