@@ -483,8 +483,7 @@ class Backlog:
         named = self._with_ids(names) if names else []
         if named is None:
             walk = Walk(self.main)
-            for cost in walk.gather():
-                budget.spend(cost)
+            for _ in walk.gather(budget):
                 yield None
             while not walk.done:
                 yield from walk.take(TURN)

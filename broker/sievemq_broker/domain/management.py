@@ -284,10 +284,8 @@ def _all(run: _Run, waits: bool, delayed: bool, now: int) -> Task[Outcome]:
     queue, outcome, budget = run.queue, run.outcome, run.budget
     if waits:
         walk = queue.backlog.walk(run.choice.condition)
-        for cost in walk.gather():
-            budget.spend(cost)
-            if budget.spent:
-                now = yield
+        for _ in walk.gather(budget):
+            now = yield
         while not walk.done:
             if budget.spent:
                 now = yield
@@ -328,10 +326,8 @@ def waiting(
     size = 0
     latest = queue.complete
     walk = queue.backlog.walk(condition, after)
-    for cost in walk.gather():
-        budget.spend(cost)
-        if budget.spent:
-            now = yield
+    for _ in walk.gather(budget):
+        now = yield
     while not walk.done:
         if budget.spent:
             now = yield

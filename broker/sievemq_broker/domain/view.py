@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import Final
 
 from sievemq_broker.domain.entry import READY, STRAY, Entry, key_of
+from sievemq_broker.domain.work import Budget
 from sievemq_broker.matching.asking import Answers
 from sievemq_broker.matching.condition import Condition, is_true
 
@@ -405,9 +406,9 @@ class Walk:
         self.after = after
         self.done = False
 
-    def gather(self) -> Iterator[int]:
-        """Collect the entries that consumers have returned, in pieces; must be done before the first :meth:`take`.
-        Yields what each piece has cost, in units of work."""
+    def gather(self, budget: Budget) -> Iterator[None]:
+        """Collect the entries that consumers have returned; must be done before the first :meth:`take`. Yields when the
+        budget is spent."""
         view, after, found = self._view, self.after, self._strays
         heap = view.heap.copy()
         for start in range(0, len(heap), GATHERED):
@@ -415,14 +416,18 @@ class Walk:
             for key, entry in part:
                 if key > after and entry.state <= STRAY and view.strays.get(entry) == key:
                     found.append((key, entry))
-            yield 1 + len(part) // GATHERED_PER_UNIT
+            budget.spend(1 + len(part) // GATHERED_PER_UNIT)
+            if budget.spent:
+                yield
         passed = list(view.passed)
         for start in range(0, len(passed), GATHERED):
             others = passed[start : start + GATHERED]
             for entry in others:
                 if entry.state <= STRAY and key_of(entry) > after:
                     found.append((key_of(entry), entry))
-            yield 1 + len(others) // GATHERED_PER_UNIT
+            budget.spend(1 + len(others) // GATHERED_PER_UNIT)
+            if budget.spent:
+                yield
         heapify(found)
 
     def take(self, limit: int) -> list[Entry]:
@@ -470,7 +475,7 @@ class Few:
         self.after = -1
         self.done = not entries
 
-    def gather(self) -> Iterator[int]:
+    def gather(self, budget: Budget) -> Iterator[None]:
         """Do nothing: no preparation is needed."""
         return iter(())
 

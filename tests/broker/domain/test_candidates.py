@@ -15,6 +15,7 @@ from sievemq_broker.domain.backlog import EXAMINED
 from sievemq_broker.domain.entry import STRAY
 from sievemq_broker.domain.scan import FEW, INDEX_FROM
 from sievemq_broker.domain.view import Few
+from sievemq_broker.domain.work import Budget
 
 from .support import World, message, selector
 
@@ -114,7 +115,7 @@ def test_few_is_a_walk() -> None:
     assert entries is not None
     walk = Few(list(entries))
     queue.remove(entries[1])
-    assert list(walk.gather()) == []
+    assert list(walk.gather(Budget())) == []
     taken = []
     while not walk.done:
         taken += walk.take(1)

@@ -49,10 +49,8 @@ def _groups(
     examined = 0
     latest = queue.complete
     walk = queue.backlog.walk()
-    for cost in walk.gather():
-        budget.spend(cost)
-        if budget.spent:
-            yield
+    for _ in walk.gather(budget):
+        yield
     while not walk.done and examined < examine:
         if budget.spent:
             yield
