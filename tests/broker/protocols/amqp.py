@@ -337,7 +337,7 @@ class Amqp(Peer):
                 busy = True
             while self.world.broker.work(self.world.now):
                 busy = True
-            if not busy:
+            if not busy and not self.broker.has_data:
                 break
         else:
             raise AssertionError("it never comes to rest")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.queue import HELD_BACK_MS
+from sievemq_broker.domain.work import TURN
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
     Begin,
@@ -79,11 +80,16 @@ class Member:
 
 
 class Model:
-    """What must have become of each message."""
+    """What must have become of each message.
 
-    def __init__(self) -> None:
+    Args:
+        turn: units that tasks may spend in a turn.
+    """
+
+    def __init__(self, turn: int) -> None:
         policy = DomainSettings(default_policy=DestinationPolicy(max_attempts=0))
         self.world = World(SessionSettings(outbox_high=1_500), broker=Broker(policy))
+        self.world.broker.scheduler.turn = turn
         self.messages = 0
         self.clients: list[Client] = []
         self.live: set[str] = set()
@@ -263,9 +269,9 @@ steps = st.lists(
 
 
 @settings(max_examples=100)
-@given(steps=steps)
-def test_random_conversations(steps: list[tuple[Any, ...]]) -> None:
-    model = Model()
+@given(steps=steps, turn=st.sampled_from([1, 3, TURN]))
+def test_random_conversations(steps: list[tuple[Any, ...]], turn: int) -> None:
+    model = Model(turn)
     for name, *arguments in steps:
         getattr(model, name)(*arguments)
         model.hear()
