@@ -146,8 +146,8 @@ class Peer:
         #: Commands that wait for their turn, and their size in bytes.
         self._late: list[CommandTuple] = []
         self._late_bytes = 0
-        #: The command before them that has begun.
-        self._awaited: Awaited | None = None
+        #: Commands before them that have begun: one, and those that had waited for a batch.
+        self._awaited: list[Awaited] = []
         out.attach(self.deliveries, self.life)
 
     # -- what a protocol calls --------------------------------------------------------------------------------------
@@ -161,8 +161,7 @@ class Peer:
             size: bytes that they were.
             now: milliseconds since 1970.
         """
-        begun = self._awaited  # (mypyc would take the attribute for None from here on)
-        if begun is not None:  # it began behind the last of them, when another command was put off
+        if self._awaited:  # it began behind the last of them, when another command was put off
             self._late += commands
             return
         self._late_bytes = size
@@ -185,7 +184,7 @@ class Peer:
             except Exception as error:  # the broker's own fault: other connections must go on
                 self.crash(command, error, now)
                 break
-            if self._awaited is not None or (at < count and self.services.spent()):
+            if self._awaited or (at < count and self.services.spent()):
                 self._late = commands[at:]
                 self._late_bytes = self._late_bytes * len(self._late) // count
                 break
@@ -195,7 +194,7 @@ class Peer:
     @property
     def behind(self) -> bool:
         """True if there was no time for all commands: :meth:`catch_up` must be called."""
-        return bool(self._late) or self._awaited is not None
+        return bool(self._late or self._awaited)
 
     def catch_up(self, now: int) -> None:
         """Carry out the remaining commands, as far as there is time. Never raises.
@@ -203,7 +202,7 @@ class Peer:
         Args:
             now: milliseconds since 1970.
         """
-        if self._awaited is None:
+        if not self._awaited:
             commands, self._late = self._late, []
             self.carry_out(commands, self._late_bytes, now)
 
@@ -219,7 +218,7 @@ class Peer:
     @property
     def unpublished(self) -> int:
         """Bytes that arrived and are no messages yet: of waiting commands, and of open transactions."""
-        late = (self._late_bytes if self._late else 0) + (0 if self._awaited is None else self._awaited.size)
+        late = (self._late_bytes if self._late else 0) + sum([awaited.size for awaited in self._awaited])
         return self.staged.used + late
 
     def lost(self, now: int) -> None:
@@ -468,7 +467,7 @@ class Peer:
         leaving = None if connection is None else self.broker.scheduler.last(connection)
         if leaving is None:
             return False
-        self._awaited = Awaited(leaving, 0, drops=False)
+        self._awaited.append(Awaited(leaving, 0, drops=False))
         leaving.then(partial(self._returned, leaving, command, act))
         return True
 
@@ -515,7 +514,7 @@ class Peer:
                 raise job.error
             act(now)
             return
-        self._awaited = Awaited(job, size, drops)
+        self._awaited.append(Awaited(job, size, drops))
         job.then(partial(self._go_on, job, command, act))
 
     def answer_when_empty(self, queue: Queue, command: DeleteTemporary | Unsubscribe, now: int) -> None:
@@ -537,8 +536,7 @@ class Peer:
         self.when_over(job, command, act, now)
 
     def _await_no_more(self, job: Job[Any]) -> None:
-        if self._awaited is not None and self._awaited.job is job:
-            self._awaited = None
+        self._awaited = [awaited for awaited in self._awaited if awaited.job is not job]
 
     def when_over(self, job: Job[Any], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
         """A task of a command is over. Never raises."""
@@ -552,7 +550,7 @@ class Peer:
                 error = fault
         if error is not None and self.life.state >= CLOSING:
             if not isinstance(error, SieveError):
-                self.services.report(self, "a task of its", error)
+                self.services.report(self, "completing a task", error)
             return
         if isinstance(error, SieveError):
             self.refuse(command, error, now)
@@ -769,9 +767,10 @@ class Peer:
         if self.watcher is not None:
             self.watcher.ending(self, handed is None)
         self._late = []
-        if self._awaited is not None and self._awaited.drops:
-            self.broker.scheduler.cancel(self, self._awaited.job)
-        self._awaited = None
+        for awaited in self._awaited:
+            if awaited.drops:
+                self.broker.scheduler.cancel(self, awaited.job)
+        self._awaited = []
         if handed is not None:
             self.deliveries.settle_wants()
         # Deliver nothing more to this client: messages that one consumer returns would go to another, and count as

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
+
+import pytest
 
 from sievemq_broker.domain import DestinationPolicy
 from sievemq_broker.domain.publishing import AT_ONCE
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
@@ -225,3 +229,56 @@ def test_an_end_of_the_broker_carries_it_to_its_end(world: World) -> None:
     world.settle()
     assert sender.answer_to(published) == (Command.OK, published, COUNT)
     assert texts(sender) == NUMBERS
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_later_commands_wait_for_each_command_that_has_begun(world: World, lost: bool) -> None:
+    """A command that had waited for a batch may begin while another one is under way."""
+    client = world.client()
+    peer, over, acted = client.broker.peer, set[str](), list[str]()
+
+    def until_over(name: str, now: int, budget: Budget) -> Task[None]:
+        while name not in over:
+            yield
+
+    for name in ("a", "b"):
+        make, act = partial(until_over, name), partial(lambda name, now: acted.append(name), name)
+        world.broker.scheduler.start(name, make, world.now, later=True)
+        job = world.broker.scheduler.last(name)
+        assert job is not None
+        peer.go_on_after(job, (Command.PING, 1), act, world.now, size=100)
+    client.queue(Command.PING, 7)
+    client.exchange()
+    assert peer.unpublished >= 200
+    if lost:
+        client.broker.lost(world.now)
+        over.update("ab")
+        while world.broker.work(world.now):
+            pass
+        assert acted == []
+        return
+    for name in ("b", "a"):
+        assert peer.behind
+        assert client.answer_to(7) is None
+        over.add(name)
+        world.broker.work(world.now)
+        client.exchange()
+    assert acted == ["b", "a"]
+    assert client.answer_to(7) is not None
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_commands_without_effect_are_dropped_with_their_connection(world: World, size: int) -> None:
+    client = world.client()
+    peer = client.broker.peer
+
+    def endless(now: int, budget: Budget) -> Task[None]:
+        while True:
+            yield
+
+    for _ in range(size):
+        peer.examine(endless, (Command.PING, 1), lambda _: None, world.now)
+    assert world.broker.scheduler.is_busy(peer)
+    client.drop()
+    assert not world.broker.scheduler.is_busy(peer)
+    assert not peer.behind
