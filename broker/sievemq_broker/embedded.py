@@ -138,6 +138,8 @@ class EmbeddedBroker:
         try:
             started.result(_START_SECONDS)
         except BaseException:
+            if started.cancel():  # not started in time, or interrupted
+                self._thread.join()
             self._thread = None
             raise
         return self
@@ -175,6 +177,8 @@ class EmbeddedBroker:
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(self._serve(started))
         except BaseException as error:
+            if started.cancelled():
+                return
             if started.done():
                 raise
             started.set_exception(error)
@@ -185,6 +189,7 @@ class EmbeddedBroker:
 
     async def _serve(self, started: Future[None]) -> None:
         server = self._make_server()
+        started.add_done_callback(lambda _: server.give_up())
         self._http = bind(server)
         try:
             await server.start()

@@ -5,6 +5,9 @@ back marked as redelivered (``Outcome.KILLED``). Only messages that were never d
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar
+
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.journal import (
@@ -22,39 +25,46 @@ from sievemq_broker.domain.journal import (
 )
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.settlement import COUNTED, Outcome
-from sievemq_broker.domain.store import Saved, SavedEntry
+from sievemq_broker.domain.store import AbandonedError, Saved, SavedEntry
 from sievemq_broker.domain.tap import CopyTap, TapTerms
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import compile_selector
 
+T = TypeVar("T")
+
+#: Messages, or definitions, that are restored before it is asked whether they are still wanted.
+_AT_ONCE: Final = 1_000
+
 
 class RestoreError(Exception):
     """Stored state does not fit this broker; the text says what and why."""
 
 
-def restore(broker: Broker, saved: Saved, now: int) -> int:
+def restore(broker: Broker, saved: Saved, now: int, is_wanted: Callable[[], bool] = lambda: True) -> int:
     """Fill an empty broker with stored state, and give it a journal that continues it.
 
     Args:
         now: ms epoch.
+        is_wanted: False once the caller has given up. Restoring ends soon then.
 
     Returns:
         How many messages there are.
 
     Raises:
+        AbandonedError: the caller has given up; the broker cannot be used.
         RestoreError: something kept is refused by this broker's settings or rules.
     """
     journal = Journal(saved.next_batch, next_write=saved.next_write, batch_bytes=saved.batch_bytes)
     try:
-        queues = _definitions(broker, saved, journal)
+        queues = _definitions(broker, saved, journal, is_wanted)
         taps = _taps(broker, saved, journal, now)
     except SieveError as error:
         raise RestoreError(f"the stored messages cannot be restored: {error}") from error
     count = 0
     waiting: dict[int, list[SavedEntry]] = {}
-    for kept in saved.entries():
+    for kept in _while(is_wanted, saved.entries()):
         if kept.owner in queues:
             waiting.setdefault(kept.owner, []).append(kept)
             count += 1
@@ -65,23 +75,35 @@ def restore(broker: Broker, saved: Saved, now: int) -> int:
             journal.numbers_from(kept.owner + 1)
     for number in list(waiting):
         try:
-            _fill(queues[number], waiting.pop(number), journal, now)
+            _fill(queues[number], waiting.pop(number), journal, now, is_wanted)
         except SieveError as error:
             raise RestoreError(f"a message of {queues[number].label} cannot be restored: {error}") from error
     broker.keep_in(journal)
     return count
 
 
-def _definitions(broker: Broker, saved: Saved, journal: Journal) -> dict[int, Queue]:
+def _while(is_wanted: Callable[[], bool], items: Iterable[T]) -> Iterator[T]:
+    for number, item in enumerate(items):
+        if not number % _AT_ONCE:
+            _check(is_wanted)
+        yield item
+
+
+def _check(is_wanted: Callable[[], bool]) -> None:
+    if not is_wanted():
+        raise AbandonedError("the store was abandoned before all of it was restored")
+
+
+def _definitions(broker: Broker, saved: Saved, journal: Journal, is_wanted: Callable[[], bool]) -> dict[int, Queue]:
     """Restore namespaces, destinations and durable subscriptions. Returns the queues by number."""
     queues: dict[int, Queue] = {}
     for (name,) in saved.definitions(NAMESPACE):
         broker.namespace(str(name))
-    for (name, label), (number, *_) in saved.definitions(DESTINATION).items():
+    for (name, label), (number, *_) in _while(is_wanted, saved.definitions(DESTINATION).items()):
         destination = broker.namespace(str(name)).create(str(label))
         if isinstance(destination, Queue):
             queues[number] = destination
-    for (name, client_id, title), value in saved.definitions(SUBSCRIPTION).items():
+    for (name, client_id, title), value in _while(is_wanted, saved.definitions(SUBSCRIPTION).items()):
         number, label, text, dialect, no_local, shared = value[:6]
         namespace = broker.namespace(str(name))
         topic = namespace.create(label)
@@ -125,11 +147,11 @@ def _taps(broker: Broker, saved: Saved, journal: Journal, now: int) -> dict[int,
     return copies
 
 
-def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> None:
+def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int, is_wanted: Callable[[], bool]) -> None:
     """Restore the messages of a queue."""
     entries: list[Entry] = []
     scheduled = False
-    for number, _, packed, state, failed, _ in kept:
+    for number, _, packed, state, failed, _ in _while(is_wanted, kept):
         envelope = Envelope.from_packed(packed)
         scheduled = scheduled or envelope.delivery_time > 0
         count, attempts = state & (HELD_FLAG - 1), state >> STATE_BITS
@@ -141,7 +163,11 @@ def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> N
         entry = Entry(0, envelope)
         entry.resume(number, count, attempts, failed or now)
         entries.append(entry)
-    queue.restore_all(_by_arrival(kept, entries) if scheduled else entries, now)
+    if scheduled:
+        entries = _by_arrival(kept, entries)
+    for at in range(0, len(entries), _AT_ONCE):
+        _check(is_wanted)
+        queue.restore_all(entries[at : at + _AT_ONCE], now)
 
 
 def _by_arrival(kept: list[SavedEntry], entries: list[Entry]) -> list[Entry]:

@@ -31,6 +31,10 @@ class FencedError(StoreError):
     """Another owner has opened the store since: this one must neither write nor trust what it has read."""
 
 
+class AbandonedError(StoreError):
+    """The caller gave up before everything was read. The store is as it was."""
+
+
 class DamagedError(StoreError):
     """The bytes read are not the bytes written.
 

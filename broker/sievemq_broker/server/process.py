@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
 from sievemq_broker.config import Settings, is_loopback
-from sievemq_broker.domain.store import StoreError
+from sievemq_broker.domain.store import AbandonedError, StoreError
 from sievemq_broker.server.credentials.exposed import warn_if_exposed
 from sievemq_broker.server.net.codec import hasten
 from sievemq_broker.server.net.listener import ListenError, Port, make_tls_context
@@ -123,7 +123,7 @@ def run(settings: Settings) -> int:
         settings: checked settings.
 
     Returns:
-        the process's exit code: 0 after an ordered end, 1 if it could not start.
+        the process's exit code: 0 after an ordered end, also while it was starting, 1 if it could not start.
     """
     if settings.data_dir is not None:
         sys.setswitchinterval(_SWITCH_SECONDS)
@@ -148,6 +148,11 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
     _on_signals(stopping, server)
     try:
         await server.start()
+    except AbandonedError:
+        await server.stop()
+        logs.configure(settings.log_level, as_json=settings.json_logs)
+        log.info("broker.stopped", note="the data directory was being restored; it is as it was")
+        return 0
     except StoreError as error:
         await server.stop()
         return _not_started(settings, str(error))
@@ -244,6 +249,7 @@ def _on_signals(stopping: asyncio.Event, server: Server) -> None:
         if stopping.is_set():
             server.hurry()  # a second signal: no more waiting for clients
         stopping.set()
+        server.give_up()
 
     def handler(name: str) -> Callable[..., object]:
         return lambda *_: loop.call_soon_threadsafe(received, name)

@@ -134,6 +134,7 @@ class Server:
         """Serve the ports for clients.
 
         Raises:
+            AbandonedError: :meth:`give_up` was called.
             StoreError: the data directory cannot be used.
         """
         loop = asyncio.get_running_loop()
@@ -168,6 +169,10 @@ class Server:
         self.user_store.watch(loop, self.use_users)
         self.phase = Phase.READY
         self.started_at = time.time()
+
+    def give_up(self) -> None:
+        """Restore no further: have :meth:`start` end soon, in any thread. Without effect once it has restored."""
+        self.shard.give_up()
 
     async def _open_shard(self) -> None:
         await self.shard.open(self._store_failed, self._report_store)

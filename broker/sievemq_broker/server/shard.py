@@ -71,6 +71,7 @@ class Shard:
         self.opened: Opened | None = None
         self.commits: Commits | None = None
         self._progress: Progress | None = None
+        self._is_wanted = True
 
     async def open(self, failed: Callable[[Exception], None], stands: Callable[[str | None], None]) -> None:
         """Open the store, if the settings name one, and restore the broker from it in a thread: the loop goes on.
@@ -80,6 +81,7 @@ class Shard:
             stands: called with the reason when nothing can be written, and with None when that is over.
 
         Raises:
+            AbandonedError: :meth:`give_up` was called.
             StoreError: the store cannot be used.
         """
         where = self._settings.data_dir
@@ -90,7 +92,7 @@ class Shard:
 
         loop = asyncio.get_running_loop()
         opened = self.opened = await loop.run_in_executor(
-            None, open_and_restore, where, self.broker, self.incarnation, self._clock.now()
+            None, open_and_restore, where, self.broker, self.incarnation, self._clock.now(), lambda: self._is_wanted
         )
         assert self.broker.journal is not None
         self.incarnation = opened.store.incarnation
@@ -106,6 +108,10 @@ class Shard:
         )
         self.broker.measure_room(lambda: opened.store.room)
         self.commits.check_room(log_it=False)
+
+    def give_up(self) -> None:
+        """Have :meth:`open` end soon, in any thread. Without effect once it has ended."""
+        self._is_wanted = False
 
     def serve(self, settings: SessionSettings, authenticator: Authenticator, spent: Callable[[], bool]) -> None:
         """Make what connections need. Connections of the last run can be resumed, so that repeated commands are carried

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from sievemq_broker.domain.store import DamagedError, StoreError, StoreFullError
+from sievemq_broker.domain.store import AbandonedError, DamagedError, StoreError, StoreFullError
 
 #: Appended to every report of damage.
 HOW_TO_REPAIR: Final = (
@@ -38,6 +38,8 @@ def translated(error: Exception, path: Path, doing: str) -> Exception:
         return StoreFullError(f"{path} cannot {doing}: the disk is full")
     if primary in _DAMAGED:
         return DamagedError(f"{path} is damaged: {error}. {HOW_TO_REPAIR}")
+    if primary == sqlite3.SQLITE_INTERRUPT:
+        return AbandonedError(f"{path} was abandoned before it could {doing}")
     if primary == sqlite3.SQLITE_BUSY:
         return StoreError(f"{path} cannot {doing}: another process uses it")
     return StoreError(f"{path} cannot {doing}: {error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})")

@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from sievemq_broker.domain.journal import BATCH_BYTES, Key, Write
-from sievemq_broker.domain.store import DamagedError, FencedError, SavedEntry, StoreError, StoreFullError
+from sievemq_broker.domain.store import (
+    AbandonedError,
+    DamagedError,
+    FencedError,
+    SavedEntry,
+    StoreError,
+    StoreFullError,
+)
 from sievemq_broker.store.batches import Batches
 from sievemq_broker.store.blob import pack_value, unpack_value
 from sievemq_broker.store.database import (
@@ -67,6 +74,9 @@ _LITTLE_BYTES: Final = 256 * 1024
 #: A database that is mostly empty is made smaller at the start, if it is at least this large.
 _SHRINK_BYTES: Final = 256 * 1024 * 1024
 
+#: Instructions of SQLite, far less than a millisecond, after which it is asked whether opening is still wanted.
+_WANTED_INSTRUCTIONS: Final = 1_000
+
 _READ_HEAD = "SELECT data FROM definition WHERE kind = '' AND key = x''"
 _WRITE_HEAD = "UPDATE definition SET data = ? WHERE kind = '' AND key = x''"
 
@@ -79,8 +89,10 @@ class SqliteStore:
         incarnation: the broker's name, if the store is new.
         reserve: bytes kept for when the disk is full.
         opener: makes the connection to the database.
+        is_wanted: False once the caller has given up opening it.
 
     Raises:
+        AbandonedError: the caller has given up.
         LockedError: another process uses the directory.
         DamagedError: something in it is not what was written.
         StoreError: it cannot be used for another reason.
@@ -99,6 +111,7 @@ class SqliteStore:
         *,
         reserve: int = _RESERVE_BYTES,
         opener: Callable[[Path], Any] = connect,
+        is_wanted: Callable[[], bool] | None = None,
     ) -> None:
         self.directory = Path(directory)
         self._folder = str(directory)
@@ -110,6 +123,7 @@ class SqliteStore:
         self.next_batch = 1
         self._db: Any = None
         self._opener = opener
+        self._is_wanted = is_wanted
         self._witness = Witness(self.directory / "witness")
         self._reserve = Reserve(self.directory / "reserve", reserve)
         #: Bytes by which the database grows when the log is copied; unused bytes in it, and in the log.
@@ -140,7 +154,7 @@ class SqliteStore:
         except Exception as error:
             # Even to read a database, SQLite makes files beside it.
             refused = self._translated(error, "be opened")
-            if isinstance(refused, (DamagedError, FencedError)) or not self._is_full(refused):
+            if isinstance(refused, (AbandonedError, DamagedError, FencedError)) or not self._is_full(refused):
                 raise refused from error
             self._close_database()  # this copies the log and makes room if it can
             self._reserve.give()
@@ -157,6 +171,8 @@ class SqliteStore:
         if not path.exists():
             os.close(open_private(path))  # SQLite gives the log beside it the same mode
         self._connect(path)
+        if (is_wanted := self._is_wanted) is not None:
+            self._db.set_progress_handler(lambda: not is_wanted(), _WANTED_INSTRUCTIONS)
         self._execute(f"PRAGMA page_size = {PAGE_BYTES}")
         mode = self._execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
@@ -167,6 +183,8 @@ class SqliteStore:
         self._load_head()
         self._take_over(path, witnessed)
         self._shrink()
+        if is_wanted is not None:
+            self._db.set_progress_handler(None, 0)
 
     def _is_full(self, error: Exception) -> bool:
         """True if the store cannot be opened because the disk is full: SQLite does not always say so."""

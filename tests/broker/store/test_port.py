@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import sievemq_broker
 from sievemq import ConnectionFactory, DeliveryMode
-from sievemq_broker import EmbeddedBroker
+from sievemq_broker import EmbeddedBroker, embedded
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
+from sievemq_broker.domain import Broker
 from sievemq_broker.domain.admission import UNLIMITED
 from sievemq_broker.domain.journal import Write
-from sievemq_broker.domain.store import SavedEntry, Store, StoreError, StoreFullError
+from sievemq_broker.domain.restore import restore
+from sievemq_broker.domain.store import AbandonedError, SavedEntry, Store, StoreError, StoreFullError
 from sievemq_broker.server.durability import commits, durable
 from sievemq_broker.server.shard import Shard
 
-from .support import DictStore
+from .support import DictStore, message
 
 
 class MemoryStore(DictStore):
@@ -37,7 +40,7 @@ class MemoryStore(DictStore):
         self.fails: list[Exception] = []
         self.threads: set[str] = set()
 
-    def open(self, data_dir: str, incarnation: str) -> Store:
+    def open(self, data_dir: str, incarnation: str, is_wanted: Callable[[], bool]) -> Store:
         self.epoch += 1
         return self
 
@@ -106,6 +109,83 @@ def test_a_store_that_cannot_be_restored_is_abandoned(store: MemoryStore, tmp_pa
     with pytest.raises(StoreError, match="cannot be restored"):
         EmbeddedBroker(data_dir=tmp_path).start()
     assert store.calls == ["abandon"]
+
+
+class EndlessStore(MemoryStore):
+    """One that is read for as long as it is wanted.
+
+    Attributes:
+        read: reading its messages has begun.
+        goes_on: it may continue.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read, self.goes_on = threading.Event(), threading.Event()
+        self.defined["namespace", ("default",)] = ()
+        self.defined["destination", ("default", "queue:q")] = (1,)
+
+    def entries(self) -> Iterator[SavedEntry]:
+        packed = message("m").packed
+        for number in itertools.count(1):
+            self.read.set()
+            assert self.goes_on.wait(30)
+            yield SavedEntry(number, 1, packed, 0, 0, 0)
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> EndlessStore:
+    made = EndlessStore()
+    monkeypatch.setattr(durable, "open_store", made.open)
+    return made
+
+
+async def test_restoring_ends_when_it_is_given_up(endless: EndlessStore, tmp_path: Path) -> None:
+    shard = Shard(Settings(data_dir=str(tmp_path)), Clock())
+    opening = asyncio.create_task(shard.open(lambda error: None, lambda reason: None))
+    assert await asyncio.get_running_loop().run_in_executor(None, endless.read.wait, 30)
+    shard.give_up()
+    endless.goes_on.set()
+    with pytest.raises(AbandonedError):
+        await opening
+    assert endless.calls == ["abandon"]
+    assert await shard.close(), "nothing was accepted that is not on disk"
+
+
+@pytest.mark.parametrize("read", [0, 500, 2_500])
+def test_messages_that_were_read_are_not_restored_when_it_is_given_up(read: int) -> None:
+    """It is asked as often while the messages are put onto their queues."""
+    store, asked = MemoryStore(), 0
+    store.defined["namespace", ("default",)] = ()
+    store.defined["destination", ("default", "queue:q")] = (1,)
+    packed = message("m").packed
+    store.messages = {number: SavedEntry(number, 1, packed, 0, 0, 0) for number in range(1, read + 1)}
+
+    def is_wanted() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked <= wanted
+
+    wanted = 1_000
+    assert restore(Broker(), store, 0, is_wanted) == read
+    assert asked >= 3 * read / 1_000
+    for wanted in range(asked):
+        asked = 0
+        with pytest.raises(AbandonedError):
+            restore(Broker(), store, 0, is_wanted)
+        assert asked == wanted + 1
+
+
+def test_an_embedded_broker_that_does_not_start_in_time_releases_its_store(
+    monkeypatch: pytest.MonkeyPatch, endless: EndlessStore, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(embedded, "_START_SECONDS", 0.01)
+    endless.goes_on.set()
+    broker = EmbeddedBroker(data_dir=tmp_path)
+    with pytest.raises(TimeoutError):
+        broker.start()
+    assert endless.calls in ([], ["abandon"]), "the thread has ended"
+    assert not any(thread.name == "sievemq-broker" for thread in threading.enumerate())
 
 
 async def test_a_shard_is_restored_while_the_loop_goes_on(

@@ -4,15 +4,36 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from sievemq import ConnectionFactory
+from sievemq_broker.domain.journal import Batch
+from sievemq_broker.domain.store import AbandonedError, SavedEntry
 from sievemq_broker.store import SqliteStore
 from sievemq_broker.store.database import DATABASE
 
 from .kill import COMMAND, Life
 from .support import message, write
+
+#: A broker whose store is read again and again.
+SLOW = """
+from sievemq.cli import main
+from sievemq_broker.store import SqliteStore
+
+entries = SqliteStore.entries
+
+def again(store):
+    print("restoring", flush=True)
+    while True:
+        yield from entries(store)
+
+SqliteStore.entries = again
+main()
+"""
 
 
 def start(directory: Path) -> tuple[int, list[dict[str, object]]]:
@@ -47,6 +68,53 @@ def test_a_damaged_store_is_not_served(tmp_path: Path) -> None:
     assert (tmp_path / DATABASE).read_bytes() == content
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_broker_that_restores(tmp_path: Path, number: int) -> None:
+    kept = filled(tmp_path)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("SIEVEMQ_")}
+    process = subprocess.Popen(
+        [*COMMAND[:2], SLOW, "broker", "--port", "0", "--http-port", "0", "--data-dir", str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "restoring\n"
+        process.send_signal(number)
+        log, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, log
+    assert [json.loads(line)["event"] for line in log.splitlines()] == ["broker.stopped"]
+    again = SqliteStore(tmp_path, reserve=0)
+    assert (list(again.entries()), again.epoch) == (kept, 3)
+    again.close()
+
+
+def test_sqlite_stops_reading_when_a_store_is_no_longer_wanted(tmp_path: Path) -> None:
+    kept = filled(tmp_path)
+    with pytest.raises(AbandonedError, match="abandoned"):
+        SqliteStore(tmp_path, reserve=0, is_wanted=lambda: False)
+    again = SqliteStore(tmp_path, reserve=0, is_wanted=lambda: True)
+    assert list(again.entries()) == kept
+    again.close()
+
+
+def filled(directory: Path) -> list[SavedEntry]:
+    """Make a store with many queues, and messages of one. Returns these."""
+    store = SqliteStore(directory, reserve=0)
+    for number in range(1, 4):
+        batch = Batch(number)
+        batch.accepted += [(1, message(f"m{number}", body=bytes(200)).packed)] * 1_000
+        if number == 1:
+            batch.definitions["namespace", ("default",)] = ()
+            for owner in range(1, 500):
+                batch.definitions["destination", ("default", f"queue:q{owner}")] = (owner,)
+        write(store, batch)
+    kept = list(store.entries())
+    store.close()
+    return kept
+
+
 def test_the_log_names_the_data_directory_and_its_contents(tmp_path: Path) -> None:
     life = Life(1, tmp_path)
     life.start()
@@ -67,8 +135,6 @@ def test_the_log_names_the_data_directory_and_its_contents(tmp_path: Path) -> No
 
 def test_a_store_with_an_invalid_message_is_refused(tmp_path: Path) -> None:
     """The checksum is right, the content is not: it was written so, by something else."""
-    from sievemq_broker.domain.journal import Batch
-
     store = SqliteStore(tmp_path, reserve=0)
     batch = Batch(1)
     batch.accepted += [(1, message("good").packed), (1, b"\xc1 no envelope")]

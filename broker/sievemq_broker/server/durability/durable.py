@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sievemq_broker.domain.broker import Broker
@@ -27,7 +28,9 @@ class Opened:
     seconds: float
 
 
-def open_and_restore(data_dir: str, broker: Broker, incarnation: str, now: int) -> Opened:
+def open_and_restore(
+    data_dir: str, broker: Broker, incarnation: str, now: int, is_wanted: Callable[[], bool]
+) -> Opened:
     """Open a store and fill an empty broker from it. In any thread: nothing else may use the broker meanwhile.
 
     Args:
@@ -35,16 +38,18 @@ def open_and_restore(data_dir: str, broker: Broker, incarnation: str, now: int) 
         broker: without namespaces; it has a journal afterwards.
         incarnation: the broker's name, if the store is new.
         now: ms epoch.
+        is_wanted: False once the caller has given up.
 
     Raises:
+        AbandonedError: the caller has given up; the store is closed, and the broker cannot be used.
         StoreError: the store cannot be used, or does not fit the settings.
     """
     begin = time.perf_counter()
-    store = open_store(data_dir, incarnation)
+    store = open_store(data_dir, incarnation, is_wanted)
     collecting = gc.isenabled()
     gc.disable()  # a million messages are some millions of objects, none of them garbage
     try:
-        messages = restore(broker, store, now)
+        messages = restore(broker, store, now, is_wanted)
     except BaseException as error:
         store.abandon()
         if isinstance(error, RestoreError):
