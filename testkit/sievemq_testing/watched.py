@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
 
 import msgpack
@@ -19,11 +19,8 @@ from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.protocols.amqp.connection import AmqpConnection
-from sievemq_broker.protocols.amqp.outbox import AmqpOutbox
+from sievemq_broker.protocols import PROTOCOLS
 from sievemq_broker.protocols.sieve.connection import SieveConnection, SieveOutbox, with_names
-from sievemq_broker.protocols.stomp.connection import StompConnection
-from sievemq_broker.protocols.stomp.outbox import StompOutbox
 from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Links, ShardPort
 from sievemq_broker.server.net.turn import Turn
 from sievemq_broker.server.server import Server
@@ -120,13 +117,11 @@ class WatchedServer(Server):
         return WatchedLink(self.links, self.turn, self.clock, self.shard, connect, self._refuse, choose)
 
     def _connectors(self) -> Mapping[str, Connect]:
-        kinds: dict[str, Callable[..., Any]] = {"sieve": WatchedSieve, "amqp": WatchedAmqp, "stomp": WatchedStomp}
-        return {name: partial(_connect, kind, self._watch) for name, kind in kinds.items()}
+        return {name: partial(_connect, name, self._watch) for name in PROTOCOLS}
 
 
-def _connect(
-    kind: Callable[..., Connection], watch: Watch, shard: ShardPort, address: str, wake: Callable[[], None]
-) -> Connection:
+def _connect(name: str, watch: Watch, shard: ShardPort, address: str, wake: Callable[[], None]) -> Connection:
+    kind = WatchedSieve if name == "sieve" else _watched(name)
     return kind(shard.broker, shard.services, watch, address=address, wake=wake)
 
 
@@ -187,14 +182,6 @@ class _Deliveries:
 
 class WatchedOutbox(_Deliveries, SieveOutbox):
     """The outbox of a client of SieveMQ's own protocol."""
-
-
-class WatchedAmqpOutbox(_Deliveries, AmqpOutbox):
-    """The outbox of an AMQP client."""
-
-
-class WatchedStompOutbox(_Deliveries, StompOutbox):
-    """The outbox of a STOMP client."""
 
 
 if TYPE_CHECKING:
@@ -384,16 +371,11 @@ class WatchedSieve(WatchedConnection, SieveConnection):
         return with_names(super()._table())
 
 
-class WatchedAmqp(WatchedConnection, AmqpConnection):
-    """An AMQP client."""
-
-    _outbox = WatchedAmqpOutbox
-
-
-class WatchedStomp(WatchedConnection, StompConnection):
-    """A STOMP client."""
-
-    _outbox = WatchedStompOutbox
+@cache
+def _watched(name: str) -> Callable[..., Any]:
+    """The class of watched connections of a protocol."""
+    connection, outbox = PROTOCOLS[name].classes()
+    return type(name, (WatchedConnection, connection), {"_outbox": type(name, (_Deliveries, outbox), {})})
 
 
 # Without these a connection could not begin, stay or end.

@@ -7,10 +7,13 @@ answers out its own way, as an :class:`~sievemq_broker.protocols.base.Outlet`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 __all__ = ["PROTOCOLS", "Spoken"]
+
+Classes: TypeAlias = tuple[type[Any], type[Any]]
 
 
 class Spoken(NamedTuple):
@@ -18,36 +21,38 @@ class Spoken(NamedTuple):
 
     Attributes:
         scheme: of its URLs; over TLS with an ``s`` behind it.
-        connection: finds the class of its connections, which is imported with the first of them.
-        first_bytes: the four bytes with which a client begins; none for the protocol that is assumed otherwise.
+        classes: finds the classes of its connections and of their outboxes, imported with the first connection.
+        begins: matches the first four bytes of a client; None for the protocol that is assumed otherwise.
     """
 
     scheme: str
-    connection: Callable[[], Callable[..., Any]]
-    first_bytes: frozenset[bytes] = frozenset()
+    classes: Callable[[], Classes]
+    begins: re.Pattern[bytes] | None = None
 
 
-def _sieve() -> Callable[..., Any]:
-    from sievemq_broker.protocols.sieve import SieveConnection
+def _sieve() -> Classes:
+    from sievemq_broker.protocols.sieve.connection import SieveConnection, SieveOutbox
 
-    return SieveConnection
-
-
-def _amqp() -> Callable[..., Any]:
-    from sievemq_broker.protocols.amqp import AmqpConnection
-
-    return AmqpConnection
+    return SieveConnection, SieveOutbox
 
 
-def _stomp() -> Callable[..., Any]:
-    from sievemq_broker.protocols.stomp import StompConnection
+def _amqp() -> Classes:
+    from sievemq_broker.protocols.amqp.connection import AmqpConnection
+    from sievemq_broker.protocols.amqp.outbox import AmqpOutbox
 
-    return StompConnection
+    return AmqpConnection, AmqpOutbox
+
+
+def _stomp() -> Classes:
+    from sievemq_broker.protocols.stomp.connection import StompConnection
+    from sievemq_broker.protocols.stomp.outbox import StompOutbox
+
+    return StompConnection, StompOutbox
 
 
 #: By their names in settings, SieveMQ's own first.
 PROTOCOLS: Final[Mapping[str, Spoken]] = {
     "sieve": Spoken("sievemq", _sieve),
-    "amqp": Spoken("amqp", _amqp, frozenset({b"AMQP"})),
-    "stomp": Spoken("stomp", _stomp, frozenset({b"CONN", b"STOM"})),
+    "amqp": Spoken("amqp", _amqp, re.compile(rb"AMQP")),
+    "stomp": Spoken("stomp", _stomp, re.compile(rb"CONN|STOM")),
 }

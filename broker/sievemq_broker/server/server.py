@@ -17,7 +17,7 @@ from sievemq_broker.protocols import PROTOCOLS, Spoken
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.credentials.user_store import UserStore
 from sievemq_broker.server.net.large_frames import share_of
-from sievemq_broker.server.net.link import FIRST_BYTES, Choose, Connect, Connection, Link, Links, ShardPort
+from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Links, ShardPort
 from sievemq_broker.server.net.listener import Acceptor, ClientPorts, make_tls_context
 from sievemq_broker.server.net.turn import Timers, Turn
 from sievemq_broker.server.shard import Shard
@@ -231,10 +231,10 @@ class Server:
         """
         connectors = self._connectors()
         connect = connectors[protocols[0]]
-        others = {first: connectors[name] for name in protocols[1:] for first in PROTOCOLS[name].first_bytes}
+        others = [(begins, connectors[name]) for name in protocols[1:] if (begins := PROTOCOLS[name].begins)]
 
         def choose(data: bytes) -> Connect | None:
-            return others.get(data[:FIRST_BYTES])
+            return next((other for begins, other in others if begins.match(data)), None)
 
         return lambda: self._link(connect, choose if others else None)
 
@@ -391,5 +391,5 @@ class Server:
 
 
 def _connect(spoken: Spoken, shard: ShardPort, address: str, wake: Callable[[], None]) -> Connection:
-    make: Callable[..., Connection] = spoken.connection()
+    make: Callable[..., Connection] = spoken.classes()[0]
     return make(shard.broker, shard.services, address=address, wake=wake)

@@ -75,7 +75,7 @@ class ClientPorts:
         self._tls = tls
         self.open: list[tuple[Port, tuple[str, ...]]] = []
         # The protocol that is not recognised by its first bytes comes first.
-        shared = tuple(sorted(settings.protocols, key=lambda name: bool(PROTOCOLS[name].first_bytes)))
+        shared = tuple(sorted(settings.protocols, key=lambda name: PROTOCOLS[name].begins is not None))
         try:
             self.open.append((Port("wire", settings.host, settings.port), shared))
             for name, number in settings.own_ports.items():
