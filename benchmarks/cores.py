@@ -1,6 +1,6 @@
 """More than one core, on paper: N brokers that divide destinations by name, from measured processor time.
 
-    python -m benchmarks.cores            two minutes; blocking SDK, without busy polling
+    python -m benchmarks.cores            two minutes; blocking SDK
     python -m benchmarks.cores --api aio
 
 A broker is one process on one core. Measured is the processor time of a message at the broker and at its clients, which
@@ -17,8 +17,7 @@ from collections import Counter
 from zlib import crc32
 
 from benchmarks.machine import calibrate_ms
-from benchmarks.macro.processes import Broker, role_command, run_workload
-from benchmarks.workloads import Job
+from benchmarks.macro.processes import Broker, run_workload
 
 MESSAGES = {"W1": 40_000, "W1c": 40_000, "W2": 2_000, "W3": 5_000, "W4": 20_000, "W5": 10_000}
 CORES = (8, 64)
@@ -49,14 +48,10 @@ def rates(broker: float, clients: float, cores: int, destinations: int = 1_000) 
 
 def measure(workload: str, api: str, repeats: int) -> tuple[float, float]:
     """Microseconds of the broker and of all clients for a message, medians."""
-
-    def command(job: Job) -> list[str]:
-        return role_command({**job, "url": f"{job['url']}?busy_poll=0"})
-
     found = []
-    with Broker("--busy-poll", "0") as broker:
+    with Broker() as broker:
         for number in range(repeats):
-            row = run_workload(broker, workload, MESSAGES[workload], 256, api, f"r{number}", command)
+            row = run_workload(broker, workload, MESSAGES[workload], 256, api, f"r{number}")
             spent = row["us_per_message"]
             found.append((spent["broker"], sum(us for part, us in spent.items() if part != "broker")))
     brokers, clients = zip(*found, strict=True)

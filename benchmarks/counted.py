@@ -44,7 +44,7 @@ TABLE = Path(__file__).with_name("counts.json")
 #: How much more a case may cost than the table says.
 MOST = 1.03
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
-URL = "sievemq://memory:1?busy_poll=0&heartbeat=0&reconnect=0"
+URL = "sievemq://memory:1?heartbeat=0&reconnect=0"
 SUBSCRIBERS = 100
 PRODUCT = tuple(f"{ROOT / part}/" for part in ("core", "client", "broker"))
 

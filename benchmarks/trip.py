@@ -1,6 +1,6 @@
 """The system calls of one request and its reply (W2), at each of the three processes, for SieveMQ and for peers.
 
-    python -m benchmarks.trip                              both SDKs, without busy polling
+    python -m benchmarks.trip                              both SDKs
     python -m benchmarks.trip --peers sievemq,nats,redis   beside other brokers, which peers/README.md describes
 
 Each part runs twice under strace, with N and with twice as many trips. The difference, by N, leaves out what a process
@@ -51,10 +51,9 @@ def _run(name: str, n: int, folder: Path) -> dict[str, Counter[str]]:
     peer = PEERS[name]
 
     def command(job: Job) -> Sequence[str]:
-        job = {**job, "url": f"{job['url']}?busy_poll=0"} if name in OURS else job
         return [*_strace(folder / f"{job['role']}.{n}", "-D"), *peer.command(job)]
 
-    server: Server = Broker("--busy-poll", "0") if name in OURS else peer.start("W2")
+    server: Server = Broker() if name in OURS else peer.start("W2")
     with server:
         file = folder / f"broker.{n}"
         tracer = subprocess.Popen(_strace(file, "-p", str(server.process.pid)))

@@ -2,7 +2,7 @@
 
 make bench-peers                                                        the whole table, five runs of each
 make bench-peers ARGS="--peers nats,redis --workloads W2 --repeats 3"   some of it, beside SieveMQ
-make bench-peers ARGS="--peers nats --workloads W2 --busy-poll 0"        SieveMQ without busy polling
+make bench-peers ARGS="--peers nats --workloads W2 --busy-poll 600"      SieveMQ with busy polling
 make bench-peers BENCH_PYTHON=.venv-compiled/bin/python                 the compiled build
 
 A whole run takes the place of the tables in benchmarks/comparison.md, unless ``--keep-table`` says no. A peer that
@@ -211,7 +211,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--workloads", help=f"comma-separated: {', '.join(WORKLOADS)}; all")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each; the median counts")
     parser.add_argument("--messages", type=int, help="of each workload; its own number")
-    parser.add_argument("--busy-poll", type=int, help="microseconds for which SieveMQ polls; what it does as started")
+    parser.add_argument("--busy-poll", type=int, help="microseconds for which SieveMQ polls; 0 by default")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "peers")
     parser.add_argument("--keep-table", action="store_true", help="leave benchmarks/comparison.md as it is")
     given = parser.parse_args(arguments)

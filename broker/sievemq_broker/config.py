@@ -35,7 +35,6 @@ from sievemq_broker.users.account import User, Users
 from sievemq_broker.users.file import parse_users, read_users
 from sievemq_core.durations import MILLISECOND, in_units
 from sievemq_core.limits import (
-    BUSY_POLL_US,
     FRAME_TIMEOUT_MS,
     HANDSHAKE_TIMEOUT_MS,
     HEARTBEAT_MS,
@@ -388,8 +387,8 @@ class Settings:
         FRAME_TIMEOUT_MS / 1000, "time in which a frame must be complete that a client has begun; 0: any", _seconds
     )
     busy_poll: int = _setting(
-        BUSY_POLL_US,
-        "microseconds that the broker polls for more before it blocks, where more comes fast; 0: never",
+        0,
+        "microseconds that the broker polls for input before it blocks; 0: never",
         _whole(0, MAX_BUSY_POLL_US),
     )
     drain_seconds: float = _setting(5.0, "at the end, time that clients get to finish", _seconds)

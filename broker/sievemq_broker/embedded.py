@@ -94,7 +94,7 @@ class EmbeddedBroker:
         clock: AdjustableClock | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        given: dict[str, Any] = {"drain_seconds": 0.0, "max_memory_bytes": 0, "busy_poll": 0, **(settings or {})}
+        given: dict[str, Any] = {"drain_seconds": 0.0, "max_memory_bytes": 0, **(settings or {})}
         given |= {"host": host, "port": port, "http": http, "http_port": http_port}
         if amqp_port is not None:
             given["amqp_port"] = amqp_port

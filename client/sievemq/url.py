@@ -30,7 +30,6 @@ from urllib.parse import quote, unquote
 from sievemq.exceptions import InvalidURLException
 from sievemq_core.durations import MILLISECOND, Milliseconds, in_units
 from sievemq_core.limits import (
-    BUSY_POLL_US,
     HEARTBEAT_MS,
     MAX_BUSY_POLL_US,
     MAX_CREDIT,
@@ -200,10 +199,10 @@ class ClientOptions:
         "broker. What was not confirmed by then is given up, and reported; on a lost connection closing does not wait",
     )
     busy_poll: int = _option(
-        BUSY_POLL_US,
+        0,
         _time(1, MAX_BUSY_POLL_US, "never", timedelta(microseconds=1)),
-        "how long a caller polls for an answer before it blocks, if the last answer came as fast. Polling saves the "
-        "time that a sleeping processor takes to wake, and keeps a processor busy meanwhile",
+        "how long a caller polls for an answer before it blocks. Polling saves the time that a sleeping processor "
+        "takes to wake, and keeps a processor busy meanwhile",
     )
     tls_ca: str | None = _option(
         None, _text(4096), "file with the certificates to trust; the system's by default; sievemqs only"

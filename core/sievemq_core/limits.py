@@ -116,7 +116,5 @@ FRAME_TIMEOUT_MS = 120_000
 HEARTBEAT_MS = 15_000
 MIN_HEARTBEAT_MS = 100
 
-#: Microseconds that both ends poll before they block, and at most (decision 0022): waking a sleeping processor may take
-#: longer than all that a broker does for a message.
-BUSY_POLL_US = 600
+#: Microseconds that an end may poll before it blocks (decision 0022). Waking a sleeping processor takes far less.
 MAX_BUSY_POLL_US = 10_000

@@ -23,7 +23,7 @@ from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.harmless import harmless
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
-from sievemq_core.wire.connection import BusyPoll, State
+from sievemq_core.wire.connection import State
 
 _log = logging.getLogger("sievemq")
 
@@ -48,7 +48,6 @@ class ClientConnection:
         flow: what sends wait for.
         outages: how often it was lost.
         leaving: it is about to be closed; a loss is no longer repaired.
-        busy_poll: how the front waits for the present broker's answers.
     """
 
     def __init__(self, options: EngineOptions, clock: Callable[[], int]) -> None:
@@ -78,7 +77,6 @@ class ClientConnection:
         # Set by a call that no longer waited for it, which cannot be undone: a call with the same id succeeds once.
         self._claimed_late: str | None = None
         self._heartbeat = Heartbeat(0, 0)
-        self.busy_poll = BusyPoll(0)
         self._asked = 0  # when the broker was last asked for its time
 
     def listen(
@@ -612,7 +610,6 @@ class ClientConnection:
         for moved_at, seconds in self.terms.jumps[jumps:]:
             self._deadlines.jump(moved_at, round(seconds * 1000.0))
         self.outbox.welcome(features)
-        self.busy_poll.begin(self.options.busy_poll)
         self._heartbeat = Heartbeat(self.options.heartbeat, outgoing)
         self.outbox.wire.set_heartbeat(self.options.heartbeat, outgoing)
         if self.repairing:

@@ -31,8 +31,7 @@ class EngineOptions:
         send_timeout: milliseconds that a send or commit may wait for room; 0 for ever.
         request_timeout: milliseconds that the answer to a request may take; 0 for no limit.
         close_timeout: milliseconds that closing may wait for the broker.
-        busy_poll: microseconds for which a thread polls for the answer before it sleeps, 0 for never (decision
-            0022).
+        busy_poll: microseconds for which a caller polls for an answer before it blocks, 0 for never (decision 0022).
     """
 
     namespace: str = ""

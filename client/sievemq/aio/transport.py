@@ -5,7 +5,7 @@ whoever queues something calls :meth:`Transport.flush_soon`, and the write comes
 turn, so that what they add goes out with it. Input schedules a write as well, behind the tasks that it wakes: what they
 send needs no further turn of the loop. Acknowledgements alone wait a few milliseconds for company (D-25).
 
-Where answers come at once, the loop looks for one for a moment before it sleeps (decision 0022).
+Where the option `busy_poll` says so, the loop polls for an answer before it blocks (decision 0022).
 
 While the peer does not read fast enough (`pause_writing`), nothing is handed to the loop's transport: it stays in the
 engine, and producers wait.
@@ -27,7 +27,6 @@ from sievemq._engine import ACKNOWLEDGE_DELAY, ClientConnection, Completion, Rac
 from sievemq.aio.repair import Candidate, Greet, Reach, attempt
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq_core.limits import GATHER_BYTES
-from sievemq_core.wire.connection import BusyPoll
 
 T = TypeVar("T")
 #: Bytes that the loop's transport may hold before the peer counts as slow.
@@ -150,7 +149,7 @@ class Transport(asyncio.Protocol):
         connect_timeout: int = 10_000,
     ) -> None:
         self.at = 0
-        self._busy_poll = engine.busy_poll if _give_way is not None else BusyPoll(0)
+        self._busy_poll = engine.options.busy_poll / 1e6 if _give_way is not None else 0.0
         self._waits_since = 0.0
         self._looks = self.asked = False
         self._hosts = hosts
@@ -187,9 +186,7 @@ class Transport(asyncio.Protocol):
         engine, skipped = self.engine, self.engine.terms.skipped
         try:
             self.asked = False
-            if self._waits_since:
-                self._busy_poll.waited(time.monotonic() - self._waits_since)
-                self._waits_since = 0.0
+            self._waits_since = 0.0
             engine.receive_data(data)
         except BaseException as error:
             self.broken(error)
@@ -301,18 +298,18 @@ class Transport(asyncio.Protocol):
     # -- looking for an answer ----------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """A task waits for the broker's next bytes: have the loop poll for them, if they are likely to come at once."""
-        if not self._busy_poll.seconds:
+        """A task waits for the broker's next bytes: have the loop poll for them, if `busy_poll` is set."""
+        if not self._busy_poll:
             return
         self._waits_since = time.monotonic()
-        if self._busy_poll.worth and not self._looks:
+        if not self._looks:
             self._looks = True
             self.loop.call_soon(self._look)
 
     def _look(self) -> None:
         """Once more: as long as something is to be called the loop does not sleep."""
         assert _give_way is not None
-        if self._waits_since and time.monotonic() - self._waits_since < self._busy_poll.seconds:
+        if self._waits_since and time.monotonic() - self._waits_since < self._busy_poll:
             _give_way()
             self.loop.call_soon(self._look)
         else:

@@ -38,7 +38,6 @@ from sievemq._engine import ACKNOWLEDGE_DELAY, ClientConnection, Completion, Rac
 from sievemq.blocking.repair import READ_BYTES, Attempt, Found, Greet, Reach
 from sievemq.exceptions import JMSException
 from sievemq_core.limits import GATHER_BYTES
-from sievemq_core.wire.connection import BusyPoll
 
 T = TypeVar("T")
 
@@ -186,14 +185,15 @@ class Lead:
     - a signal handler waits for the broker in the leader's own thread (:meth:`give_up`). The leader's poll continues
       when the handler returns: it finds a byte in the pipe, and checks whether the handler's wait has read its answer.
 
-    A leader expects an answer if the client has written since the leader last waited. While answers arrive quickly it
-    spins briefly before it blocks (decision 0022). When it leaves, it wakes the I/O thread to watch the socket only if
-    another thread depends on that; otherwise the I/O thread watches in its next round, within milliseconds (0021).
+    A leader expects an answer if the client has written since the leader last waited. Where the option `busy_poll` says
+    so, it polls for the answer before it blocks (decision 0022). When it leaves, it wakes the I/O thread to watch the
+    socket only if another thread depends on that; otherwise the I/O thread watches in its next round, within
+    milliseconds (0021).
 
     Everything but :meth:`wait` and :meth:`rouse` needs the transport's lock.
 
     Args:
-        busy_poll: whether a leader that expects an answer polls before it blocks.
+        busy_poll: seconds for which a leader that expects an answer polls before it blocks; 0 for never.
 
     Attributes:
         state: one of the table above.
@@ -205,9 +205,9 @@ class Lead:
         "thread",
     )  # fmt: skip
 
-    def __init__(self, transport: _Socket, busy_poll: BusyPoll) -> None:
+    def __init__(self, transport: _Socket, busy_poll: float) -> None:
         self._transport = transport
-        self._busy_poll = busy_poll if _give_way is not None else BusyPoll(0)
+        self._busy_poll = busy_poll if _give_way is not None else 0.0
         self.thread: int | None = None
         self.state: int = FREE
         self._expects = False
@@ -259,8 +259,7 @@ class Lead:
             True if woken.
         """
         me = get_ident()
-        begun = time.monotonic()
-        end = None if seconds < 0 else begun + seconds
+        end = None if seconds < 0 else time.monotonic() + seconds
         while not woken.acquire(False):
             left = -1.0 if end is None else end - time.monotonic()
             if end is not None and left <= 0.0:
@@ -271,7 +270,7 @@ class Lead:
                     self._followers.add(woken)
                     self._hand_over()
                 return woken.acquire(timeout=left)
-            ready = self._look(poll, left) if self._expects else None
+            ready = self._look(poll, left) if self._busy_poll and self._expects else None
             if not ready:
                 ready = poll.poll(None if end is None else ceil(min(left, _LONGEST_POLL) * 1000.0))
             with self._transport.lock:
@@ -282,12 +281,10 @@ class Lead:
                     pipe.drain()
                 if self.state == LED:
                     self._transport.read_for_leader()
-        if self._expects and self.thread == me:
-            self._busy_poll.waited(time.monotonic() - begun)
         return True
 
     def _look(self, poll: select.poll, seconds: float) -> list[tuple[int, int]] | None:
-        """Spin briefly: the ready descriptors, if some become ready; None if spinning does not pay off.
+        """Poll: the ready descriptors, if some become ready; None if another thread polls.
 
         Args:
             poll: the poll object of socket and wake pipe.
@@ -296,11 +293,11 @@ class Lead:
         global _polling_thread
         assert _give_way is not None
         me = get_ident()
-        if not self._busy_poll.worth or _polling_thread:
+        if _polling_thread:
             return None
         _polling_thread = me  # no call before the try: no interrupt comes between
         try:
-            most = self._busy_poll.seconds
+            most = self._busy_poll
             end = time.monotonic() + (most if seconds < 0 else min(seconds, most))
             while not (ready := poll.poll(0)) and time.monotonic() < end:
                 _give_way()
@@ -434,7 +431,7 @@ class Transport:
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
-        self.lead = Lead(self, engine.busy_poll)
+        self.lead = Lead(self, engine.options.busy_poll / 1e6)
         self._selector = selectors.DefaultSelector()
         self._selector.register(sock, selectors.EVENT_READ)
         self._watched = selectors.EVENT_READ

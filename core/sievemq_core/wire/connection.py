@@ -521,39 +521,3 @@ class WireConnection:
         self.state = state
         self._plain = _PLAIN[state, self.peer]
         self._row = _ROW[state, self.peer]
-
-
-# -- waiting for the peer (decision 0022) ----------------------------------------------------------------------------
-
-#: Seconds by which a wait may be longer than the polling, so that the next one polls: waking is part of it.
-_WAKING: Final = 200e-6
-
-
-class BusyPoll:
-    """Polling of one end of a connection, by how long the last wait took.
-
-    Args:
-        microseconds: to poll at most; 0 for never.
-
-    Attributes:
-        seconds: the same.
-        worth: the next wait polls.
-    """
-
-    __slots__ = ("_short", "seconds", "worth")
-
-    def __init__(self, microseconds: int) -> None:
-        self.begin(microseconds)
-
-    def begin(self, microseconds: int) -> None:
-        """Start again with another peer.
-
-        Args:
-            microseconds: to poll at most; 0 for never.
-        """
-        self.seconds = microseconds / 1e6
-        self._short = self.seconds + _WAKING if microseconds else 0.0
-        self.worth = False
-
-    def waited(self, seconds: float) -> None:
-        self.worth = seconds < self._short

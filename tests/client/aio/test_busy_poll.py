@@ -1,4 +1,4 @@
-"""Who expects an answer has the loop look for it before it sleeps, where answers come at once (decision 0022)."""
+"""With the option `busy_poll` the loop polls for an answer before it blocks (decision 0022)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from sievemq import Queue
 from sievemq.aio import Connection
 from sievemq.aio import transport as module
-from sievemq_core.wire import connection as wire
 
 from .conftest import Connect
 
@@ -25,7 +24,7 @@ SOON = 20.0
 
 
 class Neighbour:
-    """Whom the processor is lent to."""
+    """The processor is yielded to it between two polls."""
 
     times = 0
 
@@ -37,7 +36,6 @@ class Neighbour:
 def neighbour(monkeypatch: pytest.MonkeyPatch) -> Neighbour:
     neighbour = Neighbour()
     monkeypatch.setattr(module, "_give_way", neighbour)
-    monkeypatch.setattr(wire, "_WAKING", SOON)  # looks on even if the last answer of a busy machine took long
     return neighbour
 
 
@@ -72,8 +70,8 @@ async def test_a_receive_after_a_send_polls_for_the_reply(connect: Connect, neig
         assert received.get_body(str) == str(number)
 
 
-async def test_zero_is_never(connect: Connect, neighbour: Neighbour) -> None:
-    connection = await connect(busy_poll=0)
+async def test_by_default_no_caller_polls(connect: Connect, neighbour: Neighbour) -> None:
+    connection = await connect()
     for _ in range(300):
         await ask(connection)
     assert not neighbour.times

@@ -1,4 +1,4 @@
-"""Who expects an answer looks for it before it sleeps, where answers come at once (decision 0022)."""
+"""With the option `busy_poll` a caller polls for an answer before it blocks (decision 0022)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 
 from sievemq import Connection, ConnectionFactory, Queue
 from sievemq.blocking import transport as lead
-from sievemq_core.wire import connection as wire
 
 from .conftest import Connect
 from .helpers import SOON
@@ -26,7 +25,7 @@ GENEROUS = 10_000
 
 
 class Neighbour:
-    """Whom the processor is lent to."""
+    """The processor is yielded to it between two polls."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -45,9 +44,8 @@ def neighbour(monkeypatch: pytest.MonkeyPatch) -> Neighbour:
 
 
 @pytest.fixture
-def impatient(connect: Connect, url: str, monkeypatch: pytest.MonkeyPatch) -> Connection:
-    """A connection that looks for long, even if the last answer of a busy machine took long."""
-    monkeypatch.setattr(wire, "_WAKING", SOON / 1000)
+def impatient(connect: Connect, url: str) -> Connection:
+    """A connection that polls for long."""
     return connect(factory=ConnectionFactory(url, busy_poll=GENEROUS))
 
 
@@ -81,8 +79,8 @@ def test_a_receive_after_a_send_polls_for_the_reply(impatient: Connection, neigh
         assert received.get_body(str) == str(number)
 
 
-def test_zero_is_never(connect: Connect, url: str, neighbour: Neighbour) -> None:
-    connection = connect(factory=ConnectionFactory(url, busy_poll=0))
+def test_by_default_no_caller_polls(connect: Connect, url: str, neighbour: Neighbour) -> None:
+    connection = connect(factory=ConnectionFactory(url))
     for _ in range(300):
         ask(connection)
     assert not neighbour.times

@@ -24,7 +24,7 @@ class Account:
     """A session with a producer and a consumer, and what passed through them."""
 
     def __init__(self, url: str, mode: int) -> None:
-        options = {"reconnect_delay": 1, "reconnect_max_delay": 1, "busy_poll": 0}  # a spin has a place at each turn
+        options = {"reconnect_delay": 1, "reconnect_max_delay": 1}
         self.connection = ConnectionFactory(url, **options).create_connection()
         self.connection.start()
         self.session = self.connection.create_session(mode)

@@ -16,7 +16,6 @@ import pytest
 from sievemq import Connection, ConnectionFactory, JMSContext, Queue, Session
 from sievemq.blocking import transport as reading
 from sievemq.blocking.transport import CAN_LEAD, Lead, Transport
-from sievemq_core.wire.connection import BusyPoll
 
 from .conftest import Connect
 from .helpers import SOON, Background, Collector, receive_text, wait_until_receiving
@@ -84,7 +83,7 @@ def idle() -> Iterator[Socket]:
 
 @pytest.fixture
 def lead(idle: Socket) -> Iterator[Lead]:
-    lead = Lead(idle, BusyPoll(0))
+    lead = Lead(idle, 0.0)
     yield lead
     for end in lead.forget():
         end.close()

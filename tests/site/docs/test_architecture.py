@@ -45,7 +45,7 @@ class Tracer:
         self.entered: dict[str, dict[str, None]] = {}
         self.on = False
         self.acknowledged = threading.Event()
-        self.leads = threading.Event()  # the producer's thread reads the socket: the broker begins then
+        self.leads = threading.Event()  # the producer's thread reads the socket from here on: the broker begins
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         if not self.on or event != "call" or not (file := frame.f_code.co_filename).startswith(PRODUCT):
@@ -61,7 +61,7 @@ class Tracer:
         if files is None:
             return  # the end of something earlier
         files[name] = None
-        if thread == "producer" and frame.f_code.co_name == "_look":
+        if thread == "producer" and frame.f_code.co_name == "check_alive":
             self.leads.set()
         if frame.f_code.co_name == "acknowledge" and name.endswith("domain/consumer.py"):
             self.acknowledged.set()

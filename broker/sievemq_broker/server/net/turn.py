@@ -7,7 +7,7 @@ A turn has TURN_SECONDS for processing input and WRITE_SECONDS for writing, and 
 time. The rest is processed and written in later turns. So a request is handled within a few turns, however many
 connections flood the broker and however many subscribers get each message.
 
-If turns follow each other closely, the loop polls for input for a moment instead of sleeping (decision 0022).
+Where the setting `busy_poll` says so, the loop polls for input behind a turn before it blocks (decision 0022).
 
 Deadlines: the domain has one timer. The domain returns the time at which it must be called next; the timer is set again
 only if that is earlier, because an additional call costs nothing. Work that takes longer than a turn should (a new
@@ -27,7 +27,6 @@ from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.session.peer import Peer
-from sievemq_core.wire.connection import BusyPoll
 
 if TYPE_CHECKING:  # in memory there is no database
     from sievemq_broker.server.durability.commits import Commits
@@ -233,7 +232,7 @@ class Turn:
     """Collects links that have output, and ends each turn once.
 
     Args:
-        busy_poll: microseconds for which it polls for input before it sleeps; 0 for never.
+        busy_poll: microseconds for which it polls for input before it blocks; 0 for never.
         commits: of a durable broker: holds output back until what it confirms is on disk.
     """
 
@@ -250,7 +249,7 @@ class Turn:
         commits: Commits | None = None,
     ) -> None:
         self._loop = loop
-        self._busy_poll = BusyPoll(busy_poll) if busy_poll and _give_way is not None else None
+        self._busy_poll = busy_poll / 1e6 if _give_way is not None else 0.0
         self._ended = 0.0
         self._looks = False
         #: Connections with input in this turn; and others with output, the next one first.
@@ -292,7 +291,7 @@ class Turn:
         off."""
         now = time.monotonic()
         if not self._scheduled:
-            self._begin(now)
+            self._schedule(now)
         if self.commits is not None:
             self.commits.begin()
         end = self._began + TURN_SECONDS
@@ -348,17 +347,12 @@ class Turn:
             gathered.add(link)
             where.append(link)
         if not self._scheduled:
-            self._begin(time.monotonic())
+            self._schedule(time.monotonic())
 
     def worked(self) -> None:
         """The domain did something, perhaps without output: its next deadline may be another one."""
         if not self._scheduled:
             self._schedule(time.monotonic())
-
-    def _begin(self, now: float) -> None:
-        self._schedule(now)
-        if self._busy_poll is not None:
-            self._busy_poll.waited(now - self._ended)
 
     def _schedule(self, now: float) -> None:
         self._scheduled = True
@@ -386,8 +380,7 @@ class Turn:
         self._durations.append(now - began)
         if len(self._durations) >= TURNS_AT_ONCE:
             self._count()
-        busy_poll = self._busy_poll
-        if busy_poll is not None and busy_poll.worth and not self._looks:
+        if self._busy_poll and not self._looks:
             self._looks = True
             self._loop.call_soon(self._look)
 
@@ -423,9 +416,8 @@ class Turn:
 
     def _look(self) -> None:
         """Make the loop poll for input once more: it does not sleep while a callback is scheduled."""
-        assert self._busy_poll is not None
         assert _give_way is not None
-        if time.monotonic() - self._ended < self._busy_poll.seconds:
+        if time.monotonic() - self._ended < self._busy_poll:
             _give_way()
             self._loop.call_soon(self._look)
         else:
