@@ -56,7 +56,7 @@ class Scan:
         self._main = main
         self._lookups = lookups
         self._made = made
-        self._strays = [entry for _, entry in main.heap] + list(main.passed)
+        self._strays = [*main.strays, *main.passed]
         self._priority = 9
         self._view_gone = False
         assert view.condition is not None

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.broker.at_once import close, recover, release
 
@@ -322,6 +322,12 @@ def play(steps: list[tuple[object, ...]]) -> list[object]:
 
 
 @settings(max_examples=150)
+@example(
+    steps=[
+        ("send", "x", 4, 0), ("open", "JMSCorrelationID = 'x'", 2), ("back", 0), ("recover", 0),
+        ("open", "JMSCorrelationID IN ('x', 'z')", 0),
+    ],
+)  # fmt: skip
 @given(steps=STEPS)
 def test_with_and_without_an_index_everybody_sees_the_same(steps: list[tuple[object, ...]]) -> None:
     with indexed_from(1):
