@@ -504,9 +504,12 @@ class Queue(Source):
         else:
             self._hand(turns, consumer, entry)
 
-    def _serve(self, turns: Turns, now: int, budget: int = SERVED) -> int:  # noqa: C901
+    def _serve(self, turns: Turns, now: int, budget: int = SERVED) -> int:
         """Deliver what waits in a view, as far as its consumers can take it. Beyond the budget this becomes pending
         work; the queue delivers nothing else until that is done, so the order is kept.
+
+        A consumer without credit loses its turn only to a message: so it is asked for while there is one, and messages
+        that arrive one by one or all together go to the same consumers.
 
         Args:
             now: ms epoch.
@@ -518,6 +521,43 @@ class Queue(Source):
         if self.standstill.shut:
             return budget
         groups, view = turns.groups, turns.view
+        if groups is not None or turns.freed:
+            budget = self._sort_groups(turns, budget)
+            if self.standstill.shut:
+                return 0
+        while view.mask or view.heap:  # otherwise it is empty
+            single = turns.single if budget > 0 else None
+            if single is not None and (row := view.row(min(single.credit, ROW), now)):
+                budget -= 1 + self._hand_row(view, single, row) // ROW_SHARE
+                continue
+            if (entry := view.first()) is None or (consumer := turns.next()) is None:
+                break
+            if budget <= 0:
+                self._serve_later()
+                return 0
+            if groups is None:
+                view.take(entry)
+            else:
+                its_own = groups.take(consumer, budget)
+                budget -= groups.passed
+                if its_own is None:
+                    continue
+                entry = its_own
+            self._hand_waiting(turns, consumer, entry, now)
+            budget -= 1
+        if groups is not None:
+            for consumer, entry in groups.take_aside():
+                self._hand_waiting(turns, consumer, entry, now)
+                budget -= 1
+                if budget <= 0:
+                    self._serve_later()
+                    return 0
+        return budget
+
+    def _sort_groups(self, turns: Turns, budget: int) -> int:
+        """Find out which groups have owners, and let messages go to any consumer that were set aside for one that has
+        left. Returns what is left of the budget. If that is not done by then, it is pending work."""
+        groups = turns.groups
         if groups is not None:
             if not groups.learnt:
                 budget -= groups.learn(budget)
@@ -531,50 +571,25 @@ class Queue(Source):
             budget -= len(freed)
             if turns.freed:
                 self._serve_later()
-                return 0
-        while (consumer := turns.next()) is not None:
-            if budget <= 0:
-                if view.first() is not None or groups is not None:
-                    self._serve_later()
-                return 0
-            if turns.has_single_turn and not consumer.waiting:
-                row = view.row(min(consumer.credit, ROW), now)
-                if row:
-                    taken = consumer.hand_row(row, self.turn)
-                    self.turn += taken
-                    del row[taken:]
-                    if self.observers:
-                        self._delivered(consumer, row, False)
-                    self._unplace_row(view, row)
-                    budget -= 1 + taken // ROW_SHARE
-                    continue
-            entry = turns.take(consumer, budget)
-            if groups is not None:
-                budget -= groups.passed
-            if entry is not None:
-                self._hand_waiting(turns, consumer, entry, now)
-                budget -= 1
-            elif groups is None or budget > 0:
-                break
-        if groups is not None:
-            for consumer, entry in groups.take_aside():
-                self._hand_waiting(turns, consumer, entry, now)
-                budget -= 1
-                if budget <= 0:
-                    self._serve_later()
-                    return 0
         return budget
+
+    def _hand_row(self, view: View, consumer: Consumer, row: list[Entry]) -> int:
+        """Deliver entries that have waited together. Returns how many: the port may take only some of them."""
+        taken = consumer.hand_row(row, self.turn)
+        self.turn += taken
+        del row[taken:]
+        if self.observers:
+            self._delivered(consumer, row, False)
+        for entry in row:
+            if entry.envelope.expiration:
+                self._deadlines.void()
+        self.backlog.unplace_row(view, row)
+        return taken
 
     def _serve_later(self) -> None:
         self.standstill.put_off()
         self._stop()
         self._add_work()
-
-    def _unplace_row(self, view: View, row: list[Entry]) -> None:
-        for entry in row:
-            if entry.envelope.expiration:
-                self._deadlines.void()
-        self.backlog.unplace_row(view, row)
 
     def _arrive_again(self, entries: list[Entry]) -> None:
         """Let waiting entries that were set aside for one consumer go to any. Their view must be served next, so that

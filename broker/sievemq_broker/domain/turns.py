@@ -157,18 +157,14 @@ class Turns:
         return consumer
 
     @property
-    def has_single_turn(self) -> bool:
-        return len(self.ready) == 1 and not self.waiting and self.groups is None
-
-    def take(self, consumer: Consumer, budget: int) -> Entry | None:
-        """Take the next message for a consumer whose turn it is out of the view. None if there is none, or if `budget`
-        messages belong to others: see :attr:`Groups.passed`."""
-        if self.groups is not None:
-            return self.groups.take(consumer, budget)
-        entry = self.view.first()
-        if entry is not None:
-            self.view.take(entry)
-        return entry
+    def single(self) -> Consumer | None:
+        """The consumer that gets the next messages, if it can take one and no other consumer has a turn."""
+        ready = self.ready
+        if len(ready) == 1 and not self.waiting and self.groups is None:
+            consumer = ready[0]
+            if consumer.credit > 0 and consumer.port.writable:
+                return consumer
+        return None
 
     def served(self, consumer: Consumer, entry: Entry) -> None:
         if self.groups is not None:
@@ -270,7 +266,9 @@ class Groups:
         return self.leave(idle) if idle else []
 
     def take(self, consumer: Consumer, budget: int) -> Entry | None:
-        """As :meth:`Turns.take`. Messages that belong to other consumers are set aside."""
+        """Take the next message for a consumer whose turn it is out of the view, or of those set aside for it. Messages
+        that belong to other consumers are set aside. None if there is none, or if `budget` messages belong to
+        others."""
         view = self._turns.view
         self.passed = 0
         while True:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sievemq_broker.domain.broker import Broker
@@ -324,7 +324,25 @@ def without_rivals(steps: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [step for step in opened if step[0] != "want"]
 
 
+def opened(*consumers: tuple[int, bool, int]) -> list[tuple[Any, ...]]:
+    return [("open", at, transacted, "queue:q", None, False, credit) for at, transacted, credit in consumers]
+
+
+def sent(count: int) -> tuple[Any, ...]:
+    return ("send", False, [("queue:q", {}, count)])
+
+
 @settings(max_examples=150, deadline=None)
+@example(
+    steps=[*opened((1, False, 50), (0, False, 5), (1, True, 2)), sent(5), ("release", 1, 0), sent(1)],
+    pattern=[False],
+    several=False,
+)
+@example(
+    steps=[*opened((0, True, 0), (1, False, 2), (1, False, 2), (2, False, 5)), sent(8), ("release", 3, 1), sent(1)],
+    pattern=[False],
+    several=False,
+)
 @given(steps=STEPS, pattern=st.lists(st.booleans(), min_size=1, max_size=6), several=st.booleans())
 def test_at_once_and_in_slices_everybody_sees_the_same(
     steps: list[tuple[Any, ...]], pattern: list[bool], several: bool
