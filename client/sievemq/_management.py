@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-DEFAULT_PORT: Final = 7680
+DEFAULT_HTTP_PORT: Final = 7680
 #: Seconds that an answer may take.
 TIMEOUT: Final = 60.0
 #: Rows of a page.

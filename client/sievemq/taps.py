@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from sievemq._engine.taps import (
     NOTHING,
-    PAGE,
+    TAP_PAGE,
     TapPage,
     TapState,
     fields_of,
@@ -72,7 +72,7 @@ class Tap:
         wanted = number_of("after", after), number_of("messages", messages), number_of("size", size)
         return state_of(self._ask(Command.LOOK_TAP, *wanted))
 
-    def fetch(self, after: int, upto: int, limit: int = PAGE) -> TapPage:
+    def fetch(self, after: int, upto: int, limit: int = TAP_PAGE) -> TapPage:
         """Messages behind `after` up to `upto`, at most `limit` and at most what fits an answer.
 
         Raises:
@@ -82,7 +82,7 @@ class Tap:
         wanted = number_of("after", after), number_of("upto", upto), number_of("limit", limit, 1)
         return page_of(self._ask(Command.FETCH_TAP, self.id, *wanted))
 
-    def pages(self, after: int, upto: int, limit: int = PAGE) -> Iterator[TapPage]:
+    def pages(self, after: int, upto: int, limit: int = TAP_PAGE) -> Iterator[TapPage]:
         """All messages behind `after` up to `upto`, page by page. Those that are lost are not there: compare `first`.
 
         Raises:

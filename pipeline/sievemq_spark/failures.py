@@ -21,7 +21,7 @@ _OTHER_TYPE: Final = re.compile(
     r"column: \[(?P<name>[^]]+)\], physicalType: (?P<found>\w+), logicalType: (?P<wanted>\w+)"
 )
 #: The lines of a Java exception and of its causes, without the frames of its stack; Py4J puts a line of its own before.
-_JAVA: Final = re.compile(
+_JAVA_ERROR: Final = re.compile(
     r"^(?::|Caused by:) (?:[\w$]+\.)*(?P<kind>[\w$]+)(?::[ \n](?P<text>.*?))?"
     r"(?=\n\tat |\n\t\.\.\. |\nCaused by: |\n*\Z)",
     re.MULTILINE | re.DOTALL,
@@ -81,7 +81,7 @@ def java_cause(text: str) -> str:
         text: of a Py4JJavaError: a line of Py4J's, the exception, its stack, its causes.
     """
     said = []
-    for found in _JAVA.finditer(text):
+    for found in _JAVA_ERROR.finditer(text):
         line = _PACKAGES.sub("", (found["text"] or "").strip().partition("\n")[0])
         said.append(f"{found['kind']}: {line}" if line else found["kind"])
     if not said:

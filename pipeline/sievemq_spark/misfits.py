@@ -13,7 +13,7 @@ from sievemq_spark.files import Files
 from sievemq_spark.schema import PARTITIONS, PROPERTY_TYPE
 
 #: What Spark reads as a wider type without loss, from a DataFrame and from Parquet.
-_WIDENS: Final = {"int": ("tinyint", "smallint"), "bigint": ("tinyint", "smallint", "int")}
+_WIDENED_FROM: Final = {"int": ("tinyint", "smallint"), "bigint": ("tinyint", "smallint", "int")}
 
 _SPELLED: Final = {"map": f"map<string,{PROPERTY_TYPE}>", "struct": PROPERTY_TYPE}
 
@@ -48,7 +48,7 @@ def misfits(
             continue  # what it lies in has been named
         if is_now is None:
             missing.append(name)
-        elif is_now not in (kind, "void", *_WIDENS.get(kind, ())):
+        elif is_now not in (kind, "void", *_WIDENED_FROM.get(kind, ())):
             differing[name] = is_now, kind
     if ordered and not any(name.startswith("properties") for name in (*missing, *differing)):
         whole = {field.name.lower(): field.dataType.simpleString() for field in schema.fields}

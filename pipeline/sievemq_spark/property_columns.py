@@ -24,7 +24,7 @@ from sievemq_spark.errors import UnusualError
 from sievemq_spark.schema import WIDENS, typed
 
 _NULL, _BOOLEAN, _INTEGER, _FLOATING, _TEXT = range(5)
-_KINDS: Final[dict[type, int]] = {type(None): _NULL, bool: _BOOLEAN, int: _INTEGER, float: _FLOATING, str: _TEXT}
+_KIND_OF: Final[dict[type, int]] = {type(None): _NULL, bool: _BOOLEAN, int: _INTEGER, float: _FLOATING, str: _TEXT}
 #: The type letter of values whose Python class determines it, by class.
 _LETTERS: Final = np.frombuffer(b"szids", np.uint8)
 _RANGES: Final = {"b": (-128, 127), "h": (-32768, 32767)}
@@ -82,7 +82,7 @@ class PropertyColumns:
 
     def _read(self, letters: Sequence[str | None]) -> None:
         values = list(chain.from_iterable(map(dict.values, self.each)))
-        kinds = np.frombuffer(bytes(map(_KINDS.__getitem__, map(type, values))), np.uint8)
+        kinds = np.frombuffer(bytes(map(_KIND_OF.__getitem__, map(type, values))), np.uint8)
         self._count()
         booleans, numbers, reals, texts = (kinds == kind for kind in (_BOOLEAN, _INTEGER, _FLOATING, _TEXT))
         long = np.fromiter(compress(values, numbers.tobytes()), np.int64)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sievemq_core.message.dead_letters import PROPERTIES
+from sievemq_core.message.dead_letters import NOTES
 from sievemq_core.message.values import PropertyValue
 from sievemq_spark.archive import require_messages
 from sievemq_spark.errors import PipelineError
@@ -177,7 +177,7 @@ class Changes:
             frame = frame.withColumn("destination", f.coalesce(pairs[f.col("destination")], f.col("destination")))
         gone = [*self.without, *values]
         listed = ", ".join(map(quote_text, gone))
-        keep = f"NOT startswith(_name, '{PROPERTIES}')" + (f" AND _name NOT IN ({listed})" if gone else "")
+        keep = f"NOT startswith(_name, '{NOTES}')" + (f" AND _name NOT IN ({listed})" if gone else "")
         kept = f"map_filter(properties, (_name, _value) -> {keep})"
         if values:
             added = ", ".join(f"{quote_text(name)}, {value}" for name, value in values.items())

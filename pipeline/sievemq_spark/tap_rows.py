@@ -32,7 +32,7 @@ from sievemq_core.message.envelope import (
     BodyKind,
     well_formed,
 )
-from sievemq_core.message.outcomes import ATTEMPTS, OUTCOME, REASON, SELECTOR, SUBSCRIPTION
+from sievemq_core.message.outcomes import OUTCOME, OUTCOME_ATTEMPTS, OUTCOME_REASON, OUTCOME_SUBSCRIPTION, SELECTOR
 from sievemq_core.message.values import to_time
 from sievemq_spark.property_columns import PropertyColumns, properties_or_none
 from sievemq_spark.schema import KINDS
@@ -167,10 +167,10 @@ def outcome_batches(
         "correlation_id": _only_texts(fields[CORRELATION_ID]),
         "type": _only_texts(fields[TYPE]),
         "timestamp": _times(fields[TIMESTAMP]),
-        "subscription": _only_texts([each.get(SUBSCRIPTION) for each in properties]),
+        "subscription": _only_texts([each.get(OUTCOME_SUBSCRIPTION) for each in properties]),
         "outcome": [each[OUTCOME] for each in properties],
-        "reason": [each.get(REASON) for each in properties],
-        "attempts": [each[ATTEMPTS] for each in properties],
+        "reason": [each.get(OUTCOME_REASON) for each in properties],
+        "attempts": [each[OUTCOME_ATTEMPTS] for each in properties],
         "selector": _only_texts([each.get(SELECTOR) for each in properties]),
         "time": page.times,
     }

@@ -13,7 +13,7 @@ from sievemq_core.counted import counted
 from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector
-from sievemq_core.selector.explain import WORDS
+from sievemq_core.selector.explain import TRUTHS
 from sievemq_core.selector.names import HEADERS
 
 _ABSENT: Final = re.compile(r"(\S+) is absent")
@@ -65,7 +65,7 @@ def why_not(selector: CompiledSelector, envelope: Envelope) -> str:
     # The comparisons that decide: the ones that are not TRUE; below a NOT one may be TRUE.
     decisive = [step for step in leaves if step.truth is not True] or leaves
     reasons = [
-        f"{step.text} is {WORDS[step.truth]}{f' ({with_near(step.reason)})' if step.reason else ''}"
+        f"{step.text} is {TRUTHS[step.truth]}{f' ({with_near(step.reason)})' if step.reason else ''}"
         for step in decisive
     ]
     return "; ".join(dict.fromkeys(reasons))

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pytest
 
 from sievemq import Connection, ConnectionFactory, Message
-from sievemq._management import DEFAULT_PORT, Management, ManagementError, place
+from sievemq._management import DEFAULT_HTTP_PORT, Management, ManagementError, place
 from sievemq.destinations import Destination, Queue, parse_destination
 from sievemq.exceptions import InvalidDestinationException, JMSException
 from sievemq.messages import received
@@ -90,7 +90,7 @@ class RemoteBroker:
         self.url = url
         host = self._parsed.hosts[0][0]
         scheme = "https" if self._parsed.secure else "http"
-        self.http_url = http_url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{DEFAULT_PORT}"
+        self.http_url = http_url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{DEFAULT_HTTP_PORT}"
         self._management: Management | None = None
         self._refusal = ""
 
@@ -129,7 +129,7 @@ class RemoteBroker:
         url, broker = self.http_url, self._parsed
         if not url.startswith(("http://", "https://")):
             raise ManagementError(
-                f"{url!r} is no URL of a management port; write it as http://localhost:{DEFAULT_PORT}"
+                f"{url!r} is no URL of a management port; write it as http://localhost:{DEFAULT_HTTP_PORT}"
             )
         try:
             tls = tls_of(replace(broker, secure=url.startswith("https://")))

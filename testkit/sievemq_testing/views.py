@@ -361,7 +361,7 @@ class QueueView(_View):
                 return 0
             choice = management.Choice(condition)
             retry = partial(management.retry, namespace, lambda origin: None, letters, choice)
-            outcome: management.Outcome = finish(retry, self._now())
+            outcome: management.Handled = finish(retry, self._now())
             if outcome.stopped is not None:
                 raise outcome.stopped
             return outcome.touched

@@ -22,7 +22,7 @@ from sievemq_core.message.envelope import (
     unpack_properties,
     well_formed,
 )
-from sievemq_core.message.outcomes import ATTEMPTS, OUTCOME
+from sievemq_core.message.outcomes import OUTCOME, OUTCOME_ATTEMPTS
 from sievemq_core.message.values import Byte, Float, Long, PropertyValue, Short, letter_of, to_long
 from sievemq_core.wire.codec import pack
 from sievemq_spark.columns import parse_columns
@@ -245,7 +245,7 @@ def test_any_64_bits_are_a_time(time: int) -> None:
     row, good = batch_of([fields_of(_1=time, _4=time, _5=time), fields_of(_1=5)]).to_pylist()
     assert row["timestamp"] == row["expiration"] == row["delivery_time"] == min(time, 2**63 - 1)
     assert good["timestamp"] == 5
-    kept = pack({OUTCOME: "acknowledged", ATTEMPTS: 1})
+    kept = pack({OUTCOME: "acknowledged", OUTCOME_ATTEMPTS: 1})
     page = TapPage(1, [1], [7], tuple(zip(fields_of(_1=time, _9=kept), strict=True)))
     (batch,) = outcome_batches(page, ("h:1", "", "queue:q"), arrow_schema(OUTCOME_COLUMNS), 10)
     assert batch.to_pylist()[0]["timestamp"] == min(time, 2**63 - 1)

@@ -19,8 +19,8 @@ from sievemq_broker.matching.asking import AT_ONCE, LISTED
 from sievemq_core.message.envelope import Envelope
 
 #: Groups of subscriptions whose queues are gathered in one go, and for one unit: each is somewhere else in memory.
-GATHERED = 800
-GATHERED_PER_UNIT = 4
+WORKED = 800
+WORKED_PER_UNIT = 4
 
 #: Selectors of a message whose cost is estimated for one unit.
 WEIGHED = 8
@@ -90,11 +90,11 @@ def examine(
 
 def _through(worker: _Worker, now: int, budget: Budget) -> Task[int]:
     """Let something go through all groups of a topic."""
-    done = GATHERED
-    while done == GATHERED:
+    done = WORKED
+    while done == WORKED:
         if budget.spent:
             now = yield
             continue
-        done = worker.work(GATHERED)
-        budget.spend(1 + done // GATHERED_PER_UNIT)
+        done = worker.work(WORKED)
+        budget.spend(1 + done // WORKED_PER_UNIT)
     return now

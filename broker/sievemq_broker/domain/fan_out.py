@@ -22,7 +22,7 @@ from sievemq_core.message.envelope import Envelope
 LARGE: Final = 1_000
 
 #: The budget is looked at after each so many subscriptions. Ports may have spent more than was left.
-_PIECE: Final = 25
+_STRETCH: Final = 25
 
 Admit: TypeAlias = "Callable[[Queue, Envelope, int], None]"
 """Adds a message to one queue, with the time (ms epoch). Cannot fail."""
@@ -60,7 +60,7 @@ def deliver(queues: list[Queue], envelope: Envelope, admit: Admit, now: int, bud
         if budget.spent:
             now = yield
             continue
-        count = min(budget.left, len(queues), _PIECE)
+        count = min(budget.left, len(queues), _STRETCH)
         budget.spend(count)
         for _ in range(count):
             queue = queues.pop()

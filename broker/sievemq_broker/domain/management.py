@@ -53,7 +53,7 @@ class Choice:
 
 
 @dataclass(slots=True)
-class Outcome:
+class Handled:
     """The result of a verb.
 
     Attributes:
@@ -89,20 +89,20 @@ class Outcome:
         self.stopped = error
 
 
-def remove(queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Outcome]:
+def remove(queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Handled]:
     """Remove waiting messages, in order of delivery."""
     return _each(queue, choice, _remover(queue), now, budget, waits=True)
 
 
-def purge(queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Outcome]:
+def purge(queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Handled]:
     return _each(queue, choice, _remover(queue), now, budget, waits=True, delayed=True)
 
 
-def cancel(queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Outcome]:
+def cancel(queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Handled]:
     return _each(queue, choice, _remover(queue), now, budget, delayed=True)
 
 
-def copy(namespace: Namespace, target: str, queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Outcome]:
+def copy(namespace: Namespace, target: str, queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Handled]:
     """Send copies of waiting messages to another destination; they stay where they are.
 
     Raises:
@@ -116,7 +116,7 @@ def copy(namespace: Namespace, target: str, queue: Queue, choice: Choice, now: i
     return _each(queue, choice, act, now, budget, waits=True)
 
 
-def move(namespace: Namespace, target: str, queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Outcome]:
+def move(namespace: Namespace, target: str, queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Handled]:
     """Move waiting messages to another queue; each leaves only when it has arrived there.
 
     Raises:
@@ -139,7 +139,7 @@ def move(namespace: Namespace, target: str, queue: Queue, choice: Choice, now: i
 
 def retry(
     namespace: Namespace, allow: Callable[[str], None], queue: Queue, choice: Choice, now: int, budget: Budget
-) -> Task[Outcome]:
+) -> Task[Handled]:
     """Send dead letters back to their origin without the notes, their attempts counted from zero. A dead letter is
     skipped if it names no origin, or if it is of a topic and its subscription is gone or had no name: it would go to
     all others.
@@ -221,7 +221,7 @@ class _Run:
     act: Act
     latest: int
     budget: Budget
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: Handled = field(default_factory=Handled)
 
     def handle(self, entry: Entry, now: int) -> Task[bool]:
         """Handle an entry. False if no other follows."""
@@ -260,12 +260,12 @@ class _Run:
 
 def _each(
     queue: Queue, choice: Choice, act: Act, now: int, budget: Budget, *, waits: bool = False, delayed: bool = False
-) -> Task[Outcome]:
+) -> Task[Handled]:
     run = _Run(queue, choice, act, queue.complete, budget)
     return _chosen(run, waits, delayed, now) if choice.ids is not None else _all(run, waits, delayed, now)
 
 
-def _chosen(run: _Run, waits: bool, delayed: bool, now: int) -> Task[Outcome]:
+def _chosen(run: _Run, waits: bool, delayed: bool, now: int) -> Task[Handled]:
     """The entries with the given ids."""
     queue = run.queue
     assert run.choice.ids is not None
@@ -279,7 +279,7 @@ def _chosen(run: _Run, waits: bool, delayed: bool, now: int) -> Task[Outcome]:
     return run.outcome
 
 
-def _all(run: _Run, waits: bool, delayed: bool, now: int) -> Task[Outcome]:
+def _all(run: _Run, waits: bool, delayed: bool, now: int) -> Task[Handled]:
     """All entries: those that wait, in order of delivery."""
     queue, outcome, budget = run.queue, run.outcome, run.budget
     if waits:

@@ -124,7 +124,13 @@ class OutcomeTap(CopyTap):
     def _record(self, envelope: Envelope, said: tuple[str, str | None, str | None, str | None, int]) -> bytes:
         packed = self._packed.get(said)
         if packed is None:
-            names = outcomes.OUTCOME, outcomes.REASON, outcomes.SELECTOR, outcomes.SUBSCRIPTION, outcomes.ATTEMPTS
+            names = (
+                outcomes.OUTCOME,
+                outcomes.OUTCOME_REASON,
+                outcomes.SELECTOR,
+                outcomes.OUTCOME_SUBSCRIPTION,
+                outcomes.OUTCOME_ATTEMPTS,
+            )
             properties = {name: value for name, value in zip(names, said, strict=True) if value is not None}
             if len(self._packed) >= _PACKED:
                 self._packed.clear()

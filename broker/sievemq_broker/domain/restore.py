@@ -32,7 +32,7 @@ from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import compile_selector
 
-T = TypeVar("T")
+R = TypeVar("R")
 
 #: Messages, or definitions, that are restored before it is asked whether they are still wanted.
 _AT_ONCE: Final = 1_000
@@ -82,7 +82,7 @@ def restore(broker: Broker, saved: Saved, now: int, is_wanted: Callable[[], bool
     return count
 
 
-def _while(is_wanted: Callable[[], bool], items: Iterable[T]) -> Iterator[T]:
+def _while(is_wanted: Callable[[], bool], items: Iterable[R]) -> Iterator[R]:
     for number, item in enumerate(items):
         if not number % _AT_ONCE:
             _check(is_wanted)

@@ -14,7 +14,7 @@ from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 
 
-class Home(Protocol):
+class SubscriptionHome(Protocol):
     """A namespace."""
 
     @property
@@ -36,7 +36,7 @@ class Subscriptions:
 
     __slots__ = ("_limit", "_namespace", "durable", "shared")
 
-    def __init__(self, namespace: Home, limit: int) -> None:
+    def __init__(self, namespace: SubscriptionHome, limit: int) -> None:
         self._namespace = namespace
         self._limit = limit
         self.durable: dict[tuple[str | None, str], Subscription] = {}

@@ -118,7 +118,7 @@ class TapLog:
         if head == len(items):
             items.clear()
         elif head < _TRIM or 2 * head < len(items):
-            items[head - dropped : head] = [_GONE] * dropped  # the bytes are freed now, the places later
+            items[head - dropped : head] = [_ACKNOWLEDGED] * dropped  # the bytes are freed now, the places later
             return dropped
         else:
             del items[:head]
@@ -161,10 +161,10 @@ class TapLog:
         return self._items[start : max(stop, start)]
 
     def _end_before(self, index: int) -> int:
-        if index > 0 and self._items[index - 1] is not _GONE:
+        if index > 0 and self._items[index - 1] is not _ACKNOWLEDGED:
             return self._items[index - 1].end
         item = self._items[index]
         return item.end - len(item.packed) - OVERHEAD_BYTES
 
 
-_GONE: Final = Tapped(0, 0, 0, b"", 0)
+_ACKNOWLEDGED: Final = Tapped(0, 0, 0, b"", 0)

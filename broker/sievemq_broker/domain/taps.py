@@ -58,7 +58,7 @@ def terms_of(mode: str, options: dict[str, Any]) -> TapTerms:
     return TapTerms(*values.values())
 
 
-class Home(Protocol):
+class TapHome(Protocol):
     """A namespace."""
 
     @property
@@ -94,7 +94,7 @@ class Taps:
 
     __slots__ = ("_namespace", "_stamping", "_taps", "made", "missed")
 
-    def __init__(self, namespace: Home, stamping: deque[CopyTap]) -> None:
+    def __init__(self, namespace: TapHome, stamping: deque[CopyTap]) -> None:
         self._namespace = namespace
         self._stamping = stamping
         self.made = 0

@@ -15,7 +15,7 @@ from sievemq_broker.session.waiting import BlockedSender
 from sievemq_core.errors import SieveError
 
 #: The cost of closing a consumer, in messages that come back: 10 to 20 microseconds.
-_CLOSING: Final = 5
+_CLOSING_COST: Final = 5
 
 _NONE: Final[Mapping[int, list[Held]]] = {}
 
@@ -189,7 +189,7 @@ class Session:
             consumer_id, consumer = left.pop()  # freed one by one
             if budget.spent:
                 now = yield
-            budget.spend(_CLOSING)
+            budget.spend(_CLOSING_COST)
             if outcome is Outcome.LOST:
                 seen, held = handed.get(consumer_id), returned.get(consumer_id)
                 now = yield from consumer.abandon(seen, now, budget, held, until)

@@ -113,7 +113,7 @@ HANDLERS: dict[int, Handler] = {
 }
 
 #: Verbs that need no right: they concern the connection itself, or what it was allowed to open or has created.
-OPEN = frozenset(
+UNRESTRICTED = frozenset(
     {
         Command.HEARTBEAT,
         Command.HELLO,  # checks the user, and for any right in the namespace

@@ -178,7 +178,7 @@ class ClientConnection:
             resume,
             more,
         )
-        return Handshake(hello, peer, closed or JMSException(_CLOSED, "CONNECTION_LOST"), self.terms.clock())
+        return Handshake(hello, peer, closed or JMSException(_CLOSED_EARLY, "CONNECTION_LOST"), self.terms.clock())
 
     def welcomed(self, handshake: Handshake) -> None:
         """Continue with a transport on which the client was welcomed. Everything that waits is sent on it."""
@@ -708,7 +708,7 @@ class ClientConnection:
         self._shutdown_notice = harmless(command[2])
 
 
-_CLOSED: Final = (
+_CLOSED_EARLY: Final = (
     "the broker closed the connection before it answered: it may have ended; or it takes TLS, and its URL begins with "
     "sievemqs://"
 )

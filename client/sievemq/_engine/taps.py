@@ -12,7 +12,7 @@ from sievemq.exceptions import IllegalStateException
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 
 #: Messages of one page; the broker gives no more than this at once.
-PAGE: Final = 2_000
+TAP_PAGE: Final = 2_000
 
 #: Milliseconds that staged messages wait for their publisher by default.
 LEASE: Final = 600_000

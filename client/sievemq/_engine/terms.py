@@ -14,8 +14,8 @@ from sievemq_core.limits import MAX_BODY_BYTES
 from sievemq_core.wire.codec import CommandTuple
 
 #: Unconfirmed sends of a session where the broker's WELCOME carries nothing.
-_WINDOW_MESSAGES: Final = 1_000
-_WINDOW_BYTES: Final = 8 * 1024 * 1024
+_SEND_WINDOW_MESSAGES: Final = 1_000
+_SEND_WINDOW_BYTES: Final = 8 * 1024 * 1024
 
 
 class Terms:
@@ -57,7 +57,7 @@ class Terms:
         self.features: dict[str, Any] = {}
         self.limits: dict[str, Any] = {}
         self.id_prefix = "ID:"
-        self.window_messages, self.window_bytes = _WINDOW_MESSAGES, _WINDOW_BYTES
+        self.window_messages, self.window_bytes = _SEND_WINDOW_MESSAGES, _SEND_WINDOW_BYTES
         self.max_body = MAX_BODY_BYTES
         self.skew = self.clock_offset = self.ahead = 0
         self.read = clock
@@ -78,8 +78,8 @@ class Terms:
         self.id_prefix = f"ID:{self.connection_id}:"
         self.features = features
         self.limits = limits
-        self.window_messages = _positive(limits.get("window_messages"), _WINDOW_MESSAGES)
-        self.window_bytes = _positive(limits.get("window_bytes"), _WINDOW_BYTES)
+        self.window_messages = _positive(limits.get("window_messages"), _SEND_WINDOW_MESSAGES)
+        self.window_bytes = _positive(limits.get("window_bytes"), _SEND_WINDOW_BYTES)
         self.max_body = min(_positive(limits.get("body_bytes"), MAX_BODY_BYTES), MAX_BODY_BYTES)
         self.see_time(features.get("time"), asked)
         offset, moved_at, before = features.get("clock_offset"), features.get("moved_at"), self.skipped

@@ -15,12 +15,12 @@ REMOVED: Final = "removed"
 OUTCOMES: Final = (ACKNOWLEDGED, EXPIRED, DEAD_LETTERED, DROPPED, REMOVED)
 
 OUTCOME: Final = "JMS_SieveMQ_Outcome"
-REASON: Final = "JMS_SieveMQ_OutcomeReason"
+OUTCOME_REASON: Final = "JMS_SieveMQ_OutcomeReason"
 """``attempts`` or ``expired`` of a dead letter; ``oldest`` or ``newest`` of what was dropped; ``moved``, ``retried``,
 ``purged`` or ``deleted`` of what was removed."""
 SELECTOR: Final = "JMS_SieveMQ_OutcomeSelector"
 """Of the consumer that acknowledged it, if it has one."""
-SUBSCRIPTION: Final = "JMS_SieveMQ_OutcomeSubscription"
+OUTCOME_SUBSCRIPTION: Final = "JMS_SieveMQ_OutcomeSubscription"
 """For a topic: the name of the subscription, if it has one. Each subscription has its own outcome."""
-ATTEMPTS: Final = "JMS_SieveMQ_OutcomeAttempts"
+OUTCOME_ATTEMPTS: Final = "JMS_SieveMQ_OutcomeAttempts"
 """Attempts, the acknowledged one included."""

@@ -21,7 +21,7 @@ _EXACT = 2.0**24
 
 _NULL = Possible(booleans=frozenset(), numbers=None, texts=None)
 _SOME = Possible(null=False)
-_NUMBERS = Possible(null=False, booleans=frozenset(), texts=None)
+_ANY_NUMBER = Possible(null=False, booleans=frozenset(), texts=None)
 
 #: How two values can lie: numbers less, equal or greater; the same or different where there is no order (strings,
 #: booleans, NaN); unlike, for which no comparison is TRUE (D-04). NULL is none of these.
@@ -144,7 +144,7 @@ def _demands(test: plan.Test, truth: bool) -> Iterator[tuple[object, Possible | 
             outside = Texts(unlike=(pattern,)) if pattern.exact is None else Texts(without=frozenset({pattern.exact}))
             yield subject, _text(*((outside, inside) if negated else (inside, outside)), holds, truth)
         case plan.IsNumber(value=value) if truth:
-            yield value, _NUMBERS
+            yield value, _ANY_NUMBER
         case plan.Relation(left=left, right=plan.Constant(value=constant)) if not test.strict:
             if constant is not None:
                 yield left, _against(test.op, constant, test.holds, truth)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_WORDS = frozenset({"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS"})
+_RESERVED = frozenset({"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,12 +44,12 @@ class Dialect:
 
 
 #: Jakarta Messaging 3.1 (§3.8) with decisions D-01 to D-14.
-JAKARTA = Dialect("jakarta", _WORDS | {"ESCAPE"})
+JAKARTA = Dialect("jakarta", _RESERVED | {"ESCAPE"})
 
 #: The language as IBM MQ describes it (D-15).
 IBM_MQ = Dialect(
     "ibm-mq",
-    _WORDS,
+    _RESERVED,
     unlike_is_fatal=True,
     null_arithmetic_is_fatal=True,
     null_between_is_false=True,
@@ -57,7 +57,7 @@ IBM_MQ = Dialect(
 )
 
 #: The small language of MQ Everyplace (D-16).
-MQE = Dialect("mqe", _WORDS, operators_minimal=True, strict_numbers=True, numeric_mode=True, unlike_is_fatal=True)
+MQE = Dialect("mqe", _RESERVED, operators_minimal=True, strict_numbers=True, numeric_mode=True, unlike_is_fatal=True)
 
 _PROPERTIES = {
     "subject": "JMSType", "correlation_id": "JMSCorrelationID", "creation_time": "JMSTimestamp",
@@ -69,7 +69,7 @@ _HEADER = {"priority": "JMSPriority"}
 #: fields beside those of Jakarta Messaging.
 AMQP = Dialect(
     "amqp",
-    _WORDS,
+    _RESERVED,
     fields={
         "p": _PROPERTIES, "properties": _PROPERTIES, "h": _HEADER, "header": _HEADER,
         "a": None, "application_properties": None,

@@ -19,7 +19,7 @@ from sievemq_core.selector.names import HEADERS, Headers, read
 from sievemq_core.selector.printer import print_literal, print_selector
 from sievemq_core.selector.source import Span
 
-WORDS = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
+TRUTHS = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Explanation:
         texts = ["  " * step.depth + step.text for step in self.steps]
         width = min(60, max(map(len, texts)))
         lines = [
-            f"{WORDS[step.truth]:<8}{text:<{width}}  {step.reason}{'  <- decides' if step.decides else ''}".rstrip()
+            f"{TRUTHS[step.truth]:<8}{text:<{width}}  {step.reason}{'  <- decides' if step.decides else ''}".rstrip()
             for step, text in zip(self.steps, texts, strict=True)
         ]
         return "\n".join(lines)
@@ -73,7 +73,7 @@ class Explanation:
             start, end = step.span
             tree = {
                 "condition": step.text,
-                "truth": WORDS[step.truth],
+                "truth": TRUTHS[step.truth],
                 "reason": step.reason,
                 "decides": step.decides,
                 "position": start,
@@ -169,15 +169,15 @@ def _joined(node: And | Or | Not, truth: Truth, parts: list[Truth]) -> str:
         case _:
             expected = negation(parts[0])
             if truth is expected:
-                return f"NOT {WORDS[parts[0]]}"
+                return f"NOT {TRUTHS[parts[0]]}"
     if truth is not expected:  # D-15, D-16: one part gives up for all
         return "unlike types, or arithmetic on NULL, within"
     if truth is decisive:
         count = parts.count(truth)
-        return f"{'a part is' if count == 1 else f'{count} parts are'} {WORDS[truth]}"
+        return f"{'a part is' if count == 1 else f'{count} parts are'} {TRUTHS[truth]}"
     if truth is None:
-        return f"a part is UNKNOWN and none is {WORDS[decisive]}"
-    return f"every part is {WORDS[other]}"
+        return f"a part is UNKNOWN and none is {TRUTHS[decisive]}"
+    return f"every part is {TRUTHS[other]}"
 
 
 def _reason(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers) -> str:

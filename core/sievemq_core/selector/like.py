@@ -74,7 +74,7 @@ class Segment:
         return True
 
 
-class _Search:
+class _Places:
     """Searches through one text, for the segments of one pattern."""
 
     __slots__ = ("_bits", "_padded", "_text")
@@ -240,7 +240,7 @@ class LikePattern:
         if len(segments) == 2:
             return True
         at = first.length
-        search = _Search(text)
+        search = _Places(text)
         for segment in segments[1:-1]:
             plain = segment.plain
             found = search.plain(plain, at, end) if plain is not None else search.segment(segment, at, end)

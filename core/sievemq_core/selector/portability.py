@@ -52,7 +52,7 @@ _RELATED = (_CLASSIC, _ARTEMIS, _QPID)
 RABBIT_CHARS, RABBIT_TOKENS = 4_096, 200
 
 #: RabbitMQ filters see AMQP fields; a JMS name would be an application property there.
-_AMQP = {
+_AMQP_NAMES = {
     "JMSPriority": "header.priority",
     "JMSMessageID": "properties.message-id",
     "JMSCorrelationID": "properties.correlation-id",
@@ -370,7 +370,7 @@ class _Notes:
         if node.name.upper() in _XML_WORDS:
             self.note((_CLASSIC, _ARTEMIS), "D-09", f"{node.name} is a reserved word", None, node)
         if node.name in HEADERS:
-            known = _AMQP.get(node.name)
+            known = _AMQP_NAMES.get(node.name)
             message = f"{node.name} is {known}" if known else f"there is no {node.name}"
             self.note((_RABBIT,), "D-08", f"{message} in a filter", None, node, once=True)
 

@@ -281,7 +281,7 @@ class _Code:
 
     def _equals_one(self, test: plan.EqualsOne) -> ast.expr:
         first, again = self._used_twice(test.field)
-        equals = self._global(f"equals_{len(self.names)}", EqualsOne(test).matches)
+        equals = self._global(f"equals_{len(self.names)}", _EqualityTest(test).matches)
         found = syntax.call(equals, again)
         return syntax.both(syntax.is_none(first, False), found if test.holds else syntax.negated(found))
 
@@ -475,7 +475,7 @@ def _is_direct(number: int | float, *, exact_only: bool) -> bool:
     return abs(number) < (2**24 if type(number) is Float else 2**53)
 
 
-class EqualsOne:
+class _EqualityTest:
     """Whether a value equals one of many constants, in one look-up: as Java compares it with each of them (D-01)."""
 
     __slots__ = ("_approximate", "_doubles", "_exact", "_floats", "_texts")

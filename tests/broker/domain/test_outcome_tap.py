@@ -14,7 +14,7 @@ from sievemq_core.message import outcomes
 from sievemq_core.message.envelope import MESSAGE_ID, TIMESTAMP, Envelope
 from sievemq_core.wire.codec import unpack_value
 
-NAMES = (outcomes.OUTCOME, outcomes.REASON, outcomes.SELECTOR, outcomes.SUBSCRIPTION)
+NAMES = (outcomes.OUTCOME, outcomes.OUTCOME_REASON, outcomes.SELECTOR, outcomes.OUTCOME_SUBSCRIPTION)
 
 
 class Watched(World):
@@ -62,7 +62,7 @@ def test_the_acknowledging_consumer_and_time_are_shown(world: Watched) -> None:
     assert world.times() == [world.now - 500, world.now]
     first = world.records()[0]
     assert first.fields[TIMESTAMP] == message("b").fields[TIMESTAMP]
-    assert first.properties[outcomes.ATTEMPTS] == 1
+    assert first.properties[outcomes.OUTCOME_ATTEMPTS] == 1
     assert first.fields[-1] is None  # no body
 
 
@@ -91,7 +91,7 @@ def test_expired_and_dead_lettered() -> None:
         recover(consumer, tag, world.now)
         consumer.grant(1, world.now)
     assert world.said()[2:] == [("bad", "dead-lettered", "attempts")]
-    assert world.records()[-1].properties[outcomes.ATTEMPTS] == 2
+    assert world.records()[-1].properties[outcomes.OUTCOME_ATTEMPTS] == 2
 
 
 def test_an_expired_dead_letter_has_one_outcome() -> None:

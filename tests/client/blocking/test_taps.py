@@ -22,7 +22,7 @@ from sievemq.staging import discard, publish, stage
 from sievemq.taps import delete_tap, find_tap, open_tap
 from sievemq_broker import EmbeddedBroker
 from sievemq_core.message.envelope import BODY, PROPERTIES, unpack_properties
-from sievemq_core.message.outcomes import ATTEMPTS, OUTCOME, SELECTOR
+from sievemq_core.message.outcomes import OUTCOME, OUTCOME_ATTEMPTS, SELECTOR
 
 QUEUE = Queue("q")
 
@@ -114,7 +114,7 @@ def test_outcomes_of_messages(broker: EmbeddedBroker, connection: Connection) ->
         page = tap.fetch(0, taken.upto)
         said = [unpack_properties((*(None,) * PROPERTIES, *pair)) for pair in zip(*page.columns[9:11], strict=True)]
     assert [each[OUTCOME] for each in said] == ["acknowledged", "expired"]
-    assert (said[0][SELECTOR], said[0][ATTEMPTS]) == ("n = 1", 1)
+    assert (said[0][SELECTOR], said[0][OUTCOME_ATTEMPTS]) == ("n = 1", 1)
     assert page.times[1] - page.times[0] >= 1_000
     assert [body for body in page.columns[BODY] if body] == []
 

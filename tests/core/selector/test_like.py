@@ -58,7 +58,7 @@ def test_every_way_to_search_agrees(pattern: str, text: str) -> None:
 )
 def test_places_are_where_the_piece_stands(text: str, piece: str) -> None:
     expected = sum(1 << at for at in range(len(text)) if text.startswith(piece, at))
-    assert like._Search(text)._places(piece) == expected
+    assert like._Places(text)._places(piece) == expected
 
 
 @given(st.text("aab", max_size=60))

@@ -12,7 +12,7 @@ import pytest
 from sievemq import ConnectionFactory, InvalidDestinationException, JMSContext, JMSSecurityException
 from sievemq.exceptions import JMSSecurityRuntimeException
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.session.table import CHECKS, HANDLERS, OPEN
+from sievemq_broker.session.table import CHECKS, HANDLERS, UNRESTRICTED
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import COMMANDS, PROTOCOL_VERSION, Command
@@ -87,7 +87,7 @@ def test_user_without_a_right_in_a_namespace_does_not_make_it(broker: EmbeddedBr
 
 def test_every_command_is_decided_on() -> None:
     """A new command has to be put into one of the groups of `session/table.py`; what it needs is tested below."""
-    groups = [OPEN, frozenset(CHECKS)]
+    groups = [UNRESTRICTED, frozenset(CHECKS)]
     assert frozenset().union(*groups) == frozenset(HANDLERS)  # SEND has a check of its own
     assert sum(map(len, groups)) == len(HANDLERS)
 

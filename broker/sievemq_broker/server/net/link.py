@@ -57,7 +57,7 @@ HELD_HIGH = 1024 * 1024
 
 #: Reasons for which nothing is read from a connection.
 UNREAD: Final = 1  # the client does not read what it is sent
-TURN: Final = 2  # what was read is not carried out yet, or was enough for this turn of the loop
+NEXT_TURN: Final = 2  # what was read is not carried out yet, or was enough for this turn of the loop
 MEMORY: Final = 4  # there is no memory for a large frame
 
 #: Seconds that a peer may take to close its side after ours is closed.
@@ -255,7 +255,7 @@ class Link(asyncio.BufferedProtocol):
         self._connect = connect
         self._refuse = refuse
         self._linger: asyncio.TimerHandle | None = None
-        #: Why nothing is read: the sum of UNREAD, TURN and MEMORY, 0 while there is no reason.
+        #: Why nothing is read: the sum of UNREAD, NEXT_TURN and MEMORY, 0 while there is no reason.
         self._pauses = 0
         self._queued = False
         #: Number of the large frame that has begun, 0 if there is none.
@@ -336,7 +336,7 @@ class Link(asyncio.BufferedProtocol):
         if self.connection.behind:
             self._put_off()
         elif size >= READ_BYTES or self.connection.full:
-            self._pause_reading(TURN)
+            self._pause_reading(NEXT_TURN)
         if self.connection.frame_bytes > GATHER_BYTES or self._large:
             self._follow_frame()
 
@@ -439,7 +439,7 @@ class Link(asyncio.BufferedProtocol):
 
     def _put_off(self) -> None:
         self.late = True
-        self._pause_reading(TURN)
+        self._pause_reading(NEXT_TURN)
         if not self._pauses & UNREAD and not self._queued:
             self._queued = True
             transactions = self.connection.peer.staged.used  # carried out, as far as they came
@@ -504,8 +504,8 @@ class Link(asyncio.BufferedProtocol):
     def flush(self) -> None:
         """Write all output in one call; close if it was the last."""
         transport = self.transport
-        if self._pauses & TURN and not self.late and not self.connection.full:
-            self._resume_reading(TURN)
+        if self._pauses & NEXT_TURN and not self.late and not self.connection.full:
+            self._resume_reading(NEXT_TURN)
         if self.life.state == GONE:
             return
         connection = self.connection

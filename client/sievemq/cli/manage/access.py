@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import typer
 
-from sievemq._management import DEFAULT_PORT, Management, ManagementError, place
+from sievemq._management import DEFAULT_HTTP_PORT, Management, ManagementError, place
 from sievemq.cli.broker_access import UserOption, destination_of
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.cli.show import harmless
@@ -19,7 +19,7 @@ from sievemq.exceptions import JMSException
 from sievemq.tls import tls_context
 from sievemq_core.output import complain
 
-DEFAULT_HTTP: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
+DEFAULT_HTTP: Final = f"http://127.0.0.1:{DEFAULT_HTTP_PORT}"
 #: Messages that one request of a long action may touch: often enough for a bar to move, seldom enough to cost nothing.
 PIECE: Final = 5_000
 _NO_HTTP: Final = (

@@ -123,7 +123,7 @@ def _target(call: Call[Any, requests.Relocate]) -> str:
 
 
 async def _act(
-    call: Call[Any, Any], verb: Callable[[Queue, management.Choice, int, Budget], Task[management.Outcome]]
+    call: Call[Any, Any], verb: Callable[[Queue, management.Choice, int, Budget], Task[management.Handled]]
 ) -> answers.Touched:
     body: requests.Choose = call.body
     queue = call.queue(body.subscription, body.client_id)
