@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import threading
 from collections.abc import Iterator
@@ -23,6 +24,15 @@ DEADLINE = 60.0
 
 #: Files that a PERSISTENT send passes until it is acknowledged. It may only fall.
 MOST_FILES = 30
+
+#: Words that a reader needs for a delivery from a queue. It may only fall.
+MOST_NOUNS = 40
+
+#: Classes in the same files that a delivery does not need: views of others, lost connections, browsing.
+BESIDE = {
+    "BodyKind", "Counted", "DomainSettings", "Few", "Held", "Host", "Index", "Item", "NamespacePolicy", "Observed",
+    "PolicyRules", "Source", "Stored", "Taker", "Target", "Walk",
+}  # fmt: skip
 
 #: Sections of the page, and the threads that they are about.
 SECTIONS = {
@@ -145,3 +155,32 @@ def test_every_place_for_a_change_exists() -> None:
     places = re.findall(r"`([a-z]+/[\w./]+)`", table)
     assert len(places) > 25
     assert [place for place in places if not (ROOT / place).exists() and "commands.py" not in place] == []
+
+
+def nouns() -> dict[str, list[str]]:
+    """The nouns of a delivery, by file."""
+    table = PAGE.read_text("utf-8").partition("## The nouns of a delivery")[2].partition("\n## ")[0]
+    found: dict[str, list[str]] = {}
+    for names, file in re.findall(r"^\| (`[^|]+) \| `([^`]+)` \|", table, re.MULTILINE):
+        found.setdefault(file, []).extend(re.findall(r"`(\w+)`", names))
+    return found
+
+
+def test_each_noun_of_a_delivery_is_defined_where_the_page_says() -> None:
+    form = r"^(class {0}\b|{0}: (Final|TypeAlias)|        self\.{0}\b.* = )"
+    for file, names in nouns().items():
+        text = (ROOT / file).read_text("utf-8")
+        assert [name for name in names if not re.search(form.format(name), text, re.MULTILINE)] == [], file
+
+
+def test_no_file_of_a_delivery_has_another_noun() -> None:
+    for file, names in nouns().items():
+        tree = ast.parse((ROOT / file).read_bytes())
+        classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+        assert classes - BESIDE <= set(names), file
+
+
+def test_a_delivery_needs_no_more_nouns_than_before() -> None:
+    named = [name for names in nouns().values() for name in names]
+    assert len(named) == len(set(named)) == MOST_NOUNS
+    assert f"these {MOST_NOUNS} words" in PAGE.read_text("utf-8")
