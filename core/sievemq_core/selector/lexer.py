@@ -197,11 +197,6 @@ def identifier_end(text: str, start: int) -> int:
     return at
 
 
-def is_identifier(name: str, dialect: Dialect) -> bool:
-    """True if `name` can name a property in a selector of that dialect (§3.8.1.1)."""
-    return bool(name) and identifier_end(name, 0) == len(name) and not _is_word(name, dialect.reserved)
-
-
 def is_property_name(name: str) -> bool:
     """True if a selector of some dialect can name a property of that name (PRP-08)."""
     return bool(name) and identifier_end(name, 0) == len(name) and not _is_word(name, RESERVED)
