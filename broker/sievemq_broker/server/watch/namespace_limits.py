@@ -69,10 +69,10 @@ class NamespaceLimits:
 class _Keeper:
     """Sums up one namespace.
 
-        Args:
-    full: set that contains the namespace while it is full.
-            space: the namespace; it has a policy.
-            clock: seconds.
+    Args:
+        full: contains the namespace while it is full.
+        space: the namespace; it has a policy.
+        clock: seconds.
     """
 
     __slots__ = ("_clock", "_full", "_held", "_space", "_unsure", "gate")
