@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from sievemq_broker.domain.overrides import overridden
-from sievemq_broker.domain.publishing import Weighing
+from sievemq_broker.domain.publishing import Sends, Total, Weighing, add_to
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.matching.asking import AT_ONCE, LISTED
-from sievemq_core.message.envelope import Envelope
 
 #: Groups of subscriptions whose queues are gathered in one go, and for one unit: each is somewhere else in memory.
 WORKED = 800
@@ -40,7 +39,7 @@ class _Worker(Protocol):
 
 
 def examine(
-    sends: list[tuple[str, Envelope]],
+    sends: Sends,
     costly: Mapping[str, Queue | Topic],
     broker: Occupied | None,
     weighed: Mapping[str, Weighing],
@@ -50,13 +49,14 @@ def examine(
     """Evaluate costly selectors for messages of a sender. Returns the time.
 
     Args:
-        sends: address and message; a message is replaced by what the administrator's rules make of it (D-21): selectors
-            are evaluated for that.
+        sends: a message is replaced by what the administrator's rules make of it (D-21): selectors are evaluated for
+            that, and limits count it.
         costly: the destinations whose selectors may take long, or whose subscriptions are very many, by address.
         broker: theirs, if they wait until it may deliver them to very many subscriptions.
         weighed: by address, what finds out how much of a batch each subscription of a topic gets.
         now: ms epoch.
     """
+    totals: dict[str, Total] = {}
     for place, (address, envelope) in enumerate(sends):
         if budget.spent:
             now = yield
@@ -64,8 +64,11 @@ def examine(
         destination = costly.get(address)
         if destination is None:
             continue
-        envelope = overridden(destination.policy, envelope, now)
-        sends[place] = address, envelope
+        if destination.policy.overrides:
+            envelope = overridden(destination.policy, envelope, now)
+            sends.each[place] = address, envelope
+            size = len(envelope.packed)
+            add_to(totals, address, 1, size, size)
         index = destination.index
         budget.spend(min(index.most, AT_ONCE) // WEIGHED + index.most // LISTED)
         answers = index.asking(envelope)
@@ -82,6 +85,7 @@ def examine(
         if weighing is not None:
             weighing.take(envelope)
             now = yield from _through(weighing, now, budget)
+    sends.totals.update(totals)
     if any(destination.large for destination in costly.values()):
         while broker is not None and broker.busy is not None:
             now = yield

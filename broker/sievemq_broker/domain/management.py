@@ -13,6 +13,7 @@ from sievemq_broker.domain import capacity
 from sievemq_broker.domain.dead_letters import origin_of, restored
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, STRAY, Entry, key_of
 from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.work import TURN, Budget, Task
@@ -188,7 +189,7 @@ def _transfer(
     namespace: Namespace, target: str, queue: Queue, entry: Entry, envelope: Envelope, now: int, budget: Budget
 ) -> Task[bool]:
     """Send a message elsewhere, once costly selectors there are evaluated. False if it is gone by then."""
-    sends = [(target, envelope)]
+    sends = Sends([(target, envelope)])
     now = yield from namespace.examine(sends, now, budget)
     destination = namespace.find(target)
     if isinstance(destination, Queue):
@@ -197,7 +198,8 @@ def _transfer(
             now = yield  # taps take long for each message
     if queue.deleted or entry.state in (HELD, GONE):
         return False
-    namespace.transfer(target, sends[0][1], now)
+    [(_, envelope)] = sends
+    namespace.transfer(target, envelope, now)
     return True
 
 

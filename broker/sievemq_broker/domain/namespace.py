@@ -24,10 +24,8 @@ from sievemq_broker.domain.publishing import (
     Publishing,
     Sends,
     Weighing,
-    addresses_of,
     is_large,
     load_of,
-    size_of,
     to_weigh,
 )
 from sievemq_broker.domain.queue import Queue
@@ -326,7 +324,8 @@ class Namespace:
                 return [error.place]
             if waited and (busy := self._busy(destination)):
                 return busy
-            over = self.over or self.broker.over or self._enter(((destination, envelope),), connection)
+            load = partial(_load_of, ((destination, envelope),), connection)
+            over = self.over or self.broker.over or self._enter(load)
             if over is not None:
                 if over.refuses:
                     self._check_over()
@@ -401,23 +400,24 @@ class Namespace:
         topics = to_weigh(sends, self.destinations, contested)
         return {address: Weighing(topic, connection) for address, topic in topics.items()}
 
-    def examining(
-        self, sends: list[tuple[str, Envelope]], weighed: Mapping[str, Weighing] | None = None
-    ) -> Make[int] | None:
-        """Makes the task that is needed before these messages are sent. None if no selectors are costly and there are
-        not very many subscriptions.
+    def examining(self, sends: Sends, weighed: Mapping[str, Weighing] | None = None) -> Make[int] | None:
+        """Makes the task that is needed before these messages are sent. None if no selectors are costly, there are not
+        very many subscriptions, and no overrides change how much a large batch adds to a limit.
 
         Args:
-            sends: address and message; a message is replaced if rules of its destination change it.
+            sends: a message is replaced if rules of its destination change it.
             weighed: for a COMMIT the result of :meth:`weighing`; None for single sends, which must wait here until the
                 broker may deliver in slices. A batch waits later.
         """
         together = weighed is not None
         costly: dict[str, Destination] | None = None
-        for address in addresses_of(sends) if len(sends) > 1 else (sends[0][0],):
+        for address in sends.totals:
             destination = self._known.get(address) or self._find_text(address)
             if destination is not None and (
-                destination.index.costly or (destination.large and not together) or (weighed and address in weighed)
+                destination.index.costly
+                or (destination.large and not together)
+                or (weighed and address in weighed)
+                or (together and destination.policy.overrides and destination.policy.limited)
             ):
                 costly = costly or {}
                 costly[address] = destination
@@ -427,7 +427,7 @@ class Namespace:
             else partial(examine, sends, costly, None if together else self.broker, weighed or {})
         )
 
-    def examine(self, sends: list[tuple[str, Envelope]], now: int, budget: Budget) -> Task[int]:
+    def examine(self, sends: Sends, now: int, budget: Budget) -> Task[int]:
         """Carry out :meth:`examining`. Returns the time."""
         examining = self.examining(sends)
         if examining is not None:
@@ -453,7 +453,7 @@ class Namespace:
         journal = self.broker.journal
         if journal is None:
             return
-        if journal.refusing is None and journal.has_room(2 * size_of(sends)):
+        if journal.refusing is None and journal.has_room(2 * sends.bytes):
             return
         size, where = 0, ""
         for address, envelope in sends:
@@ -511,7 +511,7 @@ class Namespace:
                         messages, size, largest = load.get(queue, (0, 0, 0))
                         load[queue] = messages + 1, size + length, max(largest, length)
             checked.append((destination, envelope))
-        full = self.enter_several(checked, connection, patient, acknowledges) if checked else []
+        full = self.enter_several(partial(_load_of, checked, connection), patient, acknowledges) if checked else []
         waiting = () if waited else self.broker.rooms.waiting
         full += capacity.lacking((([queue], *of) for queue, of in load.items()), patient, waiting)
         if full:
@@ -543,7 +543,7 @@ class Namespace:
         """:meth:`commit` in slices. No other batch may be under way in this namespace.
 
         Args:
-            sends: address and message; emptied if the batch begins.
+            sends: emptied if the batch begins.
             weighed: the result of :meth:`weighing`, examined since.
 
         Returns:
@@ -552,7 +552,7 @@ class Namespace:
         Raises:
             AddressError, RequestError: as :meth:`commit`. Nothing was sent then.
         """
-        destinations = {address: self.declare(address) for address in addresses_of(sends)}
+        destinations = {address: self.declare(address) for address in sends.totals}
         try:
             self.check_kept(sends)
         except NoRoomError as error:
@@ -560,9 +560,9 @@ class Namespace:
                 return [error.place]
             raise
         waiting = () if waited else self.broker.rooms.waiting
-        load, roomy = load_of(sends, destinations, now, connection, bool(waiting), weighed or {})
-        going = ((destinations[address], envelope) for address, envelope in sends)
-        full = self.enter_several(going, connection, patient, acknowledges) if sends else []
+        load, roomy = load_of(sends, destinations, connection, bool(waiting), weighed or {})
+        batch = partial(_load_of_batch, sends, destinations, connection)
+        full = self.enter_several(batch, patient, acknowledges) if sends else []
         if waiting:
             roomy.clear()  # blocked senders come first
         going_to = ((queues, *of) for goal, of in load.items() if goal not in roomy and (queues := goal.queues))
@@ -626,19 +626,23 @@ class Namespace:
         Raises:
             AddressError, RequestError: as :meth:`declare`; RESOURCE_ALLOCATION.
         """
-        over = self.over or self.broker.over or self._enter(((self.declare(address), envelope),), None)
+        over = (
+            self.over or self.broker.over or self._enter(partial(_load_of, ((self.declare(address), envelope),), None))
+        )
         if over is not None:
             raise RequestError(over.limit_text, ErrorCode.RESOURCE_ALLOCATION, {"namespace": self.name})
 
     def enter_several(
         self,
-        sends: Iterable[tuple[Destination, Envelope]],
-        connection: str | None,
+        load: Callable[[], tuple[int, int]],
         patient: bool,
         acknowledges: bool,
     ) -> list[Limited]:
         """Count an arriving batch. A batch that acknowledges something makes room itself, so it need not
         wait for the broker, and is accepted even if the broker is full.
+
+        Args:
+            load: its messages and bytes, called if they are limited.
 
         Returns:
             What is at its limit: the batch must not come in then.
@@ -648,20 +652,18 @@ class Namespace:
         """
         waits = patient and not acknowledges
         over = (self.broker.over if waits else None) or self.over
-        over = over or self._enter(sends, connection, whether_full=waits)
+        over = over or self._enter(load, whether_full=waits)
         if over is None:
             return []
         if over.refuses or not patient:
             self._check_over()
         return [over]
 
-    def _enter(
-        self, sends: Iterable[tuple[Destination, Envelope]], connection: str | None, *, whether_full: bool = True
-    ) -> Overfull | None:
+    def _enter(self, load: Callable[[], tuple[int, int]], *, whether_full: bool = True) -> Overfull | None:
         """Count sends that are about to arrive.
 
         Args:
-            connection: id of the sender's connection, for no_local.
+            load: messages and bytes, called if they are limited.
             whether_full: ask whether the broker has room; otherwise they come in though it has none.
 
         Returns:
@@ -673,12 +675,12 @@ class Namespace:
         gate, broker_gate = self.gate, self.broker.gate
         if gate is None and broker_gate is None:
             return None
-        load = _load_of(sends, connection)
-        over = None if gate is None else gate.enter(*load)
+        messages, size = load()
+        over = None if gate is None else gate.enter(messages, size)
         if over is None and broker_gate is not None:
             if whether_full:
-                return broker_gate.enter(*load)
-            broker_gate.count(*load)
+                return broker_gate.enter(messages, size)
+            broker_gate.count(messages, size)
         return over
 
     def _count(self, sends: Iterable[tuple[Destination, Envelope]]) -> None:
@@ -891,4 +893,20 @@ def _load_of(sends: Iterable[tuple[Destination, Envelope]], connection: str | No
         copies = 1 if isinstance(destination, Queue) else destination.copies(envelope, connection)
         messages += copies
         size += copies * (len(envelope.packed) + MESSAGE_BYTES)
+    return messages, size
+
+
+def _load_of_batch(sends: Sends, destinations: Mapping[str, Destination], connection: str | None) -> tuple[int, int]:
+    """The same of a large batch. Only where selectors decide, each message is examined."""
+    messages = size = 0
+    for address, (count, total, _) in sends.totals.items():
+        destination = destinations[address]
+        if isinstance(destination, Topic) and not destination.takes_all:
+            some = _load_of([(destination, envelope) for to, envelope in sends if to == address], connection)
+            messages += some[0]
+            size += some[1]
+        else:
+            copies = len(destination.queues)
+            messages += count * copies
+            size += (total + count * MESSAGE_BYTES) * copies
     return messages, size

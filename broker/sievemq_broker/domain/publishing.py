@@ -11,9 +11,8 @@ together, so that a broker that is killed has kept all of it or nothing; what ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
-from operator import attrgetter, itemgetter
 from typing import TypeAlias, TypeVar
 
 from sievemq_broker.domain import capacity
@@ -29,24 +28,55 @@ from sievemq_core.message.envelope import Envelope
 #: selector that is evaluated if these are more. Two or three milliseconds.
 AT_ONCE = 1_000
 
-Sends: TypeAlias = list[tuple[str, Envelope]]
+_Goal = TypeVar("_Goal")
 
-_ADDRESS: Callable[[tuple[str, Envelope]], str] = itemgetter(0)
-_ENVELOPE: Callable[[tuple[str, Envelope]], Envelope] = itemgetter(1)
-_PACKED: Callable[[Envelope], bytes] = attrgetter("packed")
+Total: TypeAlias = tuple[int, int, int]
+"""How many messages, their bytes, and the size of the largest."""
 
-_Goal = TypeVar("_Goal", bound="Queue | Topic")
-
-
-def addresses_of(sends: Sends) -> dict[str, None]:
-    """The addresses of a batch, each once. It may have a hundred thousand messages, and this is done in one turn: so it
-    is no loop of Python's."""
-    return dict.fromkeys(map(_ADDRESS, sends))
+_NOTHING: Total = (0, 0, 0)
 
 
-def size_of(sends: Sends) -> int:
-    """The packed bytes of a batch."""
-    return sum(map(len, map(_PACKED, map(_ENVELOPE, sends))))
+def add_to(totals: dict[_Goal, Total], goal: _Goal, messages: int, size: int, largest: int) -> None:
+    messages_before, size_before, largest_before = totals.get(goal, _NOTHING)
+    totals[goal] = messages_before + messages, size_before + size, max(largest_before, largest)
+
+
+class Sends:
+    """A batch: messages with their addresses. One turn decides about all of it, so it is added up as it is gathered.
+
+    Attributes:
+        each: address and message, in order.
+        totals: of each address.
+        bytes: packed, of all messages.
+    """
+
+    __slots__ = ("bytes", "each", "totals")
+
+    def __init__(self, sends: Iterable[tuple[str, Envelope]] = ()) -> None:
+        self.each: list[tuple[str, Envelope]] = []
+        self.totals: dict[str, Total] = {}
+        self.bytes = 0
+        for address, envelope in sends:
+            self.add(address, envelope)
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def __iter__(self) -> Iterator[tuple[str, Envelope]]:
+        return iter(self.each)
+
+    def add(self, address: str, envelope: Envelope) -> None:
+        self.each.append((address, envelope))
+        size = len(envelope.packed)
+        self.bytes += size
+        add_to(self.totals, address, 1, size, size)
+
+    def join(self, other: Sends) -> None:
+        """Add the messages of another batch."""
+        self.each += other.each
+        self.bytes += other.bytes
+        for address, total in other.totals.items():
+            add_to(self.totals, address, *total)
 
 
 def is_large(sends: Sends, destinations: Mapping[str, Queue | Topic]) -> bool:
@@ -58,17 +88,17 @@ def is_large(sends: Sends, destinations: Mapping[str, Queue | Topic]) -> bool:
     if len(sends) > AT_ONCE:
         return True
     places = 0
-    for address, _ in sends:
+    for address, (messages, _, _) in sends.totals.items():
         destination = destinations.get(address)
         if destination is not None:
             if destination.large:
                 return True
-            places += max(destination.fan_out, destination.index.most)
+            places += messages * max(destination.fan_out, destination.index.most)
     return places > AT_ONCE
 
 
-Load: TypeAlias = dict[Queue, tuple[int, int, int]]
-"""How many messages and bytes go to a queue, and the size of the largest."""
+Load: TypeAlias = dict[Queue, Total]
+"""What goes to each queue."""
 
 
 class Weighing:
@@ -112,7 +142,7 @@ class Weighing:
         part = self._left[-budget:]
         del self._left[-budget:]
         for queue in part:
-            _add(load, queue, self._size)
+            add_to(load, queue, 1, self._size, self._size)
         return len(part)
 
     def result(self) -> Load:
@@ -120,8 +150,9 @@ class Weighing:
         topic, load = self._topic, self._load
         for place, (envelope, number) in enumerate(self._weighed):
             if number < topic.next_number:
+                size = len(envelope.packed)
                 for queue in topic.matching_since(number, envelope, self._connection):
-                    _add(load, queue, len(envelope.packed))
+                    add_to(load, queue, 1, size, size)
                 self._weighed[place] = envelope, topic.next_number
         return {queue: gets for queue, gets in load.items() if not queue.deleted}
 
@@ -134,89 +165,67 @@ def to_weigh(sends: Sends, destinations: Mapping[str, Queue | Topic], contested:
         destinations: where addresses lead, as far as they are known.
         contested: other senders wait, or another batch is published first, so that room may be gone by then.
     """
-    sizes: dict[str, tuple[Topic, list[int]]] = {}
-    for address in addresses_of(sends):
+    found = {}
+    for address, total in sends.totals.items():
         topic = destinations.get(address)
-        if isinstance(topic, Topic) and topic.policy.limited and not topic.takes_all:
-            sizes[address] = topic, []
-    if not sizes:
-        return {}
-    for address, envelope in sends:
-        if address in sizes:
-            sizes[address][1].append(len(envelope.packed))
-    return {
-        address: topic
-        for address, (topic, each) in sizes.items()
-        if len(each) * len(topic.subscriptions) > AT_ONCE
-        and (contested or topic.index.costly or capacity.scarce(topic, len(each), sum(each), max(each)))
-    }
+        if (
+            isinstance(topic, Topic)
+            and topic.policy.limited
+            and not topic.takes_all
+            and total[0] * len(topic.subscriptions) > AT_ONCE
+            and (contested or topic.index.costly or capacity.scarce(topic, *total))
+        ):
+            found[address] = topic
+    return found
 
 
 def load_of(
     sends: Sends,
     destinations: dict[str, Queue | Topic],
-    now: int,
     connection: str | None,
     waited_for: bool,
     weighed: Mapping[str, Weighing],
-) -> tuple[dict[Queue | Topic, tuple[int, int, int]], set[Queue | Topic]]:
-    """The load that a batch adds to destinations with limits, and those that certainly have room for it.
-
-    The first maps a queue to the number of messages, their bytes, and the size of the largest. A topic stands for all
-    of its subscriptions where each gets all messages, or has room for all. The overrides of a policy are applied to the
-    messages, since they may change their size.
+) -> tuple[dict[Queue | Topic, Total], set[Queue | Topic]]:
+    """The load that a batch adds to destinations with limits, and those that certainly have room for it. A topic stands
+    for all of its subscriptions where each gets all messages, or has room for all.
 
     Args:
-        now: ms epoch.
         connection: id of the sender's connection, for no_local.
         waited_for: senders wait for room somewhere, so that it matters which subscriptions get something.
         weighed: what was found out before, by address.
     """
     roomy: set[Queue | Topic] = set()
-    load: dict[Queue | Topic, tuple[int, int, int]] = {}
-    limited = {address: found for address, found in destinations.items() if found.policy.limited}
-    selective: dict[str, tuple[Topic, list[Envelope]]] = {}
-    for place, (address, envelope) in enumerate(sends) if limited else ():
-        destination = limited.get(address)
-        if destination is None:
+    load: dict[Queue | Topic, Total] = {}
+    for address, total in sends.totals.items():
+        destination = destinations[address]
+        if not destination.policy.limited:
             continue
-        if destination.policy.overrides:
-            envelope = overridden(destination.policy, envelope, now)
-            sends[place] = address, envelope
-        if isinstance(destination, Topic) and not destination.takes_all:
-            selective.setdefault(address, (destination, []))[1].append(envelope)
-        else:
-            _add(load, destination, len(envelope.packed))
-    for address, (topic, envelopes) in selective.items():
-        sizes = [len(envelope.packed) for envelope in envelopes]
-        whole = len(sizes), sum(sizes), max(sizes)
-        scarce = set(capacity.scarce(topic, *whole))
-        if not scarce and (topic.large or not waited_for):
-            load[topic] = whole
-            roomy.add(topic)
+        if not isinstance(destination, Topic) or destination.takes_all:
+            add_to(load, destination, *total)
+            continue
+        scarce = set(capacity.scarce(destination, *total))
+        if not scarce and (destination.large or not waited_for):
+            load[destination] = total
+            roomy.add(destination)
             continue
         weighing = weighed.get(address)
         if weighing is None:
-            weighing = Weighing(topic, connection)
-            for envelope in envelopes:
-                weighing.take(envelope)
-                weighing.work(topic.next_number)
+            weighing = Weighing(destination, connection)
+            for to, envelope in sends:
+                if to == address:
+                    weighing.take(envelope)
+                    weighing.work(destination.next_number)
         gets = weighing.result()
         load.update(gets.items())
         roomy.update([queue for queue in gets if queue not in scarce])
     return load, roomy
 
 
-def _add(load: dict[_Goal, tuple[int, int, int]], goal: _Goal, size: int) -> None:
-    messages, total, largest = load.get(goal, (0, 0, 0))
-    load[goal] = messages + 1, total + size, max(largest, size)
-
-
 class Publishing:
     """Publishes one batch. There is at most one in a namespace: the next one waits until it is done.
 
     Args:
-        sends: address and message, in order; consumed.
+        sends: its messages; consumed.
         destinations: where each address leads.
         reserved: messages and bytes reserved for it below limits, by queue; by topic for each subscription.
         connection: id of the sender's connection, for no_local.
@@ -241,8 +250,9 @@ class Publishing:
         deliverer: Deliverer,
     ) -> None:
         self._deliverer = deliverer
-        sends.reverse()
-        self._left = sends  # the next one last: entries taken from the end are freed one by one, not all in one turn
+        #: The next one last: entries taken from the end are freed one by one, not all in one turn.
+        self._left = sends.each
+        self._left.reverse()
         self._destinations = destinations
         self._connection = connection
         self._listeners: list[Listener] = []
@@ -351,7 +361,7 @@ class Publishing:
         address, envelope = self._left.pop()
         destination = self._destinations[address]
         self._limited = destination.policy.limited
-        if destination.policy.overrides and not self._limited:
+        if destination.policy.overrides:
             envelope = overridden(destination.policy, envelope, now)
         self._envelope = envelope
         if isinstance(destination, Queue):

@@ -18,12 +18,11 @@ from typing import Final, Protocol
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED, GONE
 from sievemq_broker.domain.journal import PUBLISHED, Journal
-from sievemq_broker.domain.publishing import Publishing, Weighing
+from sievemq_broker.domain.publishing import Publishing, Sends, Weighing
 from sievemq_broker.domain.shares import Shares
 from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, SHORTEST_LEASE
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
-from sievemq_core.message.envelope import Envelope
 
 #: Keys of one namespace whose last batch is remembered. Above that number, the user with the most keys loses the key
 #: used longest ago.
@@ -38,7 +37,7 @@ _LONGEST_LEASE: Final = 86_400_000
 class _Stage:
     """Sends of one connection that wait for their publisher."""
 
-    __slots__ = ("addresses", "batch", "bytes", "id", "key", "owner", "sends", "sequence", "state")
+    __slots__ = ("batch", "bytes", "id", "key", "owner", "sends", "sequence", "state")
 
     def __init__(
         self,
@@ -46,7 +45,7 @@ class _Stage:
         key: str,
         batch: int,
         owner: str | None,
-        sends: list[tuple[str, Envelope]],
+        sends: Sends,
         sequence: int,
     ) -> None:
         self.id = stage_id
@@ -54,8 +53,7 @@ class _Stage:
         self.batch = batch
         self.owner = owner
         self.sends = sends
-        self.addresses = dict.fromkeys([address for address, _ in sends])
-        self.bytes = sum([len(envelope.packed) for _, envelope in sends]) + OVERHEAD_BYTES * len(sends)
+        self.bytes = sends.bytes + OVERHEAD_BYTES * len(sends)
         # what :class:`Deadlines` needs of an item
         self.state = DELAYED
         self.sequence = sequence
@@ -82,7 +80,7 @@ class Publisher(Protocol):
 
     def publish(
         self,
-        sends: list[tuple[str, Envelope]],
+        sends: Sends,
         now: int,
         connection: str | None,
         weighed: Mapping[str, Weighing] | None = None,
@@ -119,7 +117,7 @@ class Stages:
         maker: str,
         key: str,
         batch: int,
-        sends: list[tuple[str, Envelope]],
+        sends: Sends,
         *,
         owner: str | None,
         lease: int,
@@ -171,7 +169,7 @@ class Stages:
         now: int,
         connection: str | None = None,
         allow: Callable[[str], None] | None = None,
-        sends: list[tuple[str, Envelope]] | None = None,
+        sends: Sends | None = None,
         weighed: Mapping[str, Weighing] | None = None,
     ) -> int | None:
         """Send what is staged, in the order of `ids`, and discard other stages of the same batch.
@@ -200,9 +198,8 @@ class Stages:
             return None
         stages = self._chosen(key, batch, ids, owner)
         sends = _sends_of(stages) if sends is None else sends
-        addresses = {address: None for stage in stages for address in stage.addresses}
         if allow is not None:
-            for address in addresses:
+            for address in sends.totals:
                 allow(address)
         count = len(sends)
         publishing = self._namespace.publish(sends, now, connection, weighed)
@@ -215,14 +212,14 @@ class Stages:
         self.discard(key, batch, owner=owner)
         return count
 
-    def staged(self, key: str, batch: int, ids: Sequence[str], *, owner: str | None) -> list[tuple[str, Envelope]]:
+    def staged(self, key: str, batch: int, ids: Sequence[str], *, owner: str | None) -> Sends:
         """The messages that :meth:`publish` would send; empty if the batch was published before.
 
         Raises:
             RequestError: NOT_FOUND, one of the stages is not there (any more).
         """
         if batch <= self.published.get((owner, key), -1):
-            return []
+            return Sends()
         return _sends_of(self._chosen(key, batch, ids, owner))
 
     def _chosen(self, key: str, batch: int, ids: Sequence[str], owner: str | None) -> list[_Stage]:
@@ -298,5 +295,8 @@ def _check_key(key: str) -> None:
         )
 
 
-def _sends_of(stages: list[_Stage]) -> list[tuple[str, Envelope]]:
-    return [send for stage in stages for send in stage.sends]
+def _sends_of(stages: list[_Stage]) -> Sends:
+    sends = Sends()
+    for stage in stages:
+        sends.join(stage.sends)
+    return sends

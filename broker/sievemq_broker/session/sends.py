@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from sievemq_broker.domain.admission import Limited
+from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.domain.temporaries import GoneError
 from sievemq_broker.domain.work import Job
 from sievemq_broker.session.peer import Handler, Peer
@@ -46,7 +47,7 @@ class Send:
 
     def begin(self, now: int) -> None:
         """Evaluate the selectors that may take long, then try to send."""
-        sends = [(self._address, self._envelope)]
+        sends = Sends([(self._address, self._envelope)])
         examining = self._peer.namespace.examining(sends)
         if examining is None:
             self._attempt(now)
@@ -54,8 +55,8 @@ class Send:
             size = len(self._envelope.packed)
             self._peer.examine(examining, _SEND, partial(self._examined, sends), now, size)
 
-    def _examined(self, sends: list[tuple[str, Envelope]], now: int) -> None:
-        self._envelope = sends[0][1]  # with the administrator's values
+    def _examined(self, sends: Sends, now: int) -> None:
+        [(_, self._envelope)] = sends  # with the administrator's values
         self._attempt(now)
 
     def _attempt(self, now: int) -> None:

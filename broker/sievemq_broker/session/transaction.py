@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from sievemq_broker.domain.publishing import Weighing
+from sievemq_broker.domain.publishing import Sends, Weighing
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import Envelope
 
@@ -46,12 +46,11 @@ class Transaction:
         memory: what the connection's transactions share.
     """
 
-    __slots__ = ("_memory", "bytes", "doom", "staged", "weighed")
+    __slots__ = ("_memory", "doom", "staged", "weighed")
 
     def __init__(self, memory: StagedBytes) -> None:
         self._memory = memory
-        self.staged: list[tuple[str, Envelope]] = []
-        self.bytes = 0
+        self.staged = Sends()
         #: Why the transaction cannot be committed any more.
         self.doom: SieveError | None = None
         #: How much of it the subscriptions of topics get, by address, once its COMMIT has counted that.
@@ -63,20 +62,15 @@ class Transaction:
         Raises:
             RequestError: RESOURCE_ALLOCATION, the staged messages would pass the limit.
         """
-        size = len(envelope.packed)
-        self._memory.take(size)
-        self.bytes += size
-        self.staged.append((address, envelope))
+        self._memory.take(len(envelope.packed))
+        self.staged.add(address, envelope)
 
     def drop(self, addresses: Set[str]) -> int:
         """Drop the staged messages to these addresses. Returns how many that were."""
-        kept = [send for send in self.staged if send[0] not in addresses]
-        dropped = len(self.staged) - len(kept)
-        self.staged = kept
-        left = sum([len(envelope.packed) for _, envelope in kept])
-        self._memory.give_back(self.bytes - left)
-        self.bytes = left
-        return dropped
+        before = self.staged
+        self.staged = Sends([send for send in before if send[0] not in addresses])
+        self._memory.give_back(before.bytes - self.staged.bytes)
+        return len(before) - len(self.staged)
 
     def weigh(self, weighed: dict[str, Weighing]) -> None:
         """Its COMMIT has begun to count how much of it subscriptions get."""
@@ -88,8 +82,7 @@ class Transaction:
         self.doom = error
 
     def clear(self) -> None:
-        self._memory.give_back(self.bytes)
-        self.staged = []
+        self._memory.give_back(self.staged.bytes)
+        self.staged = Sends()
         self.weighed = {}
-        self.bytes = 0
         self.doom = None

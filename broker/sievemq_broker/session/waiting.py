@@ -66,8 +66,8 @@ class BlockedSender:
         if self.envelope is not None:
             return 1, len(self.envelope.packed) + MESSAGE_BYTES
         assert self._transaction is not None
-        messages = len(self._transaction.staged)
-        return messages, self._transaction.bytes + MESSAGE_BYTES * messages
+        staged = self._transaction.staged
+        return len(staged), staged.bytes + MESSAGE_BYTES * len(staged)
 
     @property
     def kept(self) -> int:

@@ -16,6 +16,7 @@ from tests.broker.at_once import abandon, close, recover, release
 from tests.twin import Twin
 
 from sievemq_broker.domain import Consumer, DestinationPolicy
+from sievemq_broker.domain.publishing import Sends
 from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import Envelope
 
@@ -131,7 +132,7 @@ def _take(world: World, step: tuple[Any, ...], consumers: list[Consumer]) -> obj
             for address, one in _messages(world, sends):
                 world.namespace.send(address, one, world.now, connection)
         case "commit", sends, patient:
-            return world.namespace.commit(_messages(world, sends), world.now, "c1", patient=patient)
+            return world.namespace.commit(Sends(_messages(world, sends)), world.now, "c1", patient=patient)
         case "row", address, count:
             destination = world.namespace.route(address)
             if destination is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sievemq_broker.domain.publishing import Sends
+
 from .support import World, message
 
 
@@ -15,5 +17,5 @@ def test_a_batch_is_examined_if_any_of_its_destinations_has_costly_selectors(add
     world.consumer("topic:plain", "symbol = 'S7'")
     for number in range(600):  # all need the same value, so a message meets every one of them
         world.consumer("topic:costly", f"symbol = 'S7' AND price + {number} > 1")
-    assert world.namespace.examining([(address, message("a")) for address in addresses]) is not None
-    assert world.namespace.examining([("topic:plain", message("a")), ("topic:missing", message("b"))]) is None
+    assert world.namespace.examining(Sends([(address, message("a")) for address in addresses])) is not None
+    assert world.namespace.examining(Sends([("topic:plain", message("a")), ("topic:missing", message("b"))])) is None

@@ -8,6 +8,7 @@ from tests.broker.at_once import abandon, recover
 from sievemq_broker.domain.admission import LOOK_AT, Limited, Rooms
 from sievemq_broker.domain.dead_letters import REFUSED_DELAY_MS
 from sievemq_broker.domain.policy import CHOICES, DestinationPolicy, NamespacePolicy
+from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.domain.queue import Queue
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import pack_properties
@@ -277,12 +278,12 @@ def test_a_commit_waits_whole_or_is_refused_whole() -> None:
     world = small("block")
     world.send("queue:small", "a", "b")
     sends = [("queue:other", message("x")), ("queue:small", message("y"))]
-    assert world.namespace.commit(sends, NOW, patient=True) == [queue_of(world)]
+    assert world.namespace.commit(Sends(sends), NOW, patient=True) == [queue_of(world)]
     with pytest.raises(RequestError, match="max_messages"):
-        world.namespace.commit(sends, NOW)  # of somebody who cannot wait
+        world.namespace.commit(Sends(sends), NOW)  # of somebody who cannot wait
     assert world.browse("queue:other") == []
     world.consumer("queue:small", credit=2)
-    assert world.namespace.commit(sends, NOW, patient=True) is None
+    assert world.namespace.commit(Sends(sends), NOW, patient=True) is None
     assert (world.browse("queue:other"), world.browse("queue:small")) == (["x"], ["y"])
 
 
@@ -290,15 +291,15 @@ def test_a_commit_of_more_than_the_limit_waits_until_nothing_is_there() -> None:
     world = small("block")
     world.send("queue:small", "a")
     sends = [("queue:small", message(name)) for name in "bcd"]
-    assert world.namespace.commit(sends, NOW, patient=True) == [queue_of(world)]
+    assert world.namespace.commit(Sends(sends), NOW, patient=True) == [queue_of(world)]
     world.consumer("queue:small", credit=1)
-    assert world.namespace.commit(sends, NOW, patient=True) is None
+    assert world.namespace.commit(Sends(sends), NOW, patient=True) is None
     assert world.browse("queue:small") == ["b", "c", "d"]
 
 
 def test_a_commit_drops_by_rule_and_counts() -> None:
     world = small("drop-oldest")
-    world.namespace.commit([("queue:small", message(name)) for name in "abc"], NOW)
+    world.namespace.commit(Sends([("queue:small", message(name)) for name in "abc"]), NOW)
     assert world.browse("queue:small") == ["b", "c"]
     assert queue_of(world).counts.dropped_oldest == 1
 

@@ -8,6 +8,7 @@ import pytest
 from tests.broker.at_once import abandon, close, recover, release
 
 from sievemq_broker.domain import Broker, Consumer, DestinationPolicy
+from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.domain.queue import SERVED
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import parse_address
@@ -430,13 +431,13 @@ def test_txn_10_a_commit_is_all_or_nothing() -> None:
     sends = [("queue:a", message("a")), ("queue:small", message("b")), ("queue:small", message("c"))]
     world.send("queue:small", "full")
     with pytest.raises(RequestError):
-        world.namespace.commit(sends, NOW)
+        world.namespace.commit(Sends(sends), NOW)
     assert world.browse("queue:a") == []
     assert world.browse("queue:small") == ["full"]
     with pytest.raises(RequestError):
-        world.namespace.commit([("queue:a", message("a")), ("temporary-queue:gone.1", message("b"))], NOW)
+        world.namespace.commit(Sends([("queue:a", message("a")), ("temporary-queue:gone.1", message("b"))]), NOW)
     assert world.browse("queue:a") == []
-    world.namespace.commit([*sends[:2], ("queue:a", message("d"))], NOW)
+    world.namespace.commit(Sends([*sends[:2], ("queue:a", message("d"))]), NOW)
     assert world.browse("queue:a") == ["a", "d"]  # TXN-12
     assert world.browse("queue:small") == ["full", "b"]
 

@@ -6,6 +6,7 @@ import pytest
 from tests.broker.domain.support import World, message
 
 from sievemq_broker.domain import DestinationPolicy
+from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.domain.stages import OVERHEAD_BYTES
 from sievemq_core.errors import ErrorCode, RequestError
 
@@ -19,7 +20,7 @@ class Staging(World):
         self, stage_id: str, *names: str, key: str = "k", batch: int = 0, owner: str | None = None, lease: int = 60_000
     ) -> None:
         sends = [("queue:q", message(name)) for name in names]
-        made = self.namespace.stages.stage("c1", key, batch, sends, owner=owner, lease=lease, now=self.now)
+        made = self.namespace.stages.stage("c1", key, batch, Sends(sends), owner=owner, lease=lease, now=self.now)
         self.names[stage_id] = made
 
     def publish(self, *ids: str, key: str = "k", batch: int = 0, owner: str | None = None) -> int | None:

@@ -8,6 +8,7 @@ import pytest
 from tests.broker.at_once import abandon, close, recover
 
 from sievemq_broker.domain import DestinationPolicy, Topic
+from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.domain.topic import MOST_LIMITED
 from sievemq_core.errors import ErrorCode, RequestError
 
@@ -46,7 +47,7 @@ def test_of_a_message_in_flight_only_the_packed_bytes_are_kept(address: str, bat
     assert world.namespace.declare(address).policy.limited is limited
     envelope = message("a", properties={"n": 1}, type="t", correlation_id="c")
     if batch:
-        world.namespace.commit([(address, envelope)], world.now)
+        world.namespace.commit(Sends([(address, envelope)]), world.now)
     else:
         world.namespace.send(address, envelope, world.now)
     assert (world.got(one), world.got(other)) == (["a"], [])
@@ -315,7 +316,7 @@ def test_a_topic_takes_a_message_for_all_or_for_none() -> None:
     assert caught.value.code is ErrorCode.RESOURCE_ALLOCATION
     assert world.namespace.subscriptions.durable[None, "one"].queue.depth == 0
     with pytest.raises(RequestError):
-        world.namespace.commit([("queue:q", message("c")), ("topic:t", message("d", properties={"n": 1}))], NOW)
+        world.namespace.commit(Sends([("queue:q", message("c")), ("topic:t", message("d", properties={"n": 1}))]), NOW)
     assert world.browse("queue:q") == []
 
 

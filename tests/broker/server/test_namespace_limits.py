@@ -14,6 +14,7 @@ from sievemq_broker.config import ConfigError, load
 from sievemq_broker.domain import Broker, DomainSettings, Queue
 from sievemq_broker.domain.admission import MESSAGE_BYTES
 from sievemq_broker.domain.policy import NamespacePolicy
+from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.watch.memory import SUMMED_AT_ONCE
 from sievemq_broker.server.watch.namespace_limits import NamespaceLimits
@@ -47,8 +48,8 @@ def test_fail_refuses_sends_until_a_tenth_is_free() -> None:
         world.team.send("queue:q1", message(), NOW)
     assert caught.value.code is ErrorCode.RESOURCE_ALLOCATION
     with pytest.raises(RequestError):
-        world.team.commit([("queue:q1", message())], NOW, patient=True)
-    world.team.commit([], NOW)  # what only acknowledges goes on
+        world.team.commit(Sends([("queue:q1", message())]), NOW, patient=True)
+    world.team.commit(Sends([]), NOW)  # what only acknowledges goes on
     world.other.send("queue:q1", message(), NOW)
     world.team.open_consumer(Port(), 1, "queue:q0", connection="c", credit=1, now=NOW)
     world.look()
@@ -67,7 +68,7 @@ def test_block_lets_senders_wait() -> None:
     assert over is not None
     assert answers == [None] * 10 + [[over]]
     assert world.team.send("queue:q", message(), NOW) == [over]
-    assert world.team.commit([("queue:q", message())], NOW, patient=True) == [over]
+    assert world.team.commit(Sends([("queue:q", message())]), NOW, patient=True) == [over]
     assert not over.has_room
     world.team.queue("queue:q").clear()
     world.look()
@@ -103,12 +104,12 @@ def test_a_topic_counts_for_each_subscription_and_without_any_not_at_all() -> No
 def test_a_transaction_is_admitted_whole_or_refused_if_too_large() -> None:
     world = World(max_messages=10)
     sends = [("queue:q", message()) for _ in range(6)]
-    assert world.team.commit(sends, NOW, patient=True) is None
-    waits = world.team.commit(sends, NOW, patient=True)
+    assert world.team.commit(Sends(sends), NOW, patient=True) is None
+    waits = world.team.commit(Sends(sends), NOW, patient=True)
     assert waits == [world.team.over]
     assert world.team.queue("queue:q").depth == 6
     with pytest.raises(RequestError, match=r"'team-a' may hold 10 \(max_messages\) and this alone has 11"):
-        World(max_messages=10).team.commit([("queue:q", message())] * 11, NOW, patient=True)
+        World(max_messages=10).team.commit(Sends([("queue:q", message())] * 11), NOW, patient=True)
 
 
 def test_a_recreated_namespace_is_not_full() -> None:

@@ -10,6 +10,7 @@ from sievemq_broker.domain import admission
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
+from sievemq_broker.domain.publishing import Sends
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
@@ -160,7 +161,7 @@ def test_a_sender_that_cannot_wait_is_refused(world: World) -> None:
         space.transfer("queue:q", Envelope(envelope("a")), world.now)
     assert caught.value.code is ErrorCode.RESOURCE_ALLOCATION
     with pytest.raises(RequestError, match="the disk is full"):
-        space.commit([("queue:q", Envelope(envelope("a")))], world.now)
+        space.commit(Sends([("queue:q", Envelope(envelope("a")))]), world.now)
 
 
 def test_a_disk_that_is_full_again_stops_them_where_they_are(world: World) -> None:

@@ -22,6 +22,7 @@ from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSet
 from sievemq_broker.domain.consumer import Held, Source
 from sievemq_broker.domain.journal import BATCH_BYTES
 from sievemq_broker.domain.ports import Stored
+from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.work import TURN, finish
 from sievemq_broker.store import SqliteStore
@@ -175,7 +176,7 @@ class Program:
 
     def commit(self, which: int, behind: int, priority: int) -> None:
         sends = [(address, message(self.name(), priority=priority)) for address in (QUEUES[0], QUEUES[2], QUEUES[1])]
-        self.space.commit(sends, self.now, "c")
+        self.space.commit(Sends(sends), self.now, "c")
         self.acknowledge(which, behind, 0)
 
     def purge(self, where: int, _: int, __: int) -> None:

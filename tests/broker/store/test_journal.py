@@ -11,7 +11,7 @@ from sievemq_broker.domain import Broker
 from sievemq_broker.domain.consumer import Held
 from sievemq_broker.domain.journal import HELD_FLAG, Batch, Journal, state_of
 from sievemq_broker.domain.ports import Stored
-from sievemq_broker.domain.publishing import AT_ONCE
+from sievemq_broker.domain.publishing import AT_ONCE, Sends
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.store import SqliteStore, StoreError
@@ -63,7 +63,7 @@ def test_a_commit_is_in_one_batch() -> None:
     space.send("queue:in", message("in"), NOW)
     consumer = space.open_consumer(Port(), 1, "queue:in", connection="c", credit=1, now=NOW)  # type: ignore[arg-type]
     first = cut(broker)
-    space.commit([("queue:a", message("a")), ("queue:b", message("b"))], NOW, "c")
+    space.commit(Sends([("queue:a", message("a")), ("queue:b", message("b"))]), NOW, "c")
     consumer.acknowledge(1, NOW)
     batch = cut(broker)
     assert [name_of(packed) for _, packed in batch.accepted] == ["a", "b"]
@@ -75,7 +75,7 @@ def test_a_batch_that_is_published_by_a_task_is_one_write_and_others_are_written
     space, journal = broker.namespace(""), broker.journal
     assert journal is not None
     sends = [("queue:q", message(str(n))) for n in range(AT_ONCE + 1)]
-    stage = space.stages.stage("c", "k", 0, sends, owner=None, lease=60_000, now=NOW)
+    stage = space.stages.stage("c", "k", 0, Sends(sends), owner=None, lease=60_000, now=NOW)
     assert space.stages.publish("k", 0, [stage], owner=None, now=NOW) == AT_ONCE + 1
     others = 0
     while space.publishing is not None and not space.publishing.share.stored:
@@ -103,7 +103,7 @@ def test_oversized_work_continues_in_another_batch_of_the_same_write(
     restore(broker, store, NOW)
     space = broker.namespace("")
     names = [str(n) for n in range(100)]
-    space.commit([("queue:q", message(name)) for name in names], NOW)
+    space.commit(Sends([("queue:q", message(name)) for name in names]), NOW)
     consumer = space.open_consumer(Port(), 1, "queue:q", connection="c", credit=30, now=NOW)  # type: ignore[arg-type]
     consumer.acknowledge(20, NOW)
     journal = broker.journal
@@ -200,7 +200,7 @@ def test_while_nothing_can_be_kept_what_would_have_to_be_is_refused() -> None:
             space.send(address, message("m"), NOW)
         assert caught.value.code is ErrorCode.RESOURCE_ALLOCATION
         with pytest.raises(RequestError):
-            space.commit([(temporary, message("first")), (address, message("m"))], NOW)
+            space.commit(Sends([(temporary, message("first")), (address, message("m"))]), NOW)
         space.send(address, message("not kept", mode=1), NOW)
     for address in (temporary, "topic:nobody"):
         space.send(address, message("m"), NOW)

@@ -11,7 +11,7 @@ from tests.broker.at_once import settle
 from sievemq_broker.domain import Broker, Queue
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.journal import HELD_FLAG, Batch, Journal, Share, Write
-from sievemq_broker.domain.publishing import AT_ONCE
+from sievemq_broker.domain.publishing import AT_ONCE, Sends
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.tap import CopyTap
@@ -88,7 +88,7 @@ def test_messages_of_a_share_that_completes_late_are_restored_where_they_were_ac
 def test_a_large_batch_is_restored_where_its_queue_has_it(life: Life) -> None:
     """The broker publishes it in slices, and others send to the queue and are written in between."""
     large, others = [f"S{number}" for number in range(AT_ONCE + 200)], 0
-    life.space.begin([("queue:q", message(name)) for name in large], NOW)
+    life.space.begin(Sends([("queue:q", message(name)) for name in large]), NOW)
     while life.broker.work(NOW, 100):
         life.send(f"b{others}")
         others += 1

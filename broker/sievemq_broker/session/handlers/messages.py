@@ -9,7 +9,7 @@ from typing import Final
 from sievemq_broker.domain.admission import Limited
 from sievemq_broker.domain.broker_properties import without_broker_properties
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.publishing import Publishing, addresses_of
+from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.session.checks import check_message, shift_times, too_much_credit, unknown, with_readable_properties
 from sievemq_broker.session.deliveries import Deliveries
@@ -424,7 +424,7 @@ def _publish(peer: Peer, command: Commit, now: int) -> None:
             doom = error
     end_commit_wait(peer, session)
     if peer.watcher is not None:
-        peer.watcher.committed(peer, transaction.staged, doom, now)
+        peer.watcher.committed(peer, transaction.staged.each, doom, now)
     transaction.clear()
     if doom is not None:
         # The effect of a failed commit is a rollback (TXN-09).
@@ -450,7 +450,7 @@ def _publish(peer: Peer, command: Commit, now: int) -> None:
 def _drop_late_replies(peer: Peer, transaction: Transaction) -> None:
     """Drop what is staged for temporary destinations that have gone since."""
     destinations = peer.namespace.destinations
-    missing = [address for address in addresses_of(transaction.staged) if address not in destinations]
+    missing = [address for address in transaction.staged.totals if address not in destinations]
     for address in [each for each in missing if parse_address(each).kind.is_temporary]:
         peer.services.drop_replies(peer, address, transaction.drop({address}))
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from sievemq_broker.domain.namespace import Namespace
-from sievemq_broker.domain.publishing import Weighing
+from sievemq_broker.domain.publishing import Sends, Weighing
 from sievemq_broker.domain.tap import CopyTap, DrainTap
 from sievemq_broker.domain.work import TURN
 from sievemq_broker.session.checks import check_unread, require_there, the_selector
@@ -26,7 +26,6 @@ from sievemq_broker.session.verbs import AcknowledgeTap, DeleteTap, Discard, Fet
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, shown
 from sievemq_core.limits import MAX_ARRAY
 from sievemq_core.message.destination import parse_address
-from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.codec import unpack_value
 
 #: Messages and bytes of one FETCH_TAP: a few milliseconds of a turn.
@@ -151,7 +150,7 @@ def _publish(
     peer: Peer,
     command: Publish,
     now: int,
-    sends: list[tuple[str, Envelope]],
+    sends: Sends,
     weighed: Mapping[str, Weighing],
 ) -> None:
     """The rest of a PUBLISH, once the selectors for its messages are evaluated."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from sievemq_broker.domain import management
+from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.compose import compose
@@ -128,9 +129,9 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     message_id = call.management.message_id()
     envelope = await compose(call.body, message_id, now)
     check_body(envelope.fields[BODY], call.server.shard.services.settings.body_bytes)
-    sends = [(str(address), envelope)]
+    sends = Sends([(str(address), envelope)])
     now = await run(call.server, partial(space.examine, sends))
-    envelope = sends[0][1]
+    [(_, envelope)] = sends
     space.check_room(address, envelope)
     space.transfer(address, envelope, now)  # this sender cannot be made to wait
     call.server.turn.worked()

@@ -1,0 +1,107 @@
+"""A large batch is added up as it is gathered: the turn that decides about it does not go through its messages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import repeat
+from typing import Any
+
+import pytest
+from tests.broker.domain.support import NOW, World, message
+
+from sievemq_broker.domain import DestinationPolicy
+from sievemq_broker.domain.journal import Journal
+from sievemq_broker.domain.publishing import Publishing, Sends
+from sievemq_broker.domain.work import finish
+
+LIMITED = DestinationPolicy(max_messages=1_000_000, max_bytes=1_000_000_000)
+
+
+def lines(act: Callable[[], object]) -> int:
+    """How many lines are executed by it."""
+    count = 0
+
+    def trace(frame: Any, event: str, argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def begun(count: int, *policies: tuple[str, DestinationPolicy]) -> int:
+    """Begin to publish so many messages to two destinations. Returns how many lines that took."""
+    world = World(*policies)
+    world.broker.keep_in(Journal())
+    space = world.namespace
+    world.consumer("topic:t")
+    sends = Sends()
+    for address in ("queue:q", "topic:t"):
+        for envelope in repeat(message(), count // 2):
+            sends.add(address, envelope)
+
+    def begin() -> None:
+        weighed = space.weighing(sends, "c")
+        assert space.examining(sends, weighed) is None
+        assert space.is_large(sends)
+        assert isinstance(space.begin(sends, NOW, "c", weighed=weighed), Publishing)
+
+    return lines(begin)
+
+
+@pytest.mark.parametrize("policies", [(), (("*", LIMITED),)], ids=["unlimited", "limited"])
+def test_beginning_a_batch_takes_no_longer_with_more_messages(
+    policies: tuple[tuple[str, DestinationPolicy], ...],
+) -> None:
+    assert begun(20_000, *policies) < begun(2_000, *policies) + 100
+
+
+def test_a_batch_below_namespace_limits_is_counted_without_examining_its_messages() -> None:
+    world = World()
+    counted: list[tuple[int, int]] = []
+
+    class Gate:
+        def enter(self, messages: int, size: int) -> None:
+            counted.append((messages, size))
+
+    world.namespace.set_gate(Gate())  # type: ignore[arg-type]
+    world.consumer("topic:t")
+    world.consumer("topic:t")
+    few = Sends([("queue:q", message()), ("topic:t", message())] * 2)
+    world.namespace.commit(few, NOW)
+    many = Sends([("queue:q", message()), ("topic:t", message())] * 600)
+    took = lines(lambda: world.namespace.begin(many, NOW))
+    assert counted[1] == tuple(each * 300 for each in counted[0])
+    assert took < 400
+
+
+def test_overrides_of_a_large_batch_are_applied_in_slices_and_counted() -> None:
+    shorter = DestinationPolicy(max_bytes=1_000_000, priority=0, time_to_live=0)
+    world = World(("queue:q", shorter))
+    sends = Sends([("queue:q", message(expires=NOW + 1_000_000, priority=9)) for _ in range(2_000)])
+    before = sends.totals["queue:q"]
+    world.namespace.declare("queue:q")
+    examining = world.namespace.examining(sends, {})
+    assert examining is not None
+    finish(examining, NOW)
+    messages, size, largest = sends.totals["queue:q"]
+    assert messages == before[0] == 2_000
+    assert (size, largest) == (sum(len(envelope.packed) for _, envelope in sends), len(sends.each[0][1].packed))
+    assert size < before[1]
+
+
+def test_joined_batches_add_up() -> None:
+    whole = Sends([("queue:a", message("a"))])
+    other = Sends([("queue:a", message("longer")), ("queue:b", message("b"))])
+    whole.join(other)
+    assert [address for address, _ in whole] == ["queue:a", "queue:a", "queue:b"]
+    assert whole.bytes == sum(len(envelope.packed) for _, envelope in whole)
+    assert whole.totals["queue:a"][0] == 2
+    assert whole.totals["queue:a"][2] == len(other.each[0][1].packed)
