@@ -12,11 +12,15 @@ share; it also ends when it is large. A share's batches are in the write that is
 batch may be written after batches with higher ids. Ids ascend with time whatever the write, and a message's number is
 its batch's id and its place there. So the order of numbers is the order in which messages were accepted.
 
+The new messages of a large share are written ahead, some with each write, while its verb is at work. They are there
+once the rest of the share is written, and the write that does that is small: others do not wait long for theirs.
+
 A topic's message is stored once, however many durable subscriptions got it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -52,6 +56,10 @@ PUBLISHED: Final = "published"
 ENTRY_BYTES: Final = 64
 BATCH_BYTES: Final = ENTRY_BYTES << PLACE_BITS - 2
 
+#: Bytes of new messages that a write has ahead of their share's end; a smaller share has none written ahead. Storing
+#: them takes some ten milliseconds.
+AHEAD_BYTES: Final = 1024 * 1024
+
 #: Kinds of definitions that do not wait for a share: messages and definitions of others refer to them, or change them.
 _APART: Final = frozenset((NAMESPACE, DESTINATION, SUBSCRIPTION, PAUSED, TAP))
 
@@ -79,6 +87,7 @@ class Batch:
         id: ascends with the time at which batches begin.
         accepted: new messages, by place: the queue's number, the message's packed envelope. The same bytes object
             several times in a row is one message of a topic.
+        ahead: how many new messages were written ahead; then none are left here.
         held: numbers of messages that were delivered for the first time.
         states: the latest states of other messages, by number.
         gone: numbers of messages that are gone; a number may be there twice.
@@ -87,18 +96,19 @@ class Batch:
         size: bytes of the new messages and definitions.
     """
 
-    __slots__ = ("accepted", "base", "definitions", "failures", "gone", "held", "id", "size", "states")
+    __slots__ = ("accepted", "ahead", "base", "definitions", "failures", "gone", "held", "id", "size", "states")
 
-    def __init__(self, batch_id: int) -> None:
+    def __init__(self, batch_id: int, accepted: list[tuple[int, bytes]] | None = None, size: int = 0) -> None:
         self.id = batch_id
         self.base = batch_id << PLACE_BITS
-        self.accepted: list[tuple[int, bytes]] = []
+        self.accepted: list[tuple[int, bytes]] = [] if accepted is None else accepted
+        self.ahead = 0
         self.held: list[int] = []
         self.states: dict[int, int] = {}
         self.gone: list[int] = []
         self.failures: dict[int, int] = {}
         self.definitions: dict[tuple[str, Key], tuple[Any, ...] | None] = {}
-        self.size = 0
+        self.size = size
 
     def add(self, owner: int, packed: bytes) -> int:
         """Add a new message of the queue or tap with this number. Returns the message's own number."""
@@ -109,7 +119,14 @@ class Batch:
         return number
 
     def __bool__(self) -> bool:
-        return bool(self.accepted or self.held or self.gone or self.states or self.definitions)
+        return bool(self.accepted or self.ahead or self.held or self.gone or self.states or self.definitions)
+
+    def take_ahead(self) -> Batch:
+        """Take the new messages, which are written ahead."""
+        taken = Batch(self.id, self.accepted, self.size)
+        self.ahead = len(self.accepted)
+        self.accepted, self.size = [], 0
+        return taken
 
     def sort(self) -> None:
         """Sort the numbers of messages, and drop duplicates."""
@@ -147,18 +164,20 @@ class Write(NamedTuple):
         parts: batches, by ascending id. They are applied in this order, except that outcomes of messages of earlier
             writes may come before new messages.
         next_batch: above the id of every batch so far, also of those that are not written yet.
+        ahead: new messages that are there once a later write has a batch with the same id.
     """
 
     number: int
     parts: tuple[Batch, ...]
     next_batch: int
+    ahead: tuple[Batch, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.parts)
+        return bool(self.parts or self.ahead)
 
     @property
     def bytes(self) -> int:
-        return sum([part.size for part in self.parts])
+        return sum([part.size for part in (*self.parts, *self.ahead)])
 
 
 class Mark:
@@ -187,12 +206,18 @@ class Share:
 
     A tap's sequences have no holes, so a tap whose copies are in a share must not be read beyond them before they are
     written. The stored progress of the verb's connection must not count the verb before it is complete.
+
+    Attributes:
+        unwritten: bytes of new messages that are not written ahead.
     """
 
-    __slots__ = ("_ids", "_listeners", "_mark", "parts")
+    __slots__ = ("_ids", "_listeners", "_mark", "_unwritten", "parts", "unwritten")
 
     def __init__(self) -> None:
         self.parts: list[Batch] = []
+        #: Those with new messages, but for those that are written ahead.
+        self._unwritten: deque[Batch] = deque()
+        self.unwritten = 0
         self._ids: set[int] = set()
         self._mark: Mark | None = None
         self._listeners: list[Callable[[], None]] = []
@@ -216,10 +241,22 @@ class Share:
         """Add what was done without a break. Returns what does not wait for the share's end."""
         if batch.accepted:
             self._ids.add(batch.id)
+            self._unwritten.append(batch)
+            self.unwritten += batch.size
         free = batch.split(self._ids, inside=False)
         if batch:
             self.parts.append(batch)
         return free
+
+    def take_ahead(self, size: int) -> list[Batch]:
+        """Take new messages of about so many bytes, which are written ahead."""
+        taken: list[Batch] = []
+        while self._unwritten and size > 0:
+            batch = self._unwritten.popleft().take_ahead()
+            size -= batch.size
+            self.unwritten -= batch.size
+            taken.append(batch)
+        return taken
 
     def take_from(self, batch: Batch) -> None:
         outcomes = batch.split(self._ids, inside=True)
@@ -343,6 +380,7 @@ class Journal:
         batch_bytes: see :attr:`~sievemq_broker.domain.store.Saved.batch_bytes`.
 
     Attributes:
+        ahead_bytes: of large shares that a write has ahead.
         batch: being gathered.
         mark: of the next write.
         shares: those of verbs that are not complete.
@@ -354,8 +392,8 @@ class Journal:
 
     __slots__ = (
         "_apart", "_batch_bytes", "_complete", "_defined", "_fails", "_measure", "_measured", "_next_batch",
-        "_next_number", "_next_write", "_room", "_share", "_under_way", "_writing", "batch", "holds", "lacks", "mark",
-        "refusing", "scarce", "shares",
+        "_next_number", "_next_write", "_room", "_share", "_under_way", "_writing", "ahead_bytes", "batch", "holds",
+        "lacks", "mark", "refusing", "scarce", "shares",
     )  # fmt: skip
 
     def __init__(
@@ -365,6 +403,7 @@ class Journal:
         self._next_number = next_number
         self._next_write = next_write
         self._batch_bytes = min(batch_bytes, BATCH_BYTES)
+        self.ahead_bytes = AHEAD_BYTES
         #: Other batches of the next write.
         self._complete: list[Batch] = []
         #: How often something was defined.
@@ -400,6 +439,11 @@ class Journal:
     def has_changes(self) -> bool:
         return bool(self._complete or self.batch)
 
+    @property
+    def has_ahead(self) -> bool:
+        """A share has become so large that some of it should be written."""
+        return any(share.unwritten >= self.ahead_bytes for share in self.shares)
+
     def cut(self) -> Write:
         """Return everything for the next write. Called only between two verbs of the domain, never while a verb holds
         it or works on its share."""
@@ -411,12 +455,19 @@ class Journal:
                 share.take_from(part)
         parts = [part for part in parts if part]
         parts.sort(key=lambda part: part.id)
-        write = Write(self._next_write, tuple(parts), self._next_batch)
-        if parts:
+        write = Write(self._next_write, tuple(parts), self._next_batch, tuple(self._take_ahead()))
+        if write:
             self._next_write += 1
         self._writing = write.bytes
         self._under_way, self.mark = self.mark, Mark()
         return write
+
+    def _take_ahead(self) -> list[Batch]:
+        taken: list[Batch] = []
+        for share in self.shares:
+            if share.unwritten >= self.ahead_bytes:
+                taken += share.take_ahead(self.ahead_bytes - sum([batch.size for batch in taken]))
+        return taken
 
     def written(self) -> None:
         self._writing = 0

@@ -1,6 +1,7 @@
 """The rows of batches, and of the outcome of their messages since. One connection and transaction of the caller's.
 
-A batch whose messages are all gone is deleted; one that has lost half of its bytes is rewritten without them.
+A batch whose messages are all gone is deleted; one that has lost half of its bytes is rewritten without them. A batch
+that is written ahead of its share's end counts as gone until then; a restart deletes it.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ _REWRITE_BYTES: Final = 4 * 1024 * 1024
 class Batches:
     """Writes batches into the database, and reads their rows."""
 
-    __slots__ = ("_execute", "_sparse", "_states")
+    __slots__ = ("_execute", "_hidden", "_left", "_sparse", "_states")
 
     def __init__(self, database: Any) -> None:
         self._execute = database.execute
         self._states: dict[int, State] = {}
         self._sparse: dict[int, None] = {}
+        #: Rows that were written ahead: by this owner of the store, and by one that did not come to the share's end.
+        self._hidden: set[int] = set()
+        self._left: list[int] = []
 
     def forget(self) -> None:
         """A write failed: what is cached of the rows may be wrong."""
@@ -46,7 +50,10 @@ class Batches:
         query = "SELECT batch.id, batch.data, state.data FROM batch LEFT JOIN state USING (id) ORDER BY id"
         for batch_id, data, changed in self._execute(query):
             kept = unpack_batch(batch_id, data)
-            yield from kept.entries(kept.state() if changed is None else State.unpack(batch_id, changed))
+            state = kept.state() if changed is None else State.unpack(batch_id, changed)
+            if not state.live and batch_id not in self._hidden:
+                self._left.append(batch_id)
+            yield from kept.entries(state)
         orphan = self._execute("SELECT id FROM state WHERE id NOT IN (SELECT id FROM batch) LIMIT 1").fetchone()
         if orphan is not None:
             raise DamagedError(f"batch {orphan[0]} is missing, although its state exists")
@@ -59,7 +66,9 @@ class Batches:
             now: ms epoch.
             room: bytes that may be spent on rewriting sparse batches; a larger one waits for more.
         """
-        own: dict[int, list[Outcomes]] = {part.id: [] for part in write.parts if part.accepted}
+        while self._left:
+            self._drop(self._left.pop())
+        own: dict[int, list[Outcomes]] = {part.id: [] for part in write.parts if part.accepted or part.ahead}
         for part in write.parts:
             if part.held or part.gone or part.states:
                 part.sort()
@@ -71,6 +80,10 @@ class Batches:
         for part in write.parts:
             if part.accepted:
                 self._append(part, own[part.id], now)
+            elif part.ahead:
+                self._show(part, own[part.id])
+        for part in write.ahead:
+            self._append_hidden(part, now)
         if self._sparse:
             self._rewrite(room())
 
@@ -86,6 +99,34 @@ class Batches:
         if state.failures or state.attempts:
             self._execute("INSERT INTO state VALUES (?, ?)", (own, state.pack(own)))
         self._remember(own, state)
+
+    def _append_hidden(self, batch: Batch, now: int) -> None:
+        """Write a batch ahead."""
+        own = batch.id
+        state = State.new(len(batch.accepted))
+        self._execute("INSERT INTO batch VALUES (?, ?)", (own, state.pack_batch(own, now, batch.accepted)))
+        state.hide()
+        self._execute("INSERT INTO state VALUES (?, ?)", (own, state.pack(own)))
+        self._hidden.add(own)
+        self._remember(own, state)
+
+    def _show(self, batch: Batch, outcomes: list[Outcomes]) -> None:
+        """The messages of a batch that was written ahead are there from now on, with the outcomes they have had
+        since."""
+        own = batch.id
+        state = self._state_of(own)
+        if state is None:
+            raise DamagedError(f"batch {own} is missing, although it was written")
+        self._hidden.discard(own)
+        state.show()
+        for each in outcomes:
+            state.apply(own, each)
+        if not state.live:
+            self._drop(own)
+        elif any(state.states):
+            self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (own, state.pack(own)))
+        else:
+            self._execute("DELETE FROM state WHERE id = ?", (own,))
 
     def _settle(self, batch_id: int, outcomes: Outcomes) -> None:
         """Write the outcomes of messages of an earlier batch."""

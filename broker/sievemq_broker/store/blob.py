@@ -128,6 +128,18 @@ class State:
         self.size = len(row)
         return row
 
+    def hide(self) -> None:
+        """All messages count as gone until they are shown."""
+        count = len(self.states)
+        self.states = array("H", (GONE_STATE,)) * count
+        self.live = 0
+
+    def show(self) -> None:
+        """All messages are there, as new ones."""
+        count = len(self.states)
+        self.states = array("H", bytes(2 * count))
+        self.live = count
+
     def apply(self, batch_id: int, outcomes: Outcomes) -> None:
         """Record outcomes of these messages. A message that is gone stays gone."""
         states = self.states

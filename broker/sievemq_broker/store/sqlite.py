@@ -6,7 +6,8 @@
     reserve        room for when the disk is full
     lock           held by the process that owns the directory
 
-A write is one transaction: the batch, the definitions that it brings, and the head, which names the store's owner.
+A write is one transaction: its batches, those that it has ahead of their share's end, the definitions that it brings,
+and the head, which names the store's owner.
 
 What a message takes on the disk, it takes twice: in the log, and in the database once the log is copied. A log that is
 not copied cannot be used again, and on a full disk it cannot be copied. So :meth:`SqliteStore.tidy` keeps what is left

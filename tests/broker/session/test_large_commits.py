@@ -386,6 +386,25 @@ def test_the_commit_and_its_acknowledgements_are_one_write_and_others_are_writte
     assert sum(len(part.gone) for part in parts) == 1
 
 
+def test_the_write_that_completes_a_large_commit_is_small() -> None:
+    world, journal = World(), Journal()
+    world.broker.keep_in(journal)
+    journal.ahead_bytes = 150
+    worker = world.client()
+    _, request = committing(worker, *names("a"))
+    journal.cut()
+    ahead = 0
+    for _ in until_answered(world, worker, request):
+        write = journal.cut()
+        journal.written()
+        assert write.bytes < 2 * journal.ahead_bytes
+        ahead += sum(len(batch.accepted) for batch in write.ahead)
+    last = journal.cut()
+    assert sum(batch.ahead for batch in last.parts) == ahead >= LARGE - 2
+    assert ahead + sum(len(batch.accepted) for batch in last.parts) == LARGE
+    assert last.bytes < journal.ahead_bytes
+
+
 # -- whatever the order ---------------------------------------------------------------------------------------------
 
 ACTS = st.one_of(

@@ -44,6 +44,7 @@ class DictStore:
         self.batch_bytes = batch_bytes
         self.next_write = self.next_batch = 1
         self.messages: dict[int, SavedEntry] = {}
+        self.ahead: dict[int, list[SavedEntry]] = {}
         self.defined: dict[tuple[str, Key], tuple[Any, ...]] = {}
 
     def copy(self) -> DictStore:
@@ -51,6 +52,7 @@ class DictStore:
         other = DictStore(self.batch_bytes)
         other.next_write, other.next_batch = self.next_write, self.next_batch
         other.messages = dict(self.messages)
+        other.ahead = dict(self.ahead)
         other.defined = dict(self.defined)
         return other
 
@@ -59,11 +61,11 @@ class DictStore:
             return
         assert write.number == self.next_write
         for part in write.parts:
-            for place, (owner, packed) in enumerate(part.accepted):
-                number = part.base | place
-                self.messages[number] = SavedEntry(number, owner, packed, 0, 0, now)
+            new = self.ahead.pop(part.id) if part.ahead else _saved(part, now)
+            self.messages.update((entry.number, entry) for entry in new)
         for part in write.parts:
             self._apply(part)
+        self.ahead.update((part.id, _saved(part, now)) for part in write.ahead)
         self.next_write, self.next_batch = write.number + 1, max(self.next_batch, write.next_batch)
 
     def _apply(self, batch: Batch) -> None:
@@ -94,6 +96,12 @@ class DictStore:
 
     def entries(self) -> Iterator[SavedEntry]:
         return iter([self.messages[number] for number in sorted(self.messages)])
+
+
+def _saved(batch: Batch, now: int) -> list[SavedEntry]:
+    return [
+        SavedEntry(batch.base | place, owner, packed, 0, 0, now) for place, (owner, packed) in enumerate(batch.accepted)
+    ]
 
 
 def write_of(store: DictStore | Store, *parts: Batch) -> Write:

@@ -95,6 +95,29 @@ async def test_a_link_whose_output_needs_nothing_does_not_wait_for_others(rig: R
     rig.store.answers.put(None)
 
 
+async def test_a_large_share_is_written_ahead_though_no_client_waits(rig: Rig) -> None:
+    share, journal = Share(), rig.journal
+    journal.ahead_bytes = 1_000
+    journal.together(share, lambda: journal.keep(1, b"m" * 100))
+    rig.commits.end_turn()
+    assert rig.store.began.empty()
+    assert not journal.has_ahead
+    journal.together(share, lambda: journal.keep(1, b"m" * 1_000))
+    rig.commits.end_turn()
+    write = await rig.store.began.get()
+    assert (write.parts, [len(batch.accepted) for batch in write.ahead]) == ((), [1, 1])
+    rig.store.answers.put(None)
+    journal.complete(share)
+    rig.say(0, b"a", share)
+    rig.commits.end_turn()
+    write = await rig.store.began.get()
+    assert ([batch.ahead for batch in write.parts], write.ahead, write.bytes) == ([1, 1], (), 0)
+    assert rig.left[0] == []
+    rig.store.answers.put(None)
+    await rig.links[0].something.wait()
+    assert rig.left[0] == [b"a"]
+
+
 async def test_a_verb_of_several_turns_is_one_write_and_holds_back_only_who_learns_of_it(rig: Rig) -> None:
     share, journal = Share(), rig.journal
     journal.together(share, lambda: rig.record("first"))

@@ -16,6 +16,7 @@ from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.tap import CopyTap
 from sievemq_broker.store import SqliteStore, StoreError
+from sievemq_broker.store.database import DATABASE, connect
 from sievemq_broker.store.salvage import check, repair
 
 from .support import NOW, DictStore, message, name_of, write
@@ -315,6 +316,7 @@ def test_whatever_the_order_a_restart_shows_what_is_complete(tmp_path: Path, see
     disk = SqliteStore(tmp_path, reserve=0)
     disk.batch_bytes = chance.choice((300, 10_000))
     life = Life(disk)
+    life.journal.ahead_bytes = chance.choice((1, 500, 100_000))
     consumer = life.consume(0)
     shares = [Share() for _ in range(3)]
     #: The share that has added a message, and that has removed it; None for no share.
@@ -348,3 +350,80 @@ def test_whatever_the_order_a_restart_shows_what_is_complete(tmp_path: Path, see
             expected = [(n, 1) for n in there if n in delivered] + [(n, 0) for n in there if n not in delivered]
             assert order(life.killed()) == expected
     disk.close()
+
+
+def test_a_large_share_is_written_ahead_and_is_there_with_its_last_write(life: Life) -> None:
+    life.journal.ahead_bytes = 400
+    written = []
+    for step in range(12):
+        life.send(f"{step}.a", f"{step}.b", share=life.share)
+        life.send(f"other {step}")
+        write = life.journal.cut()
+        written.append(sum(len(batch.accepted) for batch in write.ahead))
+        life.store.write(write, NOW)
+        assert names(life.killed()) == [f"other {number}" for number in range(step + 1)]
+    assert sum(written) >= 18
+    assert max(written) <= 6  # a write has a bounded part of it, and so has the last one
+    life.journal.complete(life.share)
+    last = life.journal.cut()
+    assert sum(len(batch.accepted) for batch in last.parts) + sum(written) == 24
+    assert last.bytes < 1_000
+    life.store.write(last, NOW)
+    expected = [name for step in range(12) for name in (f"{step}.a", f"{step}.b", f"other {step}")]
+    assert names(life.killed()) == expected
+
+
+def test_outcomes_of_messages_that_were_written_ahead_are_restored(life: Life) -> None:
+    life.journal.ahead_bytes = 1
+    life.send("a", "b", "c", "d", share=life.share)
+    life.cut()
+    consumer = life.consume(2)
+    consumer.acknowledge(1, NOW)
+    life.cut()
+    assert names(life.killed()) == []
+    life.journal.complete(life.share)
+    life.cut()
+    assert order(life.killed()) == [("b", 1), ("c", 0), ("d", 0)]
+    consumer.acknowledge(2, NOW)
+    life.cut()
+    assert order(life.killed()) == [("c", 0), ("d", 0)]
+
+
+def test_messages_written_ahead_that_are_all_gone_leave_no_row(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, reserve=0)
+    life = Life(store)
+    life.journal.ahead_bytes = 1
+    life.send("a", share=life.share)
+    life.cut()
+    life.consume(1).acknowledge(1, NOW)
+    life.journal.complete(life.share)
+    life.cut()
+    assert names(life.killed()) == []
+    assert rows(store) == (0, 0)
+    store.close()
+
+
+def test_a_restart_deletes_what_was_written_ahead_of_a_share_that_never_ended(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, reserve=0)
+    life = Life(store)
+    life.journal.ahead_bytes = 1
+    life.send("a", "b", share=life.share)
+    life.cut()
+    assert rows(store) == (1, 1)
+    store.abandon()
+    store = SqliteStore(tmp_path, reserve=0)
+    life = Life(store)
+    assert names(life.killed()) == []
+    life.send("c")
+    life.cut()
+    assert names(life.killed()) == ["c"]
+    assert rows(store) == (1, 0)
+    store.close()
+
+
+def rows(store: SqliteStore) -> tuple[int, int]:
+    """How many batches there are on disk, and how many states."""
+    database = connect(store.directory / DATABASE, read_only=True)
+    counts = [database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("batch", "state")]
+    database.close()
+    return counts[0], counts[1]

@@ -8,8 +8,9 @@
 A link's output waits for what its own commands have changed and for the stored messages that it was delivered: a
 message that was seen before it was kept would be delivered again as new after a crash. Its later output waits behind.
 Other links are not held back, however long a write takes. What a verb of several turns does is written when it is
-complete; those that learn of it wait for that. One sync serves all links of all turns that came together while the last
-one was under way. Acknowledgements without a waiting caller wait for further changes.
+complete, except new messages that are written ahead; those that learn of it wait for that. One sync serves all links of
+all turns that came together while the last one was under way. Acknowledgements without a waiting caller wait for
+further changes.
 
 A full disk: the journal accepts no PERSISTENT message for which the store has no room, so that what it has accepted can
 be written, and acknowledgements after it. If others fill the disk meanwhile, the store gives up its reserve. If even
@@ -195,7 +196,8 @@ class Commits:
             self._release(self._ready())  # what waited for a verb that has changed nothing
         elif self._held or self._asked:
             self._begin()
-        elif self._lazy is None:
+            return
+        if self._lazy is None and (self._journal.has_changes or self._journal.has_ahead):
             self._lazy = self._loop.call_later(LAZY_SECONDS, self._begin_lazily)
 
     def synced(self) -> asyncio.Future[None]:
@@ -214,7 +216,7 @@ class Commits:
 
     def _begin_lazily(self) -> None:
         self._lazy = None
-        if not self._busy and self._journal.has_changes:
+        if not self._busy and (self._journal.has_changes or self._journal.has_ahead):
             self._begin()
 
     def _answer_asked(self) -> None:
