@@ -189,34 +189,13 @@ class Access:
             response = error.response if isinstance(error, _SignInError) else failure(scope, error).response()
             await response(scope, receive, send_on)
 
-    async def _admit(self, scope: Scope, headers: Headers) -> tuple[Identity, Callable[[], bool]]:  # noqa: C901
+    async def _admit(self, scope: Scope, headers: Headers) -> tuple[Identity, Callable[[], bool]]:
         """The caller, and whether that still holds later on; the steps of the module's text."""
-        if "content-length" in headers and "transfer-encoding" in headers:
-            # A proxy in front may use the other length, and take the rest of this request for another request.
-            text = "Content-Length and Transfer-Encoding exclude each other"
-            raise ApiError(400, "BAD_REQUEST", text, headers={"Connection": "close"})
-        host, path = headers.get("host", ""), scope["path"]
-        if host and not self._hosts.allow(host):
-            text = f"this broker does not answer to the name {host[:200]!r}; if it is yours, add it to http_hosts"
-            raise ApiError(421, "MISDIRECTED", text)
+        path, changing = scope["path"], scope["method"] not in _SAFE
+        self._check_host(headers)
         if path in HEALTH:
             return _NOBODY, _always
-        if self._certificates and not scope["state"].get("client_certificate"):
-            text = "a client certificate is needed here (tls_client_ca)"
-            raise ApiError(403, "CERTIFICATE", text)
-        if (
-            headers.get("content-length", "0").isdecimal()
-            and int(headers.get("content-length", "0")) > MAX_REQUEST_BYTES
-        ):
-            raise _too_large()
-        changing = scope["method"] not in _SAFE
-        same = is_same_site(host, headers.get("origin"), headers.get("sec-fetch-site"))
-        if changing and not same:
-            text = "a page of another site must not change anything here (Origin, Sec-Fetch-Site)"
-            raise ApiError(403, "CROSS_SITE", text)
-        if path == WEBSOCKET and not same and not self._invites(headers.get("origin")):
-            text = "a page of another site must not connect here (Origin); http_origins lists the allowed ones"
-            raise ApiError(403, "CROSS_SITE", text)
+        same = self._check_site(scope, headers, changing)
         authenticator = self._authenticator
         if not authenticator.required:
             return Identity(), _always
@@ -247,6 +226,36 @@ class Access:
             user.identity,
             lambda: self._sessions.alive(session, authenticator.users) and authenticator.users.find(user.name) == user,
         )
+
+    def _check_host(self, headers: Headers) -> None:
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy in front may use the other length, and take the rest of this request for another request.
+            text = "Content-Length and Transfer-Encoding exclude each other"
+            raise ApiError(400, "BAD_REQUEST", text, headers={"Connection": "close"})
+        host = headers.get("host", "")
+        if host and not self._hosts.allow(host):
+            text = f"this broker does not answer to the name {host[:200]!r}; if it is yours, add it to http_hosts"
+            raise ApiError(421, "MISDIRECTED", text)
+
+    def _check_site(self, scope: Scope, headers: Headers, changing: bool) -> bool:
+        """Refuse what another site, or a client without a certificate, must not do. True if the request comes from
+        this site, or from no page."""
+        if self._certificates and not scope["state"].get("client_certificate"):
+            text = "a client certificate is needed here (tls_client_ca)"
+            raise ApiError(403, "CERTIFICATE", text)
+        if (
+            headers.get("content-length", "0").isdecimal()
+            and int(headers.get("content-length", "0")) > MAX_REQUEST_BYTES
+        ):
+            raise _too_large()
+        same = is_same_site(headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site"))
+        if changing and not same:
+            text = "a page of another site must not change anything here (Origin, Sec-Fetch-Site)"
+            raise ApiError(403, "CROSS_SITE", text)
+        if scope["path"] == WEBSOCKET and not same and not self._invites(headers.get("origin")):
+            text = "a page of another site must not connect here (Origin); http_origins lists the allowed ones"
+            raise ApiError(403, "CROSS_SITE", text)
+        return same
 
     def _invites(self, origin: str | None) -> bool:
         """True for the origin of a site whose pages may open WebSockets."""
