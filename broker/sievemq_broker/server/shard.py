@@ -134,7 +134,7 @@ class Shard:
         self.broker.notify_deleted(self.ended.add)
         self.namespace_limits = NamespaceLimits(self.broker)
         self.selector_times = SelectorTimes(self.broker)
-        self.slow_consumers = SlowConsumers(services.connections, clock)
+        self.slow_consumers = SlowConsumers(services.connections, self.broker.scheduler, clock)
 
     def look(self) -> None:
         """At each tick: check limits, and which lost connections were not resumed in time."""

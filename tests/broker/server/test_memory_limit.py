@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +13,10 @@ from tests.broker.at_once import close, release
 from sievemq_broker.domain import Broker
 from sievemq_broker.domain.admission import MESSAGE_BYTES, Limited
 from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.work import TURN, Budget, Task
 from sievemq_broker.server.net.link import Links
 from sievemq_broker.server.watch.counts import SELECTOR_BYTES
-from sievemq_broker.server.watch.memory import SUMMED_AT_ONCE, Memory, machine_limit
+from sievemq_broker.server.watch.memory import COSTLY, Memory, machine_limit
 from sievemq_core.errors import RequestError
 from sievemq_core.selector import compile_selector
 
@@ -49,8 +49,22 @@ class World:
         return taken
 
     def look(self) -> None:
-        self.time += 1
+        """Sum up, in as many turns as that takes."""
+        self.time += 10
         self.memory.look()
+        while self.broker.work(NOW):
+            pass
+
+    def sums(self) -> list[int]:
+        """What is known of the sum after each turn of adding it up."""
+        self.memory.bytes, sums = 0, []
+        self.time += 10
+        self.memory.look()
+        sums.append(self.memory.bytes)
+        while self.broker.scheduler.ring:
+            self.broker.work(NOW)
+            sums.append(self.memory.bytes)
+        return sums
 
 
 class Blocked:
@@ -151,42 +165,28 @@ def test_near_the_limit_each_send_is_counted() -> None:
 
 
 def test_sends_are_counted_only_until_a_sum_of_several_turns_is_known() -> None:
-    """The turns follow each other: while sends are counted, a topic looks up the receivers of each message twice."""
+    """While sends are counted, a topic looks up the receivers of each message twice."""
     world = World(GIB)
-    soon: list[Callable[[], None]] = []
-    world.memory._soon = soon.append  # type: ignore[assignment]
-    for number in range(SUMMED_AT_ONCE + 2):
+    for number in range(TURN + 2):
         world.space.queue(f"queue:q{number}")
-    world.look()
-    world.look()  # the end of the first sum that takes several turns
+    world.look()  # the first sum that takes several turns
     assert world.memory._in_slices
     assert world.broker.gate is None
-    assert not soon
-    world.time += 1
+    world.time += 10
     world.links.on_look_at()
     assert world.broker.gate is not None
-    for turn in (1, 2, 3):
-        if world.broker.gate is None:
-            break
-        assert len(soon) == 1, turn
-        soon.pop()()
+    world.broker.work(NOW)
     assert world.broker.gate is None
-    assert not soon
+    assert not world.broker.scheduler.ring
 
 
 def test_the_read_allowance_is_used_up_before_the_next_sum() -> None:
     """Adding up is slow there: what is certain to fit is counted down first."""
     world = World(GIB)
     queue = world.space.queue("queue:q")
-    begin = world.time
-
-    def slow() -> float:
-        world.time += 0.001
-        return world.time
-
-    world.memory._clock = slow
-    world.memory.look()
-    assert world.memory._next > world.time > begin
+    for number in range(COSTLY):
+        world.space.queue(f"queue:q{number}")
+    world.look()
     queue.backlog.bytes = GIB - 20 * EACH
     world.links.on_look_at()
     gate = world.broker.gate
@@ -268,14 +268,9 @@ def test_long_selectors_count_once_for_each_text() -> None:
 
 def test_very_many_connections_are_added_up_in_several_ticks() -> None:
     world = World(GIB)
-    links: Any = [SlowLink() for _ in range(2 * SUMMED_AT_ONCE + 1)]
+    links: Any = [SlowLink() for _ in range(2 * TURN + 1)]
     world.links.open.update(links)
-    sums = []
-    for _ in range(3):
-        world.memory.bytes = 0
-        world.look()
-        sums.append(world.memory.bytes)
-    assert sums == [0, 0, (2 * SUMMED_AT_ONCE + 1) * EACH]
+    assert world.sums() == [0, 0, (2 * TURN + 1) * EACH]
 
 
 def test_unacknowledged_messages_count() -> None:
@@ -315,21 +310,16 @@ def test_the_machines_limit_is_the_containers_where_that_is_less(tmp_path: Path)
 
 def test_very_many_queues_are_added_up_in_several_ticks() -> None:
     world = World(GIB)
-    for number in range(2 * SUMMED_AT_ONCE + 1):
+    for number in range(2 * TURN + 1):
         world.space.open_consumer(Port(), number, "topic:t", connection="c", credit=0, now=NOW)
     assert world.send(1, address="topic:t") == 1
-    sums = []
-    for _ in range(3):
-        world.memory.bytes = 0
-        world.look()
-        sums.append(world.memory.bytes)
-    assert sums == [0, 0, (2 * SUMMED_AT_ONCE + 1) * EACH]
+    assert world.sums() == [0, 0, (2 * TURN + 1) * EACH]
 
 
 @pytest.mark.parametrize("last", ["topic:t", "queue:q"])
 def test_the_limit_holds_for_sends_during_the_sum(last: str) -> None:
-    world = World(20 * SUMMED_AT_ONCE * EACH)
-    for number in range(2 * SUMMED_AT_ONCE):
+    world = World(20 * TURN * EACH)
+    for number in range(2 * TURN):
         world.space.open_consumer(Port(), number, "topic:t", connection="c", credit=0, now=NOW)
     for _ in range(4):
         world.look()  # there is so little room that sends are counted
@@ -345,22 +335,20 @@ def test_the_limit_holds_for_sends_during_the_sum(last: str) -> None:
 
 def test_no_send_adds_up_very_many_queues() -> None:
     """Near the limit each send that found nothing left once added up all queues in its turn."""
-    world = World(4 * SUMMED_AT_ONCE * EACH)
-    for number in range(2 * SUMMED_AT_ONCE):
+    world = World(4 * TURN * EACH)
+    for number in range(2 * TURN):
         world.space.open_consumer(Port(), number, "topic:t", connection="c", credit=0, now=NOW)
     for _ in range(8):
         world.look()
     looked: list[int] = []
     real = world.memory.add_up
 
-    def counted() -> Iterator[None]:
-        looked.append(0)
-        for _ in real():
-            looked[-1] += 1
-            yield
+    def counted(now: int, budget: Budget) -> Task[None]:
+        looked.append(now)
+        return real(now, budget)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Memory, "add_up", lambda memory: counted())
+        patch.setattr(Memory, "add_up", lambda memory, now, budget: counted(now, budget))
         patch.setattr(Memory, "measure", lambda memory: pytest.fail("all queues in one turn"))
         taken = world.send(1, address="topic:t")
         for _ in range(40):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,8 @@ from tests.broker.at_once import close
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings
-from sievemq_broker.server.watch.slow_consumers import CONNECTIONS, CONSUMERS, SlowConsumers
+from sievemq_broker.domain.work import TURN
+from sievemq_broker.server.watch.slow_consumers import SlowConsumers
 from sievemq_core.errors import ErrorCode
 
 from ..domain.support import NOW, Port, message, selector
@@ -36,10 +38,12 @@ class World:
 
     def __init__(self, **rules: Any) -> None:
         policy = DestinationPolicy(**({"slow_consumer_seconds": 10} | rules))
-        self.space = Broker(DomainSettings(default_policy=policy)).namespace("test")
+        self.broker = Broker(DomainSettings(default_policy=policy))
+        self.space = self.broker.namespace("test")
         self.clock = StandingClock(NOW)
         self.connections: dict[str, Any] = {}
-        self.watch = SlowConsumers(self.connections, self.clock)
+        self.seconds = 0.0
+        self.watch = SlowConsumers(self.connections, self.broker.scheduler, self.clock, lambda: self.seconds)
         self.port = Port()
 
     def consumer(self, credit: int, text: str | None = None) -> Consumer:
@@ -56,6 +60,7 @@ class World:
 
     def after(self, seconds: int) -> list[Consumer]:
         self.clock.time += seconds * 1000
+        self.seconds += 10
         self.watch.look()
         return list(self.watch.slow)
 
@@ -117,27 +122,24 @@ def test_a_slow_consumer_is_logged_once_and_closed_by_rule(caplog: pytest.LogCap
         assert all("queue:q" in text and "rule slow_consumer" in text for _, text in closed)
 
 
-def test_very_many_connections_take_turns() -> None:
+@pytest.mark.parametrize("of_one", [True, False])
+def test_very_many_consumers_take_turns(of_one: bool) -> None:
     world = World()
-    consumers = {world.consumer(1) for _ in range(2 * CONNECTIONS)}
-    world.send(3 * CONNECTIONS)
-    world.after(0)
-    assert len(world.after(0)) == 0
-    assert len(world.after(11)) == CONNECTIONS
-    assert set(world.after(0)) == consumers
-
-
-def test_very_many_consumers_of_one_connection_take_turns() -> None:
-    world = World()
-    consumers = [world.consumer(1) for _ in range(2 * CONSUMERS)]
-    world.connections["c0"].deliveries.consumers = dict(enumerate(consumers))
-    for number in range(1, 2 * CONSUMERS):
-        del world.connections[f"c{number}"]
-    world.send(3 * CONSUMERS)
-    world.after(0)
-    assert len(world.after(0)) == 0
-    assert len(world.after(11)) == CONSUMERS
-    assert len(world.after(0)) == 2 * CONSUMERS
+    consumers = [world.consumer(1) for _ in range(2 * TURN)]
+    if of_one:
+        world.connections["c0"].deliveries.consumers = dict(enumerate(consumers))
+        for number in range(1, 2 * TURN):
+            del world.connections[f"c{number}"]
+    world.send(3 * TURN)
+    assert world.after(0) == []
+    while world.broker.work(NOW):
+        pass
+    slow = [len(world.after(11))]
+    while world.broker.work(NOW):
+        slow.append(len(world.watch.slow))
+    slow.append(len(world.watch.slow))
+    assert slow[-1] == 2 * TURN
+    assert max(after - before for before, after in pairwise([0, *slow])) <= TURN
 
 
 def test_over_the_wire_its_messages_go_to_others() -> None:

@@ -7,7 +7,6 @@ client id, a selector).
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections import Counter
@@ -37,6 +36,7 @@ from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.server.http.access import require
 from sievemq_broker.server.http.errors import bad_request
 from sievemq_broker.server.http.router import Page
+from sievemq_broker.server.http.tasks import run
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, kind_of, queues_at
 from sievemq_broker.session.rights import EVERYTHING, Verb
@@ -60,11 +60,10 @@ def metrics_routes(server: Server) -> list[Page]:
     """
 
     async def metrics(request: Request) -> Response:
-        """Sums over all queues are computed in slices, one per turn."""
         require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
         totals = Totals(server.shard.broker, server.shard.ended)
-        for _ in chain(totals.steps(), server.memory.add_up()):
-            await asyncio.sleep(0)
+        await run(server, totals.add_up)
+        await run(server, server.memory.add_up)
         return _text(BrokerCollector(server, totals))
 
     async def detailed(request: Request) -> Response:

@@ -12,16 +12,15 @@ from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap, DrainTap
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.domain.work import TURN
+from sievemq_broker.domain.work import TURN, Budget, Task
 from sievemq_core.message.envelope import TIMESTAMP
 from sievemq_core.selector import cache
 
 #: Bytes that a selector with long lists takes for each character, compiled and in an index: 18 to 45.
 SELECTOR_BYTES: Final = 24
 
-#: Queues and topics in one slice of :class:`Totals`: at three to six microseconds each some 2 ms.
-TOTALLED_AT_ONCE: Final = 400
-
+#: Units of adding the counts of a queue, topic or tap to the totals.
+_TOTALLED: Final = 2
 
 #: Messages of a queue that are dropped with it in one go. More are removed before.
 DROPPED_AT_ONCE: Final = TURN
@@ -206,9 +205,9 @@ def _earlier(time: int, other: int) -> int:
 
 
 class Totals:
-    """Sums by namespace and kind. Complete once :meth:`steps` has ended.
+    """Sums by namespace and kind. Complete once :meth:`add_up` has ended.
 
-    Destinations that are deleted while the steps continue are counted as well, and never twice: counters must not fall.
+    Destinations that are deleted while it continues are counted as well, and never twice: counters must not fall.
 
     Args:
         ended: what destinations had counted that are gone.
@@ -227,14 +226,17 @@ class Totals:
             if space.taps.made:
                 self._taps += space.taps
                 self.missed[space.name] += space.taps.missed
-            for destination in space.destinations.values():
-                self._of.append(destination)
-                if isinstance(destination, Topic):
-                    self._of += [subscription.queue for subscription in destination.subscriptions]
+            destinations = list(space.destinations.values())
+            self._of += destinations
+            for topic in [of for of in destinations if isinstance(of, Topic)]:
+                self._of += [subscription.queue for subscription in topic.subscriptions]
 
-    def steps(self) -> Iterator[None]:
-        """Compute the sums; yields after every TOTALLED_AT_ONCE of them."""
-        for number, of in enumerate(self._of, 1):
+    def add_up(self, now: int, budget: Budget) -> Task[None]:
+        """Compute the sums."""
+        for of in self._of:
+            if budget.spent:
+                yield
+            budget.spend(_TOTALLED)
             key = of.place.namespace, kind_of(of)
             counts = self.counts.get(key)
             if counts is None:
@@ -244,11 +246,10 @@ class Totals:
                 self.topics[key[0]] += 1
             else:
                 self.holdings[key].add(of)
-            if not number % TOTALLED_AT_ONCE:
+        for tap in self._taps:
+            if budget.spent:
                 yield
-        for number, tap in enumerate(self._taps, 1):
+            budget.spend(_TOTALLED)
             space = tap.destination.place.namespace
             self.taps[space, tap.mode].add(tap)
             self.missed[space] += tap.missed
-            if not number % TOTALLED_AT_ONCE:
-                yield

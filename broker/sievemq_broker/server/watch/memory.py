@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -19,9 +19,11 @@ from sievemq_broker.domain.admission import MESSAGE_BYTES, UNLIMITED, Gate, Over
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.work import TURN, Budget, Task, finish
 from sievemq_broker.server.net.large_frames import share_of
 from sievemq_broker.server.net.link import Links
-from sievemq_broker.server.watch.counts import held_bytes, queues_of
+from sievemq_broker.server.watch.counts import held_bytes, queues_at
+from sievemq_broker.server.watch.rounds import Round
 from sievemq_core.errors import ErrorCode, RequestError
 
 #: Producers continue when this share of the limit is reached from above.
@@ -31,18 +33,12 @@ RESUME = 0.9
 #: connections, for memory that the allocator cannot return, and for other programs.
 SHARE = 0.6
 
-#: The longest share of the time that sums of queues, or of full namespaces, may take; with many it is done less often.
-COST = 0.02
-
-#: Seconds. If summing up takes longer, it is not repeated for the last bit of room, a LAST_PARTth of the limit.
-COSTLY: Final = 0.0001
+#: Units. If summing up takes more, it is not repeated for the last bit of room, a LAST_PARTth of the limit.
+COSTLY: Final = 50
 LAST_PART: Final = 64
 
 #: The smallest SEND has 30 bytes, and its message takes 24 and MESSAGE_BYTES.
 AMPLIFIED: Final = 10
-
-#: Queues and consumers summed up in one tick: two or three milliseconds.
-SUMMED_AT_ONCE: Final = 1_500
 
 #: Copies of a message that are allowed for. A topic with more subscriptions may exceed the limit by what is read at
 #: once.
@@ -64,7 +60,7 @@ class Memory:
         limit: bytes; 0 for none.
         flow: informs all clients that senders wait, for a reason, or with None that they continue.
         soon: calls something when what is at work is done.
-        clock: seconds, for how long adding up takes.
+        clock: seconds.
 
     Attributes:
         bytes: what there was at the last look: messages, and the input and output of connections.
@@ -73,8 +69,8 @@ class Memory:
     """
 
     __slots__ = (
-        "_broker", "_clock", "_copies", "_flow", "_gate", "_going_on", "_in_slices", "_links", "_next", "_round",
-        "_round_began", "_round_took", "_soon", "_staged", "_unsure", "blocked", "bytes", "input", "limit",
+        "_broker", "_clock", "_copies", "_flow", "_gate", "_links", "_measured", "_round", "_soon", "_staged", "_units",
+        "_unsure", "blocked", "bytes", "input", "limit",
     )  # fmt: skip
 
     def __init__(
@@ -94,17 +90,10 @@ class Memory:
         self._flow = flow
         self._soon = soon
         self._clock = clock
-        self._next = 0.0
-        #: Computes the sum over several ticks; the bytes read before it began, the gate, and what that would have let
-        #: in; seconds that it took so far.
-        self._round: Iterator[None] | None = None
-        self._round_began: tuple[int, Gate | None, int] = 0, None, 0
-        self._round_took = 0.0
+        self._round = Round(broker.scheduler, self._sum_up, clock)
         self._copies = 1
-        #: Summing up took several ticks the last time.
-        self._in_slices = False
-        #: The next slice is due in the next turn.
-        self._going_on = False
+        #: Units that the last sum took, and how many were computed in one go.
+        self._units = self._measured = 0
         #: Senders wait until it is known whether there is room.
         self._unsure = False
         self._gate = Gate(self._enter)
@@ -117,80 +106,64 @@ class Memory:
 
     def measure(self) -> int:
         """Bytes that all messages take now, with what was received of incomplete ones."""
-        for _ in self.add_up():
-            pass
+        finish(self.add_up, 0)
         return self.bytes
 
-    def add_up(self) -> Iterator[None]:
-        """Sum up :attr:`bytes`; yields when a tick has done enough."""
-        in_slices = False
-        broker, links = self._broker, self._links.open
-        total, left = 0, SUMMED_AT_ONCE
-        for queue in tuple(queues_of(broker)):  # queues may be created or deleted between two ticks
-            total += queue.bytes + MESSAGE_BYTES * (queue.depth + len(queue.scheduled))
-            left -= 1
-            for consumer in queue.consumers:
-                if consumer.window:
-                    total += _held_bytes(consumer)
-                    left -= 1
-            for consumer in queue.holders:
-                total += _held_bytes(consumer)
-                left -= 1
-            if left <= 0:
-                in_slices = True
-                yield
-                left = SUMMED_AT_ONCE
+    def add_up(self, now: int, budget: Budget) -> Task[None]:
+        """Sum up :attr:`bytes`."""
+        total = units = 0
+        for space in tuple(self._broker.namespaces.values()):
+            for destination in tuple(space.destinations.values()):
+                for queue in queues_at(destination):
+                    if budget.spent:
+                        yield
+                    total += queue.bytes + MESSAGE_BYTES * (queue.depth + len(queue.scheduled))
+                    holders = [consumer for consumer in queue.consumers if consumer.window]
+                    holders += queue.holders
+                    for consumer in holders:
+                        total += _held_bytes(consumer)
+                    budget.spend(1 + len(holders))
+                    units += 1 + len(holders)
         input_bytes = output = staged = 0
-        for link in tuple(links):
+        for link in tuple(self._links.open):
+            if budget.spent:
+                yield
+            budget.spend(1)
+            units += 1
             input_bytes += link.input_bytes
             output += link.output_bytes
             staged += link.connection.peer.staged.used
-            left -= 1
-            if left <= 0:
-                in_slices = True
-                yield
-                left = SUMMED_AT_ONCE
         self.input, self._staged = input_bytes, staged
-        self.bytes = total + held_bytes(broker) + input_bytes + output
-        self._in_slices = in_slices
+        self.bytes = total + held_bytes(self._broker) + input_bytes + output
+        self._units = units
+
+    @property
+    def _in_slices(self) -> bool:
+        """True if summing up takes several turns."""
+        return self._units > TURN
 
     def look(self) -> None:
         """Sum up, unless that was done recently, and block or release senders. With very many queues it takes several
-        calls."""
-        if not self.limit:
-            return
-        begin = self._clock()
-        if self._round is None:
-            if begin < self._next:
-                return
-            self._round, self._round_took = self.add_up(), 0.0
-            self._round_began = self._links.bytes_in, self._broker.gate, self._gate.bytes
-        for _ in self._round:
-            self._round_took += self._clock() - begin
-            if self._unsure or self._broker.gate is not None:
-                self._look_soon()  # senders wait for the sum, or each send is counted: a slice in each turn
-            return
-        self._round = None
-        bytes_in, gate, left = self._round_began
-        if gate is self._broker.gate:
-            room = self._room_since(bytes_in, 0 if gate is None else left - gate.bytes)
-        elif self._in_slices:  # sends are counted only since the middle of the sum
-            self._next = 0.0
-            self._look_soon()
-            return
-        else:
-            room = self._measure_room()
+        turns."""
+        if self.limit:
+            self._round.look()
+
+    def _sum_up(self, now: int, budget: Budget) -> Task[int]:
+        """Sum up, and block or release senders. Returns the units that it took."""
+        units = 0
+        while True:
+            bytes_in, gate, left, measured = self._links.bytes_in, self._broker.gate, self._gate.bytes, self._measured
+            yield from self.add_up(now, budget)
+            units += self._units
+            if gate is self._broker.gate and measured == self._measured:
+                room = self._room_since(bytes_in, 0 if gate is None else left - gate.bytes)
+                break
+            if not self._in_slices:
+                room = self._measure_room()
+                break
+            # Otherwise sends are counted only since the middle of the sum.
         self._look(room)
-        self._next = begin + (self._round_took + self._clock() - begin) / COST
-
-    def _look_soon(self) -> None:
-        if not self._going_on:
-            self._going_on = True
-            self._soon(self._go_on)
-
-    def _go_on(self) -> None:
-        self._going_on = False
-        self.look()
+        return units
 
     def _look(self, room: int) -> None:
         if not self.blocked:
@@ -209,7 +182,7 @@ class Memory:
     def _measure_room(self) -> int:
         """Compute the room that is left, and how it is watched."""
         self.measure()
-        self._round = None
+        self._measured += 1
         return self._room_since(self._links.bytes_in, 0)
 
     def _room_since(self, began: int, counted: int) -> int:
@@ -244,12 +217,11 @@ class Memory:
 
     def _used_up(self) -> None:
         """The bytes that could be read before the next sum have been read."""
-        if (
-            self._in_slices or self._clock() < self._next
-        ):  # until the sum is known; the last one's room would do for this
+        if self._in_slices or self._clock() < self._round.next:
+            # Until the sum is known. The last one's room would do for this.
             self._count(AMPLIFIED * self._copies * _READ)
         self.look()
-        if self._round is not None and self._broker.gate is None:
+        if self._round.under_way and self._broker.gate is None:
             self._count(AMPLIFIED * self._copies * _READ)
 
     def _enter(self, messages: int, size: int) -> Overfull | None:
@@ -262,14 +234,13 @@ class Memory:
                 {"limit": "max_memory_bytes"},
             )
         if self._in_slices:  # too much to sum up now: senders wait until that is done
-            self._next, self._unsure = 0.0, True
+            self._unsure = True
             self._block()
             over = self._broker.over
-            self._look_soon()
+            self._round.soon()
             return over
-        begin = self._clock()
         room = self._measure_room()
-        if size > room or (self._clock() - begin > COSTLY and room < self.limit // LAST_PART):
+        if size > room or (self._units > COSTLY and room < self.limit // LAST_PART):
             self._block()
             return self._broker.over
         self._gate.count(messages, size)

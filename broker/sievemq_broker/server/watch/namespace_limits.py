@@ -6,7 +6,7 @@ here. Full namespaces are checked a few times a second."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from sievemq_broker import logs
 from sievemq_broker.domain.admission import MESSAGE_BYTES, UNLIMITED, Gate, Overfull
@@ -14,8 +14,10 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.policy import FAIL
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.watch.counts import queues_in
-from sievemq_broker.server.watch.memory import COST, COSTLY, LAST_PART, RESUME, SUMMED_AT_ONCE
+from sievemq_broker.domain.work import TURN, Budget, Task, finish
+from sievemq_broker.server.watch.counts import queues_at
+from sievemq_broker.server.watch.memory import COSTLY, LAST_PART, RESUME
+from sievemq_broker.server.watch.rounds import Round
 from sievemq_core.errors import ErrorCode, RequestError
 
 _RULES = ("max_messages", "max_bytes")
@@ -27,43 +29,32 @@ class NamespaceLimits:
     """Gives each namespace with limits its gate, and checks the full ones.
 
     Args:
-        clock: seconds, for how long adding up takes.
+        clock: seconds.
     """
 
-    __slots__ = ("_broker", "_clock", "_full", "_next", "_round", "_round_took")
+    __slots__ = ("_broker", "_full", "_round")
 
     def __init__(self, broker: Broker, clock: Callable[[], float] = time.perf_counter) -> None:
         self._broker = broker
-        self._clock = clock
         self._full: dict[Namespace, _Keeper] = {}
-        self._next = 0.0
-        #: Adds up the namespaces at their limits, over several ticks if there are very many queues; seconds that it
-        #: took so far.
-        self._round: Iterator[None] | None = None
-        self._round_took = 0.0
+        self._round = Round(broker.scheduler, self._look, clock)
         broker.limit_namespaces(self._gate_of)
 
     def look(self) -> None:
         """Check whether the full ones have room again, unless that was just done."""
-        begin = self._clock()
-        if self._round is None:
-            if not self._full or begin < self._next:
-                return
-            self._round, self._round_took = self._look(), 0.0
-        for _ in self._round:
-            self._round_took += self._clock() - begin
-            return
-        self._round = None
-        self._next = begin + (self._round_took + self._clock() - begin) / COST
+        if self._full:
+            self._round.look()
 
-    def _look(self) -> Iterator[None]:
+    def _look(self, now: int, budget: Budget) -> Task[int]:
+        units = 0
         for space, keeper in tuple(self._full.items()):
-            yield from keeper.add_up()
+            units += yield from keeper.add_up(now, budget)
             if self._broker.namespaces.get(space.name) is not space or keeper.has_room():
                 self._full.pop(space, None)
+        return units
 
     def _gate_of(self, space: Namespace) -> Gate | None:
-        return None if space.policy is None else _Keeper(self._full, space, self._clock).gate
+        return None if space.policy is None else _Keeper(self._full, space).gate
 
 
 class _Keeper:
@@ -72,15 +63,13 @@ class _Keeper:
     Args:
         full: contains the namespace while it is full.
         space: the namespace; it has a policy.
-        clock: seconds.
     """
 
-    __slots__ = ("_clock", "_full", "_held", "_space", "_unsure", "gate")
+    __slots__ = ("_full", "_held", "_space", "_unsure", "gate")
 
-    def __init__(self, full: dict[Namespace, _Keeper], space: Namespace, clock: Callable[[], float]) -> None:
+    def __init__(self, full: dict[Namespace, _Keeper], space: Namespace) -> None:
         self._full = full
         self._space = space
-        self._clock = clock
         self.gate = Gate(self.enter)
         #: Messages and bytes of the last sum.
         self._held = 0, 0
@@ -106,11 +95,8 @@ class _Keeper:
             over = Overfull(f"what namespace {space.name!r} holds is being added up", refuses=False)
             space.set_over(over)
             return over
-        begin = self._clock()
-        for _ in self.add_up():
-            pass
+        costly = finish(self.add_up, 0) > COSTLY
         rooms = self._rooms()
-        costly = self._clock() - begin > COSTLY
         for index, (wanted, room, limit) in enumerate(zip((messages, size), rooms, limits, strict=True)):
             if wanted > room or (costly and limit and room < limit // LAST_PART):
                 self._full[space] = self
@@ -152,16 +138,19 @@ class _Keeper:
         space.set_over(None)
         return True
 
-    def add_up(self) -> Iterator[None]:
-        """Compute the sum; yields when a tick has done enough."""
-        messages = size = 0
-        # Queues may be created or deleted between two ticks.
-        for number, queue in enumerate(tuple(queues_in(self._space)), 1):
-            messages += queue.depth + len(queue.scheduled)
-            size += queue.bytes
-            if not number % SUMMED_AT_ONCE:
-                yield
+    def add_up(self, now: int, budget: Budget) -> Task[int]:
+        """Compute the sum. Returns the units that it took."""
+        messages = size = units = 0
+        for destination in tuple(self._space.destinations.values()):
+            for queue in queues_at(destination):
+                if budget.spent:
+                    yield
+                budget.spend(1)
+                units += 1
+                messages += queue.depth + len(queue.scheduled)
+                size += queue.bytes
         self._held = messages, size + MESSAGE_BYTES * messages
+        return units
 
     def _rooms(self) -> tuple[int, int]:
         """The room for messages and bytes."""
@@ -176,7 +165,7 @@ class _Keeper:
 
 def _is_large(space: Namespace) -> bool:
     """True if a namespace has more queues than one turn sums up."""
-    left = SUMMED_AT_ONCE - len(space.destinations)
+    left = TURN - len(space.destinations)
     if left < 0:
         return True
     topics = (each for each in space.destinations.values() if isinstance(each, Topic))

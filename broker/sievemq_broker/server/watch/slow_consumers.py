@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+import time
+from collections.abc import Callable, Mapping
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.policy import CLOSE
+from sievemq_broker.domain.work import Budget, Scheduler, Task
+from sievemq_broker.server.watch.rounds import Round
 from sievemq_broker.session.peer import Peer
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode
-
-#: Consumers checked in one tick, and connections without any; more of them take turns.
-CONSUMERS: Final = 1_500
-CONNECTIONS: Final = 250
 
 log = logs.get("server")
 
 
 class SlowConsumers:
-    """Checks some consumers each tick.
+    """Checks all consumers, as often as their number allows.
 
     A consumer is slow when it can take nothing more (its credit is used up, or its connection does not read), holds
     messages, has neither acknowledged nor received one for the time in its destination's rule, and messages wait that
     it could receive. It remains slow until it makes progress.
 
     Args:
+        scheduler: carries the rounds out.
         clock: the broker's time.
+        seconds: when the next round may begin is a matter of this clock.
 
     Attributes:
         slow: those that are slow now.
@@ -36,40 +36,43 @@ class SlowConsumers:
 
     __slots__ = ("_clock", "_connections", "_round", "_watched", "slow")
 
-    def __init__(self, connections: Mapping[str, Peer], clock: Clock) -> None:
+    def __init__(
+        self,
+        connections: Mapping[str, Peer],
+        scheduler: Scheduler,
+        clock: Clock,
+        seconds: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._connections = connections
         self._clock = clock
-        self._round: Iterator[None] = iter(())
+        self._round = Round(scheduler, self._look, seconds)
         #: Its progress when it was first found to stand still, and the time of that.
         self._watched: dict[Consumer, tuple[tuple[int, int], int]] = {}
         self.slow: dict[Consumer, None] = {}
 
     def look(self) -> None:
-        for _ in self._round:
-            return
-        self._round = self._look_round()
-        next(self._round, None)
+        self._round.look()
 
-    def _look_round(self) -> Iterator[None]:
-        """Check every consumer once; yields when a tick has done enough."""
+    def _look(self, now: int, budget: Budget) -> Task[int]:
+        """Check every consumer once. Returns the units that it took."""
+        units = 0
         for consumer in [consumer for consumer in self._watched if not consumer.open]:
             self._forget(consumer)
-        now = self._clock.now()
-        looks, connections = CONSUMERS, CONNECTIONS
         for connection_id in tuple(self._connections):
+            if budget.spent:
+                yield
+            budget.spend(1)
+            units += 1
             connection = self._connections.get(connection_id)
             if connection is None:
                 continue
             for consumer in tuple(connection.deliveries.consumers.values()):
-                self._look_at(connection, consumer, now)
-                looks -= 1
-                if not looks:
+                if budget.spent:
                     yield
-                    now, looks, connections = self._clock.now(), CONSUMERS, CONNECTIONS
-            connections -= 1
-            if not connections:
-                yield
-                now, looks, connections = self._clock.now(), CONSUMERS, CONNECTIONS
+                budget.spend(1)
+                units += 1
+                self._look_at(connection, consumer, self._clock.now())
+        return units
 
     def _look_at(self, connection: Peer, consumer: Consumer, now: int) -> None:
         queue = consumer.source

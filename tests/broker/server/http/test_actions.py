@@ -280,9 +280,8 @@ def test_a_move_into_a_consumer_that_sends_back_ends(api: Api, context: JMSConte
     assert sorted(map(int, api.ids(Q) + api.ids(R))) == list(range(300))
 
 
-def test_a_deep_queue_delays_no_other_client(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deep_queue_delays_no_other_client(api: Api) -> None:
     """The longest verbs work in slices, after each of which the loop may turn."""
-    monkeypatch.setattr("sievemq_broker.server.http.api.slices.SLICE_SECONDS", 0.0)
     from .deep import fill, longest_turn
 
     depth = 30_000

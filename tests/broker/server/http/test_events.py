@@ -16,6 +16,7 @@ import pytest
 from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.work import Budget, finish
 from sievemq_broker.server.http.api import series
 from sievemq_broker.server.http.api.history import KEEP, Event, History
 from sievemq_broker.server.http.api.hub import BUFFER, MAX_LISTENERS, Listener
@@ -424,9 +425,9 @@ def sampler_over(broker: EmbeddedBroker) -> series.Sampler:
     return series.Sampler(broker.server)
 
 
-async def looked(sampler: series.Sampler, times: int = 1) -> None:
+def looked(sampler: series.Sampler, times: int = 1) -> None:
     for _ in range(times):
-        await sampler.look()
+        finish(sampler.sample, 0)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
@@ -446,23 +447,18 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 def pieces(sampler: series.Sampler, visited: list[object]) -> list[int]:
     """How many queues and topics a look visits between two turns of the loop."""
-    found = []
-    look = sampler.look()
-    while True:
-        before = len(visited)
-        try:
-            look.send(None)
-        except StopIteration:
-            return [*found, len(visited) - before]
-        finally:
-            found.append(len(visited) - before)
+    found: list[int] = []
+    budget = Budget(100)
+    for _ in sampler.sample(0, budget):
+        found.append(len(visited) - sum(found))
+        budget.renew(100)
+    return [*found, len(visited) - sum(found)]
 
 
 @pytest.fixture
 def many(fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> tuple[series.Sampler, list[Any], list[object]]:
     """A sampler of 3,000 queues that visits 500 idle ones in a look, 100 at a time; and what it visits."""
     monkeypatch.setattr(series, "SWEEP", 500)
-    monkeypatch.setattr(series, "VISITED_AT_ONCE", 100)
     fresh.call(lambda b: [b.namespace("n").create(f"queue:{n}") for n in range(3_000)])
     queues = list(fresh.call(lambda b: b.namespace("n").destinations).values())
     sampler = sampler_over(fresh)
@@ -549,26 +545,25 @@ def test_an_open_stream_begins_with_a_heartbeat_and_repeats_it_while_there_are_n
 
 def test_memory_is_bounded_at_any_number_of_queues(fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series, "MAX_TRACKS", 10)
-    import asyncio
 
     space = fresh.call(lambda b: b.namespace("n"))
     queues = [fresh.call(lambda _, n=n: space.create(f"queue:{n}")) for n in range(30)]
     sampler = sampler_over(fresh)
-    asyncio.run(looked(sampler))
+    looked(sampler)
     assert not sampler.tracks
     for queue in queues:
         queue.sequence += 1
-    asyncio.run(looked(sampler))
+    looked(sampler)
     assert list(sampler.tracks) == queues[20:]
     queues[20].sequence += 1
     queues[0].sequence += 1
-    asyncio.run(looked(sampler))
+    looked(sampler)
     assert list(sampler.tracks) == [*queues[22:], queues[20], queues[0]]
-    asyncio.run(looked(sampler, 2 * series.SAMPLES + 5))
+    looked(sampler, 2 * series.SAMPLES + 5)
     assert len(sampler.times) == series.SAMPLES
     assert all(len(track.depth) <= series.SAMPLES + 60 for track in sampler.tracks.values())
     fresh.call(lambda b: b.delete_namespace("n"))
-    asyncio.run(looked(sampler))
+    looked(sampler)
     assert not sampler.tracks
     assert sampler.latest.destinations == 0
 
@@ -589,15 +584,14 @@ def test_series_have_messages_in_flight(fresh: EmbeddedBroker) -> None:
 
 
 def test_a_topic_is_one_series(fresh: EmbeddedBroker) -> None:
-    import asyncio
 
     url = f"{fresh.url}/{quote('n', safe='')}"
     sampler = sampler_over(fresh)
     with ConnectionFactory(url).create_context() as context:
         context.create_shared_durable_consumer(context.create_topic("t"), "s").close()
-        asyncio.run(looked(sampler))
+        looked(sampler)
         send(context, "topic:t", 1, 2, 3)
-    asyncio.run(looked(sampler))
+    looked(sampler)
     (track,) = sampler.tracks.values()
     assert list(track.depth) == [3]
     assert track.in_rate[0] > 0

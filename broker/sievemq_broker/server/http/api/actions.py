@@ -15,8 +15,8 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.messages import number_or_name, refuse_while_blocked, selector_of
-from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.server.http.errors import ApiError, answer_to, bad_request
+from sievemq_broker.server.http.tasks import run
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.destination import misspelt_kind, parse_address
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
+from functools import partial
 from typing import Any
 
 from sievemq_broker.domain.admission import Limited
+from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.slices import in_slices
+from sievemq_broker.server.http.tasks import each, run
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import Counts, Holdings, queues_at
 from sievemq_broker.session.peer import Peer
@@ -33,20 +34,8 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
     server = call.server
     identity = call.identity
     everything = identity.may(Verb.VIEW, "*", "*")
-    counts = Counts()
-    held = Holdings()
     spaces = [space for space in server.shard.broker.namespaces.values() if identity.rights.enters(space.name)]
-    destinations = 0
-    in_rate = out_rate = 0.0
-    for space in spaces:
-        async for destination in in_slices(list(space.destinations.values())):
-            if not everything and not identity.may(Verb.VIEW, space.name, destination.label):
-                continue
-            destinations += 1
-            _add(destination, counts, held)
-            came, went = call.management.sampler.rates(destination)
-            in_rate += came
-            out_rate += went
+    destinations, counts, held, in_rate, out_rate = await run(server, partial(_add_up, call, spaces))
     if everything:
         for ended in list(server.shard.ended.counts.values()):
             counts.include(ended)
@@ -58,9 +47,9 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         if identity.may(Verb.VIEW, connection.namespace.name, "*")
     ]
     waiting = [connection for connection in connections if connection.blocked_senders]
-    blocked_at = await _blocked_at(waiting)
-    for _ in server.memory.add_up() if everything else ():
-        await asyncio.sleep(0)
+    blocked_at = await _blocked_at(server, waiting)
+    if everything:
+        await run(server, server.memory.add_up)
     return answers.BrokerInfo(
         version=version(),
         incarnation=server.shard.services.settings.incarnation,
@@ -103,15 +92,18 @@ def _storage(server: Server) -> answers.Storage | None:
     )
 
 
-async def _blocked_at(connections: list[Peer]) -> list[answers.BlockedPlace]:
+async def _blocked_at(server: Server, connections: list[Peer]) -> list[answers.BlockedPlace]:
     """The limits at which senders of these connections wait, longest wait first."""
     found: dict[tuple[str, str | None, str], list[tuple[Peer, int]]] = {}
-    async for connection in in_slices(connections, every=8):
+
+    def add(connection: Peer) -> None:
         for sender in connection.blocked_senders:
             for place in sender.places:
                 address = address_at(place)
                 key = (connection.namespace.name, address, place.limit_text)
                 found.setdefault(key, []).append((connection, sender.since))
+
+    await each(server, connections, add)
     rows = [
         answers.BlockedPlace(
             namespace=namespace,
@@ -147,9 +139,28 @@ def counters_of(counts: Counts) -> answers.Counters:
     )
 
 
-def _add(destination: Queue | Topic, counts: Counts, held: Holdings) -> None:
-    counts.add(destination)
-    for queue in queues_at(destination):
-        if queue is not destination:
-            counts.add(queue)
-        held.add(queue)
+def _add_up(
+    call: Call[Any, Any], spaces: list[Namespace], now: int, budget: Budget
+) -> Task[tuple[int, Counts, Holdings, float, float]]:
+    """Destinations that the caller may view, what they have counted and hold, arrivals and deliveries per second."""
+    number, counts, held, in_rate, out_rate = 0, Counts(), Holdings(), 0.0, 0.0
+    everything = call.identity.may(Verb.VIEW, "*", "*")
+    for space in spaces:
+        for destination in list(space.destinations.values()):
+            if budget.spent:
+                yield
+            budget.spend(1)
+            if not everything and not call.identity.may(Verb.VIEW, space.name, destination.label):
+                continue
+            number += 1
+            counts.add(destination)
+            queues = queues_at(destination)
+            budget.spend(len(queues))
+            for queue in queues:
+                if queue is not destination:
+                    counts.add(queue)
+                held.add(queue)
+            came, went = call.management.sampler.rates(destination)
+            in_rate += came
+            out_rate += went
+    return number, counts, held, in_rate, out_rate

@@ -7,6 +7,7 @@ from typing import Any
 from sievemq_broker.domain.broker_properties import set_by_broker
 from sievemq_broker.server.http.api.requests import Send, TryOn
 from sievemq_broker.server.http.api.values import from_base64, read_fields, read_properties, unusable
+from sievemq_broker.server.server import Server
 from sievemq_core.errors import AddressError, FormatError
 from sievemq_core.limits import MAX_NAME_CHARS
 from sievemq_core.message.body import encode_map, encode_stream, encode_text
@@ -17,10 +18,11 @@ from sievemq_core.selector.lexer import is_property_name
 from sievemq_core.selector.names import MODE_NUMBERS
 
 
-async def compose(given: Send, message_id: str, now: int) -> Envelope:
+async def compose(server: Server, given: Send, message_id: str, now: int) -> Envelope:
     """An envelope as a producer would send it.
 
     Args:
+        server: whose scheduler reads its values.
         given: the message.
         message_id: its JMSMessageID.
         now: ms epoch; its JMSTimestamp.
@@ -28,7 +30,7 @@ async def compose(given: Send, message_id: str, now: int) -> Envelope:
     Raises:
         ApiError: 422, something in it cannot be sent.
     """
-    kind, body = await _body(given.body_type, given.body)
+    kind, body = await _body(server, given.body_type, given.body)
     packed, letters = _properties(given.properties)
     return Envelope(
         (
@@ -89,7 +91,7 @@ def _address(text: str | None) -> str | None:
         raise unusable(f"reply_to: {error.text}", "reply_to") from None
 
 
-async def _body(kind: str | None, body: Any) -> tuple[BodyKind, bytes | None]:
+async def _body(server: Server, kind: str | None, body: Any) -> tuple[BodyKind, bytes | None]:
     if kind is None:
         kinds = {str: "TEXT", dict: "MAP", list: "STREAM", type(None): "NONE"}
         if type(body) not in kinds:
@@ -107,8 +109,8 @@ async def _body(kind: str | None, body: Any) -> tuple[BodyKind, bytes | None]:
         case "MAP", dict():
             if "" in body:
                 raise unusable("body: a name in a map must not be empty (MAP-04)", "body")
-            return BodyKind.MAP, encode_map(dict(zip(body, await read_fields(body), strict=True)))
+            return BodyKind.MAP, encode_map(dict(zip(body, await read_fields(server, body), strict=True)))
         case "STREAM", list():
-            return BodyKind.STREAM, encode_stream(await read_fields(body))
+            return BodyKind.STREAM, encode_stream(await read_fields(server, body))
     wants = {"NONE": "no body", "TEXT": "text", "BYTES": "base64", "MAP": "an object", "STREAM": "an array"}
     raise unusable(f"body: {kind} wants {wants[kind]}", "body")

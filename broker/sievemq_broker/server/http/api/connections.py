@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from sievemq_broker.server.http.api import answers, requests
@@ -9,8 +10,8 @@ from sievemq_broker.server.http.api.brokers import address_at
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, page_of
-from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.http.errors import not_found
+from sievemq_broker.server.http.tasks import each
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import ErrorCode
@@ -30,13 +31,14 @@ async def list_connections(call: Call[requests.ListConnections, Any]) -> answers
         return query.namespace in (None, namespace) and call.identity.may(Verb.VIEW, namespace, "*")
 
     chosen, total, more = await page_of(
+        call.server,
         list(call.server.shard.services.connections.values()),
         lambda connection: connection_number(connection.member.id),
         decode_cursor(query.cursor, int),
         query.limit,
         keep,
     )
-    shown = [_show(call, connection) async for connection in in_slices(chosen, every=8)]
+    shown = await each(call.server, chosen, partial(_show, call))
     return answers.Connections(connections=shown, total=total, next=more)
 
 

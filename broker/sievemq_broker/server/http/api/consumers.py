@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.namespace import Destination
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.connections import connection_number
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, page_of
-from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.http.errors import not_found
+from sievemq_broker.server.http.tasks import each, run
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import ErrorCode
@@ -32,14 +34,11 @@ async def list_consumers(call: Call[requests.Page, Any]) -> answers.Consumers:
     `matched` of `examined` messages met the selector since it came into use there.
     """
     destination = call.destination()
-    rows = await _rows(call, destination)
+    rows = await run(call.server, partial(_rows, call, destination))
     after = decode_cursor(call.query.cursor, tuple[int, int])
-    chosen, total, more = await page_of(rows, lambda row: (row[0], row[2].id), after, call.query.limit)
+    chosen, total, more = await page_of(call.server, rows, lambda row: (row[0], row[2].id), after, call.query.limit)
     slow = call.server.shard.slow_consumers.slow
-    shown = [
-        _show(connection, consumer, destination, consumer in slow)
-        async for _, connection, consumer in in_slices(chosen, every=8)
-    ]
+    shown = await each(call.server, chosen, lambda row: _show(row[1], row[2], destination, row[2] in slow))
     return answers.Consumers(consumers=shown, total=total, next=more)
 
 
@@ -48,7 +47,7 @@ async def close_consumer(call: Call[requests.DryRun, Any]) -> answers.Touched:
     """Close a consumer and inform its client. What it holds stays with its session until that acknowledges or ends."""
     destination = call.destination()
     dry_run = call.query.dry_run
-    for _, connection, consumer in await _rows(call, destination):
+    for _, connection, consumer in await run(call.server, partial(_rows, call, destination)):
         if _identifier(connection, consumer) == call.path["id"]:
             if not dry_run:
                 consumer.expel(ErrorCode.CLOSED_BY_ADMINISTRATOR, "closed by an administrator", call.now)
@@ -61,15 +60,21 @@ def _identifier(connection: Peer, consumer: Consumer) -> str:
     return f"{connection.member.id}.{consumer.id}"
 
 
-async def _rows(call: Call[Any, Any], destination: Destination) -> list[_Row]:
-    space = call.namespace()
-    return [
-        (connection_number(connection.member.id), connection, consumer)
-        async for connection in in_slices(list(call.server.shard.services.connections.values()), every=16)
-        if connection.namespace is space
-        for number, consumer in list(connection.deliveries.consumers.items())
-        if number not in connection.deliveries.retired and consumer.source.place.destination == destination.label
-    ]
+def _rows(call: Call[Any, Any], destination: Destination, now: int, budget: Budget) -> Task[list[_Row]]:
+    space, rows = call.namespace(), list[_Row]()
+    for connection in list(call.server.shard.services.connections.values()):
+        if budget.spent:
+            yield
+        deliveries = connection.deliveries
+        budget.spend(1 + len(deliveries.consumers))
+        if connection.namespace is space:
+            place = connection_number(connection.member.id)
+            rows += [
+                (place, connection, consumer)
+                for number, consumer in deliveries.consumers.items()
+                if number not in deliveries.retired and consumer.source.place.destination == destination.label
+            ]
+    return rows
 
 
 def _show(connection: Peer, consumer: Consumer, destination: Destination, slow: bool) -> answers.Consumer:

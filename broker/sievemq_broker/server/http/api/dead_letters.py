@@ -11,7 +11,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, page_of
-from sievemq_broker.server.http.api.slices import run
+from sievemq_broker.server.http.tasks import run
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import SieveError
 from sievemq_core.message import dead_letters as notes
@@ -34,7 +34,9 @@ async def list_dead_letters(call: Call[requests.ListDeadLetters, Any]) -> answer
         and destination.depth
         and call.identity.may(Verb.VIEW, space.name, label)
     ]
-    chosen, total, more = await page_of(found, lambda queue: queue.label, decode_cursor(query.cursor, str), query.limit)
+    chosen, total, more = await page_of(
+        call.server, found, lambda queue: queue.label, decode_cursor(query.cursor, str), query.limit
+    )
     queues = []
     for queue in chosen:
         examine = query.examine if call.identity.may(Verb.BROWSE, space.name, queue.label) else 0

@@ -12,14 +12,15 @@ from sievemq_broker.domain.dead_letters import dead_letter_address
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
-from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.server.http.errors import ApiError
+from sievemq_broker.server.http.tasks import each, run
 from sievemq_broker.server.watch.counts import DROPPED_AT_ONCE, Counts, queues_at, waits_since
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.dead_letters import PREFIX
@@ -58,8 +59,8 @@ async def list_destinations(call: Call[requests.Find, Any]) -> answers.Destinati
     def place(destination: Queue | Topic) -> tuple[float, str]:
         return (0.0 if name == "address" else sign * _figure(call, destination, name), destination.label)
 
-    chosen, total, more = await page_of(list(space.destinations.values()), place, after, query.limit, keep)
-    rows = [_row(call, destination) async for destination in in_slices(chosen, every=8)]
+    chosen, total, more = await page_of(call.server, list(space.destinations.values()), place, after, query.limit, keep)
+    rows = await each(call.server, chosen, partial(_row, call))
     return answers.Destinations(destinations=rows, total=total, next=more)
 
 
@@ -95,7 +96,7 @@ async def put_destination(call: Call[Any, Any]) -> answers.DestinationDetails:
 async def delete_destination(call: Call[requests.DryRun, Any]) -> answers.Touched:
     """Delete a queue or topic with its messages and subscriptions; consumers are closed. Counts are of messages."""
     space, destination = call.namespace(), call.destination()
-    messages = await empty(call, destination, dry_run=call.query.dry_run)
+    messages = await run(call.server, partial(emptied, destination, call.query.dry_run))
     if not call.query.dry_run:
         if space.destinations.get(destination.label) is destination:
             space.delete(destination.label)
@@ -160,14 +161,14 @@ def _since(
     )
 
 
-async def empty(call: Call[Any, Any], destination: Queue | Topic, *, dry_run: bool) -> int:
-    """How many messages it holds; they are removed, in slices, down to what deleting it can drop in one go."""
+def emptied(destination: Queue | Topic, dry_run: bool, now: int, budget: Budget) -> Task[int]:
+    """How many messages it holds; they are removed down to what deleting it can drop in one go."""
     messages = 0
     for queue in queues_at(destination):
         held = queue.depth + len(queue.scheduled)
         messages += held + queue.in_flight
         if held > DROPPED_AT_ONCE and not dry_run:
-            await run(call.server, partial(management.purge, queue, management.Choice()))
+            yield from management.purge(queue, management.Choice(), now, budget)
     return messages
 
 

@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Self, TypeAlias
 
 from sievemq_broker.domain.consumer import Consumer
@@ -20,9 +21,10 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.shares import Shares
 from sievemq_broker.domain.tap import Tap
 from sievemq_broker.domain.topic import Subscription, Topic
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api.history import Event, History
 from sievemq_broker.server.http.api.series import Changes, Sampler
-from sievemq_broker.server.http.api.slices import in_slices
+from sievemq_broker.server.http.tasks import run
 from sievemq_broker.server.server import Server
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Identity
@@ -167,7 +169,7 @@ class Hub:
     async def ready(self) -> None:
         """Return when no event from now on is missed: there is a state that the next look compares with."""
         if self._known is None:
-            self._known = await _Known.taken(self._server)
+            self._known = await run(self._server, partial(_Known.taken, self._server))
 
     def discard(self, listener: Listener) -> None:
         self.listeners.discard(listener)
@@ -189,7 +191,7 @@ class Hub:
                 self._known = None
                 history.forget()
                 return
-        self._known = await _Known.taken(self._server)
+        self._known = await run(self._server, partial(_Known.taken, self._server))
         now = self._sampler.latest.time
         found = () if before is None else self._known.since(before, self._sampler.changes)
         events: list[Event] = [(name, {"time": now, **about}) for name, about in found]
@@ -235,16 +237,23 @@ class _Known:
         self.taps: set[Tap] = set()
 
     @classmethod
-    async def taken(cls, server: Server) -> Self:
-        """Collect the current state, in slices."""
+    def taken(cls, server: Server, now: int, budget: Budget) -> Task[Self]:
+        """Collect the current state."""
         known = cls(server)
-        async for connection in in_slices(list(known.connections.values())):
+        for connection in list(known.connections.values()):
+            if budget.spent:
+                yield
+            budget.spend(1 + len(connection.deliveries.consumers))
             if connection.deliveries.consumers:
                 there, retired = connection.deliveries.consumers, connection.deliveries.retired
                 known.consumers[connection.member.id] = {n: c for n, c in there.items() if n not in retired}
-        async for space in in_slices(list(server.shard.broker.namespaces.values())):
+        for space in list(server.shard.broker.namespaces.values()):
+            if budget.spent:
+                yield
+            before = len(known.subscriptions) + len(known.taps)
             known.subscriptions.update(space.subscriptions)
             known.taps.update(space.taps)
+            budget.spend(1 + len(known.subscriptions) + len(known.taps) - before)
         return known
 
     def since(self, before: _Known, changes: Changes) -> Iterator[Event]:

@@ -14,8 +14,8 @@ from sievemq_broker.server.http.api.compose import compose
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, encode_cursor
 from sievemq_broker.server.http.api.shown import show_details, show_messages
-from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.server.http.errors import ApiError, not_found
+from sievemq_broker.server.http.tasks import run
 from sievemq_broker.session.checks import check_body
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.envelope import BODY, DELIVERY_TIME, EXPIRATION, TIMESTAMP
@@ -77,7 +77,7 @@ async def browse_messages(call: Call[requests.Browse, Any]) -> answers.Messages:
         place = decode_cursor(query.cursor, tuple[int, int])
         entries, last = await run(call.server, partial(verb, queue, condition, place or (-1, -1), query.limit))
         more = None if last is None else encode_cursor(last)
-    return answers.Messages(messages=await show_messages(entries), next=more)
+    return answers.Messages(messages=await run(call.server, partial(show_messages, entries)), next=more)
 
 
 @routes.add(
@@ -97,7 +97,7 @@ async def list_scheduled(call: Call[requests.Scheduled, Any]) -> answers.Message
         call.server, partial(management.scheduled, queue, condition, place or (-1, -1), query.limit)
     )
     more = None if last is None else encode_cursor(last)
-    return answers.Messages(messages=await show_messages(entries), next=more)
+    return answers.Messages(messages=await run(call.server, partial(show_messages, entries)), next=more)
 
 
 @routes.add("GET", MESSAGES + "/{id}", Verb.BROWSE, answers.MessageDetails, query=requests.Whole)
@@ -112,7 +112,7 @@ async def get_message(call: Call[requests.Whole, Any]) -> answers.MessageDetails
     found = await run(call.server, partial(queue.locate, [number_or_name(name)], True))
     if not found:
         raise not_found(f"{queue.label} has no message {name[:200]!r} any more", id=name[:1_000])
-    return await show_details(found[0], queue.label, query.body_limit)
+    return await show_details(call.server, found[0], queue.label, query.body_limit)
 
 
 @routes.add(
@@ -127,7 +127,7 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     space, address = call.namespace(), call.address()
     now = call.now
     message_id = call.management.message_id()
-    envelope = await compose(call.body, message_id, now)
+    envelope = await compose(call.server, call.body, message_id, now)
     check_body(envelope.fields[BODY], call.server.shard.services.settings.body_bytes)
     sends = Sends([(str(address), envelope)])
     now = await run(call.server, partial(space.examine, sends))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.destinations import empty
+from sievemq_broker.server.http.api.destinations import emptied
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
-from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.http.errors import ApiError
-from sievemq_broker.server.watch.counts import Holdings, queues_at
+from sievemq_broker.server.http.tasks import ROW, run
+from sievemq_broker.server.watch.counts import DROPPED_AT_ONCE, Holdings, queues_at
 from sievemq_broker.session.checks import check_identifier
 from sievemq_broker.session.rights import Verb
 from sievemq_core.counted import counted
@@ -28,6 +30,7 @@ async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
     rights = call.identity.rights
     fits = name_matcher(query.like)
     chosen, total, more = await page_of(
+        call.server,
         list(call.server.shard.broker.namespaces),
         str,
         decode_cursor(query.cursor, str),
@@ -39,7 +42,8 @@ async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
     for name in chosen:
         space = call.server.shard.broker.namespaces.get(name)
         if space is not None:
-            rows.append(await _row(call, space, clients[name] if call.identity.may(Verb.VIEW, name, "*") else 0))
+            connected = clients[name] if call.identity.may(Verb.VIEW, name, "*") else 0
+            rows.append(await run(call.server, partial(_row, call, space, connected)))
     return answers.Namespaces(namespaces=rows, total=total, next=more)
 
 
@@ -53,7 +57,7 @@ async def create_namespace(call: Call[Any, requests.Space]) -> answers.Namespace
     check_identifier("the name of a namespace", name)
     if name in call.server.shard.broker.namespaces:
         call.existed()
-    return await _row(call, call.server.shard.broker.namespace(name), 0)
+    return await run(call.server, partial(_row, call, call.server.shard.broker.namespace(name), 0))
 
 
 @routes.add("DELETE", "/namespaces/{ns}", Verb.MANAGE, answers.Touched, query=requests.DryRun)
@@ -64,18 +68,31 @@ async def delete_namespace(call: Call[requests.DryRun, Any]) -> answers.Touched:
     """
     space, dry_run = call.namespace(), call.query.dry_run
     _refuse_if_connected(call, space)
-    messages = 0
-    left = list(space.destinations.values())
-    async for destination in in_slices((left.pop() for _ in range(len(left))), every=1):  # each is freed at once
-        messages += await empty(call, destination, dry_run=dry_run)
-        if not dry_run and space.destinations.get(destination.label) is destination:
-            space.delete(destination.label)
+    messages = await run(call.server, partial(_emptied, space, dry_run))
     if not dry_run:
         _refuse_if_connected(call, space)  # a client may have connected in the meantime
         if call.server.shard.broker.namespaces.get(space.name) is space:
             call.server.shard.broker.delete_namespace(space.name)
         call.server.turn.worked()
     return answers.Touched.of(messages, dry_run)
+
+
+def _emptied(space: Namespace, dry_run: bool, now: int, budget: Budget) -> Task[int]:
+    """How many messages a namespace holds; its destinations are deleted, one by one."""
+    messages = 0
+    for label in list(space.destinations):
+        if budget.spent:
+            yield
+        destination = space.destinations.get(label)
+        if destination is None:
+            continue
+        held = yield from emptied(destination, dry_run, now, budget)
+        messages += held
+        budget.spend(ROW)
+        if not dry_run and space.destinations.get(label) is destination:
+            budget.spend(min(held, DROPPED_AT_ONCE))
+            space.delete(label)
+    return messages
 
 
 def _refuse_if_connected(call: Call[Any, Any], space: Namespace) -> None:
@@ -89,14 +106,19 @@ def _refuse_if_connected(call: Call[Any, Any], space: Namespace) -> None:
         )
 
 
-async def _row(call: Call[Any, Any], space: Namespace, connections: int) -> answers.Namespace:
+def _row(call: Call[Any, Any], space: Namespace, connections: int, now: int, budget: Budget) -> Task[answers.Namespace]:
     held, destinations = Holdings(), 0
     everything = call.identity.may(Verb.VIEW, space.name, "*")
-    async for destination in in_slices(list(space.destinations.values())):
+    for destination in list(space.destinations.values()):
+        if budget.spent:
+            yield
+        budget.spend(1)
         if not everything and not call.identity.may(Verb.VIEW, space.name, destination.label):
             continue
         destinations += 1
-        for queue in queues_at(destination):
+        queues = queues_at(destination)
+        budget.spend(len(queues))
+        for queue in queues:
             held.add(queue)
     return answers.Namespace(
         name=space.name,

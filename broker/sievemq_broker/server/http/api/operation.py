@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -14,15 +15,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.access import caller
 from sievemq_broker.server.http.api import PREFIX
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Endpoint
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.api.requests import Nothing
-from sievemq_broker.server.http.api.slices import gone, in_slices
 from sievemq_broker.server.http.encoding import encode
 from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
+from sievemq_broker.server.http.tasks import gone, run
+from sievemq_broker.server.server import Server
 from sievemq_broker.session.rights import EVERYTHING, Identity, Verb
 from sievemq_core.errors import AddressError
 from sievemq_core.message.destination import parse_address
@@ -36,8 +39,9 @@ _DISCARDED = 16 * 1024 * 1024
 #: Of a request, counted as its commas and brackets outside of strings: some milliseconds of decoding.
 MAX_JSON_VALUES: Final = 20_000
 
-#: Bytes that are checked in one slice.
+#: Bytes that are checked at once, and the units of that.
 _PIECE: Final = 65_536
+_PIECE_UNITS: Final = 200
 
 _MARKS: Final = b",", b"[", b"{"
 _without_escapes: Final = re.compile(rb"\\.", re.DOTALL).sub
@@ -68,8 +72,8 @@ class Operation:
         identity = caller(Request(scope))
         check(identity, endpoint, path)
         query = _query(endpoint, scope["query_string"])
-        body = await _body(endpoint, scope, receive)
         gone.set(scope["state"].get("gone", _never))
+        body = await _body(endpoint, scope, receive, self._management.server)
         gate, changes = self._management.gate, endpoint.method != "GET"
         whole = changes or endpoint.verb is Verb.BROWSE  # of a verb that takes several turns, it may show messages
 
@@ -173,7 +177,7 @@ def _choices(kind: Any) -> list[str]:
     return [str(value) for part in literals if isinstance(part, msgspec.inspect.LiteralType) for value in part.values]
 
 
-async def _body(endpoint: Endpoint, scope: Scope, receive: Receive) -> Any:
+async def _body(endpoint: Endpoint, scope: Scope, receive: Receive, server: Server) -> Any:
     headers = {name: value for name, value in scope["headers"] if name in (b"content-type", b"content-length")}
     length = headers.get(b"content-length", b"")
     limit = endpoint.body_limit if endpoint.body is not None else 0
@@ -198,7 +202,7 @@ async def _body(endpoint: Endpoint, scope: Scope, receive: Receive) -> Any:
             415, "UNSUPPORTED_MEDIA_TYPE", "a body is sent as Content-Type: application/json",
             {"content_type": content_type.decode("latin-1")[:100]},
         )  # fmt: skip
-    if not await has_at_most(data, MAX_JSON_VALUES):
+    if not await run(server, partial(has_at_most, data, MAX_JSON_VALUES)):
         text = f"the JSON of a request may have some {MAX_JSON_VALUES} values; a client sends larger messages"
         raise ApiError(413, "REQUEST_TOO_LARGE", text, {"limit": MAX_JSON_VALUES})
     try:
@@ -243,8 +247,8 @@ async def _read(receive: Receive, limit: int) -> bytes:
             return b"".join(chunks)
 
 
-async def has_at_most(data: bytes, limit: int) -> bool:
-    """True if there are at most this many commas and opening brackets outside of strings; in slices.
+def has_at_most(data: bytes, limit: int, now: int, budget: Budget) -> Task[bool]:
+    """True if there are at most this many commas and opening brackets outside of strings.
 
     Args:
         data: JSON, or anything else.
@@ -253,7 +257,10 @@ async def has_at_most(data: bytes, limit: int) -> bool:
     if sum(map(data.count, _MARKS)) <= limit:
         return True
     found, inside, rest = 0, False, b""
-    async for start in in_slices(range(0, len(data), _PIECE), every=1):
+    for start in range(0, len(data), _PIECE):
+        if budget.spent:
+            yield
+        budget.spend(_PIECE_UNITS)
         piece = rest + data[start : start + _PIECE]
         rest = b""
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # an escape that continues in the next piece

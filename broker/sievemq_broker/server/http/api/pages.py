@@ -5,15 +5,24 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable
+from functools import partial
 from heapq import nsmallest
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from sievemq_broker.server.http.api.slices import in_slices
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.errors import bad_request
+from sievemq_broker.server.http.tasks import run
+from sievemq_broker.server.server import Server
 
 T = TypeVar("T")
+
+Page: TypeAlias = tuple[list[T], int, str | None]
+"""Rows in order, how many there are on all pages, and the cursor of the next page."""
+
+#: Units of finding out whether a row is wanted, and of its place.
+_PLACE = 2
 
 #: Rows that are ordered in one go.
 _CHUNK = 1_000
@@ -57,28 +66,42 @@ def name_matcher(like: str | None) -> Callable[[str], bool]:
 
 
 async def page_of(
+    server: Server,
     items: Iterable[T],
     place: Callable[[T], Any],
     after: Any,
     limit: int,
     keep: Callable[[T], bool] = lambda _: True,
-) -> tuple[list[T], int, str | None]:
+) -> Page[T]:
     """The rows of a page, out of many in no order.
 
     Args:
+        server: whose scheduler finds them.
         items: a snapshot of the requested list.
         place: the order; no two have the same.
         after: place of the last row of the page before; None for the first page.
         limit: rows.
         keep: is a row wanted at all?
-
-    Returns:
-        The rows in order, how many there are on all pages, and the cursor of the next page.
     """
+    return await run(server, partial(_page_of, items, place, after, limit, keep))
+
+
+def _page_of(
+    items: Iterable[T],
+    place: Callable[[T], Any],
+    after: Any,
+    limit: int,
+    keep: Callable[[T], bool],
+    now: int,
+    budget: Budget,
+) -> Task[Page[T]]:
     best: list[tuple[Any, int, T]] = []
     chunk: list[tuple[Any, int, T]] = []
     total = 0
-    async for item in in_slices(items, every=16):
+    for item in items:
+        if budget.spent:
+            yield
+        budget.spend(_PLACE)
         if not keep(item):
             continue
         total += 1

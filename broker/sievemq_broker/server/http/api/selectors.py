@@ -14,8 +14,8 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.compose import compose_fields
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.messages import number_or_name, selector_of
-from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.server.http.errors import bad_request, not_found
+from sievemq_broker.server.http.tasks import run
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.destination import parse_address
 from sievemq_core.selector import CompiledSelector

@@ -1,7 +1,7 @@
 """Figures over time, for charts: depth and rates of every destination, for the last minutes.
 
 Nothing is counted on the data path. Each second the sampler visits the destinations with recent changes, and the next
-SWEEP of the others, VISITED_AT_ONCE at a time. Totals are kept by difference: a visit adds what has changed since the
+SWEEP of the others, as a task. Totals are kept by difference: a visit adds what has changed since the
 last one. So a sample costs the same with a hundred destinations and with a hundred thousand. Only changes of one that
 was idle are found later, after one round through all of them.
 
@@ -15,12 +15,15 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from operator import add
 from time import perf_counter
 from typing import Final, TypeAlias
 
 from sievemq_broker import logs
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.work import Budget, Task
+from sievemq_broker.server.http.tasks import run
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import queues_at
 
@@ -36,9 +39,6 @@ MAX_TRACKS: Final = 4_000
 
 #: Other destinations that one look visits, at a microsecond or two each: some 2 % of a second.
 SWEEP: Final = 10_000
-
-#: Queues and topics that are visited before other work of the loop has a turn: a millisecond, or less (decision 0026).
-VISITED_AT_ONCE: Final = 500
 
 #: The shortest pause between two samples, as a share of a step: if the loop is busy, sampling does not use the rest.
 _LEAST_PAUSE: Final = 0.1
@@ -178,18 +178,21 @@ class Sampler:
             await asyncio.sleep(pause(perf_counter() - begin))
 
     async def look(self) -> None:
+        """Take a sample."""
+        await run(self._server, self.sample)
+
+    def sample(self, now: int, budget: Budget) -> Task[None]:
         """Visit the destinations that moved lately, new ones, and the next ones of the round; note the sums."""
         begin = perf_counter()
         elapsed = begin - self._last if self._last else STEP_SECONDS
         self._last = begin
-        visited = 0
         for space in list(self._server.shard.broker.namespaces.values()):
             for destination in self._new_in(space.destinations):
-                visited = await self._visit(destination, elapsed, visited)
+                yield from self._visit(destination, elapsed, budget)
         for destination in list(self.tracks):
-            visited = await self._visit(destination, elapsed, visited)
+            yield from self._visit(destination, elapsed, budget)
         for destination in self._quiet():
-            visited = await self._visit(destination, max(elapsed, self._round_seconds), visited)
+            yield from self._visit(destination, max(elapsed, self._round_seconds), budget)
         while len(self.tracks) > MAX_TRACKS:
             self.tracks.popitem(last=False)
         sums = self._sums(elapsed)
@@ -219,67 +222,59 @@ class Sampler:
         self._round, due = self._round[:-SWEEP], self._round[-SWEEP:]
         return [destination for destination in due if destination not in self.tracks]
 
-    async def _visit(self, destination: Destination, elapsed: float, visited: int) -> int:  # noqa: C901
-        """Note what has changed at a destination.
+    def _visit(self, destination: Destination, elapsed: float, budget: Budget) -> Task[None]:
+        """Note what has changed at a destination since the last visit, this many seconds ago. One that was deleted
+        meanwhile is left out."""
+        if budget.spent:
+            yield
+        before = self._known(destination)
+        if before is None:
+            return
+        budget.spend(1)
+        figures = _figures(destination)
+        moved = self._note(destination, figures)
+        for queue in queues_at(destination):
+            if queue is destination or queue.deleted:
+                continue
+            if budget.spent:
+                yield
+            budget.spend(1)
+            known, there = self._seen.get(queue, _NONE), _figures(queue)
+            moved |= self._note(queue, there)
+            before, figures = _added(before, known), _added(figures, there)
+        if destination in self._seen and self.times:
+            self._compare(destination, before, figures, moved, elapsed)
 
-        Args:
-            destination: which; one that was deleted meanwhile is left out.
-            elapsed: seconds since the last visit.
-            visited: queues and topics that this look has visited.
-
-        Returns:
-            The same with this one's.
-        """
-        first = not self.times
+    def _known(self, destination: Destination) -> Figures | None:
+        """What was found at the last visit; None if it was deleted."""
         known = self._seen.get(destination)
         if known is None:
             space = self._server.shard.broker.namespaces.get(destination.place.namespace)
             if space is None or space.destinations.get(destination.label) is not destination:
-                return visited  # deleted
+                return None
             known = self._seen[destination] = _NONE
-            if not first:
+            if self.times:
                 self._next.created.append(destination)
-        figures = _figures(destination)
-        moved = self._note(destination, figures)
-        taken, given, depth, in_flight = figures[:4]
-        given_before = known[_GIVEN]
-        dead = figures[_DEAD] - known[_DEAD]
-        visited += 1
-        if not visited % VISITED_AT_ONCE:
-            await asyncio.sleep(0)
-        if isinstance(destination, Topic):
-            for queue in queues_at(destination):
-                if queue.deleted:
-                    continue  # since the loop had a turn
-                before = self._seen.get(queue, _NONE)
-                figures_there = _figures(queue)
-                moved |= self._note(queue, figures_there)
-                given += figures_there[_GIVEN]
-                given_before += before[_GIVEN]
-                depth += figures_there[_DEPTH]
-                in_flight += figures_there[_IN_FLIGHT]
-                dead += figures_there[_DEAD] - before[_DEAD]
-                visited += 1
-                if not visited % VISITED_AT_ONCE:
-                    await asyncio.sleep(0)
-        if destination not in self._seen:
-            return visited  # deleted since the loop had a turn
-        if first:
-            return visited
+        return known
+
+    def _compare(
+        self, destination: Destination, before: Figures, figures: Figures, moved: bool, elapsed: float
+    ) -> None:
+        """Note the differences of two visits, and the sample of a destination that has samples, or moved."""
+        dead = figures[_DEAD] - before[_DEAD]
         if dead > 0:
             self._next.dead[destination] = dead
-        if figures[_PAUSED] != known[_PAUSED]:
+        if figures[_PAUSED] != before[_PAUSED]:
             (self._next.paused if figures[_PAUSED] else self._next.resumed).append(destination)
         track = self.tracks.get(destination)
         if track is None:
             if not moved:
-                return visited
+                return
             track = self.tracks[destination] = Track()
-        took, gave = taken - known[_TAKEN], given - given_before
-        track.add(depth, in_flight, max(0, took) / elapsed, max(0, gave) / elapsed)
+        took, gave = figures[_TAKEN] - before[_TAKEN], figures[_GIVEN] - before[_GIVEN]
+        track.add(figures[_DEPTH], figures[_IN_FLIGHT], max(0, took) / elapsed, max(0, gave) / elapsed)
         if moved:
             self.tracks.move_to_end(destination)
-        return visited
 
     def _note(self, of: Destination, figures: Figures) -> bool:
         """Keep what was found there.
@@ -337,6 +332,10 @@ class Sampler:
 def pause(spent: float) -> float:
     """Seconds from the end of a sample that took this long to the next one."""
     return max(STEP_SECONDS - spent, STEP_SECONDS * _LEAST_PAUSE)
+
+
+def _added(some: Figures, others: Figures) -> Figures:
+    return tuple(map(add, some, others))
 
 
 def _figures(of: Destination) -> Figures:

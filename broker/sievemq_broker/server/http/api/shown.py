@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from sievemq_broker.domain.entry import DELAYED, HELD, Entry
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers
 from sievemq_broker.server.http.api.partly import Outline, beginning
-from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.http.api.values import show_value
+from sievemq_broker.server.http.tasks import ROW, each
+from sievemq_broker.server.server import Server
 from sievemq_core.errors import FormatError, SieveError
 from sievemq_core.message.body import decode_map, decode_stream, decode_text
 from sievemq_core.message.envelope import (
@@ -61,20 +63,23 @@ class Seen:
         return cls(entry.sequence, entry.state, entry.count, entry.attempts, due, entry.envelope)
 
 
-async def show_messages(entries: Iterable[Entry]) -> list[answers.Message]:
+def show_messages(entries: Iterable[Entry], now: int, budget: Budget) -> Task[list[answers.Message]]:
     rows: list[answers.Message] = []
-    async for seen in in_slices([Seen.of(entry) for entry in entries], every=1):
+    for seen in [Seen.of(entry) for entry in entries]:
+        if budget.spent:
+            yield
         rows.append(answers.Message(**_headers(seen)))
+        budget.spend(ROW + len(rows[-1].properties))
         seen.envelope.compact()
     return rows
 
 
-async def show_details(entry: Entry, destination: str, body_limit: int) -> answers.MessageDetails:
+async def show_details(server: Server, entry: Entry, destination: str, body_limit: int) -> answers.MessageDetails:
     """A message with its body, or the first `body_limit` bytes of it."""
     fields = entry.envelope.fields
     headers = _headers(Seen.of(entry))
     entry.envelope.compact()
-    body = await _show_body(fields[BODY_KIND], fields[BODY], body_limit)
+    body = await _show_body(server, fields[BODY_KIND], fields[BODY], body_limit)
     return answers.MessageDetails(**headers, destination=destination, body=body)
 
 
@@ -121,10 +126,11 @@ def _kind(number: int) -> str:
         return "UNKNOWN"
 
 
-async def _show_body(kind: int, body: bytes | None, limit: int) -> answers.Body:
+async def _show_body(server: Server, kind: int, body: bytes | None, limit: int) -> answers.Body:
     """A body by its type.
 
     Args:
+        server: whose scheduler decodes it.
         kind: BodyKind.
         body: as in the envelope.
         limit: bytes of it that are shown; a MAP, STREAM or OBJECT of more is shown as bytes. Of the others MAX_SHOWN
@@ -139,11 +145,11 @@ async def _show_body(kind: int, body: bytes | None, limit: int) -> answers.Body:
         elif not cut and body is not None:
             if kind == BodyKind.MAP:
                 begin, cut = beginning(content, MAX_SHOWN, named=True)
-                entries = in_slices(decode_map(begin).items())
-                found["map"] = {name: show_value(value) async for name, value in entries}
+                values = decode_map(begin)
+                found["map"] = dict(zip(values, await each(server, values.values(), show_value, 1), strict=True))
             elif kind == BodyKind.STREAM:
                 begin, cut = beginning(content, MAX_SHOWN, named=False)
-                found["stream"] = [show_value(value) async for value in in_slices(decode_stream(begin))]
+                found["stream"] = await each(server, decode_stream(begin), show_value, 1)
             elif kind == BodyKind.OBJECT:
                 found["object"] = Outline(_MAX_VALUES, _MAX_DEPTH).of(content)
     except FormatError as error:

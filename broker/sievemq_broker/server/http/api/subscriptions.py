@@ -6,14 +6,16 @@ from functools import partial
 from typing import Any
 
 from sievemq_broker.domain import management
+from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.topic import Subscription, Topic
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
-from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.server.http.errors import not_found
+from sievemq_broker.server.http.tasks import each, run
 from sievemq_broker.server.watch.counts import DROPPED_AT_ONCE, Counts
 from sievemq_broker.session.rights import Verb
 
@@ -29,23 +31,15 @@ async def list_subscriptions(call: Call[requests.ListSubscriptions, Any]) -> ans
     """Subscriptions by topic, client id and name. Those without a name come first, one for each consumer."""
     query, space = call.query, call.namespace()
     fits = name_matcher(query.like)
-    rows: list[_Row] = []
-    async for destination in in_slices(list(space.destinations.values())):
-        label = destination.label
-        if not isinstance(destination, Topic) or (query.topic is not None and label != _topic(query.topic)):
-            continue
-        if call.identity.may(Verb.VIEW, space.name, label):
-            for number, found in enumerate(list(destination.subscriptions)):
-                number = 0 if found.name is not None else number
-                rows.append(((label, found.client_id or "", found.name or "", number * 2 + found.durable), found))
     chosen, total, more = await page_of(
-        rows,
+        call.server,
+        await run(call.server, partial(_rows, call, space)),
         lambda row: row[0],
         decode_cursor(query.cursor, tuple[str, str, str, int]),
         query.limit,
         lambda row: fits(row[1].name or "") and query.durable in (None, row[1].durable),
     )
-    shown = [_show(call, found) async for _, found in in_slices(chosen, every=8)]
+    shown = await each(call.server, chosen, lambda row: _show(call, row[1]))
     return answers.Subscriptions(subscriptions=shown, total=total, next=more)
 
 
@@ -75,6 +69,23 @@ async def delete_subscription(call: Call[requests.DryRun, Any]) -> answers.Touch
         space.unsubscribe(found.client_id, name)
         call.server.turn.worked()
     return answers.Touched.of(messages, call.query.dry_run)
+
+
+def _rows(call: Call[requests.ListSubscriptions, Any], space: Namespace, now: int, budget: Budget) -> Task[list[_Row]]:
+    topic, rows = call.query.topic, list[_Row]()
+    for destination in list(space.destinations.values()):
+        if budget.spent:
+            yield
+        budget.spend(1)
+        label = destination.label
+        if not isinstance(destination, Topic) or (topic is not None and label != _topic(topic)):
+            continue
+        if call.identity.may(Verb.VIEW, space.name, label):
+            budget.spend(len(destination.subscriptions))
+            for number, found in enumerate(destination.subscriptions):
+                number = 0 if found.name is not None else number
+                rows.append(((label, found.client_id or "", found.name or "", number * 2 + found.durable), found))
+    return rows
 
 
 def _topic(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,8 +13,8 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.messages import selector_of
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
-from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.server.http.errors import not_found
+from sievemq_broker.server.http.tasks import each, run
 from sievemq_broker.session.handlers.taps import allow, allow_open, maker_of
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import RequestError
@@ -38,13 +39,14 @@ async def list_taps(call: Call[requests.ListTaps, Any]) -> answers.Taps:
         return on in (None, label) and fits(tap.name) and call.identity.may(Verb.VIEW, space.name, label)
 
     chosen, total, more = await page_of(
+        call.server,
         list(space.taps),
         lambda tap: (tap.destination.label, tap.name),
         decode_cursor(query.cursor, tuple[str, str]),
         query.limit,
         keep,
     )
-    shown = [_show(call, tap) async for tap in in_slices(chosen, every=8)]
+    shown = await each(call.server, chosen, partial(_show, call))
     return answers.Taps(taps=shown, total=total, next=more)
 
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from sievemq_broker.server.http.api.answers import Value
-from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.http.errors import ApiError
+from sievemq_broker.server.http.tasks import each
+from sievemq_broker.server.server import Server
 from sievemq_core.errors import FormatError
 from sievemq_core.message.values import PLAIN_NAMES, BodyValue, PropertyValue, hold, letter_of, normalise_field
 
@@ -82,10 +83,10 @@ def read_properties(given: Mapping[str, Any]) -> dict[str, PropertyValue]:
     return found
 
 
-async def read_fields(given: Mapping[str, Any] | list[Any]) -> list[BodyValue]:
-    """The values of a MAP or STREAM body, in order; in slices."""
+async def read_fields(server: Server, given: Mapping[str, Any] | list[Any]) -> list[BodyValue]:
+    """The values of a MAP or STREAM body, in order."""
     pairs = given.items() if isinstance(given, Mapping) else enumerate(given)
-    return [read_value(value, f"body.{str(name)[:100]}") async for name, value in in_slices(pairs)]
+    return await each(server, pairs, lambda pair: read_value(pair[1], f"body.{str(pair[0])[:100]}"), 1)
 
 
 def unusable(text: str, field: str) -> ApiError:

@@ -6,7 +6,6 @@ import asyncio
 import socket
 import time
 from collections import Counter
-from itertools import count
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -14,7 +13,8 @@ import pytest
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.work import TURN, Budget, Task
-from sievemq_broker.server.http.api import slices
+from sievemq_broker.server.http import tasks
+from sievemq_broker.server.http.errors import GoneError
 
 from .conftest import DEADLINE, Api, at
 from .deep import fill
@@ -33,10 +33,8 @@ class _Server:
         broker = Broker()
 
 
-async def test_many_have_one_slice_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever works in slices has the loop for one of them at a time, and all come to an end."""
-    instants = count()
-    monkeypatch.setattr(slices, "perf_counter", lambda: next(instants) * 2 * slices.SLICE_SECONDS)
+async def test_many_requests_share_a_turn() -> None:
+    """Long lists and verbs of the domain have the units of one turn together, and all come to an end."""
     turn, worked = 0, Counter[int]()
     running = True
 
@@ -48,14 +46,14 @@ async def test_many_have_one_slice_a_turn(monkeypatch: pytest.MonkeyPatch) -> No
         return "done"
 
     async def run() -> str:
-        return await slices.run(cast("Any", _Server), steps)
+        return await tasks.run(cast("Any", _Server), steps)
+
+    def note(item: int) -> int:
+        worked[turn] += 1
+        return item
 
     async def look() -> list[int]:
-        seen = []
-        async for item in slices.in_slices(range(5), every=1):
-            worked[turn] += 1
-            seen.append(item)
-        return seen
+        return await tasks.each(cast("Any", _Server), range(5), note, TURN)
 
     async def others() -> None:
         nonlocal turn
@@ -72,11 +70,22 @@ async def test_many_have_one_slice_a_turn(monkeypatch: pytest.MonkeyPatch) -> No
     running = False
     await task
     assert sum(worked.values()) == 200
-    assert max(worked.values()) <= 2
+    assert max(worked.values()) == 1
 
 
-async def test_work_without_a_waiting_client_ends_at_its_next_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "SLICE_SECONDS", -1.0)  # each step is a slice
+async def test_the_rows_of_few_share_a_turn() -> None:
+    done: list[int] = []
+    listing = asyncio.gather(
+        *(tasks.each(cast("Any", _Server), range(5), done.append) for _ in range(TURN // tasks.ROW // 5))
+    )
+    await asyncio.sleep(0)
+    assert done == []
+    assert not _Server.shard.broker.work(0)
+    assert len(done) == TURN // tasks.ROW // 5 * 5
+    await listing
+
+
+async def test_work_without_a_waiting_client_ends_at_its_next_slice() -> None:
     done: list[str] = []
 
     def steps(now: int, budget: Budget) -> Task[None]:
@@ -88,17 +97,14 @@ async def test_work_without_a_waiting_client_ends_at_its_next_slice(monkeypatch:
         finally:
             done.append("closed")
 
-    slices.gone.set(lambda: len(done) >= 3)
-    running = asyncio.create_task(slices.run(cast("Any", _Server), steps))
+    tasks.gone.set(lambda: len(done) >= 3)
+    running = asyncio.create_task(tasks.run(cast("Any", _Server), steps))
     while not running.done():
         _Server.shard.broker.work(0)
         await asyncio.sleep(0)
-    with pytest.raises(slices.GoneError):
+    with pytest.raises(GoneError):
         await running
     assert done == ["slice 0", "slice 1", "slice 2", "closed"]
-    with pytest.raises(slices.GoneError):
-        async for _ in slices.in_slices(range(5), every=1):
-            pass
 
 
 def test_a_purge_stops_when_its_client_disconnects(api: Api) -> None:
