@@ -142,8 +142,8 @@ class Server:
         await self._open_shard()
         if settings.data_dir is not None:
             self.user_store.keep_key(settings.data_dir)
-        self.timers = Timers(loop, self.clock, shard.broker, self.links, self._look)
-        self.turn = Turn(loop, settings.busy_poll, self.timers, shard.commits)
+        self.timers = Timers(loop, self.clock, [shard.broker], self.links, self._look)
+        self.turn = Turn(loop, settings.busy_poll, self.timers, [] if shard.commits is None else [shard.commits])
         limit = settings.max_memory_bytes
         memory = int(machine_limit() * SHARE) if limit is None else limit
         session_settings = SessionSettings(

@@ -77,7 +77,7 @@ def make(domain: Domain, clock: Any, loop: FakeLoop | None = None) -> tuple[Time
     loop = loop or FakeLoop()
     links = Links(10)
     marked: list[Any] = []
-    return Timers(loop, clock, domain, links), loop, links, marked  # type: ignore[arg-type]
+    return Timers(loop, clock, [domain], links), loop, links, marked  # type: ignore[arg-type]
 
 
 def test_without_a_deadline_nothing_is_armed(clock: StandingClock) -> None:

@@ -36,6 +36,7 @@ class Loop:
 
 class Writer:
     dirty = False
+    commits = None
 
     def flush(self) -> None:
         self.dirty = False
@@ -108,6 +109,8 @@ def test_zero_is_never(stage: Stage) -> None:
 
 class Slow:
     """A link that takes its time to write, and may have more to be carried out."""
+
+    commits = None
 
     def __init__(self, stage: Stage, name: str = "", seconds: float = 0.0) -> None:
         self.stage, self.name, self.seconds = stage, name, seconds

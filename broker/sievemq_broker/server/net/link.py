@@ -227,8 +227,8 @@ class Link(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_choose", "_clock", "_connect", "_cut", "_ended", "_identify", "_large", "_linger", "_links",
-        "_paused_by_disk", "_pauses", "_queued", "_refuse", "_shard", "_turn", "bytes_in", "bytes_out", "connection",
-        "held", "late", "life", "peer", "transport", "unheard",
+        "_paused_by_disk", "_pauses", "_queued", "_refuse", "_shard", "_turn", "bytes_in", "bytes_out", "commits",
+        "connection", "held", "late", "life", "peer", "transport", "unheard",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -252,6 +252,7 @@ class Link(asyncio.BufferedProtocol):
         self._turn = turn
         self._clock = clock
         self._shard = shard
+        self.commits = shard.commits
         self._connect = connect
         self._refuse = refuse
         self._linger: asyncio.TimerHandle | None = None
@@ -322,6 +323,8 @@ class Link(asyncio.BufferedProtocol):
             self.unheard += data
             self._put_off()
             return
+        if self.commits is not None:
+            self.commits.begin()
         try:
             self.connection.receive_data(data, self._clock.now())
         except Exception as error:
@@ -379,6 +382,8 @@ class Link(asyncio.BufferedProtocol):
         if self.life.state == GONE:
             return
         now = self._clock.now()
+        if self.commits is not None:
+            self.commits.begin()
         try:
             if self.connection.behind:
                 self.connection.catch_up(now)
@@ -455,6 +460,8 @@ class Link(asyncio.BufferedProtocol):
             self._end()
 
     def _end(self) -> None:
+        if self.commits is not None:
+            self.commits.begin()
         try:
             self.connection.receive_eof(self._clock.now())
         except Exception as error:
@@ -518,7 +525,7 @@ class Link(asyncio.BufferedProtocol):
             if data and not self._cut:
                 size = len(data)
                 self.bytes_out += size
-                commits, needs = self._shard.commits, connection.peer.out.needs
+                commits, needs = self.commits, connection.peer.out.needs
                 if commits is None or not commits.hold(self, data, needs):
                     transport.write(data)
                 else:

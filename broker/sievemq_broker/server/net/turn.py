@@ -20,7 +20,7 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from sievemq_broker import logs
@@ -71,6 +71,10 @@ class _Writer(Protocol):
     @property
     def connection(self) -> _Connected: ...
 
+    @property
+    def commits(self) -> Commits | None:
+        """Of its shard: holds output back until what it confirms is on disk; None in memory."""
+
     def flush(self) -> None: ...
 
 
@@ -105,7 +109,7 @@ class _Links(Protocol):
 
 
 class Domain(Protocol):
-    """What has deadlines and pending work: the broker's body."""
+    """What has deadlines and pending work: the broker of a shard."""
 
     def due(self, now: int) -> int | None:
         """Do what is due; when to call again, None for never."""
@@ -115,15 +119,15 @@ class Domain(Protocol):
 
 
 class Timers:
-    """Calls the domain when a deadline is due, and ticks the connections.
+    """Calls the domains when a deadline is due, and ticks the connections.
 
     Args:
         clock: the broker's time.
-        domain: what has deadlines and pending work.
+        domains: of all shards.
     """
 
     __slots__ = (
-        "_armed", "_armed_for", "_clock", "_domain", "_links", "_loop", "_mark", "_next_tick", "_on_tick", "_ticker",
+        "_armed", "_armed_for", "_clock", "_domains", "_links", "_loop", "_mark", "_next_tick", "_on_tick", "_ticker",
         "lag",
     )  # fmt: skip
 
@@ -131,13 +135,13 @@ class Timers:
         self,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
-        domain: Domain,
+        domains: Sequence[Domain],
         links: _Links,
         on_tick: Callable[[], None] = lambda: None,
     ) -> None:
         self._loop = loop
         self._clock = clock
-        self._domain = domain
+        self._domains = domains
         self._links = links
         self._mark: Callable[[_Writer], None] = lambda link: None
         self._on_tick = on_tick
@@ -166,11 +170,14 @@ class Timers:
 
     def rearm(self) -> None:
         """Do a slice of what is due or pending, and see to it that the rest and the next deadline come in time."""
-        now, domain = self._clock.now(), self._domain
+        now, deadline = self._clock.now(), None
         try:
-            deadline = domain.due(now)
-            if domain.work(now):
-                deadline = now
+            for domain in self._domains:
+                due = domain.due(now)
+                if domain.work(now):
+                    due = now
+                if deadline is None or (due is not None and due < deadline):
+                    deadline = due
         except (
             Exception
         ) as error:  # a fault of the broker: every other turn must still come, and the next tick tries again
@@ -194,11 +201,12 @@ class Timers:
         if self._armed is not None:
             self._armed.cancel()
             self._armed = None
-        now, domain = self._clock.now(), self._domain
-        while (deadline := domain.due(now)) is not None and deadline <= now:
-            pass
-        while domain.work(now):
-            pass
+        now = self._clock.now()
+        for domain in self._domains:
+            while (deadline := domain.due(now)) is not None and deadline <= now:
+                pass
+            while domain.work(now):
+                pass
         self.rearm()
 
     def _fire(self) -> None:
@@ -233,12 +241,12 @@ class Turn:
 
     Args:
         busy_poll: microseconds for which it polls for input before it blocks; 0 for never.
-        commits: of a durable broker: holds output back until what it confirms is on disk.
+        commits: of durable shards: each writes at the end of a turn.
     """
 
     __slots__ = (
-        "_began", "_brief", "_busy_poll", "_catching_up", "_dirty", "_durations", "_ended", "_fed", "_gathered",
-        "_late", "_latency", "_looks", "_loop", "_scheduled", "_until", "commits", "timers", "watchers",
+        "_began", "_brief", "_busy_poll", "_catching_up", "_commits", "_dirty", "_durations", "_ended", "_fed",
+        "_gathered", "_late", "_latency", "_looks", "_loop", "_scheduled", "_until", "timers", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -246,7 +254,7 @@ class Turn:
         loop: asyncio.AbstractEventLoop,
         busy_poll: int = 0,
         timers: Timers | None = None,
-        commits: Commits | None = None,
+        commits: Iterable[Commits] = (),
     ) -> None:
         self._loop = loop
         self._busy_poll = busy_poll / 1e6 if _give_way is not None else 0.0
@@ -267,7 +275,7 @@ class Turn:
         #: Seconds that the latest turns took, not counted yet.
         self._durations: list[float] = []
         self.timers = timers
-        self.commits = commits
+        self._commits = tuple(commits)
         #: Called at the end of each turn; for waiters on a state that any command may bring about.
         self.watchers: list[Callable[[], None]] = []
 
@@ -292,8 +300,6 @@ class Turn:
         now = time.monotonic()
         if not self._scheduled:
             self._schedule(now)
-        if self.commits is not None:
-            self.commits.begin()
         end = self._began + TURN_SECONDS
         self._until = min(now + PIECE_SECONDS, end)
         return now < end
@@ -331,14 +337,16 @@ class Turn:
     def fed(self, link: _Writer) -> None:
         """`link` has sent commands: it is flushed at the end of this turn, before links that only have output, so that
         requests are answered beside a thousand busy subscribers."""
-        if self.commits is not None:
-            self.commits.fed(link.connection.peer)
+        commits = link.commits
+        if commits is not None:
+            commits.fed(link.connection.peer)
         self._gather(link, self._fed)
 
     def mark(self, link: _Writer) -> None:
         """`link` has output: it is flushed at the end of this turn, or as soon as there is time."""
-        if self.commits is not None:
-            self.commits.note(link.connection.peer)
+        commits = link.commits
+        if commits is not None:
+            commits.note(link.connection.peer)
         self._gather(link, self._dirty)
 
     def _gather(self, link: _Writer, where: list[_Writer] | deque[_Writer]) -> None:
@@ -369,8 +377,8 @@ class Turn:
         finally:
             self._scheduled = False
             self._write(began + TURN_SECONDS)
-            if self.commits is not None:
-                self.commits.end_turn()
+            for commits in self._commits:
+                commits.end_turn()
         if self.watchers:
             for look in tuple(self.watchers):
                 look()
