@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.work import TURN
 from sievemq_broker.protocols.amqp.frames import frame_of
 from sievemq_broker.protocols.amqp.links import AmqpSession, OutgoingLink, Unsettled
@@ -36,12 +35,6 @@ SEVERAL = MANY // TURN - 2
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-def queue(world: World) -> Queue:
-    found = world.broker.namespaces["default"].destinations["queue:q"]
-    assert isinstance(found, Queue)
-    return found
 
 
 def fill(world: World, count: int = MANY) -> None:
@@ -83,8 +76,8 @@ def test_a_disposition_of_very_many_deliveries_takes_several_turns(world: World,
     client = holding(world)
     assert turns(client, disposition(state)) >= SEVERAL
     assert client.one(Disposition).last == MANY - 1
-    assert queue(world).in_flight == 0
-    assert queue(world).depth == (0 if isinstance(state, Accepted) else MANY)
+    assert world.queue().in_flight == 0
+    assert world.queue().depth == (0 if isinstance(state, Accepted) else MANY)
 
 
 def test_frames_behind_such_a_disposition_wait_for_it(world: World) -> None:
@@ -95,20 +88,20 @@ def test_frames_behind_such_a_disposition_wait_for_it(world: World) -> None:
     assert not client.all(End)
     client.rest()
     assert [type(frame.body) for frame in client.frames] == [Disposition, End]
-    assert queue(world).depth == 0
+    assert world.queue().depth == 0
 
 
 def test_a_settlement_that_has_begun_is_completed_though_the_connection_is_lost(world: World) -> None:
     client = holding(world)
     client.broker.receive_data(disposition(Accepted()), world.now)
-    while queue(world).in_flight == MANY:
+    while world.queue().in_flight == MANY:
         world.broker.work(world.now)
         client.broker.data_to_send()
-    assert queue(world).in_flight > 0
+    assert world.queue().in_flight > 0
     client.lose()
     while world.broker.work(world.now):
         pass
-    assert (queue(world).in_flight, queue(world).depth) == (0, 0)
+    assert (world.queue().in_flight, world.queue().depth) == (0, 0)
 
 
 def test_a_disposition_whose_deliveries_are_not_found_yet_is_dropped_with_the_connection(world: World) -> None:
@@ -117,7 +110,7 @@ def test_a_disposition_whose_deliveries_are_not_found_yet_is_dropped_with_the_co
     client.lose()
     while world.broker.work(world.now):
         pass
-    assert (queue(world).in_flight, queue(world).depth) == (0, MANY)
+    assert (world.queue().in_flight, world.queue().depth) == (0, MANY)
 
 
 def test_a_transaction_settles_very_many_deliveries_in_several_turns(world: World) -> None:
@@ -125,9 +118,9 @@ def test_a_transaction_settles_very_many_deliveries_in_several_turns(world: Worl
     client.coordinator()
     name = client.declare(0)
     assert turns(client, disposition(client.within(name, Accepted()))) >= SEVERAL
-    assert queue(world).in_flight == MANY
+    assert world.queue().in_flight == MANY
     assert isinstance(client.discharge(name, 1), Accepted)
-    assert (queue(world).in_flight, queue(world).depth) == (0, 0)
+    assert (world.queue().in_flight, world.queue().depth) == (0, 0)
     assert world.broker.scheduler.overrun == 0
 
 
@@ -136,7 +129,7 @@ def test_an_end_with_very_many_deliveries_returns_them_in_several_turns(world: W
     client = holding(world)
     assert turns(client, frame_of(end)) >= SEVERAL
     assert len(client.all(type(end))) == 1
-    assert queue(world).depth == MANY
+    assert world.queue().depth == MANY
 
 
 def test_detached_deliveries_come_again_in_their_order(world: World) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from sievemq_broker.domain.queue import Queue
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
     Attach,
@@ -30,12 +29,6 @@ LINK = 5
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-def queue(world: World) -> Queue:
-    found = world.broker.namespaces["default"].destinations["queue:q"]
-    assert isinstance(found, Queue)
-    return found
 
 
 def send(world: World, *bodies: str) -> None:
@@ -75,10 +68,10 @@ def test_messages_beyond_the_window_are_not_copied(world: World) -> None:
     flow(client, 0, 0, credit=1_000)
     send(world, *("x" * 100_000 for _ in range(20)))
     client.rest()
-    assert queue(world).in_flight == 20
+    assert world.queue().in_flight == 20
     assert client.messages() == []
     (session,) = client.broker.outbox.behind
-    (consumer,) = queue(world).consumers
+    (consumer,) = world.queue().consumers
     held = [entry.envelope.packed for entry in consumer.window if entry is not None]
     assert [id(packed) for *_, packed in session.waiting[0].waiting] == [id(packed) for packed in held]
     assert not session.rest
@@ -126,10 +119,10 @@ def test_a_new_flow_grants_no_credit_for_what_waits(world: World) -> None:
     client.rest()
     assert client.messages() == ["a"]
     flow(client, 1, 0, credit=2, count=1)  # the same limit again
-    assert queue(world).in_flight == 3
+    assert world.queue().in_flight == 3
     flow(client, 1, 100)
     assert client.messages() == ["b", "c"]
-    assert (queue(world).depth, queue(world).in_flight) == (3, 3)
+    assert (world.queue().depth, world.queue().in_flight) == (3, 3)
 
 
 def test_a_drained_link_is_answered_behind_what_waits(world: World) -> None:
@@ -214,7 +207,7 @@ def test_messages_that_wait_return_with_their_session(world: World) -> None:
     client.say(End(), channel=1)
     client.one(End)
     client.rest()
-    assert (queue(world).depth, queue(world).in_flight) == (3, 0)
+    assert (world.queue().depth, world.queue().in_flight) == (3, 0)
     client.receiver(handle=2)
     assert [client.receive().header.delivery_count for _ in range(3)] == [1, 0, 0]
 
@@ -239,12 +232,12 @@ def test_messages_count_as_acknowledged_once_the_window_has_let_them_through(wor
     send(world, *"abc")
     client.rest()
     assert client.messages() == ["a"]
-    assert (queue(world).depth, queue(world).in_flight) == (0, 2)
+    assert (world.queue().depth, world.queue().in_flight) == (0, 2)
     flow(client, 1, 1)
     client.rest()
     assert client.messages() == ["b"]
     client.lose()
-    assert (queue(world).depth, queue(world).in_flight) == (1, 0)
+    assert (world.queue().depth, world.queue().in_flight) == (1, 0)
 
 
 def test_a_browser_reads_no_further_than_the_window(world: World) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
-from sievemq_broker.domain.queue import Queue
 from sievemq_broker.protocols.amqp.performatives import (
     Accepted,
     Attach,
@@ -43,12 +42,8 @@ def made(**policy: Any) -> World:
     return World(broker=Broker(DomainSettings(default_policy=DestinationPolicy(max_attempts=MOST, **policy))))
 
 
-def queue(world: World, address: str = "queue:q") -> Queue:
-    return world.broker.namespace("default").queue(address)
-
-
 def names(world: World, address: str = "queue:q") -> list[str]:
-    return [str(entry.envelope.fields[MESSAGE_ID]) for entry in queue(world, address).main.waits(-1, 999)]
+    return [str(entry.envelope.fields[MESSAGE_ID]) for entry in world.queue(address).main.waits(-1, 999)]
 
 
 def fill(world: World, count: int) -> list[str]:
@@ -167,7 +162,7 @@ def test_dead_letters_were_in_work_as_often_as_the_limit_says(kind: Any, prefetc
     dead = names(world, "queue:DLQ.q")
     assert sorted(dead) == sorted(name for name, count in attempts.items() if count == MOST)
     assert sorted(handled + dead) == sorted(sent)
-    letters = queue(world, "queue:DLQ.q").main.waits(-1, 99)
+    letters = world.queue("queue:DLQ.q").main.waits(-1, 99)
     assert {entry.envelope.properties[ATTEMPTS] for entry in letters} <= {MOST}
 
 
@@ -193,7 +188,7 @@ def test_an_end_of_stomp_marks_what_was_sent(how: str) -> None:
     fill(world, 3)
     worker = StompWorker(world, 2)
     worker.end(how)
-    counts = [(entry.count, entry.attempts) for entry in queue(world).main.waits(-1, 9)]
+    counts = [(entry.count, entry.attempts) for entry in world.queue().main.waits(-1, 9)]
     assert counts == [(1, 1), (1, 0), (0, 0)]
     client = Stomp(world)
     client.say("SUBSCRIBE", id="1", destination="/queue/q", ack="client")
@@ -207,7 +202,7 @@ def test_an_end_of_amqp_marks_what_was_sent(how: str) -> None:
     fill(world, 3)
     worker = AmqpWorker(world, 2)
     worker.end(how)
-    counts = [(entry.count, entry.attempts) for entry in queue(world).main.waits(-1, 9)]
+    counts = [(entry.count, entry.attempts) for entry in world.queue().main.waits(-1, 9)]
     assert counts == [(1, 1), (1, 0), (0, 0)]
     again = Amqp(world)
     again.receiver("queue:q")
@@ -230,9 +225,9 @@ def test_what_a_closed_window_holds_back_is_not_counted(how: str) -> None:
             link_credit=3,
         )
     )  # fmt: skip
-    assert queue(world).in_flight == 3
+    assert world.queue().in_flight == 3
     worker.end(how)
-    counts = [(entry.count, entry.attempts) for entry in queue(world).main.waits(-1, 9)]
+    counts = [(entry.count, entry.attempts) for entry in world.queue().main.waits(-1, 9)]
     assert counts == [(1, 1), (0, 0), (0, 0)]
 
 
@@ -252,7 +247,7 @@ def test_a_message_larger_than_the_window_is_never_counted() -> None:
             ),
             channel=1,
         )  # fmt: skip
-        assert queue(world).in_flight == 1
+        assert world.queue().in_flight == 1
         match how:
             case "detach":
                 client.say(Detach(handle=1, closed=True), channel=1)
@@ -261,7 +256,7 @@ def test_a_message_larger_than_the_window_is_never_counted() -> None:
             case "close":
                 client.say(Close())
         client.broker.lost(world.now)
-    [entry] = queue(world).main.waits(-1, 9)
+    [entry] = world.queue().main.waits(-1, 9)
     assert (entry.count, entry.attempts) == (0, 0)
 
 
@@ -276,7 +271,7 @@ def test_a_client_that_leaves_with_a_failure_has_said_what_was_in_work(kind: Any
         worker.failed(taken[1])
         worker.end(how)
     assert (names(world, "queue:DLQ.q"), names(world)) == (sent[:1], sent[1:])
-    assert [(entry.count, entry.attempts) for entry in queue(world).main.waits(-1, 9)] == [(3, 0), (3, 0)]
+    assert [(entry.count, entry.attempts) for entry in world.queue().main.waits(-1, 9)] == [(3, 0), (3, 0)]
 
 
 def test_released_and_bare_modified_are_not_counted() -> None:
@@ -288,7 +283,7 @@ def test_released_and_bare_modified_are_not_counted() -> None:
         assert taken is not None
         worker.client.settle(state, taken[1])
         worker.end("close")
-    [entry] = queue(world).main.waits(-1, 9)
+    [entry] = world.queue().main.waits(-1, 9)
     assert (entry.count, entry.attempts) == (0, 0)
 
 
@@ -299,7 +294,7 @@ def test_a_rejected_message_counts_the_attempt_that_rejected_it() -> None:
     taken = worker.next()
     assert taken is not None
     worker.client.settle(Rejected(), taken[1])
-    [entry] = queue(world, "queue:DLQ.q").main.waits(-1, 9)
+    [entry] = world.queue("queue:DLQ.q").main.waits(-1, 9)
     assert entry.envelope.properties[ATTEMPTS] == 1
 
 
@@ -307,12 +302,12 @@ def test_the_broker_detaches_a_link_and_marks_what_the_client_has() -> None:
     world = made()
     fill(world, 3)
     worker = AmqpWorker(world, 2)
-    [consumer] = queue(world).consumers
+    [consumer] = world.queue().consumers
 
     consumer.expel(ErrorCode.CLOSED_BY_ADMINISTRATOR, "closed", world.now)
     worker.client.rest()
     assert worker.client.one(Detach).closed
-    counts = [(entry.count, entry.attempts) for entry in queue(world).main.waits(-1, 9)]
+    counts = [(entry.count, entry.attempts) for entry in world.queue().main.waits(-1, 9)]
     assert counts == [(1, 1), (1, 0), (0, 0)]
 
 
@@ -328,8 +323,8 @@ def test_what_a_transaction_has_settled_stays_or_returns_marked(ending: Any) -> 
     client.say(ending)
     if isinstance(ending, Detach):
         assert isinstance(client.discharge(name, 1), Accepted)
-        assert queue(world).acknowledged == 1
-    counts = [(entry.count, entry.attempts) for entry in queue(world).main.waits(-1, 9)]
+        assert world.queue().acknowledged == 1
+    counts = [(entry.count, entry.attempts) for entry in world.queue().main.waits(-1, 9)]
     assert counts == [(1, 1), (1, 0), (1, 0)][: len(counts)]
     assert len(counts) == (2 if isinstance(ending, Detach) else 3)
 
@@ -344,6 +339,6 @@ def test_stomp_unsubscribe_keeps_what_a_transaction_has_acknowledged() -> None:
     client.say("BEGIN", transaction="t")
     client.say("ACK", id=first[1], transaction="t")
     client.say("UNSUBSCRIBE", id="1")
-    assert [(entry.count, entry.attempts) for entry in queue(world).main.waits(-1, 9)] == [(1, 1), (1, 0)]
+    assert [(entry.count, entry.attempts) for entry in world.queue().main.waits(-1, 9)] == [(1, 1), (1, 0)]
     client.say("COMMIT", transaction="t")
-    assert (queue(world).acknowledged, queue(world).in_flight) == (1, 0)
+    assert (world.queue().acknowledged, world.queue().in_flight) == (1, 0)

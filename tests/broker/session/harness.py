@@ -104,6 +104,10 @@ class World:
         assert client.take(Command.WELCOME), client.fatal
         return client
 
+    def queue(self, address: str = "queue:q") -> Queue:
+        """A queue of the default namespace."""
+        return self.broker.namespace("default").queue(address)
+
     def settle(self) -> None:
         """Carry bytes both ways until both ends are silent, as turns of a loop would."""
         busy = True

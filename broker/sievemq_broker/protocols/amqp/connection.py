@@ -204,7 +204,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         self._released: Frame | None = None
         self._held_bytes = 0
 
-    def _carry_out(self, frame: Frame, now: int) -> None:  # noqa: C901
+    def _carry_out(self, frame: Frame, now: int) -> None:
         if self._stalled and frame is not self._released and self._must_wait(frame):
             return
         body = frame.body
@@ -219,7 +219,12 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                 return
         if self._batch:  # and a frame that is not part of it
             self._behind_batch(partial(self._carry_out, frame), now)
-            return
+        else:
+            self._carry_out_alone(frame, now)
+
+    def _carry_out_alone(self, frame: Frame, now: int) -> None:
+        """Carry out a frame that is no part of a batch."""
+        body = frame.body
         if frame.kind < 0:
             self._header(body)
             return
@@ -246,6 +251,9 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             if isinstance(body, End):
                 self._ended.discard(frame.channel)
             return
+        self._carry_out_in(session, body, now)
+
+    def _carry_out_in(self, session: AmqpSession, body: object, now: int) -> None:
         match body:
             case Flow():
                 self._flow(session, body, now)
@@ -893,19 +901,8 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
 
     def _attach_to(self, session: AmqpSession, theirs: Attach, link: IncomingLink, target: Any) -> None:
         session.attach(link)
-        self.outbox.frame(
-            Attach(
-                name=theirs.name,
-                handle=theirs.handle,
-                role=True,
-                snd_settle_mode=theirs.snd_settle_mode,
-                rcv_settle_mode=theirs.rcv_settle_mode,
-                source=theirs.source,
-                target=target,
-                max_message_size=link.most,
-            ),
-            session.channel,
-        )
+        answer = _attached(theirs, theirs.source, target, max_message_size=link.most)
+        self.outbox.frame(answer, session.channel)
         link.reach(theirs.initial_delivery_count or 0)
         link.allow(CREDIT)
         self._answer_flow(session, link)
@@ -956,19 +953,8 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         self._attached(theirs, link, source)
 
     def _attached(self, theirs: Attach, link: OutgoingLink, source: Source) -> None:
-        self.outbox.frame(
-            Attach(
-                name=theirs.name,
-                handle=theirs.handle,
-                role=False,
-                snd_settle_mode=theirs.snd_settle_mode,
-                rcv_settle_mode=theirs.rcv_settle_mode,
-                source=source,
-                target=theirs.target,
-                initial_delivery_count=0,
-            ),
-            link.session.channel,
-        )
+        answer = _attached(theirs, source, theirs.target, initial_delivery_count=0)
+        self.outbox.frame(answer, link.session.channel)
 
     def _consume(
         self, session: AmqpSession, theirs: Attach, source: Source, address: str, now: int, *, made: str | None = None
@@ -1513,6 +1499,20 @@ class _Line(Line):
 def _size_of(send: tuple[Any, ...]) -> int:
     """Bytes of a SEND, most of them."""
     return sum([len(part) for part in send[4][PROPERTIES:] if isinstance(part, (bytes, str))])
+
+
+def _attached(theirs: Attach, source: Any, target: Any, **more: Any) -> Attach:
+    """The broker's end of a link that the client attaches."""
+    return Attach(
+        name=theirs.name,
+        handle=theirs.handle,
+        role=not theirs.role,
+        snd_settle_mode=theirs.snd_settle_mode,
+        rcv_settle_mode=theirs.rcv_settle_mode,
+        source=source,
+        target=target,
+        **more,
+    )
 
 
 def _flat(tags: dict[int, int]) -> tuple[int, ...]:

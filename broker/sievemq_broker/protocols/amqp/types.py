@@ -380,7 +380,7 @@ class Reader:
         self.at = at + 1
         return self._behind(self._data[at], end, depth)
 
-    def _behind(self, code: int, end: int, depth: int) -> Any:  # noqa: C901
+    def _behind(self, code: int, end: int, depth: int) -> Any:
         """A value behind its constructor, whose upper half tells how long it is."""
         form = code >> 4
         if form == 0x5:
@@ -415,15 +415,20 @@ class Reader:
         elif code in (0xE0, 0xF0):
             return self._array(1 if form == 0xE else 4, end, depth)
         else:
-            make = _FIXED.get(code)
-            if make is not None:
-                at = self.at
-                stop = at + _SIZES[form]
-                if stop > end:
-                    raise _short()
-                self.at = stop
-                return make(self._data[at:stop])
-        raise malformed(f"{code:#04x} is no type of AMQP")
+            return self._fixed(code, end)
+        raise _no_type(code)
+
+    def _fixed(self, code: int, end: int) -> Any:
+        """A value of two to 16 bytes."""
+        make = _FIXED.get(code)
+        if make is None:
+            raise _no_type(code)
+        at = self.at
+        stop = at + _SIZES[code >> 4]
+        if stop > end:
+            raise _short()
+        self.at = stop
+        return make(self._data[at:stop])
 
     def _small(self, code: int, end: int) -> Any:
         """A value of one byte."""
@@ -437,7 +442,7 @@ class Reader:
                 raise malformed(f"a boolean is 0 or 1, not {number}")
             return number == 1
         if code > 0x56:
-            raise malformed(f"{code:#04x} is no type of AMQP")
+            raise _no_type(code)
         return _SMALL[code - 0x50][number]
 
     def _extent(self, width: int, end: int) -> int:
@@ -571,6 +576,10 @@ def _char(data: bytes) -> Char:
         return Char(data.decode("utf-32-be"))
     except UnicodeDecodeError:
         raise malformed("a char is no character of Unicode") from None
+
+
+def _no_type(code: int) -> ProtocolError:
+    return malformed(f"{code:#04x} is no type of AMQP")
 
 
 def _short() -> ProtocolError:

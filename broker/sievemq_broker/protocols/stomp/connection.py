@@ -154,7 +154,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
     ) -> None:
         super()._ask(now, then, request, refused=refused or self.outbox.end_with(self._receipt))
 
-    def _carry_out(self, frame: Frame, now: int) -> None:  # noqa: C901
+    def _carry_out(self, frame: Frame, now: int) -> None:
         command, headers = frame.command, frame.headers
         if self.outbox.is_new:
             if command not in ("CONNECT", "STOMP"):
@@ -163,12 +163,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             return
         self._receipt = receipt = headers.get("receipt")
         if frame.size - len(frame.body) > MAX_NAME_CHARS:
-            for name in _NAMES:
-                if len(headers.get(name, "")) > MAX_NAME_CHARS:
-                    raise RequestError(
-                        f"the header {name} has at most {MAX_NAME_CHARS} characters, not {len(headers[name])}",
-                        ErrorCode.RESOURCE_ALLOCATION,
-                    )
+            _check_names(headers)
         match command:
             case "SEND":
                 self._send(frame, receipt, now)
@@ -194,9 +189,12 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
                 return
             case _:
                 raise unexpected(f"{command} on a connection that is open")
-        if self.outbox.failed:
-            return
-        if self.outbox.waiting or self.peer.behind or self._todo:  # it is not carried out yet
+        if not self.outbox.failed:
+            self._give_receipt(receipt)
+
+    def _give_receipt(self, receipt: str | None) -> None:
+        """Send the receipt of a frame once it is carried out."""
+        if self.outbox.waiting or self.peer.behind or self._todo:
             self._todo.append(lambda _: self.outbox.receipt(receipt))
         else:
             self.outbox.receipt(receipt)
@@ -532,6 +530,20 @@ def _stopping(subscriptions: Iterable[Subscription]) -> Iterator[verbs.Carried]:
         if each.written:
             tag, _ = each.take_written()
             yield verbs.acknowledge(consumer=each.consumer, tag=tag, credit=0)
+
+
+def _check_names(headers: dict[str, str]) -> None:
+    """Check the length of headers with names.
+
+    Raises:
+        RequestError: RESOURCE_ALLOCATION, one is too long.
+    """
+    for name in _NAMES:
+        if len(headers.get(name, "")) > MAX_NAME_CHARS:
+            raise RequestError(
+                f"the header {name} has at most {MAX_NAME_CHARS} characters, not {len(headers[name])}",
+                ErrorCode.RESOURCE_ALLOCATION,
+            )
 
 
 def _header(headers: dict[str, str], name: str, command: str) -> str:
