@@ -2,12 +2,16 @@
 
 A batch whose messages are all gone is deleted; one that has lost half of its bytes is rewritten without them. A batch
 that is written ahead of its share's end counts as gone until then; a restart deletes it.
+
+The rows of a write are gathered, and many are written by one statement. Each statement releases the interpreter's lock,
+and beside a busy loop the writer waits for it afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 from sievemq_broker.domain.journal import Batch, Write
 from sievemq_broker.domain.store import DamagedError, SavedEntry
@@ -22,24 +26,36 @@ _SPARSE_BYTES: Final = 16_384
 #: Bytes of rows that one write examines for that.
 _REWRITE_BYTES: Final = 4 * 1024 * 1024
 
+#: Rows that one statement writes or deletes; of batches, rows of about so many bytes.
+TOGETHER: Final = 100
+_TOGETHER_BYTES: Final = 1024 * 1024
+
+_T = TypeVar("_T")
+
 
 class Batches:
     """Writes batches into the database, and reads their rows."""
 
-    __slots__ = ("_execute", "_hidden", "_left", "_sparse", "_states")
+    __slots__ = ("_changed", "_execute", "_gone", "_hidden", "_left", "_new", "_plain", "_sparse", "_states")
 
     def __init__(self, database: Any) -> None:
         self._execute = database.execute
         self._states: dict[int, State] = {}
         self._sparse: dict[int, None] = {}
+        #: Of the present write: new rows; states to be written; batches that have no state of their own any more, and
+        #: those that are gone.
+        self._new: dict[int, bytes] = {}
+        self._changed: dict[int, State] = {}
+        self._plain: dict[int, None] = {}
+        self._gone: dict[int, None] = {}
         #: Rows that were written ahead: by this owner of the store, and by one that did not come to the share's end.
         self._hidden: set[int] = set()
         self._left: list[int] = []
 
     def forget(self) -> None:
         """A write failed: what is cached of the rows may be wrong."""
-        self._states.clear()
-        self._sparse.clear()
+        for cached in (self._states, self._sparse, self._new, self._changed, self._plain, self._gone):
+            cached.clear()
 
     def entries(self) -> Iterator[SavedEntry]:
         """All messages that are not gone, by ascending number.
@@ -66,8 +82,8 @@ class Batches:
             now: ms epoch.
             room: bytes that may be spent on rewriting sparse batches; a larger one waits for more.
         """
-        while self._left:
-            self._drop(self._left.pop())
+        self._gone.update(dict.fromkeys(self._left))
+        self._left.clear()
         own: dict[int, list[Outcomes]] = {part.id: [] for part in write.parts if part.accepted or part.ahead}
         for part in write.parts:
             if part.held or part.gone or part.states:
@@ -84,6 +100,7 @@ class Batches:
                 self._show(part, own[part.id])
         for part in write.ahead:
             self._append_hidden(part, now)
+        self._flush()
         if self._sparse:
             self._rewrite(room())
 
@@ -95,18 +112,18 @@ class Batches:
             state.apply(own, each)
         if not state.live:
             return  # arrived and gone between two writes
-        self._execute("INSERT INTO batch VALUES (?, ?)", (own, state.pack_batch(own, now, batch.accepted)))
+        self._new[own] = state.pack_batch(own, now, batch.accepted)
         if state.failures or state.attempts:
-            self._execute("INSERT INTO state VALUES (?, ?)", (own, state.pack(own)))
+            self._changed[own] = state
         self._remember(own, state)
 
     def _append_hidden(self, batch: Batch, now: int) -> None:
         """Write a batch ahead."""
         own = batch.id
         state = State.new(len(batch.accepted))
-        self._execute("INSERT INTO batch VALUES (?, ?)", (own, state.pack_batch(own, now, batch.accepted)))
+        self._new[own] = state.pack_batch(own, now, batch.accepted)
         state.hide()
-        self._execute("INSERT INTO state VALUES (?, ?)", (own, state.pack(own)))
+        self._changed[own] = state
         self._hidden.add(own)
         self._remember(own, state)
 
@@ -124,9 +141,9 @@ class Batches:
         if not state.live:
             self._drop(own)
         elif any(state.states):
-            self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (own, state.pack(own)))
+            self._changed[own] = state
         else:
-            self._execute("DELETE FROM state WHERE id = ?", (own,))
+            self._plain[own] = None
 
     def _settle(self, batch_id: int, outcomes: Outcomes) -> None:
         """Write the outcomes of messages of an earlier batch."""
@@ -137,14 +154,16 @@ class Batches:
         if not state.live:
             self._drop(batch_id)
             return
-        self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, state.pack(batch_id)))
+        self._changed[batch_id] = state
         if state.size >= _SPARSE_BYTES and state.live * 2 < state.kept:
             self._sparse[batch_id] = None
 
     def _state_of(self, batch_id: int) -> State | None:
-        state = self._states.get(batch_id)
+        state = self._states.get(batch_id) or self._changed.get(batch_id)
         if state is not None:
             return state
+        if batch_id in self._gone:
+            return None
         row = self._execute("SELECT data FROM state WHERE id = ?", (batch_id,)).fetchone()
         if row is not None:
             state = State.unpack(batch_id, row[0])
@@ -165,10 +184,40 @@ class Batches:
                     del self._states[old]
 
     def _drop(self, batch_id: int) -> None:
-        self._execute("DELETE FROM batch WHERE id = ?", (batch_id,))
-        self._execute("DELETE FROM state WHERE id = ?", (batch_id,))
+        self._gone[batch_id] = None
+        self._changed.pop(batch_id, None)
         self._states.pop(batch_id, None)
         self._sparse.pop(batch_id, None)
+
+    def _flush(self) -> None:
+        """Write what was gathered. On a full disk the new messages take the place of those that are gone."""
+        for ids in _groups(self._gone):
+            self._delete("batch", ids)
+            self._delete("state", ids)
+        for ids in _groups(self._plain):
+            self._delete("state", ids)
+        for states in _groups(self._changed.items()):
+            self._insert("INSERT OR REPLACE INTO state", [(own, state.pack(own)) for own, state in states])
+        rows: list[tuple[int, bytes]] = []
+        size = 0
+        for own, row in self._new.items():
+            rows.append((own, row))
+            size += len(row)
+            if len(rows) == TOGETHER or size >= _TOGETHER_BYTES:
+                self._insert("INSERT INTO batch", rows)
+                rows, size = [], 0
+        if rows:
+            self._insert("INSERT INTO batch", rows)
+        for gathered in (self._new, self._changed, self._plain, self._gone):
+            gathered.clear()
+
+    def _insert(self, into: str, rows: list[tuple[int, bytes]]) -> None:
+        places = ", ".join(["(?, ?)"] * len(rows))
+        self._execute(f"{into} VALUES {places}", [value for row in rows for value in row])
+
+    def _delete(self, table: str, ids: list[int]) -> None:
+        places = ", ".join("?" * len(ids))
+        self._execute(f"DELETE FROM {table} WHERE id IN ({places})", ids)  # noqa: S608
 
     def _rewrite(self, room: int) -> None:
         """Rewrite a few sparse batches without the messages that are gone."""
@@ -187,3 +236,10 @@ class Batches:
             self._execute("UPDATE batch SET data = ? WHERE id = ?", (data, batch_id))
             self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, state.pack(batch_id)))
             room -= state.size
+
+
+def _groups(items: Iterable[_T]) -> Iterator[list[_T]]:
+    """What one statement takes at a time."""
+    rest = iter(items)
+    while group := list(islice(rest, TOGETHER)):
+        yield group

@@ -16,6 +16,7 @@ from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.tap import CopyTap
 from sievemq_broker.store import SqliteStore, StoreError
+from sievemq_broker.store.batches import TOGETHER
 from sievemq_broker.store.database import DATABASE, connect
 from sievemq_broker.store.salvage import check, repair
 
@@ -418,6 +419,34 @@ def test_a_restart_deletes_what_was_written_ahead_of_a_share_that_never_ended(tm
     life.cut()
     assert names(life.killed()) == ["c"]
     assert rows(store) == (1, 0)
+    store.close()
+
+
+def statements_of(store: SqliteStore, write: Write) -> int:
+    """How many statements a write takes."""
+    seen: list[str] = []
+    store._db.set_trace_callback(seen.append)
+    store.write(write, NOW)
+    store._db.set_trace_callback(None)
+    return len(seen)
+
+
+def test_many_rows_are_written_by_few_statements(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, reserve=0)
+    life = Life(store)
+    many = 2 * TOGETHER
+    life.journal.ahead_bytes = 1
+    for number in range(many):
+        life.send(f"m{number}", share=life.share)
+    few = statements_of(store, life.journal.cut())
+    life.journal.complete(life.share)
+    assert statements_of(store, life.journal.cut()) <= few < 15
+    consumer = life.consume(many)
+    assert statements_of(store, life.journal.cut()) < 15
+    assert order(life.killed()) == [(f"m{number}", 1) for number in range(many)]
+    consumer.acknowledge(many, NOW)
+    assert statements_of(store, life.journal.cut()) < 15
+    assert rows(store) == (0, 0)
     store.close()
 
 
