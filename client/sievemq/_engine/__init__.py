@@ -82,7 +82,7 @@ Where things are:
 - a session: session, outcomes, browser, taps, producer
 - consumers: deliveries, consumer, credit
 - sends, their fate, what they wait for: sends
-- commands and answers: outbox, answers
+- commands and answers, and when they are written: outbox, answers
 - what holds with the broker: terms, selector, options
 - reaching a broker: race, handshake, repair
 - values: heartbeat
@@ -95,7 +95,7 @@ from sievemq._engine.connection import ClientConnection
 from sievemq._engine.consumer import CLOSED, PATIENCE, SHUT, EngineConsumer
 from sievemq._engine.handshake import Handshake
 from sievemq._engine.options import EngineOptions, SendConfirm
-from sievemq._engine.outbox import ACKNOWLEDGE_DELAY, Completion
+from sievemq._engine.outbox import ACKNOWLEDGE_DELAY, SEND_DELAY, Completion, Pace
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
 from sievemq._engine.race import LEAVE_SECONDS, Host, Race
 from sievemq._engine.repair import Repair, for_how_long
@@ -118,6 +118,7 @@ __all__ = [
     "DUPS_OK_ACKNOWLEDGE",
     "LEAVE_SECONDS",
     "PATIENCE",
+    "SEND_DELAY",
     "SESSION_TRANSACTED",
     "SHUT",
     "Absent",
@@ -132,6 +133,7 @@ __all__ = [
     "EngineSession",
     "Handshake",
     "Host",
+    "Pace",
     "Race",
     "Repair",
     "Scan",

@@ -437,7 +437,7 @@ class Control:
         opened = self.transport.call(sends.window_opens)
         if engine.send_timeout:
             self.transport.expect(sends, opened, engine.send_timeout)
-        self.transport.wait(opened)
+        self.transport.wait_for_room(opened)
 
     # -- closing ------------------------------------------------------------------------------------------------------
 

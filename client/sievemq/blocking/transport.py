@@ -4,9 +4,9 @@ One lock guards the engine, reading, and the order of writes. The I/O thread rea
 (:class:`Lead`); the sending thread writes, unless more is likely to follow at once:
 
 - a thread that waits for the broker writes before it waits;
-- a send is written by its caller a quarter of a millisecond after the last write; if more than 4 KiB have gathered by
-  then, after a millisecond, or at 64 KiB. So sparse traffic is not delayed, and dense traffic is written a few hundred
-  messages at a time;
+- a send on an idle connection is written by its caller at once. While sends follow each other faster than writes do,
+  they are gathered for a millisecond, to at most 64 KiB (:class:`~sievemq._engine.Pace`). So are those that
+  other threads queue during a write;
 - what then remains, the I/O thread writes within about a millisecond; acknowledgements within about five.
 
 While something remains, and for a while after, the I/O thread looks every few milliseconds; otherwise it sleeps until
@@ -34,18 +34,13 @@ from math import ceil
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
 
-from sievemq._engine import ACKNOWLEDGE_DELAY, ClientConnection, Completion, Race, Repair, Sends
+from sievemq._engine import ACKNOWLEDGE_DELAY, SEND_DELAY, ClientConnection, Completion, Pace, Race, Repair, Sends
 from sievemq.blocking.repair import READ_BYTES, Attempt, Found, Greet, Reach
 from sievemq.exceptions import JMSException
 from sievemq_core.limits import GATHER_BYTES
 
 T = TypeVar("T")
 
-#: Bytes of sends up to which traffic is light, and seconds after which the sender writes then.
-_LITTLE: Final = 4 * 1024
-_SOON: Final = 0.00025
-#: Seconds that sends may wait for company.
-_SEND_DELAY: Final = 0.001
 #: Rounds of the I/O thread without anything to write, after which it sleeps.
 _QUIET_ROUNDS: Final = 10
 #: Seconds: what a selector can wait for has a limit.
@@ -385,15 +380,16 @@ class Transport:
         lock: guards the engine, reading, and the order of writes.
         lead: a waiting thread that reads in place of the I/O thread.
         asleep: True while the I/O thread sleeps, and must be woken to write.
+        rests: the same for sends: it would write them too late otherwise.
         asked: the number of writes that the broker may answer.
         has_callbacks: input may concern other threads: callbacks of sends. Set without the lock; stays.
     """
 
     __slots__ = (
         "__weakref__", "_abandoned", "_at", "_backlog", "_close_by", "_connect_timeout", "_engine", "_greet", "_hosts",
-        "_more", "_opened", "_outages", "_patience", "_reach", "_repair", "_selector", "_socket", "_stopping",
-        "_thread", "_tls", "_users", "_wake_in", "_wake_out", "_watched", "_wrote", "asked", "asleep", "has_callbacks",
-        "lead", "lock",
+        "_more", "_opened", "_outages", "_pace", "_patience", "_reach", "_repair", "_selector", "_socket", "_stopping",
+        "_thread", "_tls", "_users", "_wake_in", "_wake_out", "_watched", "asked", "asleep", "has_callbacks", "lead",
+        "lock", "rests",
     )  # fmt: skip
 
     def __init__(
@@ -422,9 +418,9 @@ class Transport:
         self._tls = isinstance(sock, ssl.SSLSocket)
         sock.setblocking(False)
         self.lock: LockType | _LockAtExit = allocate_lock()
-        self.asleep = self.has_callbacks = False
+        self.asleep = self.rests = self.has_callbacks = False
         self.asked = 0
-        self._wrote = 0.0
+        self._pace = Pace()
         self._backlog: deque[memoryview] = deque()  # written by the engine, not yet taken by the socket
         self._more = self._tls  # TLS has decrypted more than was read; the selector does not see that
         self._stopping = self._abandoned = False
@@ -453,6 +449,11 @@ class Transport:
         Never called with the lock held, nor by the I/O thread.
         """
         return self._wait(completion, -1.0, "")
+
+    def wait_for_room(self, opened: Completion[T]) -> None:
+        """As :meth:`wait`, for a sender that waits until it may send more."""
+        self._wait(opened, -1.0, "")
+        self._pace.waited(time.monotonic())
 
     def wait_at_most(self, completion: Completion[T], milliseconds: int, failure: str) -> T:
         """As :meth:`wait`, with a limit and a text for when it is passed."""
@@ -580,19 +581,21 @@ class Transport:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def write(self) -> None:
-        """Write the engine's output. The lock is held."""
+    def write(self) -> bool:
+        """Write the engine's output; False if there was none. The lock is held."""
         outbox = self._engine.outbox
         try:
             if outbox.urgent:
                 self.asked += 1
+            begun, queued = time.monotonic(), len(outbox.queue)
             data = outbox.data_to_send()
             if data:
+                self._pace.begin(begun, queued)
                 # The window of unconfirmed sends bounds what can gather here.
                 self._backlog.append(memoryview(data))
-            self._wrote = time.monotonic()
-            if data and len(self._backlog) == 1:
-                self._push()
+                if len(self._backlog) == 1:
+                    self._push()
+            return bool(data)
         except BaseException as error:
             self._broken(error)
             raise
@@ -622,8 +625,7 @@ class Transport:
 
     def flush_later(self) -> None:
         """Something was queued that no call waits for. The lock is not held."""
-        if self.asleep:
-            self.nudge()
+        self.queued()
 
     def flush(self) -> None:
         """Take the lock and write."""
@@ -634,21 +636,25 @@ class Transport:
         """A send was queued that is not waited for: write it now, or see that it is written with others soon."""
         if has_callbacks:
             self.has_callbacks = True
-        waited, size = time.monotonic() - self._wrote, self._engine.outbox.queued_bytes
-        if waited >= _SEND_DELAY or size >= GATHER_BYTES or (waited >= _SOON and size <= _LITTLE):
-            self.flush()
-        elif self.asleep:
+        pace, outbox = self._pace, self._engine.outbox
+        if time.monotonic() >= pace.due or outbox.queued_bytes >= GATHER_BYTES:
+            with self.lock:
+                # Once more for what other threads have queued meanwhile: they leave it to this one.
+                while self.write() and outbox.queue and time.monotonic() >= pace.due:
+                    pass
+        elif self.rests:
             self.wake()
 
     def nudge(self) -> None:
-        """Something was queued while the I/O thread is asleep: see that it is written within a few milliseconds."""
-        if time.monotonic() - self._wrote > 2 * _SEND_DELAY:
+        """Something is to be acknowledged while the I/O thread is asleep: see that it is written within a few
+        milliseconds. Not at once, since a reply would be: most often that follows."""
+        if time.monotonic() - self._pace.written > 2 * SEND_DELAY:
             self.flush()
         elif self.asleep:
             self.wake()
 
     def wake(self) -> None:
-        self.asleep = False
+        self.asleep = self.rests = False
         try:
             self._wake_out.send(b"\0")
         except (BlockingIOError, OSError):  # full: it is about to wake; closed: it has ended
@@ -665,6 +671,7 @@ class Transport:
                     backlog[0] = data[sent:]
                 else:
                     del backlog[0]
+            self._pace.end(time.monotonic())
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             if threading.current_thread() is not self._thread:
                 self.wake()  # to watch for room
@@ -696,11 +703,10 @@ class Transport:
         while True:
             quiet = 0 if engine.has_output else quiet + 1
             for key, _ in self._selector.select(self._pause(quiet)):
-                self.asleep = False
                 if key.fileobj is self._wake_in:
                     quiet = 0
                     self._drain_wakes()
-            self.asleep = False
+            self.asleep = self.rests = False
             if self._stopping or engine.down:
                 return
             if self._abandoned and not engine.closing:
@@ -726,15 +732,17 @@ class Transport:
                     engine.lost(TimeoutError("the broker has not answered within the option close_timeout"))
                 return max(0.0, self._close_by - time.monotonic())
             if engine.outbox.queue:
-                return _SEND_DELAY
-            if engine.outbox.unsettled or quiet < _QUIET_ROUNDS:
-                return ACKNOWLEDGE_DELAY
-            # In this order: a thread that queues output from here on sees it asleep, or is seen below.
-            self.asleep = True
-        if engine.has_output:
-            self.asleep = False
-            return _SEND_DELAY
-        return None if beat is None else beat / 1000.0
+                return SEND_DELAY
+            # In this order: a thread that queues output from here on sees that it must wake this one, or is seen below.
+            self.rests = True
+            pause: float | None = ACKNOWLEDGE_DELAY
+            if quiet >= _QUIET_ROUNDS and not engine.outbox.unsettled:
+                self.asleep = True
+                pause = None if beat is None else beat / 1000.0
+        if engine.outbox.queue or (self.asleep and engine.has_output):
+            self.asleep = self.rests = False
+            return SEND_DELAY
+        return pause
 
     def _receive(self) -> None:
         self._more = False
@@ -772,8 +780,8 @@ class Transport:
                 self._push()
         if engine.has_output:
             # By a clock that neither an administrator nor a test sets back or stops.
-            waited = time.monotonic() - self._wrote
-            if waited >= ACKNOWLEDGE_DELAY or (engine.outbox.queue and waited >= _SEND_DELAY):
+            now = time.monotonic()
+            if now >= self._pace.written + ACKNOWLEDGE_DELAY or (engine.outbox.queue and now >= self._pace.due):
                 self.flush()
 
     def _drain_wakes(self) -> None:
@@ -873,6 +881,7 @@ class Transport:
                 self._selector.unregister(self._socket)
             self._socket.close()
             self._backlog.clear()
+            self._pace = Pace()
             self._more = False
 
     def _take(self, found: Found) -> bool:

@@ -52,7 +52,7 @@ def test_d_32_a_lost_connection_fails_async_sends_in_order(connect: Connect, que
     transport, listener = connection._transport, Completions()
     connection._engine.terms.clock = lambda: 2**62
     with transport.lock:  # nothing can be written
-        transport._wrote = math.inf  # and no send tries to
+        transport._pace.due = math.inf  # and no send tries to
         for number in range(3):
             producer.send(TextMessage(str(number)), completion_listener=listener)
         connection._engine.lost(ConnectionResetError("cut"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -153,26 +155,53 @@ def test_queued_output_is_written_soon(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("milliseconds", "size", "written"),
-    [
-        (0.2, 100, False),
-        (0.3, 100, True),
-        (0.3, 4 * 1024 + 1, False),
-        (1.1, 4 * 1024 + 1, True),
-        (0.1, 64 * 1024 - 1, False),
-        (0.1, 64 * 1024, True),
-    ],
+    ("due", "size", "written"),
+    [(False, 100, False), (True, 100, True), (False, 64 * 1024 - 1, False), (False, 64 * 1024, True)],
 )
-def test_a_sender_writes_by_the_time_since_the_last_write_and_what_has_gathered(
-    peer: Peer, monkeypatch: pytest.MonkeyPatch, milliseconds: float, size: int, written: bool
+def test_a_sender_writes_when_its_connection_is_idle_or_much_has_gathered(
+    peer: Peer, due: bool, size: int, written: bool
 ) -> None:
-    transport, outbox, flushed = peer.transport, peer.engine.outbox, []
-    with transport.lock, monkeypatch.context() as patch:  # the I/O thread writes nothing meanwhile
-        now = transport._wrote + milliseconds / 1000
-        patch.setattr("sievemq.blocking.transport.time", SimpleNamespace(monotonic=lambda: now))
+    transport, outbox = peer.transport, peer.engine.outbox
+    packed = b"\x94\x19\x01\x01\x00"
+    with transport.lock:
+        transport._pace.due, transport._pace.written = time.monotonic() if due else math.inf, math.inf
+    outbox.put(packed, size)  # the I/O thread leaves it alone unless it is due
+    transport.queued()
+    assert (not outbox.queue) is written
+
+
+def test_sends_of_other_threads_during_a_write_are_written_behind_it(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do not wait for it: the writing thread takes them along."""
+    transport, outbox, push = peer.transport, peer.engine.outbox, peer.transport._push
+    sent: list[bool] = []
+
+    def slow_push(_: Transport) -> None:
+        if not sent:
+            outbox.put(b"\x94\x19\x02\x01\x00", 5)
+            transport.queued()  # of another thread: it would wait for the lock for ever
+            sent.append(True)
+        push()
+
+    monkeypatch.setattr(Transport, "_push", slow_push)
+    outbox.put(b"\x94\x19\x01\x01\x00", 5)
+    transport.queued()
+    assert not outbox.queue
+    assert [command[1] for command in peer.read()] == [1, 2]
+
+
+@pytest.mark.parametrize(("seconds", "written"), [(0.001, False), (0.003, True)])
+def test_an_acknowledgement_alone_waits_for_a_reply_to_leave_with(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, seconds: float, written: bool
+) -> None:
+    """Even where a send would be written at once: a round trip has one write at each end."""
+    transport, flushed = peer.transport, []
+    with monkeypatch.context() as patch:
         patch.setattr(Transport, "flush", lambda _: flushed.append(True))
-        patch.setattr(outbox, "queued_bytes", size)
-        transport.queued()
+        patch.setattr("sievemq.blocking.transport.time", SimpleNamespace(monotonic=lambda: seconds))
+        transport._pace.due = transport._pace.written = 0.0
+        transport.nudge()
     assert bool(flushed) is written
 
 
