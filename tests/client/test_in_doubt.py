@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 
 import sievemq.aio
-from sievemq import ConnectionFactory, JMSException, Queue, TextMessage, Topic, TransactionRolledBackException
+from sievemq import (
+    ConnectionFactory,
+    InvalidDestinationException,
+    JMSException,
+    Queue,
+    TextMessage,
+    Topic,
+    TransactionRolledBackException,
+)
 from sievemq.blocking.transport import CAN_LEAD
 from sievemq_broker import EmbeddedBroker
 
@@ -103,6 +111,23 @@ async def test_d_42_a_consumer_that_timed_out_during_an_outage_is_never_opened(a
     consumer = await session.create_durable_consumer(Topic("t"), "s")
     await consumer.close()
     await session.unsubscribe("s")
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_d_42_a_subscription_whose_answer_is_lost_with_the_connection_is_deleted(
+    api: Api, relay: Relay, arrives: bool
+) -> None:
+    connection = await api.connect(url=relay.url(api.url), client_id=f"me-{api.namespace}", **options())
+    session = await connection.create_session()
+    relay.keep(1 if arrives else 0)
+    await time_out(session, session.create_durable_consumer(Topic("t"), "s"))
+    if arrives:
+        await asyncio.get_running_loop().run_in_executor(None, relay.until_kept, 1)
+    relay.cut()
+    relay.release()
+    await session.create_consumer(api.queue("q"))
+    with pytest.raises(InvalidDestinationException):
+        await session.unsubscribe("s")
 
 
 # -- a commit in doubt: cancelled, or interrupted by a signal handler ------------------------------------------------

@@ -16,6 +16,7 @@ from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import Entry, key_of
 from sievemq_broker.domain.examining import examine
 from sievemq_broker.domain.journal import ENTRY_BYTES, Journal
+from sievemq_broker.domain.origin import RequestId
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import BLOCK, FAIL, DomainSettings
@@ -714,6 +715,7 @@ class Namespace:
         shared: bool = False,
         credit: int = 0,
         now: int,
+        request: RequestId | None = None,
     ) -> Consumer:
         """Open a consumer. If that is refused, nothing is left behind.
 
@@ -724,6 +726,7 @@ class Namespace:
             subscription: name; needed for durable and shared ones.
             durable: the subscription outlives its consumers.
             now: ms epoch.
+            request: that asks for it.
 
         Raises:
             AddressError, RequestError: as :meth:`declare`; INVALID_DESTINATION for what does not fit the kind of
@@ -757,6 +760,7 @@ class Namespace:
                 no_local=no_local,
                 connection=connection,
                 temporary=owner is not None,
+                request=request,
             )
         else:
             destination.refuse_if_full()

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Protocol
 
 from sievemq_broker.domain.journal import Journal
+from sievemq_broker.domain.origin import Origin, RequestId
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Subscription, Topic
 from sievemq_broker.matching.condition import Condition
@@ -45,8 +46,10 @@ class Subscriptions:
     def __iter__(self) -> Iterator[Subscription]:
         return chain(self.durable.values(), self.shared.values())
 
-    def has(self, client_id: str | None, name: str | None) -> bool:
-        return name is not None and (client_id, name) in self.durable
+    def made_by(self, request: RequestId, client_id: str | None, name: str) -> bool:
+        """True if this request made the durable subscription of that name, and no other has used it since."""
+        found = self.durable.get((client_id, name))
+        return found is not None and found.origin.is_request(request)
 
     def subscribe(
         self,
@@ -60,8 +63,12 @@ class Subscriptions:
         no_local: bool,
         connection: str,
         temporary: bool,
+        request: RequestId | None = None,
     ) -> Subscription:
         """Resume or create the durable or shared subscription of that name.
+
+        Args:
+            request: that asks for it.
 
         Raises:
             RequestError: section 29 says that neither may be.
@@ -97,6 +104,7 @@ class Subscriptions:
             if found.is_for(topic, condition, no_local):  # SUB-12
                 if not shared:
                     found.follow(connection)
+                found.origin.used_by(request)
                 return found
             if found.active:  # SUB-14
                 raise _in_use(found, "shared", "is in use with another topic or selector; close its consumers")
@@ -104,6 +112,7 @@ class Subscriptions:
             if found.topic is not topic:
                 topic.refuse_if_full()
             self.drop(found)  # SUB-13, SUB-15
+            request = None  # there was one before
         else:
             topic.refuse_if_full()
         if len(self.durable) + len(self.shared) >= self._limit:
@@ -122,6 +131,7 @@ class Subscriptions:
             shared=shared,
             no_local=no_local,
             connection=None if shared else connection,
+            origin=Origin(request),
         )
         journal = self._namespace.journal
         if durable and journal is not None:
@@ -141,6 +151,7 @@ class Subscriptions:
         shared: bool,
         no_local: bool,
         connection: str | None,
+        origin: Origin | None = None,
     ) -> Subscription:
         """Create a subscription; it gets what is published from now on."""
         made = Subscription(
@@ -152,6 +163,7 @@ class Subscriptions:
             shared=shared,
             no_local=no_local,
             connection=connection,
+            origin=origin or Origin(),
             drop=self.drop,
         )
         topic.add(made)

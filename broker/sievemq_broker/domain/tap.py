@@ -22,6 +22,7 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED
 from sievemq_broker.domain.journal import TAP, Journal
+from sievemq_broker.domain.origin import Origin, RequestId
 from sievemq_broker.domain.ports import Stored, deliver_each
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, TapLog, Tapped
@@ -102,6 +103,7 @@ class Tap:
         heard: time of the reader's last request, ms epoch.
         reader: the connection of that request; None before the first.
         claim: the name of the only reader that may read, and its connection; None if any may.
+        origin: the request that created it.
         ended: why it takes nothing more; None while it does.
         open: False once it is gone.
     """
@@ -109,7 +111,7 @@ class Tap:
     mode: Mode
     __slots__ = (
         "__weakref__", "_armed", "_keeper", "acknowledged", "claim", "condition", "destination", "ended", "heard", "id",
-        "log", "lost", "missed", "name", "number", "open", "owner", "reader", "terms",
+        "log", "lost", "missed", "name", "number", "open", "origin", "owner", "reader", "terms",
     )  # fmt: skip
 
     #: What :class:`Deadlines` needs of an item, see :class:`sievemq_broker.domain.deadlines.Item`.
@@ -138,6 +140,7 @@ class Tap:
         self.missed = 0
         self.number = 0
         self.owner: str | None = None
+        self.origin = Origin()
         self.heard = now
         self.reader: str | None = None
         self.claim: tuple[str, str] | None = None
@@ -169,9 +172,10 @@ class Tap:
 
     # -- the reader's verbs -------------------------------------------------------------------------------------
 
-    def read_by(self, connection: str) -> None:
-        """A connection reads it now."""
-        self.reader = connection
+    def read_by(self, request: RequestId) -> None:
+        """A request reads it, or is about to."""
+        self.reader = request[0]
+        self.origin.used_by(request)
 
     def take_claim(self, reader: str, connection: str, connected: Container[str]) -> None:
         """Make a reader the only one, while its connection is open.
@@ -364,6 +368,10 @@ class Tap:
         """
         self.number, self.log = number, TapLog(behind)
         self.acknowledged, self.lost, self.missed, self.owner = acknowledged, lost, missed, owner
+
+    def begin_for(self, request: RequestId | None) -> None:
+        """A request has created it."""
+        self.origin = Origin(request)
 
     def take_over(self, owner: str | None, terms: TapTerms) -> None:
         """Give the tap to a user, with these terms from now on."""

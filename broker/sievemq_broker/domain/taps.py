@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from sievemq_broker.domain.dead_letters import origins_of
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.journal import Journal
+from sievemq_broker.domain.origin import RequestId
 from sievemq_broker.domain.outcome_tap import OutcomeTap
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap, DrainTap, Tap, TapTerms
@@ -164,6 +165,7 @@ class Taps:
         options: dict[str, Any],
         now: int,
         owner: str | None = None,
+        request: RequestId | None = None,
     ) -> CopyTap | DrainTap:
         """The tap with this name on this destination, with these terms from now on; created if there is none.
 
@@ -179,6 +181,7 @@ class Taps:
                 there, or on the dead-letter queue of one.
             now: ms epoch.
             owner: the user, of a new one.
+            request: that asks for it.
 
         Raises:
             AddressError, RequestError: as :meth:`Namespace.declare`; ILLEGAL_STATE if it exists with another mode or
@@ -208,6 +211,7 @@ class Taps:
                 )
             if found.terms != terms:
                 found.take_over(found.owner, terms)
+            found.origin.used_by(request)
             found.hear(now)
             return found
         if not name or len(name) > MAX_IDENTIFIER_CHARS or not name.isprintable():
@@ -241,6 +245,7 @@ class Taps:
             assert isinstance(made, CopyTap)
             waiting = destination.main.waits(-1, destination.depth)
             made.take_backlog([entry.envelope for entry in waiting], now)
+        made.begin_for(request)
         made.take_over(owner, terms)
         return made
 

@@ -39,40 +39,47 @@ class Destinations(Protocol):
 class Temporaries:
     """The owners of temporary destinations. The destinations themselves are in the namespace."""
 
-    __slots__ = ("_namespace", "_number", "_owned", "_owners")
+    __slots__ = ("_namespace", "_owned", "_owners")
 
     def __init__(self, namespace: Destinations) -> None:
         self._namespace = namespace
         self._owners: dict[str, str] = {}  # address -> connection id
         self._owned: dict[str, dict[str, None]] = {}  # the reverse
-        self._number = 0
 
-    def create(self, connection_id: str, topic: bool, again: str | None = None) -> Address:
-        """Create one (TMP-01, TMP-05).
+    def create(
+        self, connection_id: str, topic: bool, number: int, again: str | None = None, most: int | None = None
+    ) -> Address:
+        """Create one (TMP-01, TMP-05). One that is there stays as it is.
 
         Args:
+            number: of the request, which makes its address unique: repeated after its answer was lost, it finds the one
+                that it has made.
             again: the address that it had before this broker forgot it; one of this connection.
+            most: how many the connection may have; None for any number.
 
         Raises:
-            RequestError: RESOURCE_ALLOCATION if there are too many destinations; INVALID_DESTINATION if `again` is none
-                that could have been this connection's.
+            RequestError: RESOURCE_ALLOCATION if the connection has so many, or there are too many destinations;
+                INVALID_DESTINATION if `again` is none that could have been this connection's.
         """
         kind = Kind.TEMPORARY_TOPIC if topic else Kind.TEMPORARY_QUEUE
         if again is None:
-            self._number += 1
-            address = Address(kind, f"{connection_id}.{self._number}")
+            address = Address(kind, f"{connection_id}.{number}")
         else:
             address = parse_address(again)
-            owner, _, number = address.name.rpartition(".")
-            if address.kind is not kind or owner != connection_id or not number.isdecimal() or len(number) > 18:
+            owner, _, digits = address.name.rpartition(".")
+            if address.kind is not kind or owner != connection_id or not digits.isdecimal() or len(digits) > 18:
                 raise RequestError(
                     f"{again} was never a temporary {'topic' if topic else 'queue'} of this connection",
                     ErrorCode.INVALID_DESTINATION,
                     {"destination": again},
                 )
-            self._number = max(self._number, int(number))
-        self._namespace.create(address)
         text = str(address)
+        if most is not None and self.count(connection_id) >= most and text not in self._owners:
+            raise RequestError(
+                f"a connection may have {most} temporary destinations; delete unused ones",
+                ErrorCode.RESOURCE_ALLOCATION,
+            )
+        self._namespace.create(address)
         self._owners[text] = connection_id
         self._owned.setdefault(connection_id, {})[text] = None
         return address

@@ -9,6 +9,7 @@ from typing import Final
 
 from sievemq_broker.domain.client_ids import ClientIds
 from sievemq_broker.domain.fan_out import LARGE, Admit, Deliverer, deliver
+from sievemq_broker.domain.origin import Origin
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import Observer
@@ -42,14 +43,15 @@ class Subscription:
         no_local: excludes messages that `connection` publishes; for a durable one, messages of any connection with its
             client id.
         connection: of the consumer, for no_local of a non-durable one.
+        origin: the request that created it.
         queue: its messages and consumers.
         number: its place in the order in which the topic's subscriptions were created.
         since: messages that had been published before it was created.
     """
 
     __slots__ = (
-        "_drop", "client_id", "condition", "connection", "durable", "name", "no_local", "number", "queue", "shared",
-        "since", "topic",
+        "_drop", "client_id", "condition", "connection", "durable", "name", "no_local", "number", "origin", "queue",
+        "shared", "since", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +65,7 @@ class Subscription:
         shared: bool,
         no_local: bool,
         connection: str | None,
+        origin: Origin,
         drop: Callable[[Subscription], None],
     ) -> None:
         self._drop = drop
@@ -74,6 +77,7 @@ class Subscription:
         self.shared = shared
         self.no_local = no_local
         self.connection = connection
+        self.origin = origin
         self.since = topic.published
         self.number = topic.next_number
         label = topic.label if name is None else f"{topic.label}/{name}"

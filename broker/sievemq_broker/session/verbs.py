@@ -204,6 +204,7 @@ class DeleteTemporary(Request, number=Command.DELETE_TEMPORARY):
 
 class Unsubscribe(Request, number=Command.UNSUBSCRIBE):
     subscription: str
+    made_by: int = 0
 
 
 class Browse(Request, number=Command.BROWSE):
@@ -316,6 +317,7 @@ class AcknowledgeTap(Request, number=Command.ACKNOWLEDGE_TAP):
 class DeleteTap(Request, number=Command.DELETE_TAP):
     tap: str
     destination: str
+    made_by: int = 0
 
 
 class Stage(Request, number=Command.STAGE):

@@ -11,7 +11,7 @@ from sievemq._engine.deliveries import Deliveries
 from sievemq._engine.handshake import LINES, Handshake
 from sievemq._engine.heartbeat import Heartbeat
 from sievemq._engine.options import EngineOptions
-from sievemq._engine.outbox import Completion, Outbox, when_settled
+from sievemq._engine.outbox import Completion, Outbox, Undo, when_settled
 from sievemq._engine.recovery import Recovery
 from sievemq._engine.repair import for_how_long
 from sievemq._engine.sends import Blocked, Deadlines, Flow, Sends
@@ -388,7 +388,11 @@ class ClientConnection:
         """Make a temporary destination; the value is its address in text (TMP-01)."""
         self.check_open()
         self.terms.check_limit("temporaries", len(self.temporaries), "the connection")
-        completion = self.outbox.request(Command.CREATE_TEMPORARY, topic, None, undo=self.delete_temporary)
+
+        def undo(answer: Completion[Any]) -> None:
+            self.delete_temporary(answer.result())
+
+        completion = self.outbox.request(Command.CREATE_TEMPORARY, topic, None, undo=undo)
 
         def keep(answer: Completion[Any]) -> None:
             if answer.error is None:
@@ -414,12 +418,12 @@ class ClientConnection:
         self.check_open()
         return self.outbox.request(Command.PING)
 
-    def request(self, number: int, *fields: object, undo: Callable[[Any], object] | None = None) -> Completion[Any]:
+    def request(self, number: int, *fields: object, undo: Undo | None = None) -> Completion[Any]:
         """Make a request of the connection itself: about taps, staged sends.
 
         Args:
             fields: behind its request number.
-            undo: takes back what it makes, given the answer, if no caller waits for that any more.
+            undo: takes back what it makes, if no caller waits for the answer any more.
         """
         return self.outbox.request(number, *fields, undo=undo)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from sievemq._engine.credit import Credit
-from sievemq._engine.outbox import Completion, Outbox
+from sievemq._engine.outbox import Completion, Outbox, Undo
 from sievemq._engine.terms import Terms
 from sievemq.destinations import Destination, Queue
 from sievemq.messages import Message, received
@@ -207,7 +207,7 @@ class EngineConsumer:
 
     # -- the rest needs the engine lock --------------------------------------------------------------------------------
 
-    def open(self, started: bool, undo: Callable[[Any], object]) -> Completion[Any]:
+    def open(self, started: bool, undo: Undo) -> Completion[Any]:
         """Send OPEN_CONSUMER; answered by :attr:`opened`. Deliveries must be routed here from now on.
 
         Args:

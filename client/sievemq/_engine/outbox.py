@@ -7,7 +7,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from sievemq._engine.answers import check_answer
 from sievemq.exceptions import IllegalStateException, JMSException
@@ -20,14 +20,16 @@ T = TypeVar("T")
 
 #: Requests of which it matters whether they were carried out.
 _DOUBTFUL: Final = frozenset({Command.COMMIT, Command.ACKNOWLEDGE_ALL, Command.STAGE})
-#: Requests whose effect ends with the connection.
-_OF_CONNECTION: Final = frozenset({Command.OPEN_SESSION, Command.OPEN_CONSUMER})
+_DURABLE: Final = 9  # the field of OPEN_CONSUMER
 _DELETING: Final = frozenset({Command.DELETE_TEMPORARY, Command.UNSUBSCRIBE})
 _ACKNOWLEDGE: Final = int(Command.ACKNOWLEDGE)  # up to Python 3.11 looking up a member is a call
 #: Consumers in one ACKNOWLEDGE_SEVERAL. Far below the limit of an array.
 _SEVERAL: Final = 1_000
 #: Seconds that acknowledgements alone may wait for company before they are written.
 ACKNOWLEDGE_DELAY: Final = 0.005
+
+
+Undo: TypeAlias = "Callable[[Completion[Any]], object]"
 
 
 class Completion(Generic[T]):
@@ -39,13 +41,17 @@ class Completion(Generic[T]):
     be called twice.
 
     Args:
-        undo: takes back what the request has made, given the value; None if it makes nothing.
+        undo: takes back what the request has made, given this completion; None if it makes nothing.
+
+    Attributes:
+        request: number of the request; 0 if there is none.
     """
 
-    __slots__ = ("_callbacks", "_undo", "_value", "done", "error")
+    __slots__ = ("_callbacks", "_undo", "_value", "done", "error", "request")
 
-    def __init__(self, undo: Callable[[T], object] | None = None) -> None:
+    def __init__(self, undo: Undo | None = None) -> None:
         self.done = False
+        self.request = 0
         self._undo = undo
         self.error: Exception | None = None
         self._value: T | None = None
@@ -94,7 +100,10 @@ class Completion(Generic[T]):
     def undo(self) -> None:
         """Take back what the request has made. It has succeeded."""
         if self._undo is not None:
-            self._undo(self.result())
+            self._undo(self)
+
+    def requested_by(self, number: int) -> None:
+        self.request = number
 
     def notify(self) -> None:
         """Call the callbacks of a settled completion that have not returned yet."""
@@ -158,6 +167,7 @@ class Requests:
         self.last = number = self.last + 1
         command = (kind, number, *fields)
         packed: bytes = pack(command)  # may fail: then there is no request
+        completion.requested_by(number)
         self.pending[number] = completion, command
         if kind == Command.WANT:
             self._wants.add(number)
@@ -247,7 +257,7 @@ class Requests:
     def drop_abandoned(self) -> None:
         """The connection is lost: drop abandoned requests that were not sent, and those whose effect ends with it."""
         for number, (completion, command) in tuple(self.pending.items()):
-            if completion in self.abandoned and (number > self._sent or command[0] in _OF_CONNECTION):
+            if completion in self.abandoned and (number > self._sent or _ends_with_connection(command)):
                 completion.fail(JMSException("its caller no longer waits for it", "TIMEOUT"))
                 self._forget(number)
 
@@ -263,6 +273,11 @@ class Requests:
             else:
                 completion.fail(error)
             self._forget(number)
+
+
+def _ends_with_connection(command: CommandTuple) -> bool:
+    """True of a request whose effect ends with the connection."""
+    return command[0] == Command.OPEN_SESSION or (command[0] == Command.OPEN_CONSUMER and not command[_DURABLE])
 
 
 class Unsettled(Protocol):
@@ -369,14 +384,14 @@ class Outbox:
         number: int,
         *fields: object,
         answer: Completion[Any] | None = None,
-        undo: Callable[[Any], object] | None = None,
+        undo: Undo | None = None,
     ) -> Completion[Any]:
         """Queue a command that is answered by OK or ERROR. Acknowledgements that wait go out before it.
 
         Args:
             fields: behind its request number.
             answer: what its answer settles; None for a new one.
-            undo: takes back what it makes, given the answer's value; see :meth:`abandon`.
+            undo: takes back what it makes, see :class:`Completion` and :meth:`abandon`.
         """
         completion: Completion[Any] = Completion(undo) if answer is None else answer
         if self.ended:
@@ -390,7 +405,8 @@ class Outbox:
 
     def abandon(self, completion: Completion[Any]) -> None:
         """The caller of a request no longer waits: it was cancelled or interrupted, or its time is over, which is not
-        the broker's answer. What the request makes is undone when it is answered (D-42)."""
+        the broker's answer. What the request makes is undone when it is answered (D-42). If the connection is lost
+        before, and what the request makes outlives it, the request is repeated for that."""
         requests = self.requests
         if not completion.has_effect or completion in requests.abandoned:
             return

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
-from sievemq._engine.outbox import Completion
+from sievemq._engine.outbox import Completion, Undo
 from sievemq.exceptions import TransactionRolledBackException
 
 _ROLLED_BACK: Final = "TRANSACTION_ROLLED_BACK"
@@ -22,7 +21,7 @@ class Outcome(Completion[Any]):
 
     __slots__ = ("_commits", "_instead")
 
-    def __init__(self, commits: int, instead: Exception | None, undo: Callable[[Any], object] | None) -> None:
+    def __init__(self, commits: int, instead: Exception | None, undo: Undo | None) -> None:
         super().__init__(undo)
         self._commits = commits
         self._instead = instead
@@ -72,14 +71,14 @@ class Outcomes:
         commits: bool = False,
         listed: bool = True,
         instead: Exception | None = None,
-        undo: Callable[[Any], object] | None = None,
+        undo: Undo | None = None,
     ) -> Outcome:
         """The outcome of a request that is about to be made.
 
         Args:
             listed: it is in doubt at once; else from :meth:`add` on.
             instead: what its caller gets if it succeeds.
-            undo: takes back what it makes, given the answer.
+            undo: as of a Completion.
         """
         outcome = Outcome(self._open if commits else 0, instead, undo)
         if listed:

@@ -173,10 +173,10 @@ class EngineSession:
                     consumer.pause()
                 consumer.has_opened(deliveries.started, self.shut)
 
-        def undo(made: object) -> None:
+        def undo(answer: Completion[Any]) -> None:
             self.close_consumer(consumer)
-            if durable and made is True:  # it would collect messages without a reader
-                self.outbox.request(Command.UNSUBSCRIBE, name)
+            if durable:  # it would collect messages without a reader
+                self.outbox.request(Command.UNSUBSCRIBE, name, answer.request)
 
         consumer.open(deliveries.started, undo).add_callback(opened)
         deliveries.begin(consumer)  # last: an exception from outside leaves no consumer that has no request
@@ -343,9 +343,9 @@ class EngineSession:
         if self._is_broken:
             return self._commit_broken()
 
-        def undo(name: object) -> None:
+        def undo(answer: Completion[Any]) -> None:
             self._returned = True  # what it sent is gone: the next commit() or stage() raises
-            self.outbox.request(Command.DISCARD, key, batch, name)
+            self.outbox.request(Command.DISCARD, key, batch, answer.result())
 
         outcome = self.outcomes.expect(undo=undo)
         self.outbox.request(Command.STAGE, self.id, key, batch, lease, answer=outcome)

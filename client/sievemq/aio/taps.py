@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Literal
 
+from sievemq._engine.outbox import Completion
 from sievemq._engine.taps import (
     NOTHING,
     TAP_PAGE,
@@ -158,9 +159,8 @@ async def open_tap(
     engine = connection._engine
     engine.check_open()
 
-    def undo(answer: dict[str, Any]) -> None:
-        if answer["made"]:  # otherwise it would keep messages without a reader
-            engine.request(Command.DELETE_TAP, name, str(destination))
+    def undo(answer: Completion[Any]) -> None:  # otherwise a new one would keep messages without a reader
+        engine.request(Command.DELETE_TAP, name, str(destination), answer.request)
 
     answer = await connection._transport.ask(lambda: engine.request(Command.OPEN_TAP, *fields, undo=undo))
     state = state_of(answer)

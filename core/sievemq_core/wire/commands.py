@@ -127,6 +127,13 @@ _HANDED = _f(
 _TAP = _f("tap", "str", "its name; unique on its destination")
 _TAP_DESTINATION = _f("destination", "str", "address of the queue or topic that it is on")
 _TAP_ID = _f("id", "str", "as OPEN_TAP answered; another tap of the same name has another one")
+_MADE_BY = _optional(
+    "made_by",
+    "uint",
+    0,
+    "number of a request of this connection: delete only what that request made and no other one has used since, "
+    "otherwise answer OK and delete nothing. 0: delete in any case",
+)
 _KEY = _f("key", "str", "name of the publisher, such as a query: 1 to 255 characters")
 _BATCH = _f("batch", "uint", "of this key; numbers ascend")
 
@@ -196,8 +203,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             Command.OPEN_CONSUMER,
             "OPEN_CONSUMER",
             "client",
-            "opens a consumer; the selector is verified first and nothing is left behind if it is refused. The answer "
-            "is true if it made a durable subscription, false if that was there, else nil",
+            "opens a consumer; the selector is verified first and nothing is left behind if it is refused",
             (
                 _REQUEST,
                 _SESSION,
@@ -258,7 +264,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             "UNSUBSCRIBE",
             "client",
             "deletes a durable subscription of this client id (SES-27)",
-            (_REQUEST, _f("subscription", "str", "its name")),
+            (_REQUEST, _f("subscription", "str", "its name"), _MADE_BY),
         ),
         CommandSpec(
             Command.BROWSE,
@@ -483,7 +489,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             "DELETE_TAP",
             "client",
             "ends a tap; what a drain has not acknowledged goes back, marked. Answer: true if there was one",
-            (_REQUEST, _TAP, _TAP_DESTINATION),
+            (_REQUEST, _TAP, _TAP_DESTINATION, _MADE_BY),
         ),
         CommandSpec(
             Command.STAGE,

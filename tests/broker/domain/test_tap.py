@@ -467,7 +467,7 @@ def test_a_tap_may_require_that_its_destination_exists(world: Tapped) -> None:
 def test_temporary_destinations_have_none_and_there_may_be_too_many(
     world: Tapped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = world.namespace.temporaries.create("c1", topic=False)
+    address = world.namespace.temporaries.create("c1", False, 1)
     with pytest.raises(RequestError, match="is temporary"):
         world.tap(str(address))
     monkeypatch.setattr("sievemq_broker.domain.taps.MAX_TAPS", 2)

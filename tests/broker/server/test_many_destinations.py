@@ -46,7 +46,7 @@ def calls(act: Callable[[], object]) -> int:
         lambda world: world.namespace.declare("topic:new"),
         lambda world: world.namespace.send("queue:new", message("a"), world.now),
         lambda world: world.namespace.delete("queue:q7"),
-        lambda world: world.namespace.temporaries.create("c1", topic=False),
+        lambda world: world.namespace.temporaries.create("c1", False, 2),
         lambda world: world.namespace.temporaries.delete(world.mine, "c1"),
         lambda world: done(world.now, world.namespace.temporaries.delete_all, "c1"),
         lambda world: world.consumer("queue:new"),
@@ -64,8 +64,8 @@ def test_each_further_destination_costs_the_same(act: Callable[[Any], object]) -
         world: Any = World()
         for number in range(there):
             world.namespace.declare(f"queue:q{number}")
-            world.namespace.temporaries.create("c2", topic=False)
-        world.mine = world.namespace.temporaries.create("c1", topic=False)
+            world.namespace.temporaries.create("c2", False, number)
+        world.mine = world.namespace.temporaries.create("c1", False, 1)
         costs.append(calls(lambda world=world: act(world)))
     assert costs[1] < costs[0] + 50  # some names are remembered, others not
 

@@ -204,7 +204,7 @@ class Program:
         self.space.unsubscribe("id", f"s{number}")
 
     def temporary(self, topic: int, _: int, __: int) -> None:
-        address = self.space.temporaries.create("c", topic == 1)
+        address = self.space.temporaries.create("c", topic == 1, self.number)
         self.space.send(str(address), message(self.name()), self.now, "c")
 
     def wait(self, _: int, __: int, tenths: int) -> None:

@@ -42,7 +42,7 @@ def cut(broker: Broker) -> Batch:
 def test_only_persistent_messages_in_lasting_destinations_are_written() -> None:
     broker = journalled()
     space = broker.namespace("")
-    temporary = str(space.temporaries.create("c", topic=False))
+    temporary = str(space.temporaries.create("c", False, 1))
     for address in ("queue:q", temporary, "topic:nobody"):
         space.send(address, message("kept"), NOW)
         space.send(address, message("not kept", mode=1), NOW)
@@ -187,7 +187,7 @@ def test_handing_out_is_recorded_before_the_delivery_and_undone_by_a_release() -
 def test_while_nothing_can_be_kept_what_would_have_to_be_is_refused() -> None:
     broker = journalled()
     space = broker.namespace("")
-    temporary = str(space.temporaries.create("c", topic=False))
+    temporary = str(space.temporaries.create("c", False, 1))
     for address in ("queue:q", "topic:durable", "topic:nobody"):
         space.send(address, message("before"), NOW)
     durable = {"client_id": "id", "subscription": "s", "durable": True}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,11 +16,11 @@ from sievemq import (
     Topic,
     TransactionRolledBackException,
 )
-from sievemq._engine import ClientConnection, Completion, EngineProducer
+from sievemq._engine import ClientConnection, Completion, EngineProducer, EngineSession
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
-from .harness import FakeBroker, World
+from .harness import FakeBroker, Memory, World
 
 REQUESTS: list[Any] = [
     pytest.param(lambda engine: engine.open_session(1).opened, Command.CLOSE_SESSION, None, id="session"),
@@ -111,8 +112,134 @@ def test_a_temporary_destination_that_nobody_waits_for_is_deleted_after_the_repa
     memory.reopen()
     world.settle()
     assert memory.engine.temporaries == {}
-    left = world.broker.namespace("default").temporaries.count(memory.broker.peer.member.id)
-    assert left <= 1  # the lost one knew another
+    assert world.broker.namespace("default").temporaries.count(memory.broker.peer.member.id) == 0
+
+
+def durable(memory: Memory, session: EngineSession, shared: bool = False) -> Completion[Any]:
+    return session.open_consumer(Topic("t"), "topic:t", subscription="s", durable=True, shared=shared).opened
+
+
+def tap(memory: Memory, _: object = None) -> Completion[Any]:
+    engine = memory.engine
+
+    def undo(answer: Completion[Any]) -> None:
+        engine.request(Command.DELETE_TAP, "s", "topic:t", answer.request)
+
+    return engine.request(Command.OPEN_TAP, "s", "topic:t", "copy", None, None, {}, undo=undo)
+
+
+def temporary(memory: Memory, _: object = None) -> Completion[Any]:
+    return memory.engine.create_temporary(True)
+
+
+LASTING = [durable, tap, temporary]
+
+
+def there(world: World) -> int:
+    """The durable subscriptions, taps and temporary destinations."""
+    space = world.broker.namespace("default")
+    temporaries = sum(label.startswith("temporary-") for label in space.destinations)
+    return len(space.subscriptions.durable) + len(space.taps) + temporaries
+
+
+@pytest.mark.parametrize("make", LASTING)
+@pytest.mark.parametrize("when", ["before the loss", "during the repair", "after the repair"])
+@pytest.mark.parametrize("arrives", [True, False])
+@pytest.mark.parametrize("losses", [1, 2])
+def test_what_outlives_a_connection_is_undone_after_its_repair(
+    make: Callable[..., Completion[Any]], when: str, arrives: bool, losses: int
+) -> None:
+    world = World()
+    memory = world.connect(client_id="me", reconnect=5_000)
+    opening = make(memory, world.session(memory))
+    if when == "before the loss":
+        memory.engine.outbox.abandon(opening)
+    for _ in range(losses):
+        if arrives:
+            memory.lose_answers(world.clock.now)
+        memory.drop(world.clock.now)
+        if when == "during the repair":
+            memory.engine.outbox.abandon(opening)
+        memory.reopen()
+        memory.greet(world.clock.now)
+    if when == "after the repair":
+        memory.engine.outbox.abandon(opening)
+    world.settle()
+    assert memory.engine.outbox.undone().done
+    assert memory.engine.failure is None
+    assert memory.reported == []
+    assert memory.engine.deliveries.consumers == {}
+    assert there(world) == 0
+
+
+@pytest.mark.parametrize("make", [durable, tap])
+@pytest.mark.parametrize("lost", [True, False])
+def test_what_was_there_before_is_not_undone(make: Callable[..., Completion[Any]], lost: bool) -> None:
+    world = World()
+    memory = world.connect(client_id="me", reconnect=5_000)
+    session = world.session(memory)
+    world.result(make(memory, session))
+    for consumer in tuple(session.consumers.values()):
+        world.result(session.close_consumer(consumer))
+    memory.engine.outbox.abandon(make(memory, session))
+    if lost:
+        memory.lose_answers(world.clock.now)
+        memory.reopen()
+    world.settle()
+    assert there(world) == 1
+    assert memory.reported == []
+
+
+@pytest.mark.parametrize("make", [durable, tap])
+def test_what_another_client_has_used_since_is_not_undone(make: Callable[..., Completion[Any]]) -> None:
+    world = World()
+    memory, other = world.connect(reconnect=5_000), world.connect()
+    session, others = world.session(memory), world.session(other)
+    kind = partial(make, shared=True) if make is durable else make
+    memory.engine.outbox.abandon(kind(memory, session))
+    memory.lose_answers(world.clock.now)
+    world.result(kind(other, others))
+    for consumer in tuple(others.consumers.values()):
+        world.result(others.close_consumer(consumer))
+    memory.reopen()
+    world.settle()
+    assert there(world) == 1
+
+
+def test_a_repeated_call_keeps_the_tap_that_an_abandoned_one_made() -> None:
+    world = World()
+    memory = world.connect()
+    memory.engine.outbox.abandon(tap(memory))
+    again = tap(memory)
+    world.settle()
+    assert there(world) == 1
+    assert not again.result()["made"]
+
+
+@pytest.mark.parametrize("make", [tap, temporary])
+def test_a_call_repeated_after_a_loss_is_answered_as_it_would_have_been(make: Callable[..., Completion[Any]]) -> None:
+    world = World()
+    memory = world.connect(reconnect=5_000)
+    opening = make(memory)
+    memory.lose_answers(world.clock.now)
+    memory.reopen()
+    answer = world.result(opening)
+    assert there(world) == 1
+    if make is tap:
+        assert answer["made"]
+
+
+def test_a_closed_session_does_not_keep_a_late_durable_subscription() -> None:
+    world = World()
+    memory = world.connect(client_id="me", reconnect=5_000)
+    session = world.session(memory)
+    memory.engine.outbox.abandon(durable(memory, session))
+    memory.lose_answers(world.clock.now)
+    session.close()
+    memory.reopen()
+    world.settle()
+    assert there(world) == 0
+    assert memory.engine.sessions == {}
 
 
 def test_an_interrupted_call_abandons_its_requests(broker: FakeBroker) -> None:

@@ -45,7 +45,6 @@ def on_open_consumer(peer: Peer, command: OpenConsumer, now: int) -> None:
         check_identifier("a subscription's name", subscription)
     elif durable or shared:
         raise RequestError("a durable or shared consumer needs a subscription name", ErrorCode.ILLEGAL_STATE)
-    known = durable and peer.namespace.subscriptions.has(peer.member.client_id, subscription)
     consumer = peer.namespace.open_consumer(
         peer.out,
         consumer_id,
@@ -59,13 +58,14 @@ def on_open_consumer(peer: Peer, command: OpenConsumer, now: int) -> None:
         shared=shared,
         credit=0,
         now=now,
+        request=(peer.member.id, command.request),
     )
     if tag:
         consumer.go_on_behind(tag)
     if command.bytes:
         consumer.limit_bytes(command.bytes)
     peer.deliveries.add(session, consumer)
-    peer.out.answer(command.request, not known if durable else None)
+    peer.out.answer(command.request)
     if compiled is not None:
         peer.services.advise(peer, command.destination, compiled)
     # After the answer, so that no client gets a delivery for a consumer that it does not know.

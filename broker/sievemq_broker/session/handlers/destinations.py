@@ -11,7 +11,6 @@ from sievemq_broker.session.checks import check_unread, the_selector
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_broker.session.verbs import Browse, CreateTemporary, Declare, DeleteTemporary, Unsubscribe
-from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import Kind, parse_address
 
 _QUEUE: Final = f"{Kind.QUEUE.value}:"
@@ -31,14 +30,9 @@ def on_declare(peer: Peer, command: Declare, now: int) -> None:
 
 def on_create_temporary(peer: Peer, command: CreateTemporary, now: int) -> None:
     """Create a temporary destination of this connection (TMP-01, TMP-05)."""
-    limit = peer.settings.max_temporaries
-    if peer.member.temporaries >= limit:
-        raise RequestError(
-            f"a connection may have {limit} temporary destinations; delete unused ones",
-            ErrorCode.RESOURCE_ALLOCATION,
-        )
-    address = peer.namespace.temporaries.create(peer.member.id, command.topic, command.destination)
-    peer.out.answer(command.request, str(address))
+    request, most = command.request, peer.settings.max_temporaries
+    address = peer.namespace.temporaries.create(peer.member.id, command.topic, request, command.destination, most)
+    peer.out.answer(request, str(address))
 
 
 def on_delete_temporary(peer: Peer, command: DeleteTemporary, now: int) -> None:
@@ -52,7 +46,13 @@ def on_delete_temporary(peer: Peer, command: DeleteTemporary, now: int) -> None:
 
 def on_unsubscribe(peer: Peer, command: Unsubscribe, now: int) -> None:
     """Delete a durable subscription (SES-27)."""
-    queue = peer.namespace.unsubscribe(peer.member.client_id, command.subscription)
+    client_id, name = peer.member.client_id, command.subscription
+    if command.made_by:
+        this = peer.member.id, command.made_by
+        if not peer.namespace.subscriptions.made_by(this, client_id, name):
+            peer.out.answer(command.request)
+            return
+    queue = peer.namespace.unsubscribe(client_id, name)
     peer.answer_when_empty(queue, command, now)
 
 

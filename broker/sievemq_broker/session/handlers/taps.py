@@ -39,21 +39,21 @@ def on_open_tap(peer: Peer, command: OpenTap, now: int) -> None:
     identity, namespace = peer.member.identity, peer.namespace
     allow_open(identity, namespace, name, destination, mode)
     compiled = the_selector(command.selector, command.dialect, peer.settings.dialect)
-    made = namespace.taps.made
+    this = peer.member.id, command.request
     maker = maker_of(peer.settings, now)
-    tap = namespace.taps.open(maker, name, destination, mode, compiled, options, now, identity.user)
+    tap = namespace.taps.open(maker, name, destination, mode, compiled, options, now, identity.user, this)
     reader = options.get("reader")
     if type(reader) is str:
         tap.take_claim(reader, peer.member.id, peer.services.connections)
-    tap.read_by(peer.member.id)
-    peer.out.answer(command.request, {"made": namespace.taps.made > made, **_state(tap)})
+    tap.read_by(this)
+    peer.out.answer(command.request, {"made": tap.origin.is_request(this), **_state(tap)})
 
 
 def on_look_tap(peer: Peer, command: LookTap, now: int) -> None:
     """The sequence up to which the reader may read; a drain tap takes what is needed from its queue."""
     if peer.wait_for_publishing(command, on_look_tap):
         return
-    tap = _the_tap(peer, command.tap, command.destination)
+    tap = _the_tap(peer, command)
     upto, more = tap.look(command.after, command.messages, command.bytes, now)
     peer.out.answer(command.request, {**_state(tap), "upto": upto, "more": more})
 
@@ -63,7 +63,7 @@ def on_fetch_tap(peer: Peer, command: FetchTap, now: int) -> None:
     if peer.wait_for_publishing(command, on_fetch_tap):
         return
     check_unread(peer.out.unread, "fetching")
-    tap = _the_tap(peer, command.tap, command.destination)
+    tap = _the_tap(peer, command)
     limit = max(1, min(command.limit, FETCH_MESSAGES))
     found = tap.fetch(command.id, command.after, command.upto, limit, FETCH_BYTES, now)
     first = max(command.after + 1, tap.log.first)
@@ -75,15 +75,20 @@ def on_fetch_tap(peer: Peer, command: FetchTap, now: int) -> None:
 
 def on_acknowledge_tap(peer: Peer, command: AcknowledgeTap, now: int) -> None:
     """The reader has processed everything up to a sequence."""
-    tap = _the_tap(peer, command.tap, command.destination)
+    tap = _the_tap(peer, command)
     tap.acknowledge(command.id, command.upto, now)
     peer.out.answer(command.request, _state(tap))
 
 
 def on_delete_tap(peer: Peer, command: DeleteTap, now: int) -> None:
     """Delete a tap."""
+    if command.made_by:
+        known = peer.namespace.taps.get(command.tap, command.destination)
+        if known is None or not known.origin.is_request((peer.member.id, command.made_by)):
+            peer.out.answer(command.request, False)
+            return
     try:
-        tap = _the_tap(peer, command.tap, command.destination)
+        tap = _the_tap(peer, command)
     except RequestError as error:
         if error.code is not ErrorCode.NOT_FOUND:
             raise
@@ -227,10 +232,10 @@ def allow(identity: Identity, tap: CopyTap | DrainTap) -> None:
     _allow_this(identity, tap)
 
 
-def _the_tap(peer: Peer, name: str, destination: str) -> CopyTap | DrainTap:
-    tap = peer.namespace.taps.find(name, destination)
+def _the_tap(peer: Peer, command: LookTap | FetchTap | AcknowledgeTap | DeleteTap) -> CopyTap | DrainTap:
+    tap = peer.namespace.taps.find(command.tap, command.destination)
     allow(peer.member.identity, tap)
-    tap.read_by(peer.member.id)
+    tap.read_by((peer.member.id, command.request))
     return tap
 
 
