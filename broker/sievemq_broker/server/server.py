@@ -21,7 +21,7 @@ from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Li
 from sievemq_broker.server.net.listener import Acceptor, ClientPorts, make_tls_context
 from sievemq_broker.server.net.turn import Timers, Turn
 from sievemq_broker.server.shard import Shard
-from sievemq_broker.server.watch.memory import SHARE, Memory, machine_limit
+from sievemq_broker.server.watch.memory import SHARE, MemoryLimit, machine_limit
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_broker.users.account import Users
@@ -160,7 +160,7 @@ class Server:
         )
         shard.serve(session_settings, self.authenticator, self.turn.spent)
         self._announced = self.clock.offset
-        self.memory = Memory(memory, shard.broker, self.links, shard.services.flow, loop.call_soon)
+        self.memory = MemoryLimit(memory, shard.broker, self.links, shard.services.flow, loop.call_soon)
         for port, protocols in self._ports.open:
             link = self._links_of(protocols)
             self._acceptors.append(Acceptor(port.socket, link, self._tls, settings.handshake_seconds))

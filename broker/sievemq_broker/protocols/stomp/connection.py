@@ -32,7 +32,7 @@ from sievemq_broker.protocols.stomp.mapping import (
     message_of,
     temporary_kind,
 )
-from sievemq_broker.protocols.stomp.outbox import StompOutbox, Subscription
+from sievemq_broker.protocols.stomp.outbox import StompOutbox, StompSubscription
 from sievemq_broker.session import verbs
 from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer, Table
@@ -73,18 +73,18 @@ class _Transaction:
         self.session = session
         self.sends = 0
         #: ACK and NACK inside: subscription, tags and message ids, outcome. Those alike that follow each other are one.
-        self.settled: list[tuple[Subscription, dict[int, str], Outcome]] = []
+        self.settled: list[tuple[StompSubscription, dict[int, str], Outcome]] = []
 
-    def settle(self, subscription: Subscription, held: dict[int, str], outcome: Outcome) -> None:
+    def settle(self, subscription: StompSubscription, held: dict[int, str], outcome: Outcome) -> None:
         """An ACK or NACK inside."""
         if self.settled and self.settled[-1][::2] == (subscription, outcome):
             self.settled[-1][1].update(held)
         else:
             self.settled.append((subscription, held, outcome))
 
-    def take_back(self) -> dict[Subscription, dict[int, str]]:
+    def take_back(self) -> dict[StompSubscription, dict[int, str]]:
         """What is not settled after all, by subscription."""
-        found: dict[Subscription, dict[int, str]] = {}
+        found: dict[StompSubscription, dict[int, str]] = {}
         for subscription, held, _ in self.settled:
             found.setdefault(subscription, {}).update(held)
         return found
@@ -323,7 +323,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             return
         consumer = self._new_id()
         durable = next((headers[name] for name in _DURABLE if name in headers), None)
-        subscription = Subscription(number, consumer, destination, ack, durable)
+        subscription = StompSubscription(number, consumer, destination, ack, durable)
         self.outbox.subscriptions.add(subscription)
         open_consumer = verbs.OpenConsumer(
             request=self._new_id(),
@@ -409,11 +409,11 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
             transaction.settle(subscription, held, outcome)
 
     def _settle_tags(
-        self, subscription: Subscription, tags: tuple[int, ...], outcome: Outcome, credit: int, now: int
+        self, subscription: StompSubscription, tags: tuple[int, ...], outcome: Outcome, credit: int, now: int
     ) -> None:
         self._do(now, verbs.Settle(consumer=subscription.consumer, tags=tags, outcome=outcome, credit=credit))
 
-    def _delivery(self, headers: dict[str, str], command: str) -> tuple[Subscription, int]:
+    def _delivery(self, headers: dict[str, str], command: str) -> tuple[StompSubscription, int]:
         """The subscription and tag of the message that an ACK or NACK names.
 
         Raises:
@@ -485,7 +485,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
         else:
             self._close_session(transaction, ignore, now)
 
-    def _undo(self, subscription: Subscription, held: dict[int, str], now: int) -> None:
+    def _undo(self, subscription: StompSubscription, held: dict[int, str], now: int) -> None:
         if subscription.consumer in self.outbox.subscriptions.by_consumer:
             subscription.hold_again(held)  # the client may settle them again
         else:
@@ -523,7 +523,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
                 self._do(now, verbs.acknowledge(consumer=each.consumer, tag=tag, credit=credit))
 
 
-def _stopping(subscriptions: Iterable[Subscription]) -> Iterator[verbs.Carried]:
+def _stopping(subscriptions: Iterable[StompSubscription]) -> Iterator[verbs.Carried]:
     """What delivers nothing more to these subscriptions, and acknowledges what was sent to those with ``ack: auto``."""
     for each in subscriptions:
         yield verbs.credit(consumer=each.consumer, credit=0, instead=True)

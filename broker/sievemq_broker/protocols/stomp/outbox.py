@@ -21,7 +21,7 @@ _DELIVERY: Final = 3
 
 
 @dataclass(slots=True, eq=False)
-class Subscription:
+class StompSubscription:
     """One SUBSCRIBE of a client: a consumer of the broker's.
 
     Attributes:
@@ -89,7 +89,7 @@ class Subscription:
         return written
 
 
-class Subscriptions:
+class StompSubscriptions:
     """The open subscriptions of one client.
 
     Attributes:
@@ -101,15 +101,15 @@ class Subscriptions:
     __slots__ = ("by_consumer", "by_id", "written")
 
     def __init__(self) -> None:
-        self.by_consumer: dict[int, Subscription] = {}
-        self.by_id: dict[str, Subscription] = {}
-        self.written: dict[int, Subscription] = {}
+        self.by_consumer: dict[int, StompSubscription] = {}
+        self.by_id: dict[str, StompSubscription] = {}
+        self.written: dict[int, StompSubscription] = {}
 
-    def add(self, subscription: Subscription) -> None:
+    def add(self, subscription: StompSubscription) -> None:
         """The client has sent SUBSCRIBE with an id that it does not use."""
         self.by_consumer[subscription.consumer] = self.by_id[subscription.id] = subscription
 
-    def remove(self, consumer: int) -> Subscription | None:
+    def remove(self, consumer: int) -> StompSubscription | None:
         """It has ended. Returns it, if it had not ended before."""
         subscription = self.by_consumer.pop(consumer, None)
         if subscription is not None:
@@ -117,17 +117,17 @@ class Subscriptions:
             self.written.pop(consumer, None)
         return subscription
 
-    def of_id(self, number: str) -> list[Subscription]:
+    def of_id(self, number: str) -> list[StompSubscription]:
         """The one with this id, if there is one."""
         return [self.by_id[number]] if number in self.by_id else []
 
-    def note(self, subscription: Subscription, tag: int, message_id: str) -> None:
+    def note(self, subscription: StompSubscription, tag: int, message_id: str) -> None:
         """A message is written to the client."""
         subscription.note(tag, message_id)
         if subscription.written:
             self.written[subscription.consumer] = subscription
 
-    def take_written(self) -> list[Subscription]:
+    def take_written(self) -> list[StompSubscription]:
         """Return :attr:`written`, and forget it."""
         written = list(self.written.values())
         self.written.clear()
@@ -147,7 +147,7 @@ class StompOutbox(ForeignOutbox):
     def __init__(self, settings: SessionSettings, wake: Callable[[], None], converted: Converted) -> None:
         super().__init__(settings, wake, converted)
         self.version = "1.2"
-        self.subscriptions = Subscriptions()
+        self.subscriptions = StompSubscriptions()
         #: Receipts that wait for sends to be settled: session -> [(sequence, receipt)], in order.
         self._receipts: dict[int, list[tuple[int, str]]] = {}
         #: The receipt requested by the frame that the next ERROR concerns.

@@ -29,7 +29,7 @@ class _Output:
             self.left.set_result(None)
 
 
-class Gate:
+class DiskGate:
     """The gate of one broker."""
 
     __slots__ = ("_server",)

@@ -53,7 +53,7 @@ _NEAR: Final = 512 * 1024
 log = logs.get("server")
 
 
-class Memory:
+class MemoryLimit:
     """Sums up the memory of all messages, and blocks senders at the limit.
 
     Args:

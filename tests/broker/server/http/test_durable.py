@@ -128,14 +128,14 @@ def test_a_change_is_refused_once_the_disk_has_failed(durable: EmbeddedBroker, m
 def test_events_wait_for_the_disk(durable: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "LOOK_SECONDS", DEADLINE)
     monkeypatch.setattr(series, "STEP_SECONDS", 0.02)
-    disk, held_back, passed = Disk(durable), threading.Event(), gate.Gate.passed
+    disk, held_back, passed = Disk(durable), threading.Event(), gate.DiskGate.passed
 
-    async def watched(self: gate.Gate, changes: bool, whole: bool = False) -> None:
+    async def watched(self: gate.DiskGate, changes: bool, whole: bool = False) -> None:
         if not changes and not disk.may_write.is_set():
             held_back.set()
         await passed(self, changes, whole)
 
-    monkeypatch.setattr(gate.Gate, "passed", watched)
+    monkeypatch.setattr(gate.DiskGate, "passed", watched)
     with listening(durable) as stream, ThreadPoolExecutor(2) as pool:
         stream.until("tick")
         with disk.held():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sievemq_broker.server.http.api.hub import Hub
 from sievemq_broker.server.http.api.series import Sampler
-from sievemq_broker.server.http.gate import Gate
+from sievemq_broker.server.http.gate import DiskGate
 from sievemq_broker.server.server import Server
 
 
@@ -29,7 +29,7 @@ class Management:
         self.url = url
         self.sampler = Sampler(server)
         self.hub = Hub(server, self.sampler)
-        self.gate = Gate(server)
+        self.gate = DiskGate(server)
         self.at_work = 0
         self._sent = 0
         self._sender: str | None = None
