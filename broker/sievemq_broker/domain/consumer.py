@@ -67,9 +67,6 @@ class Source(Protocol):
     def want(self, consumer: Consumer, now: int, patient: bool, brief: bool) -> bool:
         """See :meth:`Consumer.want`."""
 
-    def count_from(self, tag: int) -> None:
-        """A new consumer counts its deliveries from `tag` + 1: earlier ones were not made here."""
-
     def settle(self, consumer: Consumer, entries: list[Entry], now: int, granted: bool) -> None:
         """Remove messages that the consumer has acknowledged; it may have been granted credit in the same command."""
 
@@ -140,7 +137,7 @@ class Consumer:
         waiting: it has sent WANT and got no message since. It is served before consumers that only prefetch.
         open: False once closed; it may still hold messages for its session (MCO-09).
         newest: highest sequence of a message delivered to it.
-        turn: deliveries of its queue up to its last one: the consumer served longest ago has the lowest.
+        served: deliveries that its queue had made after its last one: the consumer served longest ago has the lowest.
         acknowledged: messages it acknowledged.
         withheld: credit that counts from the next grant or WANT on, since enough bytes were delivered.
         stated: the last message that its client has settled had failed. A client that leaves in order then has said
@@ -149,7 +146,7 @@ class Consumer:
 
     __slots__ = (
         "_bytes", "_bytes_left", "_given_back", "_holes", "acknowledged", "base", "credit", "handed", "id", "newest",
-        "open", "port", "source", "stated", "tag", "turn", "view", "waiting", "window", "withheld",
+        "open", "port", "served", "source", "stated", "tag", "view", "waiting", "window", "withheld",
     )  # fmt: skip
 
     def __init__(self, consumer_id: int, port: DeliveryPort, source: Source, view: View) -> None:
@@ -169,7 +166,7 @@ class Consumer:
         self.waiting = False
         self.open = True
         self.newest = 0
-        self.turn = 0
+        self.served = 0
         self.acknowledged = 0
         self.stated = False
 
@@ -197,7 +194,6 @@ class Consumer:
         """Number deliveries from `tag` + 1 on, before the first one. The client has used this consumer on a connection
         that was lost, and older tags mean nothing any more."""
         self.tag = self.base = self.handed = tag
-        self.source.count_from(tag)
 
     def note_handed(self, tag: int) -> None:
         """The application has everything that was delivered up to this tag."""
@@ -211,12 +207,12 @@ class Consumer:
 
     # -- delivering -----------------------------------------------------------------------------------------------
 
-    def hand(self, entry: Entry, turn: int) -> None:
+    def hand(self, entry: Entry, delivered: int) -> None:
         """Deliver a message. There is credit, and the port is writable."""
         self.tag = tag = self.tag + 1
         self.credit -= 1
         self.waiting = False
-        self.turn = turn + 1
+        self.served = delivered + 1
         if entry.sequence > self.newest:
             self.newest = entry.sequence
         self.window.append(entry)
@@ -226,18 +222,19 @@ class Consumer:
             self._withhold()
         self.port.deliver(self.id, tag, entry.count + 1, packed)
 
-    def hand_row(self, entries: list[Entry], turn: int) -> int:
+    def hand_row(self, entries: list[Entry], delivered: int) -> int:
         """Deliver messages that were never delivered before, as far as there is credit and the port takes them.
 
         Args:
             entries: one at least; there is credit for it, and the port is writable.
+            delivered: deliveries that the queue has made so far.
 
         Returns:
             How many that were: one at least.
         """
         count, credit = len(entries), self.credit
         if count == 1:
-            self.hand(entries[0], turn)
+            self.hand(entries[0], delivered)
             return 1
         if count > credit:
             entries, count = entries[:credit], credit
@@ -255,7 +252,7 @@ class Consumer:
         if self._bytes_left <= 0:
             self._withhold()
         self.waiting = False
-        self.turn = turn + taken
+        self.served = delivered + taken
         self.newest = max(self.newest, entries[taken - 1].sequence)
         return taken
 

@@ -144,17 +144,17 @@ class Queue(Source):
         counts: of messages by other outcomes.
         reserved_messages, reserved_bytes: reserved below the limits for batches that are being published.
         sequence: of the latest arrival.
-        turn: deliveries made so far.
+        delivered: deliveries made so far, redeliveries included.
         observers: are told the outcome of each message, in this order.
         taps: each keeps a copy of what arrives.
         fan_out: the cost of accepting a message: one place, the observers, the selectors of taps.
     """
 
     __slots__ = (
-        "_awaiting", "_closed_deliveries", "_deadlines", "_host", "_on_left", "_recall", "_sole", "_turns",
-        "_unmatched", "acknowledged", "backlog", "consumers", "counts", "deleted", "fan_out", "holders", "index",
-        "label", "main", "observers", "place", "policy", "reserved_bytes", "reserved_messages", "scheduled",
-        "scheduled_bytes", "sequence", "standstill", "taps", "turn",
+        "_awaiting", "_deadlines", "_host", "_on_left", "_recall", "_sole", "_turns", "_unmatched", "acknowledged",
+        "backlog", "consumers", "counts", "deleted", "delivered", "fan_out", "holders", "index", "label", "main",
+        "observers", "place", "policy", "reserved_bytes", "reserved_messages", "scheduled", "scheduled_bytes",
+        "sequence", "standstill", "taps",
     )  # fmt: skip
 
     #: As of a topic: a message is never delivered in slices.
@@ -188,8 +188,7 @@ class Queue(Source):
         self.deleted = False
         self.reserved_messages = self.reserved_bytes = 0
         self.sequence = 0
-        self.turn = 0
-        self._closed_deliveries = 0  # deliveries to consumers that have closed
+        self.delivered = 0
         self.acknowledged = 0
         self.counts = QueueCounts()
         #: The only consumer, if it gets everything in order of arrival, as the consumer of most subscriptions does.
@@ -242,11 +241,6 @@ class Queue(Source):
     def enqueued(self) -> int:
         """Messages accepted so far in this run of the broker."""
         return self.sequence - self.counts.uncounted
-
-    @property
-    def delivered(self) -> int:
-        """Deliveries so far, redeliveries included."""
-        return self._closed_deliveries + sum(consumer.tag for consumer in self.consumers)
 
     @property
     def in_flight(self) -> int:
@@ -347,10 +341,10 @@ class Queue(Source):
             # The only consumer gets them; otherwise older messages wait.
             waited, taken = sole.waiting, 1
             if count == 1:
-                sole.hand(entries[0], self.turn)
+                sole.hand(entries[0], self.delivered)
             else:
-                taken = sole.hand_row(entries, self.turn)
-            self.turn += taken
+                taken = sole.hand_row(entries, self.delivered)
+            self.delivered += taken
             if waited or self.observers:
                 self._delivered(sole, entries[:taken], waited)
             if taken == count:
@@ -407,7 +401,7 @@ class Queue(Source):
                     turns = all_turns[view]
                     other = turns.next_for(entry)
                     if other is not None and (
-                        best is None or (other.waiting, -other.turn) > (best.waiting, -best.turn)
+                        best is None or (other.waiting, -other.served) > (best.waiting, -best.served)
                     ):
                         best, its_turns = other, turns
                 if best is not None:
@@ -489,8 +483,8 @@ class Queue(Source):
     def _hand(self, turns: Turns, consumer: Consumer, entry: Entry) -> None:
         """Deliver an entry that is in no view any more to the consumer, one of these, whose turn it is."""
         waited = consumer.waiting
-        consumer.hand(entry, self.turn)
-        self.turn += 1
+        consumer.hand(entry, self.delivered)
+        self.delivered += 1
         if waited or self.observers:
             self._delivered(consumer, [entry], waited)
         if turns.groups is not None or len(turns.ready) > 1:
@@ -575,8 +569,8 @@ class Queue(Source):
 
     def _hand_row(self, view: View, consumer: Consumer, row: list[Entry]) -> int:
         """Deliver entries that have waited together. Returns how many: the port may take only some of them."""
-        taken = consumer.hand_row(row, self.turn)
-        self.turn += taken
+        taken = consumer.hand_row(row, self.delivered)
+        self.delivered += taken
         del row[taken:]
         if self.observers:
             self._delivered(consumer, row, False)
@@ -911,7 +905,6 @@ class Queue(Source):
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Stop serving a closed consumer. It keeps the messages that it holds."""
-        self._closed_deliveries += consumer.tag
         self.consumers.remove(consumer)
         self.holders.add(consumer)
         view = consumer.view
@@ -938,10 +931,6 @@ class Queue(Source):
     def _forget_if_done(self, consumer: Consumer) -> None:
         if not consumer.window:
             self.holders.discard(consumer)
-
-    def count_from(self, tag: int) -> None:
-        """A new consumer counts its deliveries from `tag` + 1; earlier ones were not made by it."""
-        self._closed_deliveries -= tag
 
     def serve(self, consumer: Consumer, now: int) -> None:
         turns = self._turns[consumer.view]

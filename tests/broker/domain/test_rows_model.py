@@ -172,11 +172,10 @@ def play(
         seen.append(
             (
                 [(port.deliveries[:], port.recalls[:], port.settlements[:], port.events[:]) for port in ports(world)],
-                [(one.open, one.unacknowledged, one.credit, one.tag, one.newest, one.turn) for one in consumers],
+                [(one.open, one.unacknowledged, one.credit, one.tag, one.newest, one.served) for one in consumers],
                 (
                     queue.depth,
                     queue.bytes,
-                    queue.turn,
                     queue.in_flight,
                     queue.delivered,
                     queue.counts.expired,

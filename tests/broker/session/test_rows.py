@@ -161,7 +161,7 @@ class Play:
             ],
             [
                 (queue.depth, queue.bytes, queue.enqueued, queue.delivered, queue.in_flight, queue.acknowledged,
-                 queue.counts.expired, queue.counts.redelivered, queue.turn, len(queue.scheduled))
+                 queue.counts.expired, queue.counts.redelivered, len(queue.scheduled))
                 for queue in queues
             ],
             [
