@@ -10,8 +10,12 @@ from importlib.machinery import ExtensionFileLoader, PathFinder
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mypy_extensions import i32 as i32
     from mypy_extensions import mypyc_attr as mypyc_attr
+    from mypy_extensions import u8 as u8
 else:
+    i32 = u8 = int
+    """Types of attributes that take so many bits where they are compiled."""
 
     def mypyc_attr(**_):
         """Options of a class for the compiler, such as that interpreted classes may inherit from it. It does nothing at

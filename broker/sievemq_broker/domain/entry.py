@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sievemq_core.compiled import i32, u8
 from sievemq_core.message.envelope import Envelope
 
 READY: Final = 0
@@ -38,6 +39,9 @@ class Entry:
     __slots__ = ("_failures", "count", "due", "envelope", "places", "sequence", "state", "stored")
     __deletable__ = ("envelope",)  # mypyc needs the declaration
 
+    state: u8
+    count: i32
+    places: i32
     due: int
     envelope: Envelope
     stored: int

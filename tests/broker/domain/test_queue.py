@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 
 import pytest
@@ -281,9 +282,16 @@ def test_a_waiting_message_takes_little_more_than_its_bytes(world: World) -> Non
     finally:
         tracemalloc.stop()
     packed = sum(len(entry.envelope.packed) for entry in world.namespace.queue("queue:q").main.waits(-1, 9_999)[300:])
-    # Around the bytes 33, Envelope 80, Entry 96, its sequence 28, and a place in the lane of 8 to 14. Compiled, both
-    # classes have a pointer more, and the sequence is no object. Other threads of the process may take 16 KB.
+    # Around the bytes 33, Envelope 80, Entry 96, its sequence 28, and a place in the lane of 8 to 14. Compiled,
+    # Envelope has a pointer more, and the sequence is no object. Other threads of the process may take 16 KB.
     assert (traced - packed) / count < 33 + 80 + 96 + 28 + 15 + 4
+
+
+def test_entry_and_envelope_take_at_most_96_bytes_in_either_build(world: World) -> None:
+    world.send("queue:q", "a")
+    (entry,) = world.namespace.queue("queue:q").main.waits(-1, 1)
+    # Python gives out memory in steps of 16 bytes.
+    assert max(map(sys.getsizeof, (entry, entry.envelope))) <= 96
 
 
 def test_limits_refuse_what_would_not_fit_and_keep_the_rest() -> None:
