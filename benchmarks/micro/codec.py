@@ -8,7 +8,7 @@ from benchmarks.micro.timing import Row, compare
 from benchmarks.workloads import body_of, properties_of
 from sievemq_core.limits import MAX_FRAME_BYTES
 from sievemq_core.message.envelope import Envelope, pack_properties, unpack_properties
-from sievemq_core.wire.codec import pack, pack_delivery
+from sievemq_core.wire.codec import delivery_head, pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import FrameReader, WireConnection, pack_frames
 
@@ -64,7 +64,7 @@ def run(seconds: float) -> list[Row]:
         case("receive SEND, form checked", lambda: broker.receive_data(frames), "msgpack", decode_bare, BATCH),
         case(
             "pack DELIVER around shared bytes",
-            lambda: pack_delivery(1, 1_000_000, 1, held.packed),
+            lambda: delivery_head(0x9550, 0xCE, 1, 0xCF, 1_000_000, 0xCE, 1) + held.packed,
             "msgpack",
             deliver_bare,
         ),

@@ -24,7 +24,6 @@ __all__ = [
     "delivery_head",
     "pack",
     "pack_deliveries",
-    "pack_delivery",
     "pack_fields",
     "pack_page",
     "pack_send",
@@ -42,7 +41,12 @@ pack: Final = _packer.pack
 
 _DELIVERY: Final = struct.Struct(">HBIBQBI")
 delivery_head: Final = _DELIVERY.pack
-"""See :func:`pack_delivery`, which is this call; for the one place where a function call more is felt."""
+"""Packs what precedes the envelope of a DELIVER: ``delivery_head(0x9550, 0xCE, consumer, 0xCF, tag, 0xCE, count)``.
+
+The numbers are written at full width, so that one struct call makes it: the head is all that differs between the
+deliveries of one message, the envelope's bytes are shared. 0x95 begins an array of five, 0x50 is DELIVER; 0xCE and 0xCF
+begin integers of 32 and 64 bits.
+"""
 
 DELIVERY_HEAD: Final = _DELIVERY.size
 """Bytes of what it makes."""
@@ -136,22 +140,6 @@ def pack_send(
             body,
         )
     )
-
-
-def pack_delivery(consumer: int, tag: int, count: int, envelope: bytes) -> bytes:
-    """A DELIVER command around an envelope that is packed already.
-
-    The numbers are written at full width, so that one struct call makes the head: the head is all that differs
-    between the deliveries of one message, the envelope's bytes are shared. 0x95 begins an array of five, 0x50 is
-    DELIVER; 0xCE and 0xCF begin integers of 32 and 64 bits.
-
-    Args:
-        consumer: id, 32 bits.
-        tag: of this delivery, 64 bits.
-        count: delivery count, 32 bits.
-        envelope: packed.
-    """
-    return delivery_head(0x9550, 0xCE, consumer, 0xCF, tag, 0xCE, count) + envelope
 
 
 _DELIVERIES: Final = struct.Struct(">HBIBQBH")

@@ -397,8 +397,8 @@ class WireConnection:
         self._gathers = True
 
     def deliver(self, consumer: int, tag: int, count: int, envelope: bytes) -> int:
-        """Queue a DELIVER around an envelope that is packed already (``pack_delivery``), or let it join the one to the
-        same consumer before it. Returns the bytes that are queued now."""
+        """Queue a DELIVER around an envelope that is packed already, or let it join the one to the same consumer
+        before it. Returns the bytes that are queued now."""
         if consumer == self._delivered_to and count == 1:
             if not self._gathered and self._gathers and len(self.out[-1]) + len(envelope) <= GATHER_BYTES:
                 self._begin_gathering(tag - 1)

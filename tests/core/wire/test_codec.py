@@ -9,8 +9,9 @@ import pytest
 
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.limits import MAX_ARRAY, MAX_MAP
-from sievemq_core.wire.codec import Decoder, pack, pack_delivery, unpack_value
+from sievemq_core.wire.codec import Decoder, pack, unpack_value
 from sievemq_core.wire.commands import Command
+from sievemq_core.wire.connection import WireConnection
 
 ENVELOPE = ("ID:a:1", 1_700_000_000_000, 4, 2, 0, 0, None, None, None, None, None, 1, b"hi")
 DELIVER = (Command.DELIVER, 3, 77, 2, ENVELOPE)
@@ -21,15 +22,11 @@ def test_several_commands_in_one_payload_come_out_in_order() -> None:
     assert Decoder(1000).decode(b"".join(map(pack, commands))) == commands
 
 
-def test_pack_delivery_is_a_deliver_command() -> None:
-    packed = pack_delivery(3, 77, 2, pack(ENVELOPE))
-    assert Decoder(1000).decode(packed) == [DELIVER]
-
-
-@pytest.mark.parametrize(("consumer", "tag", "count"), [(0, 0, 0), (2**32 - 1, 2**64 - 1, 2**32 - 1)])
-def test_pack_delivery_at_the_ends_of_its_numbers(consumer: int, tag: int, count: int) -> None:
-    packed = pack_delivery(consumer, tag, count, pack(ENVELOPE))
-    assert Decoder(1000).decode(packed) == [(Command.DELIVER, consumer, tag, count, ENVELOPE)]
+@pytest.mark.parametrize(("consumer", "tag", "count"), [(0, 0, 0), (3, 77, 2), (2**32 - 1, 2**64 - 1, 2**32 - 1)])
+def test_a_delivery_is_a_deliver_command_at_the_ends_of_its_numbers_too(consumer: int, tag: int, count: int) -> None:
+    wire = WireConnection("broker")
+    wire.deliver(consumer, tag, count, pack(ENVELOPE))
+    assert Decoder(1000).decode(wire.out[0]) == [(Command.DELIVER, consumer, tag, count, ENVELOPE)]
 
 
 def test_an_empty_payload_holds_no_command() -> None:

@@ -11,7 +11,7 @@ import msgpack
 
 from sievemq_core.message.envelope import pack_properties
 from sievemq_core.message.values import Byte, Float, Long, Short
-from sievemq_core.wire.codec import pack, pack_deliveries, pack_delivery
+from sievemq_core.wire.codec import delivery_head, pack, pack_deliveries
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import pack_frames
 
@@ -202,9 +202,11 @@ BROKER = [
     frame("error that ends the connection", (C.ERROR, 0, 37, "nothing was heard for 30000 ms", {})),
     frame("deliver", (C.DELIVER, 1, 1, 1, PLAIN)),
     frame("deliver, with every header, redelivered", (C.DELIVER, 1, 2, 3, FULL)),
-    special("deliver, as the broker says it", "wide", pack_delivery(1, 3, 1, pack(PLAIN)), (C.DELIVER, 1, 3, 1, PLAIN)),
+    special("deliver, as the broker says it", "wide",
+            delivery_head(0x9550, 0xCE, 1, 0xCF, 3, 0xCE, 1) + pack(PLAIN),
+            (C.DELIVER, 1, 3, 1, PLAIN)),
     special("deliver at the ends of its numbers", "shortest",
-            pack_delivery(2**32 - 1, 2**63 - 1, 2**32 - 1, pack(BARE)),
+            delivery_head(0x9550, 0xCE, 2**32 - 1, 0xCF, 2**63 - 1, 0xCE, 2**32 - 1) + pack(BARE),
             (C.DELIVER, 2**32 - 1, 2**63 - 1, 2**32 - 1, BARE)),
     frame("confirm", (C.CONFIRM, 1, 7)),
     frame("send failed", (C.SEND_FAILED, 1, 7, 12, "the body of the message has 5 bytes; at most 4 are accepted here")),
