@@ -29,13 +29,13 @@ _OWNER_BYTES: Final = 32
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
-def open_private(path: Path, flags: int = 0) -> int:
+def open_private(path: Path) -> int:
     """Open a file to read and write it. A new file is readable by the broker's user alone.
 
     Raises:
         OSError: it cannot be opened, or is a symbolic link.
     """
-    return os.open(path, _FLAGS | flags, _PRIVATE_FILE)
+    return os.open(path, _FLAGS, _PRIVATE_FILE)
 
 
 def make_private(path: Path) -> None:

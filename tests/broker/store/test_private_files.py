@@ -78,7 +78,7 @@ def test_a_planted_symbolic_link_is_not_followed(tmp_path: Path, name: str) -> N
 def test_a_directory_of_another_user_names_both_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a directory of root that is mounted into a container; root itself may write everywhere."""
 
-    def refuse(path: Path, flags: int = 0) -> int:
+    def refuse(path: Path) -> int:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("sievemq_broker.store.files.open_private", refuse)
