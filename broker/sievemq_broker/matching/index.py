@@ -27,9 +27,8 @@ class SelectorIndex(Generic[T]):
     """Targets by selector. A target is added once, with one selector.
 
     Attributes:
-        candidates: selectors that a bucket offered so far.
-        evaluations: selectors asked so far: the candidates, and those that no bucket can hold. One that only compares
-            with texts is answered by the look-up itself, and counted all the same.
+        evaluations: selectors asked so far: those that a bucket offered, and those that no bucket can hold. One that
+            only compares with texts is answered by the look-up itself, and counted all the same.
         matches: those that were TRUE.
         error: what went wrong in the last :meth:`match`, or None (D-14). The reader resets it.
         most: selectors that one message is matched with, at most.
@@ -40,7 +39,7 @@ class SelectorIndex(Generic[T]):
 
     __slots__ = (
         "_filed", "_longest", "_names", "_needing", "_places", "_rest", "_searching", "_serial", "_several",
-        "candidates", "costly", "error", "evaluations", "matches", "most", "units", "watch",
+        "costly", "error", "evaluations", "matches", "most", "units", "watch",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -53,7 +52,6 @@ class SelectorIndex(Generic[T]):
         self._longest = 0  # parts of the selector that has most of them
         self._needing = 0  # selectors that name a property: without any, properties need not be decoded
         self._several = 0  # selectors filed under more than one name or kind: a message may meet them twice
-        self.candidates = 0
         self.evaluations = 0
         self.matches = 0
         self.error: Exception | None = None
@@ -243,7 +241,7 @@ class SelectorIndex(Generic[T]):
             self.watch = None
             return watch(self.match, envelope)
         found: list[T] = []
-        candidates = 0
+        evaluations = 0
         try:
             properties = envelope.read_properties() if self._needing else _NO_PROPERTIES
             fields = envelope._fields  # it has usually just arrived; no property is called
@@ -257,26 +255,25 @@ class SelectorIndex(Generic[T]):
                 if bucket is None:
                     pass
                 elif type(bucket) is not dict:  # one target that the look-up has decided
-                    candidates += 1
+                    evaluations += 1
                     found.append(bucket)
                 else:
-                    candidates += len(bucket)
+                    evaluations += len(bucket)
                     for target, function in bucket.items():
                         if function is None or function(properties, fields):
                             found.append(target)
                 if places.more is not None:
                     for bucket in places.more.hit(value):
-                        candidates += len(bucket)
+                        evaluations += len(bucket)
                         for target, function in bucket.items():
                             if function is None or function(properties, fields):
                                 found.append(target)
-            self.candidates += candidates
             if self._rest:
-                candidates += len(self._rest)
+                evaluations += len(self._rest)
                 for target, function in self._rest.items():
                     if function is None or function(properties, fields):
                         found.append(target)
-            self.evaluations += candidates
+            self.evaluations += evaluations
             if self._several and len(found) > 1:
                 found = list(dict.fromkeys(found))
         except Exception as error:  # whatever a hostile sender sent: only this message is concerned

@@ -122,7 +122,7 @@ def traffic(steps: list[tuple[Any, ...]]) -> list[str]:
         ]
         for destination in world.namespace.destinations.values():
             index = destination.index
-            seen.append(repr((destination, index.candidates, index.evaluations, index.matches, index.error)))
+            seen.append(repr((destination, index.evaluations, index.matches, index.error)))
     return seen
 
 
