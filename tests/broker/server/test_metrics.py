@@ -24,10 +24,12 @@ from sievemq_broker.domain.work import TURN, Budget, finish
 from sievemq_broker.matching.index import SelectorIndex
 from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.server.http.metrics import DETAILED, MAX_DETAILED
-from sievemq_broker.server.watch.counts import Totals, waits_since
+from sievemq_broker.server.watch.counts import Totals, figures_of, waits_since
 from sievemq_broker.server.watch.selector_times import SelectorTimes
 from sievemq_core.message.envelope import Envelope, pack_properties
 from sievemq_core.selector import compile_selector
+
+from ..domain.support import Port
 
 NOW = 1_700_000_000_000
 QUEUES = 20_000
@@ -77,6 +79,28 @@ def test_twenty_thousand_queues_come_in_slices(broker: EmbeddedBroker) -> None:
     assert max(slices) <= TURN
     assert sum(slices) == QUEUES
     assert scrape(broker)["sievemq_destinations", labels()] == QUEUES
+
+
+def test_the_subscriptions_of_one_topic_come_in_slices() -> None:
+    domain = Broker()
+    space = domain.namespace("default")
+    for number in range(2 * TURN):
+        space.open_consumer(Port(), number, "topic:t", connection="c", credit=0, now=NOW)
+    space.send("topic:t", Envelope(("ID:1", NOW, 4, 2, 0, 0, None, None, None, None, None, 0, None)), NOW)
+    domain.finish(NOW)
+    topic, budget = space.declare("topic:t"), Budget()
+    task, slices = figures_of(topic, NOW, budget), 1
+    while True:
+        try:
+            next(task)
+        except StopIteration as end:
+            counted, held = end.value
+            break
+        assert budget.left >= -2
+        budget.renew(TURN)
+        slices += 1
+    assert slices > 2
+    assert (counted.published, counted.enqueued, held.ready, held.queues) == (1, 2 * TURN, 2 * TURN, 2 * TURN)
 
 
 def test_a_destination_deleted_during_a_scrape_is_counted_once(broker: EmbeddedBroker) -> None:

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase, translate
+from functools import partial
 from itertools import chain, islice
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -31,6 +32,7 @@ from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.policy import DROP_NEWEST, DROP_OLDEST
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.protocols import PROTOCOLS
 from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.server.http.access import require
@@ -38,7 +40,7 @@ from sievemq_broker.server.http.errors import bad_request
 from sievemq_broker.server.http.router import Page
 from sievemq_broker.server.http.tasks import run
 from sievemq_broker.server.server import Server
-from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, kind_of, queues_at
+from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, figures_of, kind_of
 from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_broker.version import version
 from sievemq_core.message.dead_letters import EXPIRED, FAILED, REJECTED
@@ -72,16 +74,20 @@ def metrics_routes(server: Server) -> list[Page]:
         unknown = set(query) - {"namespace", "destination"}
         if unknown:
             raise bad_request(f"{min(unknown)[:100]!r} is no parameter here; there are namespace and destination")
-        found, number = _chosen(server, query.get("namespace", "*")[:1_000], query.get("destination", "*")[:1_000])
+        namespace, pattern = query.get("namespace", "*")[:1_000], query.get("destination", "*")[:1_000]
+        found, number = await run(server, partial(_chosen, server, namespace, pattern))
         if number > MAX_DETAILED:
             what = f"{number} destinations fit and one scrape shows {MAX_DETAILED}"
             raise bad_request(f"{what}; narrow it, as in ?destination=queue:orders.*")
-        return _text(DetailedCollector(found, server.shard.broker.namespaces, server.clock.now()))
+        figures = [(of, *(await run(server, partial(figures_of, of)))) for of in found]
+        return _text(DetailedCollector(figures, server.shard.broker.namespaces, server.clock.now()))
 
     return [Page("GET", "/metrics", metrics), Page("GET", "/metrics/detailed", detailed)]
 
 
-def _chosen(server: Server, namespace: str, pattern: str) -> tuple[list[Queue | Topic], int]:
+def _chosen(
+    server: Server, namespace: str, pattern: str, now: int, budget: Budget
+) -> Task[tuple[list[Queue | Topic], int]]:
     """The destinations of a detailed scrape, MAX_DETAILED at most, and how many there would be.
 
     Args:
@@ -94,7 +100,14 @@ def _chosen(server: Server, namespace: str, pattern: str) -> tuple[list[Queue | 
         every: Iterable[Queue | Topic] = chain.from_iterable(space.destinations.values() for space in spaces)
         return list(islice(every, MAX_DETAILED)), sum(len(space.destinations) for space in spaces)
     fits = re.compile(translate(pattern)).match
-    found = [of for space in spaces for label, of in space.destinations.items() if fits(label)]
+    found: list[Queue | Topic] = []
+    for space in spaces:
+        for label, of in list(space.destinations.items()):
+            if budget.spent:
+                yield
+            budget.spend(1)
+            if fits(label):
+                found.append(of)
     return found[:MAX_DETAILED], len(found)
 
 
@@ -357,19 +370,23 @@ class DetailedCollector(Collector):
     so that a query does not add up both.
 
     Args:
+        figures: destinations, what they have counted and what they hold.
         now: the broker's time, ms since 1970.
     """
 
-    def __init__(self, destinations: list[Queue | Topic], namespaces: Mapping[str, Namespace], now: int) -> None:
-        self._destinations = destinations
+    def __init__(
+        self, figures: list[tuple[Queue | Topic, Counts, Gauges]], namespaces: Mapping[str, Namespace], now: int
+    ) -> None:
+        self._figures = figures
+        self._destinations = [of for of, _, _ in figures]
         self._namespaces = namespaces
         self._now = now
 
     def collect(self) -> Iterator[Metric]:
         """The metrics of these destinations."""
         labels = ("namespace", "kind", "destination")
-        rows = [(_labels_of(of), *_figures(of)) for of in self._destinations]
-        counts, holdings = [(key, of) for key, of, _ in rows], [(key, held) for key, _, held in rows]
+        counts = [(_labels_of(of), counts) for of, counts, _ in self._figures]
+        holdings = [(_labels_of(of), held) for of, _, held in self._figures]
         yield from _series(DETAILED, labels, counts, holdings, self._now, lambda *_: True)
         yield from self._taps(labels)
         yield from self._rules(labels)
@@ -412,13 +429,3 @@ class DetailedCollector(Collector):
 
 def _labels_of(of: Queue | Topic) -> tuple[str, str, str]:
     return of.place.namespace, kind_of(of), of.label.partition(":")[2]
-
-
-def _figures(of: Queue | Topic) -> tuple[Counts, Gauges]:
-    counts, held = Counts(), Gauges()
-    counts.add(of)
-    for queue in queues_at(of):
-        held.add(queue)
-        if queue is not of:
-            counts.add(queue)
-    return counts, held

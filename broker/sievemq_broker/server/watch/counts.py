@@ -173,6 +173,20 @@ class Gauges(Holdings):
         self.blocked += queue.blocked_senders
 
 
+def figures_of(destination: Queue | Topic, now: int, budget: Budget) -> Task[tuple[Counts, Gauges]]:
+    """The counts and contents of a destination, those of its subscriptions included."""
+    counts, held = Counts(), Gauges()
+    counts.add(destination)
+    for queue in queues_at(destination):
+        if budget.spent:
+            yield
+        budget.spend(_TOTALLED)
+        held.add(queue)
+        if queue is not destination:
+            counts.add(queue)
+    return counts, held
+
+
 @dataclass(slots=True)
 class Tapped:
     """The contents of taps of one mode."""

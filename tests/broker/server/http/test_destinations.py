@@ -77,7 +77,6 @@ def test_a_list_is_filtered_sorted_and_paged(api: Api) -> None:
         "in_flight",
         "scheduled",
         "consumers",
-        "in_rate",
         "out_rate",
         "dead_lettered",
     ):  # equal ones by their address

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from sievemq_broker.domain.namespace import Destination
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers, requests
@@ -26,19 +27,26 @@ async def list_dead_letters(call: Call[requests.ListDeadLetters, Any]) -> answer
     Of each queue the first `examine` messages are read; of one that the caller may only view, none.
     """
     query, space = call.query, call.namespace()
-    found = [
-        destination
-        for label, destination in space.destinations.items()
-        if label.startswith(f"queue:{notes.PREFIX}")
-        and isinstance(destination, Queue)
-        and destination.depth
-        and call.identity.may(Verb.VIEW, space.name, label)
-    ]
+
+    def keep(destination: Destination) -> bool:
+        return (
+            destination.label.startswith(f"queue:{notes.PREFIX}")
+            and isinstance(destination, Queue)
+            and destination.depth > 0
+            and call.identity.may(Verb.VIEW, space.name, destination.label)
+        )
+
     chosen, total, more = await page_of(
-        call.server, found, lambda queue: queue.label, decode_cursor(query.cursor, str), query.limit
+        call.server,
+        list(space.destinations.values()),
+        lambda queue: queue.label,
+        decode_cursor(query.cursor, str),
+        query.limit,
+        keep,
     )
     queues = []
     for queue in chosen:
+        assert isinstance(queue, Queue)
         examine = query.examine if call.identity.may(Verb.BROWSE, space.name, queue.label) else 0
         queues.append(await run(call.server, partial(_groups, call, queue, examine)))
     return answers.DeadLetters(queues=queues, total=total, next=more)

@@ -20,8 +20,8 @@ from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
 from sievemq_broker.server.http.errors import ApiError
-from sievemq_broker.server.http.tasks import each, run
-from sievemq_broker.server.watch.counts import DROPPED_AT_ONCE, Counts, queues_at, waits_since
+from sievemq_broker.server.http.tasks import ROW, run
+from sievemq_broker.server.watch.counts import DROPPED_AT_ONCE, Counts, Gauges, figures_of, queues_at
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.dead_letters import PREFIX
 from sievemq_core.message.destination import Kind, parse_address
@@ -60,14 +60,14 @@ async def list_destinations(call: Call[requests.Find, Any]) -> answers.Destinati
         return (0.0 if name == "address" else sign * _figure(call, destination, name), destination.label)
 
     chosen, total, more = await page_of(call.server, list(space.destinations.values()), place, after, query.limit, keep)
-    rows = await each(call.server, chosen, partial(_row, call))
+    rows = await run(call.server, partial(_rows, call, chosen))
     return answers.Destinations(destinations=rows, total=total, next=more)
 
 
 @routes.add("GET", _PATH + "/{address}", Verb.VIEW, answers.DestinationDetails)
 async def get_destination(call: Call[Any, Any]) -> answers.DestinationDetails:
     """A queue or topic with its rules."""
-    return _details(call, call.destination())
+    return await run(call.server, partial(_details, call, call.destination()))
 
 
 @routes.add(
@@ -89,7 +89,7 @@ async def put_destination(call: Call[Any, Any]) -> answers.DestinationDetails:
         call.existed()
     elif address.kind.is_temporary:
         raise ApiError(409, "ILLEGAL_STATE", f"{address} is temporary: only a client's connection can create it")
-    return _details(call, space.create(address))
+    return await run(call.server, partial(_details, call, space.create(address)))
 
 
 @routes.add("DELETE", _PATH + "/{address}", Verb.MANAGE, answers.Touched, query=requests.DryRun)
@@ -195,29 +195,23 @@ def _figure(call: Call[Any, Any], destination: Queue | Topic, name: str) -> floa
     return _sum(destination, name)
 
 
-def _facts(call: Call[Any, Any], destination: Queue | Topic) -> dict[str, Any]:
+def _facts(call: Call[Any, Any], destination: Queue | Topic, counts: Counts, held: Gauges) -> dict[str, Any]:
     address = parse_address(destination.label)
-    counts = Counts()
-    counts.add(destination)
-    queues = queues_at(destination)
-    for queue in queues:
-        if queue is not destination:
-            counts.add(queue)
     in_rate, out_rate = call.management.sampler.rates(destination)
     return {
         "namespace": destination.place.namespace,
         "address": destination.label,
         "kind": address.kind.value,
         "name": address.name,
-        "depth": sum(queue.depth for queue in queues),
-        "in_flight": sum(queue.in_flight for queue in queues),
-        "scheduled": sum(len(queue.scheduled) for queue in queues),
-        "bytes": sum(queue.bytes for queue in queues),
-        "consumers": sum(len(queue.consumers) for queue in queues),
+        "depth": held.ready,
+        "in_flight": held.in_flight,
+        "scheduled": held.scheduled,
+        "bytes": held.bytes,
+        "consumers": held.consumers,
         "subscriptions": len(destination.subscriptions) if isinstance(destination, Topic) else 0,
         "paused": destination.paused,
-        "at_limit": any(queue.at_limit for queue in queues),
-        "blocked_senders": sum(queue.blocked_senders for queue in queues),
+        "at_limit": held.at_limit > 0,
+        "blocked_senders": held.blocked,
         "dead_letter_queue": address.name.startswith(PREFIX) and isinstance(destination, Queue),
         "in_rate": round(in_rate, 2),
         "out_rate": round(out_rate, 2),
@@ -226,16 +220,25 @@ def _facts(call: Call[Any, Any], destination: Queue | Topic) -> dict[str, Any]:
     }
 
 
-def _row(call: Call[Any, Any], destination: Queue | Topic) -> answers.Destination:
-    return answers.Destination(**_facts(call, destination))
+def _rows(
+    call: Call[Any, Any], destinations: list[Queue | Topic], now: int, budget: Budget
+) -> Task[list[answers.Destination]]:
+    rows: list[answers.Destination] = []
+    for destination in destinations:
+        counts, held = yield from figures_of(destination, now, budget)
+        budget.spend(ROW)
+        rows.append(answers.Destination(**_facts(call, destination, counts, held)))
+    return rows
 
 
-def _details(call: Call[Any, Any], destination: Queue | Topic) -> answers.DestinationDetails:
+def _details(
+    call: Call[Any, Any], destination: Queue | Topic, now: int, budget: Budget
+) -> Task[answers.DestinationDetails]:
     index = destination.index
-    since = min(filter(None, map(waits_since, queues_at(destination))), default=0)
+    counts, held = yield from figures_of(destination, now, budget)
     return answers.DestinationDetails(
-        **_facts(call, destination),
-        oldest_ms=max(0, call.now - since) if since else 0,
+        **_facts(call, destination, counts, held),
+        oldest_ms=max(0, call.now - held.since) if held.since else 0,
         policy={name: getattr(destination.policy, name) for name in _RULES},
         dead_letters=dead_letter_address(destination.label),
         owner=parse_address(destination.label).owner,
