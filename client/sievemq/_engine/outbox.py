@@ -616,12 +616,21 @@ class Pace:
 
     def end(self, now: float) -> None:
         """All that was to be written is written."""
-        self._cost += (min(now - self._begun, _LONGEST * self._cost) - self._cost) / 8
-        alone = _ALONE * self._cost
+        cost = self._cost
+        took = now - self._begun
+        if took > _LONGEST * cost:
+            took = _LONGEST * cost
+        self._cost = cost = cost + (took - cost) / 8
+        alone = _ALONE * cost
         left = self._left + now - self._since - self._sends * alone
-        self._left = max(-alone, min(left, _AHEAD * alone))
-        self._sends, self._since, self.written = 0, now, now
-        self.due = now if self._left > 0.0 else now + SEND_DELAY
+        if left > 0.0:
+            self._left = left if left < _AHEAD * alone else _AHEAD * alone
+            self.due = now
+        else:
+            self._left = left if left > -alone else -alone
+            self.due = now + SEND_DELAY
+        self._sends = 0
+        self._since = self.written = now
 
     def waited(self, now: float) -> None:
         """A sender has waited for the broker to take what it sent. It was no rest: it would have sent more."""

@@ -122,7 +122,7 @@ class Control:
                 urgent = outbox.urgent
                 if urgent and transport.asleep:
                     transport.flush_soon()
-                if urgent or transport.asked:
+                if transport.busy_poll and (urgent or transport.asked):
                     transport.look()
                 future = loop.create_future()
                 consumer.waits(partial(wake, future))

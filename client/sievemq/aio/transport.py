@@ -123,6 +123,7 @@ class Transport(asyncio.Protocol):
     Attributes:
         asked: the broker may answer something that was sent, and nothing has arrived since.
         asleep: no write was asked for in this turn of the loop.
+        busy_poll: seconds for which the loop polls for an answer before it blocks; 0 for never.
         paused: the peer does not read as fast as we write.
         ended: done once the loop's transport is closed, for good.
         lock: raises on other loops.
@@ -130,10 +131,10 @@ class Transport(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_acknowledging", "_beat", "_busy_poll", "_connect_timeout", "_drained", "_flushing", "_greet", "_hosts",
+        "_acknowledging", "_beat", "_connect_timeout", "_drained", "_flushing", "_greet", "_hosts",
         "_limiting", "_limits", "_looks", "_lost", "_opened", "_outages", "_patience", "_reach", "_repair",
-        "_repairing", "_transport", "_waits_since", "asked", "asleep", "at", "ended", "engine", "lock", "loop",
-        "paused",
+        "_repairing", "_transport", "_waits_since", "asked", "asleep", "at", "busy_poll", "ended", "engine", "lock",
+        "loop", "paused",
     )  # fmt: skip
 
     def __init__(
@@ -149,7 +150,7 @@ class Transport(asyncio.Protocol):
         connect_timeout: int = 10_000,
     ) -> None:
         self.at = 0
-        self._busy_poll = engine.options.busy_poll / 1e6 if _give_way is not None else 0.0
+        self.busy_poll = engine.options.busy_poll / 1e6 if _give_way is not None else 0.0
         self._waits_since = 0.0
         self._looks = self.asked = False
         self._hosts = hosts
@@ -298,9 +299,7 @@ class Transport(asyncio.Protocol):
     # -- looking for an answer ----------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """A task waits for the broker's next bytes: have the loop poll for them, if `busy_poll` is set."""
-        if not self._busy_poll:
-            return
+        """A task waits for the broker's next bytes: have the loop poll for them. Only if :attr:`busy_poll` is set."""
         self._waits_since = time.monotonic()
         if not self._looks:
             self._looks = True
@@ -309,7 +308,7 @@ class Transport(asyncio.Protocol):
     def _look(self) -> None:
         """Once more: as long as something is to be called the loop does not sleep."""
         assert _give_way is not None
-        if self._waits_since and time.monotonic() - self._waits_since < self._busy_poll:
+        if self._waits_since and time.monotonic() - self._waits_since < self.busy_poll:
             _give_way()
             self.loop.call_soon(self._look)
         else:
@@ -356,7 +355,8 @@ class Transport(asyncio.Protocol):
             completion.add_callback(lambda _: wake(future))
             if self.asleep:
                 self.flush_soon()
-            self.look()
+            if self.busy_poll:
+                self.look()
             await future
         return completion.result()
 
@@ -380,7 +380,8 @@ class Transport(asyncio.Protocol):
         completion.add_callback(lambda _: wake(future))
         if self.asleep:
             self.flush_soon()
-        self.look()
+        if self.busy_poll:
+            self.look()
         if self._patience:
             self._limit(future)
         try:

@@ -585,9 +585,9 @@ class Transport:
         """Write the engine's output; False if there was none. The lock is held."""
         outbox = self._engine.outbox
         try:
-            if outbox.urgent:
-                self.asked += 1
             begun, queued = time.monotonic(), len(outbox.queue)
+            if queued:
+                self.asked += 1
             data = outbox.data_to_send()
             if data:
                 self._pace.begin(begun, queued)
