@@ -238,10 +238,8 @@ def _map_of(there: Mapping[str, pa.Array], count: int) -> tuple[list[str], list[
     if items.null_count:
         raise UnusualError
     t, b, long, d, s = items.flatten()
-    if t.null_count or (total and pc.max(pc.binary_length(t)).as_py() != 1) or "" in set(t.unique().to_pylist()):
-        raise UnusualError
-    said = "".join(t.to_pylist())
-    codes = np.frombuffer(said.encode("ascii"), np.uint8)
+    codes = _letters(t)
+    said = codes.tobytes().decode("ascii")
     values = np.empty(total, object)
     seen = np.zeros(total, bool)
     for letter in set(said):
@@ -275,6 +273,20 @@ def _map_of(there: Mapping[str, pa.Array], count: int) -> tuple[list[str], list[
             check_name(name)
     spread = np.array(names, object)[known.indices.to_numpy()].tolist() if total else []
     return spread, values.tolist(), said, (sums[places[1:]] > sums[places[:-1]]).tolist(), places.tolist()
+
+
+def _letters(column: pa.StringArray) -> Any:
+    """Texts of one byte each, as those bytes."""
+    if column.null_count:
+        raise UnusualError
+    if not len(column):
+        return np.empty(0, np.uint8)
+    column = column.cast(pa.string())
+    _, offsets, data = column.buffers()
+    places = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    if (np.diff(places) != 1).any():
+        raise UnusualError
+    return np.frombuffer(data, np.uint8)[places[0] : places[-1]]
 
 
 def _any_other(nulls: Any, *fields: pa.Array) -> bool:

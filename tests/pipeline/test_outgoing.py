@@ -109,6 +109,21 @@ def test_what_is_unusual_is_sent_all_the_same() -> None:
     assert [fields[9] for fields, _ in outgoing.outgoing([own], TO, {"p": "bigint"})] == [b"\x81\xa1p\x02"]
 
 
+def test_the_properties_of_a_batch_may_be_a_part_of_an_array() -> None:
+    items = [{"t": letter, "l": number} for number, letter in enumerate("hilbi")]
+    whole = pa.array(items, ITEM)
+    maps = pa.MapArray.from_arrays(pa.array([1, 3, 5], pa.int32()), pa.array(["p", "q", "r", "p", "q"]), whole)
+    batch = pa.RecordBatch.from_arrays([maps], ["properties"])
+    assert outgoing._by_column(batch, TO, {}) == rows(batch, {})
+    assert [unpack_properties(fields) for fields, _ in rows(batch, {})] == [{"q": 1, "r": 2}, {"p": 3, "q": 4}]
+
+
+@pytest.mark.parametrize("letter", ["", "ii", "\u00fc", "x", None])
+def test_a_wrong_letter_is_not_taken_for_another(letter: str | None) -> None:
+    with pytest.raises(outgoing._UNUSUAL):
+        outgoing._by_column(with_item(t=letter, l=1), TO, {})
+
+
 def test_the_group_of_a_row() -> None:
     """Columns and properties name the same one in a message that was read; where they differ the column counts."""
     inside = {"t": "s", "s": "inside"}
