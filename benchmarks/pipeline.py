@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from benchmarks.machine import cpu_seconds, processes_of
 from sievemq import Byte, ConnectionFactory, DeliveryMode, Float, Long, Queue, Short, TextMessage
 from sievemq.taps import TapPage
 from sievemq_broker import EmbeddedBroker
@@ -47,10 +49,39 @@ COMPUTED = (
 RESULTS = Path(__file__).parent / "results"
 
 
+#: Cases that are compared, as rates in the same round.
+BESIDE = (
+    ("browse a queue, partitions: 1", "Arrow generator, messages, partitions: 1"),
+    ("browse a queue, partitions: 2", "Arrow generator, messages, partitions: 2"),
+    ("read a tap as a batch", "Arrow generator, messages, partitions: 2"),
+    ("send to a queue, exactly once", "write Parquet"),
+)
+
+
 def timed(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
+
+
+def spent() -> float:
+    """Processor seconds so far of broker, Java and Python workers, some of which have ended."""
+    return sum(cpu_seconds(pid, ended=True) for pid in processes_of(os.getpid()))
+
+
+def measured(case: str, rows: int, work: Callable[[], object]) -> dict[str, Any]:
+    before, seconds = spent(), timed(work)
+    return {"case": case, "rows": rows, "seconds": seconds, "cpu_s": spent() - before}
+
+
+def ratios(lines: list[dict[str, Any]]) -> Iterator[str]:
+    """The rate of each case as a multiple of what it is beside, by round, and the same of its processor time."""
+    for case, other in BESIDE:
+        pairs = list(zip(*([line for line in lines if line["case"] == name] for name in (case, other)), strict=True))
+        for unit, key in (("rate", "seconds"), ("processor time", "cpu_s")):
+            found = [other[key] / line[key] for line, other in pairs]
+            each = ", ".join(f"{ratio:.2f}" for ratio in found)
+            yield f"{case} : {other}, {unit}: median {statistics.median(found):.2f} ({each})"
 
 
 def properties_of(number: int, count: int) -> dict[str, Any]:
@@ -115,18 +146,17 @@ class _Generated(DataSourceReader):
             yield batch
 
 
-def sources(spark: Any, url: str, rows: int, properties: int, folder: str) -> list[dict[str, Any]]:
+def sources(spark: Any, url: str, rows: int, properties: int, folder: str, rounds: int) -> list[dict[str, Any]]:
     """Reading, each into nothing, and rows that are there already likewise."""
     fill(url, "read", rows, properties)
-    found = []
+    found: list[dict[str, Any]] = []
 
     def took(case: str, frame: Any) -> None:
-        seconds = timed(lambda: frame.write.format("noop").mode("overwrite").save())
-        found.append({"case": case, "rows": rows, "seconds": seconds})
+        note(found, measured(case, rows, lambda: frame.write.format("noop").mode("overwrite").save()))
 
     made = spark.read.format("generator").options(rows=rows, properties=properties)
     tap = {"url": url, "destination": "queue:read", "tap": "bench", "batchSize": "10000"}
-    for _ in range(2):  # the first round warms Java up
+    for _ in range(rounds):
         took("Arrow generator, 4 plain columns, 2 partitions", made.option("partitions", 2).load())
         messages = spark.read.format("generator").options(rows=rows, properties=properties, messages="yes")
         for partitions in (1, 2):
@@ -137,7 +167,7 @@ def sources(spark: Any, url: str, rows: int, properties: int, folder: str) -> li
             took(f"browse a queue, partitions: {partitions}", spark.read.format("sievemq").options(**options).load())
         took("read a tap as a batch", spark.read.format("sievemq").options(**tap).load())
     taps = spark.readStream.format("sievemq").options(**{**tap, "tap": "stream"}).load()
-    found.append({"case": "stream over a tap", "rows": rows, "seconds": one_batch(taps, rows, f"{folder}/tap")})
+    note(found, {"case": "stream over a tap", "rows": rows, "seconds": one_batch(taps, rows, f"{folder}/tap")})
     return found
 
 
@@ -155,16 +185,16 @@ def one_batch(frame: Any, rows: int, checkpoint: str) -> float:
         query.stop()
 
 
-def sinks(spark: Any, url: str, rows: int, folder: str) -> list[dict[str, Any]]:
+def sinks(spark: Any, url: str, rows: int, folder: str, rounds: int) -> list[dict[str, Any]]:
     """Sending the same rows, and writing them as Parquet."""
     frame = read_queues(spark, url, "read", batch_size=10_000).repartition(2).cache()
     assert frame.count() == rows
-    found = []
+    found: list[dict[str, Any]] = []
 
     def took(case: str, work: Callable[[], object]) -> None:
-        found.append({"case": case, "rows": rows, "seconds": timed(work)})
+        note(found, measured(case, rows, work))
 
-    for _ in range(2):
+    for _ in range(rounds):
         writer = frame.write.format("sievemq").options(url=url, destination="queue:written").mode("append")
         took("send to a queue, exactly once", writer.save)
         took("write Parquet", lambda: frame.write.mode("overwrite").parquet(f"{folder}/parquet"))
@@ -187,7 +217,7 @@ def backtests(spark: Any, selectors: int, rows: int, partitions: list[int], size
     kinds = ("n BETWEEN {0}0 AND {0}00", "region = 'EU' AND amount > {0}")
     texts = [kinds[k % 2].format(k) for k in range(selectors)]
     counts = [f.count_if(selector_column(compiled)) for line in texts if (compiled := compile_selector(line))]
-    found = []
+    found: list[dict[str, Any]] = []
     for number_of, size in [*((each, AT_ONCE) for each in partitions), *((partitions[-1], each) for each in sizes)]:
         groups = [counts[first : first + size] for first in range(0, len(counts), size)]
         made = spark.range(0, rows, 1, number_of).selectExpr(
@@ -198,8 +228,7 @@ def backtests(spark: Any, selectors: int, rows: int, partitions: list[int], size
         seconds = timed(lambda made=made, groups=groups: [made.agg(*group).collect() for group in groups])  # type: ignore[misc]
         made.unpersist()
         case = f"{selectors} selectors, {size} at a time, partitions: {number_of}"
-        found.append({"case": case, "rows": rows, "seconds": seconds})
-        show(found[-1])  # what takes minutes is seen as it comes
+        note(found, {"case": case, "rows": rows, "seconds": seconds})
     return found
 
 
@@ -207,10 +236,10 @@ def columns(spark: Any, selectors: int, rows: int) -> list[dict[str, Any]]:
     """So many selectors as Columns of one select: made, planned, and asked of a few messages."""
     made = spark.read.format("generator").options(rows=rows, partitions=1, properties=5, messages="yes").load().cache()
     made.count()
-    found = []
+    found: list[dict[str, Any]] = []
 
     def took(case: str, work: Callable[[], object]) -> None:
-        found.append({"case": f"{selectors} Columns that {case}", "rows": rows, "seconds": timed(work)})
+        note(found, measured(f"{selectors} Columns that {case}", rows, work))
 
     for does, kinds in (("compare", PLAIN), ("compute", COMPUTED)):
         chosen = [where(kinds[k % len(kinds)].format(k)).alias(f"c{k}") for k in range(selectors)]
@@ -225,10 +254,12 @@ def columns(spark: Any, selectors: int, rows: int) -> list[dict[str, Any]]:
     return found
 
 
-def show(line: dict[str, Any]) -> None:
-    rate = line["rows"] / line["seconds"]
-    sys.stdout.write(f"| {line['case']} | {line['rows']:,} | {line['seconds']:.2f} s | {rate:,.0f} rows/s |\n")
-    sys.stdout.flush()
+def note(found: list[dict[str, Any]], line: dict[str, Any]) -> None:
+    """Keep a figure, and print it: some take minutes."""
+    found.append(line)
+    rows, seconds = line["rows"], line["seconds"]
+    cpu = f"{line['cpu_s'] / rows * 1e6:,.1f} µs" if "cpu_s" in line else "-"
+    print(f"| {line['case']} | {rows:,} | {seconds:.2f} s | {rows / seconds:,.0f} rows/s | {cpu} |", flush=True)
 
 
 def numbers(text: str) -> list[int]:
@@ -240,10 +271,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=200_000, help="messages read and written")
     parser.add_argument("--properties", type=int, default=20, help="of each of them")
+    parser.add_argument("--rounds", type=int, default=2, help="of reading and writing; Java is slow in the first")
     parser.add_argument("--messages", type=int, default=1_000_000, help="messages of the backtest")
     parser.add_argument("--selectors", type=int, default=500)
     parser.add_argument("--partitions", type=numbers, default=[1, 4, 2], help="of the backtest, in turn")
     parser.add_argument("--groups", type=numbers, default=[10, 100, 500], help="selectors in one select, in turn")
+    parser.add_argument("--only-rows", action="store_true", help="reading and writing alone")
     parser.add_argument("--only-backtest", action="store_true", help="no broker, no source and no sink")
     parser.add_argument("--only-columns", action="store_true", help="selectors as Columns of one select alone")
     parser.add_argument("--no-backtest", action="store_true", help="all but the second table")
@@ -254,6 +287,7 @@ def main() -> None:
     )
     spark.sparkContext.setLogLevel("OFF")
     lines: list[dict[str, Any]] = []
+    print("| | rows | seconds | rate | processor time of a row |\n|---|---|---|---|---|")
     if chosen.only_columns:
         spark.dataSource.register(Generator)
         lines += columns(spark, chosen.selectors, 400)
@@ -262,12 +296,12 @@ def main() -> None:
             spark.dataSource.register(Generator)
             fill(broker.url, "warm", 1_000, chosen.properties)
             read_queues(spark, broker.url, "warm").count()  # workers start, code is compiled
-            lines += sources(spark, broker.url, chosen.rows, chosen.properties, folder)
-            lines += sinks(spark, broker.url, chosen.rows, folder)
-            lines += columns(spark, chosen.selectors, 400)
-    for line in lines:
-        show(line)
-    if not (chosen.no_backtest or chosen.only_columns):
+            lines += sources(spark, broker.url, chosen.rows, chosen.properties, folder, chosen.rounds)
+            lines += sinks(spark, broker.url, chosen.rows, folder, chosen.rounds)
+            if not chosen.only_rows:
+                lines += columns(spark, chosen.selectors, 400)
+        print("\n".join(ratios(lines)), flush=True)
+    if not (chosen.no_backtest or chosen.only_rows or chosen.only_columns):
         backtests(spark, chosen.selectors, min(chosen.messages, 10_000), [2], [])  # code is compiled
         lines += backtests(spark, chosen.selectors, chosen.messages, chosen.partitions, chosen.groups)
     spark.stop()
