@@ -148,7 +148,7 @@ bench-growth: ## the cost of a message as size, queues, consumers, depth, connec
 	@.ci/venv dev spark
 	@exec $(BENCH_PYTHON) -m benchmarks.growth $(ARGS)
 
-bench-latency: ## send to receipt at 10, 50 and 80 % of what is sustained (ARGS="--api aio"; beside others: PEERS=all)
+bench-latency: ## send to receipt at shares of what is sustained (ARGS="--api aio"; beside others, tables, plot: PEERS=all)
 	@.ci/venv broker
 	@if [ -n "$(PEERS)" ]; then exec $(BENCH_PYTHON) -m benchmarks.peers.latency --peers "$(PEERS)" $(ARGS); \
 	else exec $(BENCH_PYTHON) -m benchmarks.latency $(ARGS); fi

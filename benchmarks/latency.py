@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import inspect
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchmarks.machine import calibrate_ms, describe
-from benchmarks.macro.processes import Broker, run_workload
+from benchmarks.macro.processes import Broker, Role, Server, role_command, run_workload
+from benchmarks.workloads import Job
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).parent / "results"
@@ -32,6 +35,8 @@ SIZE = 256
 WARM = 0.2  # of the messages: not counted
 #: Nanoseconds before its time at which a message is sent: less than the system's clock would sleep too long.
 EARLY = 50_000
+#: Seconds that a producer may take, and then its consumer.
+LIMIT_S = 90
 now = time.monotonic_ns
 
 
@@ -46,14 +51,14 @@ def due_times(rate: float, n: int) -> Iterator[int]:
 
 
 class Timetable:
-    """What is due, a batch at a time.
+    """What is due, a batch at a time. It begins when it is made: a producer connects first.
 
     Args:
-        rate: messages a second.
+        job: its `n` messages, `rate` of them a second.
     """
 
-    def __init__(self, rate: float, n: int) -> None:
-        self._due = due_times(rate, n)
+    def __init__(self, job: Job) -> None:
+        self._due = due_times(job["rate"], job["n"])
         self._next = next(self._due, None)
 
     @property
@@ -90,95 +95,87 @@ def table_row(*first: str, rate: float, found: Mapping[str, float]) -> str:
     return f"| {' | '.join([*first, f'{rate:,.0f}', *(f'{value:,.0f}' for value in found.values())])} |"
 
 
-def send_blocking(url: str, queue: str, rate: float, n: int) -> None:
+Sender: TypeAlias = Callable[[Job], Any]
+
+
+def send_blocking(job: Job) -> None:
     from sievemq import BytesMessage, ConnectionFactory, DeliveryMode
 
-    with ConnectionFactory(url).create_context() as context:
-        destination = context.create_queue(queue)
+    with ConnectionFactory(job["url"]).create_context() as context:
+        destination = context.create_queue(job["dest"])
         producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
-        send_all(Timetable(rate, n), lambda each: producer.send(destination, BytesMessage(each)))
+        send_all(Timetable(job), lambda each: producer.send(destination, BytesMessage(each)))
 
 
-def receive_blocking(url: str, queue: str, n: int) -> list[int]:
-    """Nanoseconds of each message."""
-    from sievemq import ConnectionFactory
-
-    times = []
-    with ConnectionFactory(url).create_context() as context:
-        consumer = context.create_consumer(context.create_queue(queue))
-        print("READY", flush=True)
-        for message in consumer:
-            times.append(now() - int((message.get_body(bytes) or b"")[:20]))
-            if len(times) == n:
-                break
-    return times
-
-
-async def send_aio(url: str, queue: str, rate: float, n: int) -> None:
-    """As :func:`send_blocking`."""
+async def send_aio(job: Job) -> None:
     from sievemq import BytesMessage, DeliveryMode
     from sievemq.aio import ConnectionFactory
 
-    async with await ConnectionFactory(url).create_context() as context:
-        destination = context.create_queue(queue)
+    async with await ConnectionFactory(job["url"]).create_context() as context:
+        destination = context.create_queue(job["dest"])
         producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
-        timetable = Timetable(rate, n)
+        timetable = Timetable(job)
         while (ahead := timetable.ahead) is not None:
             await asyncio.sleep(ahead)  # the loop writes
             for each in timetable.take():
                 await producer.send(destination, BytesMessage(each))
 
 
-async def receive_aio(url: str, queue: str, n: int) -> list[int]:
-    """As :func:`receive_blocking`."""
-    from sievemq.aio import ConnectionFactory
-
-    times = []
-    async with await ConnectionFactory(url).create_context() as context:
-        consumer = await context.create_consumer(context.create_queue(queue))
-        print("READY", flush=True)
-        async for message in consumer:
-            times.append(now() - int((message.get_body(bytes) or b"")[:20]))
-            if len(times) == n:
-                break
-    return times
+SENDERS: dict[str, Sender] = {"blocking": send_blocking, "aio": send_aio}
 
 
-def play(part: dict[str, Any]) -> None:
-    """One process's part."""
-    url, queue, n = part["url"], part["queue"], part["n"]
-    times: list[int] | None = None
-    if part["api"] == "blocking":
-        if part["role"] == "send":
-            send_blocking(url, queue, part["rate"], n)
-        else:
-            times = receive_blocking(url, queue, n)
-    else:
+def send(job: Job, senders: Mapping[str, Sender]) -> None:
+    """Be the producer: keep to the job's timetable."""
+    sender = senders[job["api"]]
+    if inspect.iscoroutinefunction(sender):
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            if part["role"] == "send":
-                runner.run(send_aio(url, queue, part["rate"], n))
-            else:
-                times = runner.run(receive_aio(url, queue, n))
-    if times is not None:
-        print("RESULT " + json.dumps(percentiles(times)), flush=True)
+            runner.run(sender(job))
+    else:
+        sender(job)
+    os._exit(0)  # threads of client libraries need not end
 
 
-def measure(broker: Broker, api: str, rate: float, seconds: float) -> dict[str, float]:
-    """Percentiles at one rate, in microseconds."""
-    common = {"url": broker.url, "queue": f"latency.{rate:.0f}", "api": api, "n": max(1_000, int(rate * seconds))}
-    command = [sys.executable, "-m", "benchmarks.latency", "--part"]
-    with subprocess.Popen(
-        [*command, json.dumps({**common, "role": "receive"})], stdout=subprocess.PIPE, text=True, cwd=ROOT
-    ) as receiver:
-        assert receiver.stdout is not None
-        receiver.stdout.readline()
-        subprocess.run([*command, json.dumps({**common, "role": "send", "rate": rate})], check=True, cwd=ROOT)
-        for line in receiver.stdout:
-            if line.startswith("RESULT "):
-                return dict(json.loads(line.removeprefix("RESULT ")))
-    raise RuntimeError(f"the consumer gave no result at {rate:.0f} messages/s")
+def sender_command(job: Job) -> list[str]:
+    """How a producer starts that is one of :data:`SENDERS`."""
+    return [sys.executable, "-m", "benchmarks.latency", "--send", json.dumps(job)]
+
+
+def measure(
+    broker: Server,
+    api: str,
+    rate: float,
+    seconds: float,
+    run: str = "0",
+    *,
+    receive: Callable[[Job], Sequence[str]] = role_command,
+    send: Callable[[Job], Sequence[str]] = sender_command,
+) -> dict[str, float]:
+    """Percentiles at one rate, in microseconds.
+
+    Args:
+        run: text that makes the queue the run's own.
+        receive, send: how the consumer and the producer start.
+
+    Raises:
+        RuntimeError: not all messages came in time.
+        subprocess.SubprocessError: the producer failed.
+    """
+    n, dest = max(1_000, int(rate * seconds)), f"latency.{run}.{rate:.0f}"
+    sub = {"conn": 0, "dest": dest, "kind": "queue", "selector": None, "key": None, "expected": n}
+    job = {"url": broker.url, "api": api, "workload": "W1", "dest": dest, "kind": "queue", "n": n, "size": SIZE}
+    receiving = {**job, "role": "consume", "timed": True, "subs": [sub]}
+    receiver = Role(receiving, receive(receiving))
+    try:
+        receiver.wait_ready()
+        subprocess.run(send({**job, "role": "send", "rate": rate}), check=True, timeout=LIMIT_S, cwd=ROOT)
+        times = receiver.wait_result(LIMIT_S)["times"]
+    finally:
+        receiver.stop()
+    if len(times) != n:
+        raise RuntimeError(f"{len(times)} of {n} messages came")
+    return percentiles(times)
 
 
 def main() -> None:
@@ -187,11 +184,10 @@ def main() -> None:
     parser.add_argument("--api", choices=("blocking", "aio"), default="blocking")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each rate")
     parser.add_argument("--json", type=Path, default=RESULTS / "latency.json")
-    parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.add_argument("--send", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.part:
-        play(json.loads(arguments.part))
-        return
+    if arguments.send:
+        send(json.loads(arguments.send), SENDERS)
     rows = []
     with Broker() as broker:
         sustained = run_workload(broker, "W1", 100_000, SIZE, arguments.api, "max")["msgs_per_s"]

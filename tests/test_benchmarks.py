@@ -20,7 +20,8 @@ from benchmarks.doors import DOORS, MARK, QTY, Door, Place
 from benchmarks.flood_rows import FLOODS
 from benchmarks.growth import SERIES
 from benchmarks.macro.processes import Role, Server
-from benchmarks.peers import fetch, run
+from benchmarks.peers import fetch, latency_page, run
+from benchmarks.peers import latency as beside
 from benchmarks.peers.catalogue import OURS, PEERS, java_command
 from benchmarks.rig import Rig, envelope
 from benchmarks.workloads import plan
@@ -171,6 +172,10 @@ def test_a_peer_that_was_fetched_runs(name: str, tmp_path: Path) -> None:
         if workload in PEERS[name].workloads:
             assert run.measure({name: PEERS[name]}, workload, 100, 1, rows.append) == {}
     assert all(one["ok"] for one in rows), rows
+    if name in (*beside.SENDERS, *beside.JAVA):
+        with PEERS[name].start("W1") as broker:
+            (row,) = beside.rounds({name: broker}, {name: {"1000": 1_000}}, repeats=1, seconds=0.1)
+        assert row["p50"] <= row["p99"] <= row["max"]
 
 
 def test_latency_keeps_to_a_timetable_and_drops_what_warms_up() -> None:
@@ -182,6 +187,47 @@ def test_latency_keeps_to_a_timetable_and_drops_what_warms_up() -> None:
     assert latency.percentiles([*cold, *range(1_000, 81_000, 1_000)]) == {
         "p50": 40.0, "p99": 79.0, "p99.9": 79.0, "max": 80.0
     }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OURS)
+def test_sievemq_in_the_harness_of_latency(name: str) -> None:
+    with PEERS[name].start("W1") as broker:
+        (row,) = beside.rounds({name: broker}, {name: {"1000": 1_000}}, repeats=1, seconds=0.1)
+    assert row["p50"] <= row["p99"] <= row["max"]
+
+
+def test_a_rate_is_measured_only_of_a_broker_that_sustains_it() -> None:
+    assert beside.rates_of(20_000) == {"10%": 2_000, "50%": 10_000, "80%": 16_000, "1000": 1_000, "10000": 10_000}
+
+
+def _latencies(p50: float, p99: float, at: str) -> dict[str, Any]:
+    return {"sustained": 20_000, "at": {at: {"rate": 10_000, "p50": p50, "p99": p99, "p99.9": p99, "max": p99}}}
+
+
+def test_the_latency_page_shows_which_rates_a_broker_sustains() -> None:
+    machine = {"cores": 2, "build": "compiled"}
+    head = {"machine": machine, "load": [0.5, 3.0], "calib_ms": [11.0, 12.0], "seconds": 3.0, "repeats": 5}
+    peers = {"sievemq": _latencies(250, 1_200, "1000"), "nats": _latencies(300, 4_000, "1000")}
+    figures = {**head, "peers": {**peers, "artemis": _latencies(400, 9_000, "10000")}}
+    text = latency_page.tables(figures)
+    assert "| **SieveMQ**, blocking SDK, compiled | 250 | 1,200 | - | - |" in text
+    assert "| Artemis, its Java client | - | - | 400 | 9,000 |" in text
+    assert "medians of 5 rounds on 2 cores with a load of 0.5" in text
+    sentence = latency_page.sentence(figures)
+    assert "0.25 ms (p50) and 1.2 ms (p99)" in sentence
+    assert "the fastest other, NATS core" in sentence
+    assert latency_page.plot(figures).count("<circle") == 6
+    assert latency_page.plot(figures).count("sustains less") == 3
+
+
+def test_the_latency_page_is_made_from_the_figures_beside_it() -> None:
+    """``make bench-latency PEERS=all ARGS=--draw`` makes it again."""
+    figures = json.loads(latency_page.FIGURES.read_text())
+    assert latency_page.tables(figures) in latency_page.COMPARISON.read_text()
+    assert latency_page.PLOT.read_text() == latency_page.plot(figures)
+    if latency_page.is_quiet(figures):
+        assert latency_page.sentence(figures) in latency_page.README.read_text()
 
 
 def test_the_table_takes_the_place_of_the_last_one(tmp_path: Path) -> None:

@@ -199,14 +199,17 @@ def _python(job: Job) -> list[str]:
 
 #: Unmeasured messages with which a Java part begins: its code is interpreted before.
 WARM = {"W1": 100_000, "W1c": 100_000, "W3": 10_000, "W4": 40_000, "W5": 20_000}
+#: The same where a timetable is kept (latency.py), whatever its length; at 10,000 a second.
+WARM_TIMED = 30_000
 
 
 def java_command(name: str, main: str, *options: str) -> Callable[[Job], list[str]]:
     """How a part in Java starts; its job are arguments of the form key=value."""
 
     def command(job: Job) -> list[str]:
-        fields = {key: job[key] for key in ("role", "workload", "n", "size", "dest", "kind", "url")}
-        fields["warm"] = min(job["n"], WARM.get(job["workload"], 0))
+        needed = ("role", "workload", "n", "size", "dest", "kind", "url")
+        fields = {key: job[key] for key in (*needed, "rate", "timed") if key in job}
+        fields["warm"] = WARM_TIMED if "rate" in job or "timed" in job else min(job["n"], WARM.get(job["workload"], 0))
         if "subs" in job:
             fields["subs"] = "\n".join(
                 f"{sub['conn']}|{sub['expected']}|{sub['selector'] or ''}" for sub in job["subs"]

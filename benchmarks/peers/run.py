@@ -141,14 +141,14 @@ def tables(rows: list[Row]) -> str:
     )
 
 
-def write_tables(text: str, page: Path = COMPARISON) -> bool:
+def write_tables(text: str, page: Path = COMPARISON, begin: str = BEGIN, end: str = END) -> bool:
     """Put the tables between their marks; False if the page has none."""
     old = page.read_text()
-    if BEGIN not in old or END not in old:
+    if begin not in old or end not in old:
         return False
-    head, _, rest = old.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    page.write_text(f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}")
+    head, _, rest = old.partition(begin)
+    _, _, tail = rest.partition(end)
+    page.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}")
     return True
 
 

@@ -21,10 +21,12 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 
 /**
  * One part of a workload through a Jakarta Messaging client, as the drivers in Python play it: READY, GO and RESULT on
- * the standard streams. Arguments are key=value: role, workload, n, size, dest, kind, warm, url, ids, subs.
+ * the standard streams. Arguments are key=value: role, workload, n, size, dest, kind, warm, url, ids, subs; for latency
+ * rate at the producer, timed at the consumer.
  */
 final class Part {
     /** What differs between the clients. */
@@ -38,6 +40,12 @@ final class Part {
     private static final int ACKNOWLEDGE_EVERY = 100;
     private static final int WINDOW = 1000;
     private static final int WARM_CALLS = 4000;
+    private static final double WARM_RATE = 10_000;
+    /** The timetable of benchmarks/latency.py: it begins in a moment, and what is nearly due is sent. */
+    private static final long IN_A_MOMENT = 200_000_000;
+    private static final long EARLY = 50_000;
+    private static final int DIGITS = 10;
+    private static final int TIME_DIGITS = 20;
     private static final com.sun.management.OperatingSystemMXBean SYSTEM =
         (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
 
@@ -48,6 +56,7 @@ final class Part {
     private final int n;
     private final int size;
     private final int warm;
+    private final boolean timed;
     private final Map<String, String> job;
     private volatile long cpu;
 
@@ -60,6 +69,7 @@ final class Part {
         n = Integer.parseInt(job.get("n"));
         size = Integer.parseInt(job.get("size"));
         warm = Integer.parseInt(job.getOrDefault("warm", "0"));
+        timed = job.containsKey("timed");
     }
 
     static Map<String, String> job(String[] arguments) {
@@ -75,6 +85,7 @@ final class Part {
         Part part = new Part(client, job);
         switch (job.get("role")) {
             case "produce": part.produce(); break;
+            case "send": part.keepTimetable(); break;
             case "consume": part.consume(); break;
             case "respond": part.respond(); break;
             case "request": part.request(); break;
@@ -105,20 +116,21 @@ final class Part {
         Runtime.getRuntime().halt(0);
     }
 
-    private byte[] body(int i) {
+    private byte[] body(long number, int digits) {
         byte[] body = new byte[size];
-        Arrays.fill(body, 10, size, (byte) 'x');
-        for (int k = 9, rest = i; k >= 0; k--, rest /= 10) {
+        Arrays.fill(body, digits, size, (byte) 'x');
+        long rest = number;
+        for (int k = digits - 1; k >= 0; k--, rest /= 10) {
             body[k] = (byte) ('0' + rest % 10);
         }
         return body;
     }
 
-    private static int number(Message message) throws JMSException {
+    private long number(Message message) throws JMSException {
         byte[] body = new byte[(int) ((BytesMessage) message).getBodyLength()];
         ((BytesMessage) message).readBytes(body);
-        int number = 0;
-        for (int k = 0; k < 10; k++) {
+        long number = 0;
+        for (int k = 0; k < (timed ? TIME_DIGITS : DIGITS); k++) {
             number = number * 10 + (body[k] - '0');
         }
         return number;
@@ -126,7 +138,7 @@ final class Part {
 
     private Message message(Session session, int i) throws JMSException {
         BytesMessage message = session.createBytesMessage();
-        message.writeBytes(body(i));
+        message.writeBytes(body(i, DIGITS));
         if (workload.equals("W5")) {
             message.setStringProperty("symbol", "S" + i % 1000);
         } else {
@@ -182,10 +194,36 @@ final class Part {
         result("\"t_start\":" + times[0] + ",\"t_end\":" + times[1] + ",\"sent\":" + n);
     }
 
+    /** The producer of a measurement of latency; what warms it and the consumer up has a timetable, too. */
+    private void keepTimetable() throws Exception {
+        Connection connection = connect();
+        sendOnTime(connection, dest + ".warm", WARM_RATE, warm);
+        sendOnTime(connection, dest, Double.parseDouble(job.get("rate")), n);
+        Runtime.getRuntime().halt(0);
+    }
+
+    private void sendOnTime(Connection connection, String name, double rate, int count) throws Exception {
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        MessageProducer producer = session.createProducer(destination(session, name));
+        producer.setDeliveryMode(DeliveryMode.NON_PERSISTENT);
+        long start = System.nanoTime() + IN_A_MOMENT;
+        for (int i = 0; i < count; i++) {
+            long due = start + (long) (i * 1e9 / rate);
+            for (long ahead; (ahead = due - System.nanoTime() - EARLY) > 0;) {
+                LockSupport.parkNanos(ahead);
+            }
+            BytesMessage message = session.createBytesMessage();
+            message.writeBytes(body(due, TIME_DIGITS));
+            producer.send(message);
+        }
+        session.close();  // waits until the broker has what was sent before
+    }
+
     /** What the consumers of this process received; several threads add to it. */
     private final class Receipts {
         private final boolean measured;
         private final CountDownLatch complete = new CountDownLatch(1);
+        private final long[] times;
         private long expected;
         private long count;
         private long sum;
@@ -193,11 +231,15 @@ final class Part {
 
         Receipts(boolean measured) {
             this.measured = measured;
+            times = new long[measured && timed ? n : 0];
         }
 
-        synchronized void add(int number) {
+        synchronized void add(long number) {
             if (count == 0 && measured) {
                 cpu = SYSTEM.getProcessCpuTime();  // what warmed the process up does not count
+            }
+            if (times.length > 0) {
+                times[(int) count] = System.nanoTime() - number;
             }
             count++;
             sum += number;
@@ -229,7 +271,7 @@ final class Part {
             MessageConsumer consumer = sessions.get(conn).createConsumer(destination(sessions.get(conn), name), selector);
             consumer.setMessageListener(message -> {
                 try {
-                    int number = number(message);
+                    long number = number(message);
                     left[conn]--;
                     if (!topic && left[conn] % ACKNOWLEDGE_EVERY == 0) {
                         message.acknowledge();
@@ -258,6 +300,10 @@ final class Part {
         subscribe(connections, dest, receipts, true);
         ready();
         receipts.complete.await(75, TimeUnit.SECONDS);
+        if (timed) {
+            result("\"times\":" + Arrays.toString(Arrays.copyOf(receipts.times, (int) receipts.count)));
+            return;
+        }
         long end = receipts.end == 0 ? System.nanoTime() : receipts.end;
         result("\"received\":" + receipts.count + ",\"need\":" + receipts.expected + ",\"sum\":" + receipts.sum
             + ",\"t_end\":" + end);
