@@ -111,7 +111,7 @@ class Journal:
     """
 
     __slots__ = (
-        "_events", "_fates", "_forgotten", "_limit", "_number", "fates_dropped", "namespace", "open_dropped", "touched",
+        "_events", "_fates", "_forgotten", "_limit", "_number", "namespace", "open_dropped", "touched",
     )  # fmt: skip
 
     def __init__(self, namespace: str, limit: int = EVENTS) -> None:
@@ -121,9 +121,8 @@ class Journal:
         self._events: deque[Event] = deque(maxlen=limit)
         self._fates: dict[Entry, Fate] = {}
         self._forgotten: Counter[tuple[str, str]] = Counter()
-        #: Messages that were forgotten to stay within the limit.
-        self.fates_dropped = 0
-        #: Those among them that were neither acknowledged nor dead-lettered: whether they got lost is unknown.
+        #: Messages that were forgotten to stay within the limit, and were neither acknowledged nor dead-lettered:
+        #: whether they got lost is unknown.
         self.open_dropped = 0
         #: When the last event was written, by the machine's monotonic clock.
         self.touched = 0.0
@@ -160,7 +159,7 @@ class Journal:
         self._events.clear()
         self._fates.clear()
         self._forgotten.clear()
-        self._number = self.fates_dropped = self.open_dropped = 0
+        self._number = self.open_dropped = 0
 
     def note(
         self,
@@ -197,7 +196,6 @@ class Journal:
         others = [entry for entry in self._fates if entry not in forgotten][: max(0, room - len(well))]
         for entry in (*well, *others):
             del self._fates[entry]
-        self.fates_dropped += len(well) + len(others)
         self.open_dropped += len(others)
 
     def go_on_with(self, found: Iterable[tuple[Queue, Entry]]) -> list[Fate]:
