@@ -14,7 +14,7 @@ from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.outcome_tap import STAMPED
 from sievemq_broker.domain.policy import FAIL, DomainSettings
 from sievemq_broker.domain.ports import Observer
-from sievemq_broker.domain.publishing import Publishing
+from sievemq_broker.domain.publishing import AT_ONCE, Publishing, Sends
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap
 from sievemq_broker.domain.topic import Topic
@@ -206,6 +206,11 @@ class Broker:
         self._publishings.append(publishing)
         publishing.begin(self.scheduler, key, now)
         publishing.then(lambda now: self._publishings.remove(publishing))
+
+    def drop(self, sends: Sends) -> None:
+        """Free messages that were gathered for a batch, in slices if they are many."""
+        if len(sends) > AT_ONCE:
+            self.scheduler.start(sends, sends.drop, 0, later=True)
 
     def finish(self, now: int) -> None:
         """Complete all tasks at once: the broker stops."""

@@ -544,7 +544,7 @@ class Namespace:
         """:meth:`commit` in slices. No other batch may be under way in this namespace.
 
         Args:
-            sends: emptied if the batch begins.
+            sends: its messages.
             weighed: the result of :meth:`weighing`, examined since.
 
         Returns:

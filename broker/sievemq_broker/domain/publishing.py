@@ -30,6 +30,9 @@ AT_ONCE = 1_000
 
 _Goal = TypeVar("_Goal")
 
+#: Messages that are freed for one unit.
+FREED = 16
+
 Total: TypeAlias = tuple[int, int, int]
 """How many messages, their bytes, and the size of the largest."""
 
@@ -70,6 +73,16 @@ class Sends:
         size = len(envelope.packed)
         self.bytes += size
         add_to(self.totals, address, 1, size, size)
+
+    def drop(self, now: int, budget: Budget) -> Task[None]:
+        """Free all messages: it is used no more."""
+        each = self.each
+        while each:
+            if budget.spent:
+                yield
+            else:
+                budget.spend(1)
+                del each[-FREED:]
 
     def join(self, other: Sends) -> None:
         """Add the messages of another batch."""
@@ -225,7 +238,7 @@ class Publishing:
     """Publishes one batch. There is at most one in a namespace: the next one waits until it is done.
 
     Args:
-        sends: its messages; consumed.
+        sends: its messages.
         destinations: where each address leads.
         reserved: messages and bytes reserved for it below limits, by queue; by topic for each subscription.
         connection: id of the sender's connection, for no_local.
@@ -251,8 +264,7 @@ class Publishing:
     ) -> None:
         self._deliverer = deliverer
         #: The next one last: entries taken from the end are freed one by one, not all in one turn.
-        self._left = sends.each
-        self._left.reverse()
+        self._left = sends.each[::-1]
         self._destinations = destinations
         self._connection = connection
         self._listeners: list[Listener] = []

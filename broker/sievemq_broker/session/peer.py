@@ -129,7 +129,7 @@ class Peer:
         self.sessions: dict[int, Session] = {}
         self.member = Member(broker, services, self.sessions)
         #: Memory of all its transactions.
-        self.staged = StagedBytes(self.settings.staged_bytes)
+        self.staged = StagedBytes(self.settings.staged_bytes, broker.drop)
         self.deliveries = Deliveries(out)
         #: Sessions with sends to confirm at the end of the turn; and whether the client may wait for one of the
         #: confirms.

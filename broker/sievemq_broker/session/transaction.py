@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 
 from sievemq_broker.domain.publishing import Sends, Weighing
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
@@ -10,13 +10,18 @@ from sievemq_core.message.envelope import Envelope
 
 
 class StagedBytes:
-    """Packed bytes of all open transactions of one connection, and their limit."""
+    """Packed bytes of all open transactions of one connection, and their limit.
 
-    __slots__ = ("limit", "used")
+    Args:
+        drop: frees the messages of a transaction that has ended.
+    """
 
-    def __init__(self, limit: int) -> None:
+    __slots__ = ("_drop", "limit", "used")
+
+    def __init__(self, limit: int, drop: Callable[[Sends], None] = lambda sends: None) -> None:
         self.limit = limit
         self.used = 0
+        self._drop = drop
 
     def take(self, size: int) -> None:
         """Reserve memory.
@@ -34,6 +39,11 @@ class StagedBytes:
     def give_back(self, size: int) -> None:
         """Release memory."""
         self.used -= size
+
+    def free(self, sends: Sends) -> None:
+        """Release all of a transaction's memory."""
+        self.used -= sends.bytes
+        self._drop(sends)
 
 
 class Transaction:
@@ -81,8 +91,14 @@ class Transaction:
         self.clear()
         self.doom = error
 
-    def clear(self) -> None:
+    def hand_over(self) -> None:
+        """Its messages are another's now."""
         self._memory.give_back(self.staged.bytes)
+        self.staged = Sends()
+        self.clear()
+
+    def clear(self) -> None:
+        self._memory.free(self.staged)
         self.staged = Sends()
         self.weighed = {}
         self.doom = None

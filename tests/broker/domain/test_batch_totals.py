@@ -12,8 +12,9 @@ from tests.broker.domain.support import NOW, World, message
 
 from sievemq_broker.domain import DestinationPolicy
 from sievemq_broker.domain.journal import Journal
-from sievemq_broker.domain.publishing import Publishing, Sends
+from sievemq_broker.domain.publishing import FREED, Publishing, Sends
 from sievemq_broker.domain.work import finish
+from sievemq_broker.session.transaction import StagedBytes, Transaction
 
 LIMITED = DestinationPolicy(max_messages=1_000_000, max_bytes=1_000_000_000)
 
@@ -105,3 +106,38 @@ def test_joined_batches_add_up() -> None:
     assert whole.bytes == sum(len(envelope.packed) for _, envelope in whole)
     assert whole.totals["queue:a"][0] == 2
     assert whole.totals["queue:a"][2] == len(other.each[0][1].packed)
+
+
+def test_a_large_batch_that_is_not_sent_is_freed_in_slices() -> None:
+    world = World()
+    sends = Sends([("queue:q", message())] * 5_000)
+    world.broker.drop(sends)
+    before = len(sends)
+    while world.broker.work(NOW, 50):
+        assert before - len(sends) <= 51 * FREED
+        before = len(sends)
+    assert (before, len(sends)) != (5_000, 0)
+    assert world.broker.scheduler.overrun == 0
+
+
+def test_watchers_see_a_large_batch_in_order() -> None:
+    world = World()
+    sends = Sends([("queue:q", message(str(number))) for number in range(2_000)])
+    assert isinstance(world.namespace.begin(sends, NOW), Publishing)
+    assert [envelope.fields[0] for _, envelope in sends] == [str(number) for number in range(2_000)]
+
+
+def test_a_transaction_that_ends_frees_its_messages_and_one_that_is_staged_hands_them_over() -> None:
+    freed: list[Sends] = []
+    memory = StagedBytes(10_000, freed.append)
+    transaction = Transaction(memory)
+    transaction.stage("queue:q", message())
+    kept = transaction.staged
+    transaction.hand_over()
+    assert (len(kept), len(transaction.staged), memory.used) == (1, 0, 0)
+    transaction.stage("queue:q", message())
+    dropped = transaction.staged
+    transaction.clear()
+    assert freed[-1] is dropped
+    assert kept not in freed
+    assert (len(transaction.staged), memory.used) == (0, 0)

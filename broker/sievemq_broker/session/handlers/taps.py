@@ -120,7 +120,7 @@ def on_stage(peer: Peer, command: Stage, now: int) -> None:
     peer.confirm(session, session.sent)
     doom = transaction.doom
     sends = transaction.staged
-    transaction.clear()
+    transaction.hand_over()
     if doom is not None:
         raise RequestError(
             f"nothing was staged: {doom.text}",
