@@ -396,16 +396,13 @@ class Reader:
             if kind == 0:
                 return data
         elif form == 0x4:
-            if code == 0x45:
-                return []
-            if code <= 0x44:
-                return _CONSTANTS[code - 0x40]
+            if code <= 0x45:
+                return [] if code == 0x45 else _CONSTANTS[code - 0x40]
         elif form == 0xC or form == 0xD:
             kind = code & 15
-            if kind == 0:
-                return self._items(1 if form == 0xC else 4, end, depth)
-            if kind == 1:
-                return _map_of(self._items(1 if form == 0xC else 4, end, depth))
+            if kind <= 1:
+                items = self._items(1 if form == 0xC else 4, end, depth)
+                return _map_of(items) if kind else items
         elif code == 0:
             if depth >= MAX_DEPTH:
                 raise _deep()
@@ -415,20 +412,15 @@ class Reader:
         elif code in (0xE0, 0xF0):
             return self._array(1 if form == 0xE else 4, end, depth)
         else:
-            return self._fixed(code, end)
+            make = _FIXED.get(code)
+            if make is not None:
+                at = self.at
+                stop = at + _SIZES[form]
+                if stop > end:
+                    raise _short()
+                self.at = stop
+                return make(self._data[at:stop])
         raise _no_type(code)
-
-    def _fixed(self, code: int, end: int) -> Any:
-        """A value of two to 16 bytes."""
-        make = _FIXED.get(code)
-        if make is None:
-            raise _no_type(code)
-        at = self.at
-        stop = at + _SIZES[code >> 4]
-        if stop > end:
-            raise _short()
-        self.at = stop
-        return make(self._data[at:stop])
 
     def _small(self, code: int, end: int) -> Any:
         """A value of one byte."""
