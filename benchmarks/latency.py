@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from benchmarks.alarm import Alarm
 from benchmarks.machine import calibrate_ms, describe
 from benchmarks.macro.processes import Broker, Role, Server, role_command, run_workload
 from benchmarks.workloads import Job
@@ -60,6 +61,7 @@ class Timetable:
     def __init__(self, job: Job) -> None:
         self._due = due_times(job["rate"], job["n"])
         self._next = next(self._due, None)
+        self._alarm: Alarm | None = None
 
     @property
     def ahead(self) -> float | None:
@@ -70,6 +72,12 @@ class Timetable:
         while self._next is not None and self._next - now() <= EARLY:
             yield body(self._next)
             self._next = next(self._due, None)
+
+    async def rest(self, seconds: float) -> None:
+        """Wait for what is due, with a client on an event loop; 0 for a turn of it."""
+        if self._alarm is None:
+            self._alarm = Alarm()
+        await self._alarm.wait(seconds)
 
 
 def send_all(
@@ -116,7 +124,7 @@ async def send_aio(job: Job) -> None:
         producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
         timetable = Timetable(job)
         while (ahead := timetable.ahead) is not None:
-            await asyncio.sleep(ahead)  # the loop writes
+            await timetable.rest(ahead)  # the loop writes
             for each in timetable.take():
                 await producer.send(destination, BytesMessage(each))
 

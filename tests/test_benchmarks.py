@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import gc
 import importlib
@@ -9,13 +10,14 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import cores, counted, floods, growth, latency
+from benchmarks import alarm, cores, counted, floods, growth, latency
 from benchmarks.doors import DOORS, MARK, QTY, Door, Place
 from benchmarks.flood_rows import FLOODS
 from benchmarks.growth import SERIES
@@ -176,6 +178,25 @@ def test_a_peer_that_was_fetched_runs(name: str, tmp_path: Path) -> None:
         with PEERS[name].start("W1") as broker:
             (row,) = beside.rounds({name: broker}, {name: {"1000": 1_000}}, repeats=1, seconds=0.1)
         assert row["p50"] <= row["p99"] <= row["max"]
+
+
+@pytest.mark.parametrize("timer", [True, False])
+def test_an_asyncio_producer_rests_no_shorter_than_it_should(timer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait of less than a millisecond blocks, where the system has such a timer: the loop does not spin."""
+    if not timer:
+        monkeypatch.setattr(alarm, "_LIBC", None)
+    elif not hasattr(alarm._LIBC, "timerfd_create"):
+        pytest.skip("needs timerfd_create")
+
+    async def rests() -> list[float]:
+        timetable, rested = latency.Timetable({"rate": 1.0, "n": 1}), []
+        for seconds in (0.0, 0.0003, 0.0012):
+            before = time.monotonic()
+            await timetable.rest(seconds)
+            rested.append(time.monotonic() - before - seconds)
+        return rested
+
+    assert min(asyncio.run(rests())) >= -1e-6
 
 
 def test_latency_keeps_to_a_timetable_and_drops_what_warms_up() -> None:

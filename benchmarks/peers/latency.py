@@ -13,7 +13,6 @@ With PEERS=all the figures are kept as benchmarks/latency.json, and drawn into c
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import statistics
@@ -54,7 +53,7 @@ async def redis(job: Job) -> None:
     client, timetable = connected(job), Timetable(job)
     while (ahead := timetable.ahead) is not None:
         if ahead:
-            await asyncio.sleep(ahead)
+            await timetable.rest(ahead)
         pipeline = client.pipeline(transaction=False)
         for each in timetable.take():
             pipeline.xadd(job["dest"], {"b": each})
@@ -68,7 +67,7 @@ async def nats(job: Job) -> None:
     client = await connect(job)
     timetable = Timetable(job)
     while (ahead := timetable.ahead) is not None:
-        await asyncio.sleep(ahead)  # lets the task run that writes
+        await timetable.rest(ahead)  # lets the task run that writes
         for each in timetable.take():
             await client.publish(job["dest"], each)
     await client.flush(60)
@@ -83,7 +82,7 @@ async def rabbitmq(job: Job) -> None:
     transient, timetable = aio_pika.DeliveryMode.NOT_PERSISTENT, Timetable(job)
     while (ahead := timetable.ahead) is not None:
         if ahead:
-            await asyncio.sleep(ahead)
+            await timetable.rest(ahead)
         for each in timetable.take():
             message = aio_pika.Message(each, delivery_mode=transient)
             await channel.default_exchange.publish(message, job["dest"], mandatory=False)
