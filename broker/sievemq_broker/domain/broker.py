@@ -7,22 +7,22 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
 
-from sievemq_broker.domain.admission import Gate, Limited, Overfull, Rooms
+from sievemq_broker.domain.admission import Gate, Overfull, Rooms
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.journal import Journal, Share
 from sievemq_broker.domain.namespace import Namespace
-from sievemq_broker.domain.outcome_tap import STAMPED
 from sievemq_broker.domain.policy import FAIL, DomainSettings
 from sievemq_broker.domain.ports import Observer
 from sievemq_broker.domain.publishing import AT_ONCE, Publishing, Sends
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.domain.work import Job, Make, Scheduler
+from sievemq_broker.domain.work import Budget, Job, Make, Scheduler, Task
 from sievemq_core.errors import ErrorCode, RequestError
 
 #: The key of deliveries to very many subscriptions.
 _FAN_OUT: Final = ("fan-out",)
+_STAMPS: Final = ("stamps",)
 
 
 class Broker:
@@ -49,10 +49,11 @@ class Broker:
         self.namespaces: dict[str, Namespace] = {}
         #: Called with each queue and topic before it is deleted, so that its counters are not lost.
         self.on_deleted: Callable[[Queue | Topic], None] | None = None
-        #: Taps whose records have no time yet, or that lack the messages that waited before them.
-        self.stamping: deque[CopyTap] = deque()
-        #: There while a journal waits for them.
-        self._stamps: Overfull | None = None
+        #: Taps whose records have no time yet, or that lack the messages that waited before them. A journal waits for
+        #: them, so other tasks do as well.
+        self._stamping: deque[CopyTap] = deque()
+        self._stamps: Job[None] | None = None
+        self._stamper = Scheduler()
         #: Its tasks. What a connection gives back has the connection's id as its key; a batch that is published, its
         #: namespace; the pending work of a queue, the queue.
         self.scheduler = Scheduler()
@@ -166,28 +167,33 @@ class Broker:
         Returns:
             When to call again at the latest (ms epoch, `now` for at once), None if nothing is known to become due.
         """
-        deadline = self.deadlines.due(now)
-        if self.stamping:
-            self._stamp(now)
-        return deadline
+        return self.deadlines.due(now)
 
-    def _stamp(self, now: int) -> None:
-        """Let taps store records, or messages that waited when they were created, a slice of them in one batch of the
-        journal."""
-        stamping, budget = self.stamping, STAMPED
-        while stamping and budget > 0:
-            tap = stamping[0]
-            budget -= tap.stamp(budget, now) + 1
+    def stamp_soon(self, tap: CopyTap) -> None:
+        """Let a tap store records, or messages that waited when it was created: at the end of this turn and of later
+        ones, but in one batch of the journal."""
+        self._stamping.append(tap)
+        if self._stamps is None:
+            text = "taps have not kept all that became of messages"
+            self._stamps = self._stamper.start(_STAMPS, self._stamp, 0, text, later=True)
+            self._stamps.then(partial(self._end_stamps, self.journal))
+            if self.journal is not None:
+                self.journal.hold()
+
+    def _stamp(self, now: int, budget: Budget) -> Task[None]:
+        while self._stamping:
+            if budget.spent:
+                now = yield
+                continue
+            tap = self._stamping[0]
+            budget.spend(1 + tap.stamp(budget.left, now))
             if not tap.behind:
-                stamping.popleft()
-        if stamping and self._stamps is None and self.journal is not None:
-            self._stamps = Overfull("taps have not kept all that became of messages", refuses=False)
-            self.journal.hold()
-        elif not stamping and self._stamps is not None:
-            self._stamps.end()
-            self._stamps = None
-            assert self.journal is not None
-            self.journal.let_go()
+                self._stamping.popleft()
+
+    def _end_stamps(self, journal: Journal | None, now: int) -> None:
+        self._stamps = None
+        if journal is not None:
+            journal.let_go()
 
     def clock_jumped(self, by: int) -> None:
         """The machine's clock was set by so many ms. Expiry and delivery times follow the new time; redelivery delays
@@ -214,17 +220,19 @@ class Broker:
 
     def finish(self, now: int) -> None:
         """Complete all tasks at once: the broker stops."""
-        self.scheduler.finish(now)
-        while self.stamping:
-            self._stamp(now)
+        while self.scheduler.ring or self._stamper.ring:
+            self.scheduler.finish(now)
+            self._stamper.finish(now)
 
     @property
-    def busy(self) -> Limited | None:
-        """The work that must complete before another message is delivered to very many subscriptions; None if that may
+    def busy(self) -> Job[None] | None:
+        """The task that must be over before another message is delivered to very many subscriptions; None if that may
         begin."""
-        if self.fan_out is not None or self._stamps is not None:
-            return self.fan_out or self._stamps
-        return next((one for one in self._publishings if one.holding), None)
+        if self.fan_out is not None:
+            return self.fan_out
+        if self._stamps is not None and self._stamps.began:
+            return self._stamps
+        return next((one.reserving for one in self._publishings if one.reserving is not None), None)
 
     def begin_fan_out(self, deliver: Make[None], take: Callable[[], None], *, moved: bool) -> None:
         """See :class:`Deliverer`."""
@@ -260,13 +268,13 @@ class Broker:
         Returns:
             True if there is more to do.
         """
-        rooms, scheduler = self.rooms, self.scheduler
+        rooms, scheduler, stamper = self.rooms, self.scheduler, self._stamper
         if rooms.waiting:
             rooms.look(now)
-        if scheduler.ring:
+        if scheduler.ring and (self._stamps is None or not self._stamps.began):
             scheduler.run(now, units)
             if rooms.waiting:
                 rooms.look(now)
-        if self.stamping:
-            self._stamp(now)
-        return bool(scheduler.ring or self.stamping)
+        if stamper.ring:
+            stamper.run(now, units)
+        return bool(scheduler.ring or stamper.ring)

@@ -8,13 +8,13 @@ receivers, in one step. Later commands of its sender wait.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.publishing import Sends, Total, Weighing, add_to
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.domain.work import Budget, Task
+from sievemq_broker.domain.work import Budget, Job, Task
 from sievemq_broker.matching.asking import AT_ONCE, LISTED
 
 #: Groups of subscriptions whose queues are gathered in one go, and for one unit: each is somewhere else in memory.
@@ -29,8 +29,8 @@ class Occupied(Protocol):
     """A broker."""
 
     @property
-    def busy(self) -> object:
-        """The work that must complete before another message may be delivered to very many subscriptions; None if that
+    def busy(self) -> Job[Any] | None:
+        """The task that must be over before another message may be delivered to very many subscriptions; None if that
         may begin."""
 
 
@@ -87,8 +87,8 @@ def examine(
             now = yield from _through(weighing, now, budget)
     sends.totals.update(totals)
     if any(destination.large for destination in costly.values()):
-        while broker is not None and broker.busy is not None:
-            now = yield
+        while broker is not None and (busy := broker.busy) is not None:
+            now = yield busy
     return now
 
 

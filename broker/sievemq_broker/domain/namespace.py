@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from typing import Any, Protocol, TypeAlias
@@ -82,17 +81,16 @@ class Above(Protocol):
     def on_deleted(self) -> Callable[[Destination], None] | None:
         """Called with each queue and topic before it is deleted."""
 
-    @property
-    def stamping(self) -> deque[CopyTap]:
-        """Taps with records that have no time yet."""
+    def stamp_soon(self, tap: CopyTap) -> None:
+        """See :meth:`~sievemq_broker.domain.broker.Broker.stamp_soon`."""
 
     @property
     def fan_out(self) -> Job[None] | None:
         """The message that is being delivered to very many subscriptions."""
 
     @property
-    def busy(self) -> Limited | None:
-        """The work that must complete before another message is delivered to very many subscriptions."""
+    def busy(self) -> Job[None] | None:
+        """The task that must complete before another message is delivered to very many subscriptions."""
 
     def begin_fan_out(self, deliver: Make[None], take: Callable[[], None], *, moved: bool) -> None:
         """Begin to deliver a message to very many subscriptions. No other one is under way."""
@@ -135,7 +133,7 @@ class Namespace:
         self.temporaries = Temporaries(self)
         self.client_ids = ClientIds()
         self.subscriptions = Subscriptions(self, broker.settings.max_subscriptions)
-        self.taps = Taps(self, broker.stamping)
+        self.taps = Taps(self, broker.stamp_soon)
         self.stages = Stages(self)
         self.publishing: Publishing | None = None
         # Destinations by the names that senders use, such as a bare name: all of them, and those that may be sent to

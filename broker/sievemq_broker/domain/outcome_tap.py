@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.journal import Share
 from sievemq_broker.domain.ports import Observed, Taker
 from sievemq_broker.domain.tap import CopyTap, Mode
 from sievemq_broker.domain.tap_log import OVERHEAD_BYTES
+from sievemq_broker.domain.work import TURN
 from sievemq_broker.matching.condition import units
 from sievemq_core.message import outcomes
 from sievemq_core.message.envelope import BODY_KIND, PROPERTIES, BodyKind, Envelope, pack_properties
-
-#: Units (condition.units) spent in one turn on recording outcomes: two or three milliseconds.
-STAMPED: Final = 1_000
 
 #: Packed sets of properties that are cached: most records share a few.
 _PACKED = 256
@@ -57,7 +55,7 @@ class OutcomeTap(CopyTap):
 
     def hear(self, now: int) -> None:
         """Its reader is there."""
-        self.stamp(STAMPED, now)
+        self.stamp(TURN, now)
         super().hear(now)
 
     def stamp(self, budget: int, now: int) -> int:

@@ -246,12 +246,14 @@ class Publishing:
 
     Attributes:
         error: a fault of the broker that ended it early.
+        reserving: reserves room in all of very many subscriptions: until that is over, nothing else is sent to them.
+            None if that is not needed.
         share: what it does, if that is stored.
     """
 
     __slots__ = (
         "_connection", "_deliverer", "_destinations", "_envelope", "_held", "_journal", "_left", "_limited",
-        "_listeners", "_queues", "_reserved", "_unheld", "error", "share",
+        "_listeners", "_queues", "_reserved", "_unheld", "error", "reserving", "share",
     )  # fmt: skip
 
     def __init__(
@@ -269,6 +271,7 @@ class Publishing:
         self._connection = connection
         self._listeners: list[Listener] = []
         self.error: Exception | None = None
+        self.reserving: Job[None] | None = None
         self.share: Share | None = None
         self._journal: Journal | None = None
         #: Its queues, while they deliver nothing of it. Later subscriptions get nothing of the batch.
@@ -286,7 +289,7 @@ class Publishing:
         for goal, reservation in reserved.items():
             for queue in goal.queues:
                 self._reserve(queue, reservation)
-        if not self.holding:
+        if not self._has_many:
             self._hold(AT_ONCE)
         #: The message that is being added, whether there are limits, and the queues it still goes to, the next one
         #: last.
@@ -295,18 +298,9 @@ class Publishing:
         self._queues: list[Queue] = []
 
     @property
-    def holding(self) -> bool:
-        """True until room is reserved in all of very many subscriptions. Until then nothing else is sent to them."""
+    def _has_many(self) -> bool:
+        """True if room must be reserved in very many subscriptions."""
         return any(reservation is not None for _, reservation in self._unheld)
-
-    @property
-    def has_room(self) -> bool:
-        """True if the next message may be sent, as for a limit at which senders wait."""
-        return not self.holding
-
-    @property
-    def limit_text(self) -> str:
-        return "a large batch is being published"
 
     def begin(self, scheduler: Scheduler, key: Hashable, now: int) -> None:
         """Begin to add it.
@@ -316,6 +310,11 @@ class Publishing:
         """
         self._journal = scheduler.journal
         self.share = None if self._journal is None else Share()
+        if self._unheld:
+            many = self._has_many
+            holding = scheduler.start(key, self._hold_all, now, "a large batch is being published", later=True)
+            holding.then(partial(self._end_holding, holding))
+            self.reserving = holding if many else None
         job = scheduler.start(key, self._add, now, share=self.share, later=True)
         job.then(partial(self._release_all, scheduler, key, job))
 
@@ -333,19 +332,28 @@ class Publishing:
 
     def _add(self, now: int, budget: Budget) -> Task[None]:
         """Add the messages. Each costs a unit for every queue that it goes to."""
-        while True:
+        while self.error is None:
             if budget.spent:
                 now = yield
-            elif self._unheld:
-                budget.spend(self._hold(budget.left))
             elif self._queues:
                 budget.spend(self._add_next(budget.left, now))
             elif not self._left:
                 return
-            elif self._deliverer.fan_out is not None and self._destinations[self._left[-1][0]].large:
-                now = yield  # the topic delivers another message before
+            elif (fan_out := self._deliverer.fan_out) is not None and self._destinations[self._left[-1][0]].large:
+                now = yield fan_out  # the topic delivers another message before
             else:
                 budget.spend(self._take_next(now))
+
+    def _end_holding(self, job: Job[None], now: int) -> None:
+        self.reserving = None
+        self.error = job.error
+
+    def _hold_all(self, now: int, budget: Budget) -> Task[None]:
+        while self._unheld:
+            if budget.spent:
+                yield
+            else:
+                budget.spend(self._hold(budget.left))
 
     def _hold(self, budget: int) -> int:
         """Hold up to `budget` further queues. Returns how many were held."""
@@ -417,7 +425,7 @@ class Publishing:
 
     def _release_all(self, scheduler: Scheduler, key: Hashable, job: Job[None], now: int) -> None:
         """All of it is in its place, or there was a fault: then the queues must be served even so."""
-        self.error = job.error
+        self.error = self.error or job.error
         self._left.clear()
         for queue, (messages, size) in self._reserved.items():
             queue.reserve(-messages, -size)  # reserved for subscriptions that have ended, or after a fault

@@ -36,8 +36,8 @@ from sievemq_core.message.envelope import Envelope
 
 Mode: TypeAlias = Literal["copy", "outcomes", "drain"]
 
-#: Messages that a tap takes or examines for one request: some milliseconds of a turn.
-STEP: Final = 5_000
+#: Messages that a drain tap takes for one request: two or three milliseconds of a turn.
+STEP: Final = 2_000
 
 
 #: Messages of its backlog that a copy tap examines whenever another one arrives.
@@ -77,7 +77,7 @@ class Keeper(Protocol):
         """The lease of a tap has ended: delete the tap."""
 
     def stamp_soon(self, tap: Tap) -> None:
-        """A tap has unrecorded messages: call its `stamp` at the end of this turn, and of later ones."""
+        """A tap has unrecorded messages: call its `stamp` in a task, until it is no longer :attr:`behind`."""
 
 
 class Tap:
@@ -474,7 +474,7 @@ class CopyTap(Tap):
             self._arm()
 
     def _fill(self, after: int, messages: int, now: int) -> bool:
-        self.stamp(STEP, now)
+        self.stamp(TURN, now)
         return self.behind
 
     @property

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from sievemq_broker.domain.dead_letters import origins_of
@@ -86,18 +85,18 @@ class Taps:
 
     Args:
         namespace: whose.
-        stamping: outcome taps that have observed something and do not know the time yet.
+        stamp_soon: lets a tap record what it has observed, or what waited before it.
 
     Attributes:
         made: how many there ever were.
         missed: messages that taps lost which are gone.
     """
 
-    __slots__ = ("_namespace", "_stamping", "_taps", "made", "missed")
+    __slots__ = ("_namespace", "_stamp_soon", "_taps", "made", "missed")
 
-    def __init__(self, namespace: TapHome, stamping: deque[CopyTap]) -> None:
+    def __init__(self, namespace: TapHome, stamp_soon: Callable[[CopyTap], None]) -> None:
         self._namespace = namespace
-        self._stamping = stamping
+        self._stamp_soon = stamp_soon
         self.made = 0
         self.missed = 0
         self._taps: dict[tuple[str, str], CopyTap | DrainTap] = {}
@@ -127,7 +126,7 @@ class Taps:
     def stamp_soon(self, tap: Tap) -> None:
         """As a :class:`~sievemq_broker.domain.tap.Keeper`."""
         assert isinstance(tap, CopyTap)
-        self._stamping.append(tap)
+        self._stamp_soon(tap)
 
     def get(self, name: str, address: str) -> CopyTap | DrainTap | None:
         """The tap with this name on this destination, or None.

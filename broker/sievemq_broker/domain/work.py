@@ -4,9 +4,10 @@
                                      │ a slice of each task, until the budget of the turn is spent
             Job.then(listener) ◄─────┘ the task has returned
 
-A task is a generator. It tells its budget what it does, yields once that is spent, or while it has to wait for another
-task, and is sent the time at which it goes on. State may have changed in between: a task keeps entries and examines
-their state again, and never keeps positions in a list.
+A task is a generator. It tells its budget what it does, yields once that is spent, and is sent the time at which it
+goes on. State may have changed in between: a task keeps entries and examines their state again, and never keeps
+positions in a list. A task that has to wait for another one yields its :class:`Job`, and goes on after the other's
+listeners before it; nothing looks at it meanwhile.
 
 The journal is cut between two slices. What a task with a share does is written when it is over, in one piece with what
 was complete before.
@@ -20,14 +21,15 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Hashable
+from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from sievemq_broker.domain.journal import Journal, Share
 
 T = TypeVar("T")
 
-Task: TypeAlias = Generator[None, int, T]
-"""Yields between slices, is sent `now` (ms epoch), returns its result."""
+Task: TypeAlias = Generator[Any, int, T]
+"""Yields between slices: None, or the :class:`Job` that it waits for. Is sent `now` (ms epoch), returns its result."""
 
 #: Units that the tasks of one turn may spend. A unit is what it takes to examine a message: two to four microseconds.
 TURN: Final = 500
@@ -74,10 +76,13 @@ class Job(Generic[T]):
         over: it has returned, or raised.
         error: what it has raised; None for nothing.
         running: a slice is being done.
+        awaited: what it waits for before its next slice; None if it can go on.
         share: what it does is stored together, or not at all; None if it need not be.
     """
 
-    __slots__ = ("_listeners", "_make", "_result", "_task", "error", "limit_text", "over", "running", "share")
+    __slots__ = (
+        "_listeners", "_make", "_result", "_task", "awaited", "error", "limit_text", "over", "running", "share",
+    )  # fmt: skip
 
     def __init__(self, make: Make[T], limit_text: str, share: Share | None) -> None:
         self._make = make
@@ -88,6 +93,7 @@ class Job(Generic[T]):
         self.share = share
         self.over = False
         self.running = False
+        self.awaited: Job[Any] | None = None
         self.error: Exception | None = None
 
     @property
@@ -118,9 +124,9 @@ class Job(Generic[T]):
         try:
             if self._task is None:
                 self._task = self._make(now, budget)
-                next(self._task)
+                self.awaited = next(self._task)
             else:
-                self._task.send(now)
+                self.awaited = self._task.send(now)
         except StopIteration as end:
             self._result = end.value
             self.over = True
@@ -136,9 +142,15 @@ class Job(Generic[T]):
             listener(now)
         return bool(listeners)
 
+    def wait_no_more(self) -> bool:
+        """What it waited for is over. False if it did not wait any more."""
+        waited, self.awaited = self.awaited is not None, None
+        return waited
+
     def close(self) -> None:
         """It goes on no more."""
         self.over = True
+        self.awaited = None
         if self._task is not None:
             self._task.close()
 
@@ -150,7 +162,7 @@ class Scheduler:
         budget: of the present turn.
         journal: stores what tasks do; None if nothing does.
         overrun: the most units by which a slice has exceeded what it had.
-        ring: the keys of all tasks, the next one first.
+        ring: the keys of all tasks that can go on, the next one first.
         turn: units that the tasks of one turn may spend.
     """
 
@@ -219,6 +231,7 @@ class Scheduler:
             self.ring.append(key)
         if job.began:
             line.appendleft(job)  # others may have come meanwhile
+            self._park(key, job)
         else:
             line.append(job)
         return job
@@ -242,29 +255,30 @@ class Scheduler:
         Returns:
             True if there is more to do.
         """
-        ring, budget, waited = self.ring, self.budget, 0
+        ring, budget, running = self.ring, self.budget, 0
         before, outer = budget.left, self._running
         budget.renew(self.turn if units is None else units)
         self._running = True
         try:
-            while waited < len(ring) and not budget.spent:
+            while running < len(ring) and not budget.spent:
                 key = ring.popleft()
                 ring.append(key)
                 job, left = self._lines[key][0], budget.left
-                if not job.running:
-                    self._advance(job, now)
+                if job.running:  # this is called by a task
+                    running += 1
+                    continue
+                running = 0
+                self._advance(job, now)
                 if job.over:
                     self._end(key, job, now)
-                    waited = 0
-                elif budget.left == left:
-                    waited += 1
-                    budget.spend(1)  # to look whether it may go on takes time as well
-                else:
-                    waited = 0
+                    continue
+                self._park(key, job)
+                if budget.left == left:
+                    budget.spend(1)  # to look whether there is something to do takes time as well
         finally:
             self._running = outer
             if outer:
-                budget.renew(before)  # it was called by a task
+                budget.renew(before)
         return bool(ring)
 
     def finish(self, now: int, key: Hashable = None) -> None:
@@ -276,16 +290,17 @@ class Scheduler:
         """
         while self.ring if key is None else key in self._lines:
             tasks, left = self._tasks, self.budget.left
-            if key is not None and not (job := self._lines[key][0]).running:
+            if key is not None and (job := self._lines[key][0]).awaited is None and not job.running:
                 self.budget.renew(sys.maxsize)
                 self._advance(job, now)
                 self.budget.renew(left)
                 if job.over:
                     self._end(key, job, now)
                     continue
+                self._park(key, job)
             self.run(now, sys.maxsize)
             if self._tasks == tasks and self.budget.left in (left, sys.maxsize):
-                return  # what is left waits for what is no task
+                return  # what is left waits for what does not go on here
 
     @property
     def _tasks(self) -> int:
@@ -294,10 +309,23 @@ class Scheduler:
     def cancel(self, key: Hashable, job: Job[Any]) -> None:
         """Drop a task with this key that has had no effect, and is not over. Its listeners are not called."""
         line = self._lines[key]
+        waited = job.awaited is not None
         line.remove(job)
         job.close()
+        if waited:
+            self.ring.append(key)  # another one may be next
         if not line:
             self._forget(key)
+
+    def _park(self, key: Hashable, job: Job[Any]) -> None:
+        """Take a task, the first with its key, out of the ring while it waits for another one."""
+        if job.awaited is not None:
+            self._leave(key)
+            job.awaited.then(partial(self._wake, key, job))
+
+    def _wake(self, key: Hashable, job: Job[Any], now: int) -> None:
+        if job.wait_no_more():
+            self.ring.append(key)
 
     def _advance(self, job: Job[Any], now: int) -> None:
         journal, share = self.journal, job.share
@@ -324,6 +352,9 @@ class Scheduler:
 
     def _forget(self, key: Hashable) -> None:
         del self._lines[key]
+        self._leave(key)
+
+    def _leave(self, key: Hashable) -> None:
         if self.ring[-1] is key:
             self.ring.pop()
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,10 +10,18 @@ from tests.broker.at_once import anywhere, close, done, recover
 from tests.broker.domain.support import World, message, selector
 
 from sievemq_broker.domain import DestinationPolicy, management
+from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.outcome_tap import OutcomeTap
+from sievemq_broker.domain.work import TURN, Budget, Task
 from sievemq_core.message import outcomes
 from sievemq_core.message.envelope import MESSAGE_ID, TIMESTAMP, Envelope
 from sievemq_core.wire.codec import unpack_value
+
+
+def nothing(now: int, budget: Budget) -> Task[None]:
+    return
+    yield
+
 
 NAMES = (outcomes.OUTCOME, outcomes.OUTCOME_REASON, outcomes.SELECTOR, outcomes.OUTCOME_SUBSCRIPTION)
 
@@ -55,7 +64,7 @@ def test_the_acknowledging_consumer_and_time_are_shown(world: Watched) -> None:
     assert world.said() == []
     world.advance(1_000)
     plain.acknowledge(1, world.now)
-    world.broker.due(world.now)  # the turn ends
+    world.work()  # the turn ends
     world.advance(500)
     chosen.acknowledge(1, world.now)
     assert world.said() == [("b", "acknowledged"), ("a", "acknowledged", "n = 1")]
@@ -70,7 +79,7 @@ def test_the_time_is_that_of_the_turn(world: Watched) -> None:
     consumer = world.consumer("queue:q")
     world.send("queue:q", "a", "b")
     consumer.acknowledge(1, world.now)
-    world.broker.due(world.now)  # as a turn ends
+    world.work()  # as a turn ends
     before = world.now
     world.now += 5_000
     consumer.acknowledge(2, world.now)
@@ -193,4 +202,31 @@ def test_many_different_selectors(world: Watched) -> None:
         world.send("queue:q", message(f"m{number}", properties={"n": number}))
         consumer.acknowledge(1, world.now)
         close(consumer, 1, world.now)
+    world.work()
     assert world.said()[-1] == ("m299", "acknowledged", "n = 299")
+
+
+def test_outcomes_are_recorded_in_slices_before_other_tasks_go_on(world: Watched) -> None:
+    """A journal waits for them, so it waits no longer than it must."""
+    journal = Journal()
+    world.broker.keep_in(journal)
+    consumer = world.consumer("queue:q", credit=TURN)
+    world.send("queue:q", *(f"m{number}" for number in range(TURN)))
+    other = world.broker.scheduler.start("other", nothing, world.now, later=True)
+    consumer.acknowledge(TURN, world.now)
+    assert journal.holds == 1
+    world.broker.due(world.now)
+    assert not len(world.tap.log), "no work is done where deadlines are looked at"
+    lengths = [0]
+    world.broker.work(world.now)
+    assert other.over
+    again = world.broker.scheduler.start("other", nothing, world.now, later=True)
+    while journal.holds:
+        assert not again.over
+        lengths.append(len(world.tap.log))
+        assert world.broker.work(world.now)
+    world.broker.work(world.now)
+    assert again.over
+    lengths.append(len(world.tap.log))
+    assert lengths[-1] == TURN
+    assert max(after - before for before, after in pairwise(lengths)) <= TURN // 2

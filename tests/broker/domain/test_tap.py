@@ -11,7 +11,7 @@ from tests.broker.domain.support import World, message, name_of, selector
 
 from sievemq_broker.domain import Consumer
 from sievemq_broker.domain.policy import DestinationPolicy
-from sievemq_broker.domain.tap import STEP, CopyTap, DrainTap, Tap
+from sievemq_broker.domain.tap import CopyTap, DrainTap, Tap
 from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, TapLog
 from sievemq_broker.domain.work import TURN
 from sievemq_core.errors import ErrorCode, RequestError
@@ -120,10 +120,10 @@ def test_an_unread_backlog_does_not_grow(world: Tapped) -> None:
 
 
 def test_a_long_backlog_is_copied_in_steps(world: Tapped) -> None:
-    world.send("queue:q", *(message("x") for _ in range(STEP + 1)))
+    world.send("queue:q", *(message("x") for _ in range(TURN + 1)))
     tap = world.tap("queue:q", start="earliest")
-    assert tap.look(0, 0, 0, world.now) == (STEP, True)
-    assert tap.look(0, 0, 0, world.now) == (STEP + 1, False)
+    assert tap.look(0, 0, 0, world.now) == (TURN, True)
+    assert tap.look(0, 0, 0, world.now) == (TURN + 1, False)
 
 
 def test_latest_begins_with_the_next_message(world: Tapped) -> None:

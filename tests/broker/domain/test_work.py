@@ -40,13 +40,16 @@ class Tasks:
         name, last = str(more.pop("name", key)), more.pop("last", lambda: None)
         return self.scheduler.start(key, self.make(name, units, last=last), NOW, **more)  # type: ignore[arg-type]
 
-    def wait(self, key: str, for_: Callable[[], bool]) -> Job[None]:
-        def task(now: int, budget: Budget) -> Task[None]:
-            while not for_():
-                self.slices.append(key)
-                yield
+    def wait(self, key: str, for_: Job[str], **more: bool) -> Job[None]:
+        """A task that waits for another one."""
 
-        return self.scheduler.start(key, task, NOW)
+        def task(now: int, budget: Budget) -> Task[None]:
+            self.slices.append(key)
+            while not for_.over:
+                yield for_
+                self.slices.append(key)
+
+        return self.scheduler.start(key, task, NOW, **more)
 
     def run(self) -> list[str]:
         """The slices until nothing is left."""
@@ -95,15 +98,60 @@ def test_tasks_with_different_keys_take_turns(tasks: Tasks) -> None:
     assert tasks.run() == ["a", "b", "c"]
 
 
-def test_a_waiting_task_does_not_block_others_nor_spin(tasks: Tasks) -> None:
-    jobs: list[Job[str]] = []
-    waiting = tasks.wait("w", lambda: bool(jobs) and jobs[0].over)
-    before = len(tasks.slices)
-    assert tasks.scheduler.run(NOW), "it waits still"
-    assert len(tasks.slices) == before + 1
-    jobs.append(tasks.start("a", 3 * TURN))
+@pytest.mark.parametrize("later", [False, True])
+def test_a_waiting_task_goes_on_once_the_other_is_over(tasks: Tasks, later: bool) -> None:
+    worker = tasks.start("a", 3 * TURN)
+    waiting = tasks.wait("w", worker, later=later)
+    behind = tasks.start("w", name="behind")
+    tasks.run()
+    assert (waiting.over, behind.over) == (True, True)
+    assert tasks.slices.count("w") == 2, "it is not asked meanwhile"
+    assert tasks.slices[-3:] == ["a", "w", "behind"]
+
+
+def test_there_is_nothing_to_do_while_all_tasks_wait(tasks: Tasks) -> None:
+    elsewhere = Tasks()
+    other = elsewhere.start("o", 2 * TURN)
+    waiting = tasks.wait("w", other)
+    assert not tasks.scheduler.run(NOW)
+    assert tasks.scheduler.is_busy("w")
+    tasks.scheduler.finish(NOW)
+    tasks.scheduler.finish(NOW, "w")
+    assert not waiting.over
+    elsewhere.run()
     tasks.run()
     assert waiting.over
+
+
+def test_finish_carries_out_what_a_task_waits_for(tasks: Tasks) -> None:
+    worker = tasks.start("a", 3 * TURN)
+    waiting, outer = tasks.wait("w", worker), tasks.start("b", 3 * TURN)
+    chain = tasks.wait("x", waiting)  # type: ignore[arg-type]
+    tasks.scheduler.finish(NOW, "x")
+    assert (worker.over, waiting.over, chain.over) == (True, True, True)
+    tasks.run()
+    assert outer.over
+
+
+@pytest.mark.parametrize("followed", [False, True])
+def test_a_cancelled_task_waits_no_more(tasks: Tasks, followed: bool) -> None:
+    worker = tasks.start("a", 3 * TURN)
+    waiting = tasks.wait("w", worker)
+    behind = tasks.start("w", name="behind") if followed else None
+    tasks.scheduler.cancel("w", waiting)
+    tasks.slices.clear()
+    tasks.run()
+    assert tasks.slices.count("w") == 0
+    assert behind is None or behind.over
+    assert not tasks.scheduler.ring
+
+
+def test_a_task_goes_on_though_the_one_it_waits_for_has_failed(tasks: Tasks) -> None:
+    worker = tasks.start("a", 2 * TURN, last=failing)
+    waiting = tasks.wait("w", worker)
+    tasks.run()
+    assert waiting.over
+    assert type(worker.error) is ZeroDivisionError
 
 
 def test_a_task_that_is_started_during_a_turn_shares_its_budget(tasks: Tasks) -> None:
@@ -161,17 +209,6 @@ def test_a_task_may_carry_out_others_to_their_end(tasks: Tasks, key: str | None)
     tasks.start("a", later=True, last=last)
     tasks.run()
     assert seen == [True, True, key is None]
-
-
-def test_finish_ends_where_a_task_waits_for_what_is_no_task(tasks: Tasks) -> None:
-    gate: list[int] = []
-    waiting, other = tasks.wait("w", lambda: bool(gate)), tasks.start("a", 3 * TURN)
-    tasks.scheduler.finish(NOW)
-    assert (waiting.over, other.over) == (False, True)
-    tasks.scheduler.finish(NOW, "w")
-    gate.append(1)
-    tasks.scheduler.finish(NOW, "w")
-    assert waiting.over
 
 
 def test_a_cancelled_task_goes_on_no_more_and_tells_nobody(tasks: Tasks) -> None:
@@ -236,20 +273,33 @@ def test_what_exceeds_a_slice_is_known(tasks: Tasks) -> None:
     assert tasks.scheduler.overrun == 77
 
 
-def test_very_many_waiting_tasks_leave_the_turn_short(tasks: Tasks) -> None:
-    """To look at each of them costs time as well."""
-    waits = [True]
-    for number in range(4 * TURN):
-        tasks.wait(f"w{number}", lambda: not waits[0])
-    tasks.slices.clear()
-    assert tasks.scheduler.run(NOW)
-    assert len(tasks.slices) <= 2 * TURN
-    worker = tasks.start("a", 3 * TURN)
-    while not worker.over:
+def test_very_many_waiting_tasks_do_not_delay_the_one_they_wait_for(tasks: Tasks) -> None:
+    worker = tasks.start("a", 9 * TURN)
+    waiting = [tasks.wait(f"w{number}", worker, later=True) for number in range(4 * TURN)]
+    while not all(each.began for each in waiting):  # to begin to wait takes time as well
+        tasks.scheduler.run(NOW)
+    before = len(tasks.slices)
+    for _ in range(4):
         assert tasks.scheduler.run(NOW)
-    waits.clear()
-    waits.append(False)
+    assert tasks.slices[before:] == ["a"] * 4
     tasks.run()
+    assert all(each.over for each in waiting)
+    assert len(tasks.slices) < 2 * len(waiting) + 20
+
+
+def test_a_slice_that_does_nothing_costs_a_unit(tasks: Tasks) -> None:
+    """Else a turn would not come to its end."""
+    slices = []
+
+    def idle(now: int, budget: Budget) -> Task[None]:
+        while len(slices) < 3 * TURN:
+            slices.append(now)
+            yield
+
+    tasks.scheduler.start("a", idle, NOW)
+    tasks.start("b", 2 * TURN)
+    tasks.run()
+    assert len(slices) == 3 * TURN
 
 
 def test_few_things_are_carried_out_without_a_scheduler(tasks: Tasks) -> None:

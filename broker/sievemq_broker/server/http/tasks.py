@@ -71,13 +71,13 @@ def _while_wanted(make: Make[T], is_gone: Callable[[], bool]) -> Make[T]:
     def going_on(now: int, budget: Budget) -> Task[T]:
         task = make(now, budget)
         try:
-            next(task)
+            awaited = next(task)
             while True:
-                now = yield
+                now = yield awaited
                 if is_gone():
                     task.close()
                     raise GoneError
-                task.send(now)
+                awaited = task.send(now)
         except StopIteration as end:
             result: T = end.value
             return result
