@@ -137,6 +137,24 @@ def test_messages_without_an_id_have_one_of_each_delivery(world: World) -> None:
         assert len(ids) == len(set(ids)) == 2
 
 
+@pytest.mark.parametrize("protocol", ["stomp", "amqp"])
+def test_what_is_delivered_at_once_costs_three_units_a_subscription_at_most(world: World, protocol: str) -> None:
+    """Each on a connection of its own: one connection alone gets a turn's worth."""
+    clients = [Stomp(world) if protocol == "stomp" else Amqp(world, container=f"c{n}") for n in range(40)]
+    for client in clients:
+        if isinstance(client, Stomp):
+            client.say("SUBSCRIBE", id="0", destination="/topic/t", ack="client-individual")
+        else:
+            client.receiver("topic://t", credit=10)
+    sender, budget = world.client(), world.broker.scheduler.budget
+    sender.queue_send(sender.session(), envelope("m"), "topic:t")
+    data = sender.wire.data_to_send()
+    budget.renew(0)
+    sender.broker.receive_data(data, world.now)
+    once = 40  # the conversion, which all share
+    assert len(clients) <= -budget.left <= 3 * len(clients) + once
+
+
 def test_a_message_that_takes_more_than_a_turn_is_paid_for_in_later_ones(world: World) -> None:
     client = Amqp(world)
     client.receiver(credit=0)

@@ -277,7 +277,7 @@ def test_queued_commands_count_as_memory(world: World, client: Client) -> None:
     assert client.broker.unpublished == 0
 
 
-@pytest.mark.parametrize(("subscribers", "longest"), [(10, 160), (400, 4), (700, 2)])
+@pytest.mark.parametrize(("subscribers", "longest"), [(10, 160), (300, 5), (400, 4)])
 def test_a_row_to_many_subscribers_is_short(world: World, subscribers: int, longest: int) -> None:
     """The time is not checked while a batch is delivered."""
     reader = world.client(**SEVERAL)
