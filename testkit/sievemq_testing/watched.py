@@ -293,15 +293,15 @@ class WatchedConnection(_Face):
             What was held, and what came behind it and there was no time for: all for :meth:`let_on`, in this order.
         """
         held, self.held = self.held or [], None
-        return held + self.peer.take_late()
+        return held + self.peer.agenda.take_up()[0]
 
     def let_on(self, command: tuple[Any, ...], now: int) -> None:
         """Carry out one command that was held, unless the one before it takes time: it waits behind that one then.
         Errors are answered as if the command had just arrived."""
         if self.closing:
             return
-        if self.peer.behind:
-            self.peer.put_off(command)
+        if self.peer.agenda.behind:
+            self.peer.agenda.put_off([command])
         else:
             self.peer.carry_out([command], 0, now)
             self.peer.flush_confirms()

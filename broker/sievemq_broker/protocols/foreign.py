@@ -474,7 +474,7 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
 
     def catch_up(self, now: int) -> None:
         self.outbox.begin_input()
-        if self.peer.behind:
+        if self.peer.agenda.behind:
             self.peer.catch_up(now)
         self._go_on(now)
         if not self.outbox.unread:
@@ -482,7 +482,7 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
 
     @property
     def behind(self) -> bool:
-        return self.peer.behind or self._ready
+        return self.peer.agenda.behind or self._ready
 
     @property
     def full(self) -> bool:
@@ -492,8 +492,9 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
     def _go_on(self, now: int) -> None:
         """Carry out frames, as far as there is time and nothing must be waited for."""
         peer, outbox, spent = self.peer, self.outbox, self._services.spent
+        life, agenda = peer.life, peer.agenda
         self._more = True
-        while not (peer.life.state >= CLOSING or peer.behind or outbox.waiting or outbox.crowded or outbox.failed):
+        while not (life.state >= CLOSING or agenda.behind or outbox.waiting or outbox.crowded or outbox.failed):
             frame: Any = None
             try:
                 if self._todo:
@@ -513,7 +514,7 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
             if spent():
                 break
         self._finish(now)
-        if outbox.failed and peer.life.state < CLOSING:
+        if outbox.failed and life.state < CLOSING:
             self._fail(outbox.take_failure(), None, now)
 
     def _in_slices(self, make: Make[int], command: CommandTuple, then: Callable[[int], None], now: int) -> None:
@@ -525,17 +526,17 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
             then: called afterwards, with the time, before the next frame; not if the connection is lost.
             now: ms epoch.
         """
-        if self.peer.behind:
+        if self.peer.agenda.behind:
             self._todo.appendleft(partial(self._in_slices, make, command, then))
         else:
-            self.peer.examine(make, command, lambda now: self._todo.appendleft(then), now)
+            self.peer.agenda.examine(make, command, lambda now: self._todo.appendleft(then), now)
 
     def _do_each(self, commands: Iterator[Carried], then: Callable[[int], None], now: int) -> None:
         """Carry out commands as far as there is time, the rest before the next frame; then `then`, with the time."""
         peer, spent = self.peer, self._services.spent
         for command in commands:
             peer.carry_out([command], 0, now)
-            if peer.behind or spent():
+            if peer.agenda.behind or spent():
                 self._todo.appendleft(partial(self._do_each, commands, then))
                 return
         then(now)
@@ -594,12 +595,12 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
         """Frames, or what follows an answer, can be carried out."""
         outbox, peer = self.outbox, self.peer
         due = bool(self._todo) or bool(self._later) or bool(outbox.resumed) or (self._more and not self._laden)
-        return due and not (outbox.waiting or outbox.crowded or peer.behind or peer.life.state >= CLOSING)
+        return due and not (outbox.waiting or outbox.crowded or peer.agenda.behind or peer.life.state >= CLOSING)
 
     @property
     def _duties_due(self) -> bool:
         peer = self.peer
-        return not (peer.behind or peer.life.state >= CLOSING) and (
+        return not (peer.agenda.behind or peer.life.state >= CLOSING) and (
             peer.clock_lag != 0 or bool(self.outbox.asked_back) or self._has_duties
         )
 

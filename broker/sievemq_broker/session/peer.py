@@ -19,7 +19,8 @@ from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.settlement import Outcome
-from sievemq_broker.domain.work import TURN, Budget, Job, Make, Task
+from sievemq_broker.domain.work import Budget, Job, Make, Task
+from sievemq_broker.session.agenda import Agenda
 from sievemq_broker.session.deliveries import Deliveries
 from sievemq_broker.session.life import CLOSING, LEAVING, OPEN, Life
 from sievemq_broker.session.lost import Memory, Report
@@ -39,26 +40,8 @@ _SEND: Final = int(Command.SEND)
 # Commands with an answer: their first field is the request.
 _REQUESTS = frozenset(n for n, spec in COMMANDS.items() if spec.fields and spec.fields[0].name == "request")
 
-#: Units of work for a command that has waited for a batch: a page of a queue or a tap, for instance.
-_WAITED: Final = TURN // 2
-
 #: Sends of small NON_PERSISTENT messages whose confirm may wait: far below the window of any client.
 LAZY_CONFIRMS: Final = 64
-
-
-class Awaited(NamedTuple):
-    """A command that takes several turns, or waits for some. Later commands of the same client wait until it ends.
-
-    Attributes:
-        job: must be over before.
-        size: bytes of the messages that only this command holds.
-        drops: the command has no effect before that: if the connection is lost, it is not carried out. What has begun
-            to come back, or to be delivered, is completed even so.
-    """
-
-    job: Job[Any]
-    size: int
-    drops: bool
 
 
 class Peer:
@@ -76,16 +59,14 @@ class Peer:
     """
 
     __slots__ = (
-        "_awaited",
         "_handlers",
-        "_late",
-        "_late_bytes",
         "_lazy",
         "_leaving_as",
         "_send",
         "_table",
         "_urgent",
         "address",
+        "agenda",
         "broker",
         "clock_lag",
         "clock_seen",
@@ -143,11 +124,7 @@ class Peer:
         #: The client knows that the clock is frozen, and when: its times stand still as well.
         self.clock_stands = False
         self.life = Life()
-        #: Commands that wait for their turn, and their size in bytes.
-        self._late: list[CommandTuple] = []
-        self._late_bytes = 0
-        #: Commands before them that have begun: one, and those that had waited for a batch.
-        self._awaited: list[Awaited] = []
+        self.agenda = Agenda(broker.scheduler, self.life, self._conclude)
         out.attach(self.deliveries, self.life)
 
     # -- what a protocol calls --------------------------------------------------------------------------------------
@@ -157,14 +134,14 @@ class Peer:
         Never raises: an error ends at most this client's connection.
 
         Args:
-            commands: each a verb of the table and its fields. Nothing must be :attr:`behind`.
+            commands: each a verb of the table and its fields. The agenda must not be :attr:`~Agenda.behind`.
             size: bytes that they were.
             now: milliseconds since 1970.
         """
-        if self._awaited:  # it began behind the last of them, when another command was put off
-            self._late += commands
+        agenda = self.agenda
+        if agenda.begun:  # behind the last of them, when another command was put off
+            agenda.put_off(commands, size)
             return
-        self._late_bytes = size
         at, count = 0, len(commands)
         while at < count and self.life.state < CLOSING:
             command = commands[at]
@@ -184,42 +161,26 @@ class Peer:
             except Exception as error:  # the broker's own fault: other connections must go on
                 self.crash(command, error, now)
                 break
-            if self._awaited or (at < count and self.services.spent()):
-                self._late = commands[at:]
-                self._late_bytes = self._late_bytes * len(self._late) // count
+            if agenda.begun or (at < count and self.services.spent()):
+                agenda.put_off(commands[at:], size * (count - at) // count)
                 break
         if self._urgent or self._lazy >= LAZY_CONFIRMS:
             self.flush_confirms()
 
-    @property
-    def behind(self) -> bool:
-        """True if there was no time for all commands: :meth:`catch_up` must be called."""
-        return bool(self._late or self._awaited)
-
     def catch_up(self, now: int) -> None:
-        """Carry out the remaining commands, as far as there is time. Never raises.
+        """Carry out the commands that were put off, as far as there is time. Never raises.
 
         Args:
             now: milliseconds since 1970.
         """
-        if not self._awaited:
-            commands, self._late = self._late, []
-            self.carry_out(commands, self._late_bytes, now)
-
-    def put_off(self, command: CommandTuple) -> None:
-        """Carry out a command later, behind those that wait for their turn."""
-        self._late.append(command)
-
-    def take_late(self) -> list[CommandTuple]:
-        """Remove and return the commands that wait for their turn."""
-        late, self._late = self._late, []
-        return late
+        if not self.agenda.begun:
+            commands, size = self.agenda.take_up()
+            self.carry_out(commands, size, now)
 
     @property
     def unpublished(self) -> int:
         """Bytes that arrived and are no messages yet: of waiting commands, and of open transactions."""
-        late = (self._late_bytes if self._late else 0) + sum([awaited.size for awaited in self._awaited])
-        return self.staged.used + late
+        return self.staged.used + self.agenda.bytes
 
     def lost(self, now: int) -> None:
         """The connection is lost: all messages come back (ACK-18, TXN-05, CON-11). Nothing more is written.
@@ -452,70 +413,7 @@ class Peer:
         if job.over and job.error is None:
             act(now)
         else:
-            self.go_on_after(job, command, act, now)
-
-    def wait_for_return(self, connection: str | None, command: CommandTuple, act: Callable[[int], None]) -> bool:
-        """True if another connection is still returning its messages: then the command goes on when it has. Later
-        commands wait.
-
-        Args:
-            connection: id of the other one; None if there is none. Several clients may wait for it: a task of each
-                would keep the others waiting.
-            command: the command.
-            act: called then, with the time, unless this connection is lost.
-        """
-        leaving = None if connection is None else self.broker.scheduler.last(connection)
-        if leaving is None:
-            return False
-        self._awaited.append(Awaited(leaving, 0, drops=False))
-        leaving.then(partial(self._returned, leaving, command, act))
-        return True
-
-    def _returned(self, leaving: Job[Any], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
-        self._await_no_more(leaving)
-        self._conclude(None, command, act, now)  # what it has raised is no fault of this client's
-
-    def examine(
-        self, examine: Make[int], command: CommandTuple, act: Callable[[int], None], now: int, size: int = 0
-    ) -> None:
-        """Evaluate what takes long before a command has any effect. Later commands wait.
-
-        Args:
-            examine: makes the task.
-            command: the command.
-            act: carries it out then, with the time, unless the connection is lost.
-            now: ms since 1970.
-            size: bytes of the messages that only this command holds.
-        """
-        self.go_on_after(self.broker.scheduler.start(self, examine, now), command, act, now, size, drops=True)
-
-    def go_on_after(
-        self,
-        job: Job[Any],
-        command: CommandTuple,
-        act: Callable[[int], None],
-        now: int,
-        size: int = 0,
-        *,
-        drops: bool = False,
-    ) -> None:
-        """Go on with a command when a task is over. Later commands wait.
-
-        Args:
-            job: the task.
-            command: the command.
-            act: called then, with the time, unless the connection is lost.
-            now: ms since 1970.
-            size: bytes of the messages that only this command holds.
-            drops: nothing is to be done if the connection is lost before.
-        """
-        if job.over:
-            if job.error is not None:
-                raise job.error
-            act(now)
-            return
-        self._awaited.append(Awaited(job, size, drops))
-        job.then(partial(self._go_on, job, command, act))
+            self.agenda.go_on_after(job, command, act, now)
 
     def answer_when_empty(self, queue: Queue, command: DeleteTemporary | Unsubscribe, now: int) -> None:
         """Answer a command that has deleted a queue, once all its messages are removed. Later commands wait.
@@ -529,14 +427,7 @@ class Peer:
         if job is None:
             self.out.answer(command.request)
         else:
-            self.go_on_after(job, command, lambda now: self.out.answer(command.request), now)
-
-    def _go_on(self, job: Job[Any], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
-        self._await_no_more(job)
-        self.when_over(job, command, act, now)
-
-    def _await_no_more(self, job: Job[Any]) -> None:
-        self._awaited = [awaited for awaited in self._awaited if awaited.job is not job]
+            self.agenda.go_on_after(job, command, lambda now: self.out.answer(command.request), now)
 
     def when_over(self, job: Job[Any], command: CommandTuple, act: Callable[[int], None], now: int) -> None:
         """A task of a command is over. Never raises."""
@@ -628,7 +519,7 @@ class Peer:
             delivery = None if sender is None else sender.delivery
             if sender is not None and delivery is not None:
                 act = partial(self._carry_out_behind, session, sender, command, handler)
-                self.go_on_after(delivery, command, act, now)
+                self.agenda.go_on_after(delivery, command, act, now)
                 return True
         return False
 
@@ -696,26 +587,8 @@ class Peer:
         self.late_output()
 
     def wait_for_publishing(self, command: CommandTuple, handler: Handler) -> bool:
-        """True if a large batch is being published, which no client may see in part: the command is carried out after
-        that. Very many commands may wait for one batch: they are carried out as tasks, those of a client in order."""
-        publishing = self.namespace.publishing
-        if publishing is None:
-            return False
-        make = partial(self._carry_out_published, command, handler)
-        publishing.then(lambda now: self._start_late(make, now))
-        return True
-
-    def _start_late(self, make: Make[None], now: int) -> None:
-        if self.life.state < CLOSING:
-            self.broker.scheduler.start(self.member, make, now, later=True)
-
-    def _carry_out_published(self, command: CommandTuple, handler: Handler, now: int, budget: Budget) -> Task[None]:
-        if budget.spent:
-            now = yield
-        # If another batch is being published by now, most commands only wait for that one.
-        budget.spend(_WAITED if self.namespace.publishing is None else 1)
-        if self.life.state < CLOSING:
-            self.carry_out_late(command, handler, now)
+        """True if a large batch is being published in this namespace: the command is carried out after that."""
+        return self.agenda.wait_for_publishing(self.namespace, partial(self.carry_out_late, command, handler))
 
     def refuse(self, command: CommandTuple, error: SieveError, now: int) -> bool:
         """Answer a request with an error. True if the connection goes on."""
@@ -766,11 +639,7 @@ class Peer:
         """
         if self.watcher is not None:
             self.watcher.ending(self, handed is None)
-        self._late = []
-        for awaited in self._awaited:
-            if awaited.drops:
-                self.broker.scheduler.cancel(self, awaited.job)
-        self._awaited = []
+        self.agenda.clear()
         if handed is not None:
             self.deliveries.settle_wants()
         # Deliver nothing more to this client: messages that one consumer returns would go to another, and count as

@@ -198,7 +198,7 @@ class Services(ABC, Generic[ClientT]):
         #: By protocol, what its connections share of converted messages.
         self.converted: dict[str, Any] = {}
         #: Called after each command of a batch: True if the client has used its time and the rest must wait
-        #: (:attr:`Peer.behind`). The I/O layer may set it.
+        #: (:attr:`Agenda.behind`). The I/O layer may set it.
         self.spent: Callable[[], bool] = _never
 
     def unstored_of(self, connection: str) -> list[Stored]:

@@ -53,7 +53,7 @@ class Send:
             self._attempt(now)
         else:
             size = len(self._envelope.packed)
-            self._peer.examine(examining, _SEND, partial(self._examined, sends), now, size)
+            self._peer.agenda.examine(examining, _SEND, partial(self._examined, sends), now, size)
 
     def _examined(self, sends: Sends, now: int) -> None:
         [(_, self._envelope)] = sends  # with the administrator's values
@@ -106,7 +106,7 @@ class Send:
     def _deliver(self, fan_out: Job[None], now: int) -> None:
         sender = self._session.blocked_sender
         if sender is None:
-            self._peer.go_on_after(fan_out, _SEND, self._accepted, now)
+            self._peer.agenda.go_on_after(fan_out, _SEND, self._accepted, now)
         else:
             sender.deliver(fan_out, partial(self._delivered, fan_out))
 

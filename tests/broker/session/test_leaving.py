@@ -129,7 +129,7 @@ def test_a_reconnecting_client_waits_until_all_messages_are_returned(world: Worl
     hello = {"client_id": "me"} if how == "client id" else {"resume": client.broker.peer.member.id}
     new = come_back(world, **hello)
     queue = world.broker.namespace("").queue("queue:q")
-    assert new.broker.peer.behind
+    assert new.broker.peer.agenda.behind
     assert queue.depth <= TURN // 5 + 1
     found = depths(world)
     assert max(later - earlier for earlier, later in pairwise(found)) <= TURN // 5 + 1
@@ -189,7 +189,7 @@ def test_a_client_id_that_is_claimed_later_is_free_when_all_messages_are_returne
     other.queue(Command.SET_CLIENT_ID, 7, "me")
     other.queue(Command.OPEN_SESSION, 8, 1, AUTO, 0)
     other.broker.receive_data(other.wire.data_to_send(), world.now)
-    assert other.broker.peer.behind
+    assert other.broker.peer.agenda.behind
     assert queue.depth <= TURN // 5 + 1
     if waits:
         world.settle()

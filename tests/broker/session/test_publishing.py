@@ -246,7 +246,7 @@ def test_later_commands_wait_for_each_command_that_has_begun(world: World, lost:
         world.broker.scheduler.start(name, make, world.now, later=True)
         job = world.broker.scheduler.last(name)
         assert job is not None
-        peer.go_on_after(job, (Command.PING, 1), act, world.now, size=100)
+        peer.agenda.go_on_after(job, (Command.PING, 1), act, world.now, size=100)
     client.queue(Command.PING, 7)
     client.exchange()
     assert peer.unpublished >= 200
@@ -258,7 +258,7 @@ def test_later_commands_wait_for_each_command_that_has_begun(world: World, lost:
         assert acted == []
         return
     for name in ("b", "a"):
-        assert peer.behind
+        assert peer.agenda.behind
         assert client.answer_to(7) is None
         over.add(name)
         world.broker.work(world.now)
@@ -277,8 +277,8 @@ def test_commands_without_effect_are_dropped_with_their_connection(world: World,
             yield
 
     for _ in range(size):
-        peer.examine(endless, (Command.PING, 1), lambda _: None, world.now)
-    assert world.broker.scheduler.is_busy(peer)
+        peer.agenda.examine(endless, (Command.PING, 1), lambda _: None, world.now)
+    assert world.broker.scheduler.is_busy(peer.agenda)
     client.drop()
-    assert not world.broker.scheduler.is_busy(peer)
-    assert not peer.behind
+    assert not world.broker.scheduler.is_busy(peer.agenda)
+    assert not peer.agenda.behind

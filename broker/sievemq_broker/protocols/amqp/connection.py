@@ -289,7 +289,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
         if batch:
             size, self._batch, self._batch_bytes, self._acknowledged = self._batch_bytes, [], 0, {}
             self.peer.carry_out(batch, size, now)
-            if self.outbox.has_passed or self.peer.behind:
+            if self.outbox.has_passed or self.peer.agenda.behind:
                 self._todo.appendleft(partial(self._stall, batch))
             if self.outbox.dropped or self.outbox.resumed:
                 self._look_after_links()

@@ -270,11 +270,11 @@ class SieveConnection(BaseConnection[SieveOutbox]):
 
     @property
     def caught_up(self) -> bool:
-        return not (self.wire.unfinished or self.peer.behind)
+        return not (self.wire.unfinished or self.peer.agenda.behind)
 
     @property
     def behind(self) -> bool:
-        return self.peer.behind or bool(self.wire.payloads)
+        return self.peer.agenda.behind or bool(self.wire.payloads)
 
     @property
     def full(self) -> bool:
@@ -283,7 +283,7 @@ class SieveConnection(BaseConnection[SieveOutbox]):
 
     def catch_up(self, now: int) -> None:
         self.outbox.begin_input()
-        if self.peer.behind:
+        if self.peer.agenda.behind:
             self.peer.catch_up(now)
         else:
             self._decode(now)
@@ -293,7 +293,7 @@ class SieveConnection(BaseConnection[SieveOutbox]):
 
     def _go_on(self, now: int) -> None:
         """Decode what else arrived, and carry it out, as far as there is time."""
-        while self.wire.payloads and not self.peer.behind and not self._services.spent():
+        while self.wire.payloads and not self.peer.agenda.behind and not self._services.spent():
             self._decode(now)
 
     def _decode(self, now: int) -> None:

@@ -194,7 +194,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
 
     def _give_receipt(self, receipt: str | None) -> None:
         """Send the receipt of a frame once it is carried out."""
-        if self.outbox.waiting or self.peer.behind or self._todo:
+        if self.outbox.waiting or self.peer.agenda.behind or self._todo:
             self._todo.append(lambda _: self.outbox.receipt(receipt))
         else:
             self.outbox.receipt(receipt)

@@ -66,9 +66,9 @@ def _begin(peer: Peer, hello: Hello, now: int) -> None:
     if resume is not None:
         with _fatal():
             peer.end_lost(resume, now)
-        if peer.wait_for_return(resume.connection, hello, again):
+        if peer.agenda.wait_for_return(resume.connection, hello, again):
             return
-    if client_id is not None and peer.wait_for_return(peer.namespace.client_ids.holder(client_id), hello, again):
+    if client_id is not None and peer.agenda.wait_for_return(peer.namespace.client_ids.holder(client_id), hello, again):
         return
     memory = None
     with _fatal():
@@ -118,7 +118,7 @@ def on_set_client_id(peer: Peer, command: SetClientId, now: int) -> None:
             f"this connection has the client id {peer.member.client_id!r} already (CON-07)", ErrorCode.ILLEGAL_STATE
         )
     holder = peer.namespace.client_ids.holder(command.client_id)
-    if peer.wait_for_return(holder, command, partial(on_set_client_id, peer, command)):
+    if peer.agenda.wait_for_return(holder, command, partial(on_set_client_id, peer, command)):
         return
     peer.member.claim_client_id(command.client_id)
     peer.out.answer(command.request)

@@ -384,7 +384,7 @@ def on_commit(peer: Peer, command: Commit, now: int) -> None:
         transaction.weigh(peer.namespace.weighing(transaction.staged, peer.member.id))
         examining = peer.namespace.examining(transaction.staged, transaction.weighed)
         if examining is not None:
-            peer.examine(examining, command, partial(_publish, peer, command), now)
+            peer.agenda.examine(examining, command, partial(_publish, peer, command), now)
             return
     _publish(peer, command, now)
 

@@ -148,7 +148,7 @@ def on_publish(peer: Peer, command: Publish, now: int) -> None:
     if examining is None:
         publish(peer, command, now)
     else:
-        peer.examine(examining, command, partial(publish, peer, command), now)
+        peer.agenda.examine(examining, command, partial(publish, peer, command), now)
 
 
 def _publish(
