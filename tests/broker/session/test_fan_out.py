@@ -688,7 +688,9 @@ def of_one_priority(steps: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 def with_one_holder(steps: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Without WANTs if a queue has three consumers: two may return messages then, on connections of their own, and
-    which of them is first depends on the turns."""
+    which of them is first depends on the turns. Without selectors on a queue: a large batch is given to the consumers
+    of one selector after those of another, so which of them gets a message depends on whether the batch is large."""
+    steps = [(*s[:4], None, *s[5:]) if s[0] == "open" and s[3].startswith("queue:") else s for s in steps]
     consumers = Counter(step[3] for step in steps if step[0] == "open" and step[3].startswith("queue:"))
     return [step for step in steps if step[0] != "want" or max(consumers.values(), default=0) < 3]
 
