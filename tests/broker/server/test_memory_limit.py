@@ -16,7 +16,7 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.work import TURN, Budget, Task
 from sievemq_broker.server.net.link import Links
 from sievemq_broker.server.watch.counts import SELECTOR_BYTES
-from sievemq_broker.server.watch.memory import COSTLY, Memory, machine_limit
+from sievemq_broker.server.watch.memory import COSTLY, MemoryLimit, machine_limit
 from sievemq_core.errors import RequestError
 from sievemq_core.selector import compile_selector
 
@@ -35,7 +35,7 @@ class World:
         self.flow: list[str | None] = []
         self.time = 0.0
         self.links = Links(10)
-        self.memory = Memory(
+        self.memory = MemoryLimit(
             limit, self.broker, self.links, self.flow.append, lambda act: act(), clock=lambda: self.time
         )
 
@@ -348,8 +348,8 @@ def test_no_send_adds_up_very_many_queues() -> None:
         return real(now, budget)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Memory, "add_up", lambda memory, now, budget: counted(now, budget))
-        patch.setattr(Memory, "measure", lambda memory: pytest.fail("all queues in one turn"))
+        patch.setattr(MemoryLimit, "add_up", lambda memory, now, budget: counted(now, budget))
+        patch.setattr(MemoryLimit, "measure", lambda memory: pytest.fail("all queues in one turn"))
         taken = world.send(1, address="topic:t")
         for _ in range(40):
             world.look()
