@@ -27,6 +27,10 @@ class World:
             self.seen[-1] += 1
         return self.count
 
+    def fail(self, now: int, budget: Budget) -> Task[int]:
+        yield from self.go_round(now, budget)
+        return 1 // 0
+
 
 def test_a_short_round_is_over_at_once() -> None:
     world = World(10)
@@ -60,6 +64,22 @@ def test_rounds_take_a_small_share_of_the_time(count: int) -> None:
         assert not world.round.under_way
         world.seconds += 0.002
     assert world.seen == [count] * 3
+
+
+@pytest.mark.parametrize("count", [0, 2 * TURN])
+def test_a_fault_is_reported_and_the_next_round_begins(count: int) -> None:
+    world, faults = World(count), list[Exception]()
+    world.scheduler.report_to(faults.append)
+    world.round = Round(world.scheduler, world.fail, lambda: world.seconds)
+    for number in (1, 2):
+        try:
+            world.round.look()
+        except ZeroDivisionError as error:
+            faults.append(error)
+        while world.scheduler.run(0):
+            pass
+        assert len(faults) == number
+        assert world.seen == [count] * number
 
 
 def test_a_round_that_is_wanted_soon_begins_in_the_next_turn() -> None:

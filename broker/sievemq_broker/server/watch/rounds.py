@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from sievemq_broker.domain.work import Job, Make, Scheduler
+from sievemq_broker.domain.work import Budget, Make, Scheduler, Task
 
 #: The longest share of the time that rounds of one kind may take.
 COST: Final = 0.02
@@ -42,17 +42,15 @@ class Round:
     def look(self) -> None:
         """Begin another one, unless one is under way or was over just now. A short one is over when this returns."""
         if not self.under_way and self._clock() >= self.next:
-            job = self._scheduler.start(self, self._make, 0)
-            if job.over:
-                self._end(job)
-            else:
-                job.then(lambda now: self._end(job))
+            job = self._scheduler.start(self, self._timed, 0)
+            if job.error is not None:
+                raise job.error
 
     def soon(self) -> None:
         """Begin another one in the next turn, if none is under way."""
         if not self.under_way:
-            job = self._scheduler.start(self, self._make, 0, later=True)
-            job.then(lambda now: self._end(job))
+            self._scheduler.start(self, self._timed, 0, later=True)
 
-    def _end(self, job: Job[int]) -> None:
-        self.next = self._clock() + job.result * _UNIT_SECONDS / COST
+    def _timed(self, now: int, budget: Budget) -> Task[None]:
+        units = yield from self._make(now, budget)
+        self.next = self._clock() + units * _UNIT_SECONDS / COST
