@@ -1,8 +1,8 @@
 """A wait of an asyncio program that ends on time.
 
 The timers of a loop count whole milliseconds: asyncio rounds a wait up, uvloop to the nearest. So a producer with a
-thousand messages a second would send half of them late, and one with more would not wait at all: it would spin, until
-the system takes its processor away for some milliseconds. That would be measured as the broker's latency.
+thousand messages a second would send half of them late. One with more would not wait at all: its processor would never
+sleep, and the system might take it away for some milliseconds. Both would be measured as the broker's latency.
 """
 
 from __future__ import annotations
