@@ -86,7 +86,7 @@ class Subscription:
 
     @property
     def active(self) -> bool:
-        """True if it was created with these arguments, so that a consumer may resume it (SUB-12, SUB-14, SUB-19)."""
+        """True if it has a consumer."""
         return bool(self.queue.consumers)
 
     def is_for(self, topic: Topic, condition: Condition | None, no_local: bool) -> bool:
