@@ -422,6 +422,22 @@ def test_a_restart_deletes_what_was_written_ahead_of_a_share_that_never_ended(tm
     store.close()
 
 
+def test_a_repair_brings_no_message_back_that_was_written_ahead(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, reserve=0)
+    life = Life(store)
+    life.journal.ahead_bytes = 1
+    life.send("a", share=life.share)
+    life.send("other")
+    life.cut()
+    store.abandon()
+    assert (check(tmp_path).findings, check(tmp_path).messages) == ([], 1)
+    (tmp_path / "witness").unlink()  # a damage that a repair mends
+    assert repair(tmp_path, lambda: "new").messages == 1
+    store = SqliteStore(tmp_path, reserve=0)
+    assert names(Life(store).killed()) == ["other"]
+    store.close()
+
+
 def statements_of(store: SqliteStore, write: Write) -> int:
     """How many statements a write takes."""
     seen: list[str] = []
