@@ -48,13 +48,18 @@ class Commit(threading.Thread):
                 assert context.create_consumer(context.create_queue(f"in-{self._name}")).receive(60_000) is not None
                 producer, queue = context.create_producer(), context.create_queue(f"out-{self._name}")
                 for number in range(COUNT):
-                    producer.send(queue, str(number))
+                    producer.send(queue, text(number))
                 begin = time.monotonic()
                 self.begun.set()
                 context.commit()
                 self.took = time.monotonic() - begin
         except JMSRuntimeException:
             pass  # killed: whether it happened is what the store says
+
+
+def text(number: int) -> str:
+    """So long that most of a commit is written ahead of its end."""
+    return f"{number:<2000}"
 
 
 def left(url: str, queue: str) -> list[str]:
@@ -90,7 +95,7 @@ def test_a_large_commit_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
             commit.join()
             host.start()
             out, consumed = left(host.url, f"out-{name}"), not left(host.url, f"in-{name}")
-            assert out == ([str(number) for number in range(COUNT)] if consumed else [])
+            assert out == ([text(number) for number in range(COUNT)] if consumed else [])
             assert consumed or commit.took is None
     finally:
         host.stop()
