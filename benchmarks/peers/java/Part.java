@@ -41,6 +41,7 @@ final class Part {
     private static final int WINDOW = 1000;
     private static final int WARM_CALLS = 4000;
     private static final double WARM_RATE = 10_000;
+    private static final long WARM_LIMIT_MS = 60_000;
     /** The timetable of benchmarks/latency.py: it begins in a moment, and what is nearly due is sent. */
     private static final long IN_A_MOMENT = 200_000_000;
     private static final long EARLY = 50_000;
@@ -194,10 +195,16 @@ final class Part {
         result("\"t_start\":" + times[0] + ",\"t_end\":" + times[1] + ",\"sent\":" + n);
     }
 
-    /** The producer of a measurement of latency; what warms it and the consumer up has a timetable, too. */
+    /** The producer of a measurement of latency. What warms both ends up has a timetable, too, and is received before. */
     private void keepTimetable() throws Exception {
         Connection connection = connect();
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        MessageConsumer warmed = session.createConsumer(session.createQueue(dest + ".warmed"));
         sendOnTime(connection, dest + ".warm", WARM_RATE, warm);
+        if (warmed.receive(WARM_LIMIT_MS) == null) {
+            throw new IllegalStateException("the consumer did not get warm");
+        }
+        session.close();
         sendOnTime(connection, dest, Double.parseDouble(job.get("rate")), n);
         Runtime.getRuntime().halt(0);
     }
@@ -293,12 +300,17 @@ final class Part {
         for (int k = 0; k <= highest; k++) {
             connections.add(connect());
         }
+        Receipts warming = new Receipts(false);
         if (warm > 0) {
-            subscribe(connections, dest + ".warm", new Receipts(false), false);
+            subscribe(connections, dest + ".warm", warming, false);
         }
         Receipts receipts = new Receipts(true);
         subscribe(connections, dest, receipts, true);
         ready();
+        if (timed && warming.complete.await(WARM_LIMIT_MS, TimeUnit.MILLISECONDS)) {
+            Session session = connections.get(0).createSession(false, Session.AUTO_ACKNOWLEDGE);
+            session.createProducer(session.createQueue(dest + ".warmed")).send(session.createMessage());
+        }
         receipts.complete.await(75, TimeUnit.SECONDS);
         if (timed) {
             result("\"times\":" + Arrays.toString(Arrays.copyOf(receipts.times, (int) receipts.count)));
