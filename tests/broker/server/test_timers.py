@@ -97,6 +97,21 @@ def test_timer_is_armed_for_the_next_deadline_and_rearmed(clock: StandingClock) 
     assert loop.armed() == []
 
 
+def test_the_earliest_deadline_of_several_shards_arms_the_timer(clock: StandingClock) -> None:
+    first, second, idle = Domain(1_500, None), Domain(1_250, None), Domain(None)
+    loop = FakeLoop()
+    timers = Timers(loop, clock, [first, second, idle], Links(10))  # type: ignore[arg-type]
+    timers.rearm()
+    assert loop.armed() == [0.25]
+    clock.time = 1_250
+    idle.pending = 2
+    loop.fire()
+    assert loop.armed() == [0.0], "one of them has work left"
+    loop.fire()
+    assert loop.armed() == []
+    assert first.asked == second.asked == idle.asked == [1_000, 1_250, 1_250]
+
+
 def test_later_deadline_leaves_the_timer_and_an_earlier_one_moves_it(clock: StandingClock) -> None:
     timers, loop, _, _ = make(Domain(1_250, 1_400, 1_100), clock)
     timers.rearm()

@@ -173,6 +173,34 @@ def test_requests_are_answered_before_fan_out_only_links(stage: Stage) -> None:
     assert not all(link.flushed for link in hearers)
 
 
+def test_links_note_their_commands_with_the_store_of_their_shard(stage: Stage) -> None:
+    class Store:
+        """The part of the writes to a store that a turn knows."""
+
+        def __init__(self) -> None:
+            self.calls: list[tuple[str, str]] = []
+
+        def fed(self, peer: str) -> None:
+            self.calls.append(("fed", peer))
+
+        def note(self, peer: str) -> None:
+            self.calls.append(("note", peer))
+
+        def end_turn(self) -> None:
+            self.calls.append(("end", ""))
+
+    stores = Store(), Store()
+    turn = Turn(stage.loop, 0, commits=stores)  # type: ignore[arg-type]
+    for number, store in enumerate((*stores, None)):
+        link: Any = Slow(stage)
+        link.commits, link.connection = store, SimpleNamespace(peer=f"peer {number}")
+        turn.fed(link)
+        turn.mark(link)
+    stage.loop.run()
+    for number, store in enumerate(stores):
+        assert store.calls == [("fed", f"peer {number}"), ("note", f"peer {number}"), ("end", "")]
+
+
 def test_output_queued_during_a_flush_is_written_in_the_next_turn(stage: Stage) -> None:
     turn = stage.make(0)
     first, second = Slow(stage), Slow(stage)
