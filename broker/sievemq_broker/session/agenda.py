@@ -33,6 +33,11 @@ class Begun(NamedTuple):
     drops: bool
 
 
+Conclude: TypeAlias = Callable[[Exception | None, CommandTuple, Act, int], None]
+"""Called when the task of a command is over: with what that has raised, the command, what is left of it, and the time
+(ms epoch). Never raises."""
+
+
 class Agenda:
     """The commands of one client that are not done.
 
@@ -45,8 +50,7 @@ class Agenda:
     Args:
         scheduler: of the broker.
         life: of the client.
-        conclude: called when the task of a command is over: with what that has raised, the command, what is left of it,
-            and the time (ms epoch). Never raises.
+        conclude: called when the task of a command is over.
 
     Attributes:
         begun: later commands wait until these end.
@@ -55,12 +59,7 @@ class Agenda:
 
     __slots__ = ("_conclude", "_late", "_late_bytes", "_life", "_scheduler", "begun", "behind")
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        life: Life,
-        conclude: Callable[[Exception | None, CommandTuple, Act, int], None],
-    ) -> None:
+    def __init__(self, scheduler: Scheduler, life: Life, conclude: Conclude) -> None:
         self._scheduler = scheduler
         self._life = life
         self._conclude = conclude
@@ -99,6 +98,7 @@ class Agenda:
                 self._scheduler.cancel(self, command.job)
         self.begun = []
         self.take_up()
+        self._conclude = _drop  # without a reference cycle the client is freed at once
 
     def go_on_after(
         self, job: Job[Any], command: CommandTuple, act: Act, now: int, size: int = 0, *, drops: bool = False
@@ -119,7 +119,7 @@ class Agenda:
             act(now)
             return
         self._begin(Begun(job, size, drops))
-        job.then(partial(self._go_on, job, command, act))
+        job.then(partial(self._go_on, self._conclude, job, command, act))
 
     def examine(self, examine: Make[int], command: CommandTuple, act: Act, now: int, size: int = 0) -> None:
         """Evaluate what takes long before a command has any effect. Later commands wait.
@@ -142,7 +142,7 @@ class Agenda:
         if leaving is None:
             return False
         self._begin(Begun(leaving, 0, drops=False))
-        leaving.then(partial(self._returned, leaving, command, act))
+        leaving.then(partial(self._returned, self._conclude, leaving, command, act))
         return True
 
     def wait_for_publishing(self, namespace: Namespace, act: Act) -> bool:
@@ -167,13 +167,13 @@ class Agenda:
         if self._life.state < CLOSING:
             act(now)
 
-    def _go_on(self, job: Job[Any], command: CommandTuple, act: Act, now: int) -> None:
+    def _go_on(self, conclude: Conclude, job: Job[Any], command: CommandTuple, act: Act, now: int) -> None:
         self._end(job)
-        self._conclude(job.error, command, act, now)
+        conclude(job.error, command, act, now)
 
-    def _returned(self, leaving: Job[Any], command: CommandTuple, act: Act, now: int) -> None:
+    def _returned(self, conclude: Conclude, leaving: Job[Any], command: CommandTuple, act: Act, now: int) -> None:
         self._end(leaving)
-        self._conclude(None, command, act, now)  # what it has raised is no fault of this client's
+        conclude(None, command, act, now)  # what it has raised is no fault of this client's
 
     def _begin(self, command: Begun) -> None:
         self.begun.append(command)
@@ -185,3 +185,7 @@ class Agenda:
 
     def _changed(self) -> None:
         self.behind = bool(self._late or self.begun)
+
+
+def _drop(error: Exception | None, command: CommandTuple, act: Act, now: int) -> None:
+    """The client was gone before the command began."""

@@ -104,3 +104,14 @@ def test_the_fault_of_another_connection_is_not_this_command_s(client: Client) -
     assert not client.agenda.wait_for_return(None, PING, client.act("never"))
     client.end("broken")
     assert (client.done, client.errors, client.agenda.behind) == (["again"], [], False)
+
+
+def test_what_begins_after_the_end_is_not_concluded(client: Client) -> None:
+    agenda = client.agenda
+    before, behind = client.job("before"), client.job("behind")
+    agenda.go_on_after(before, PING, client.act("before"), NOW)
+    agenda.clear()
+    agenda.go_on_after(behind, PING, client.act("behind"), NOW)
+    client.end("behind")
+    client.end("before")
+    assert (client.done, agenda.behind) == (["before"], False)
