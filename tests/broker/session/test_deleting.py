@@ -8,7 +8,7 @@ import pytest
 from tests.broker.domain.test_observer import Notes
 
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.domain.management import Choice, Outcome, move
+from sievemq_broker.domain.management import Choice, Handled, move
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.work import TURN, Budget, Task
@@ -185,7 +185,7 @@ def test_messages_that_expire_amid_the_removal_are_no_dead_letters() -> None:
 def test_messages_are_not_moved_out_of_a_deleted_queue() -> None:
     one = Ending("administrator")
 
-    def moving(now: int, budget: Budget) -> Task[Outcome]:
+    def moving(now: int, budget: Budget) -> Task[Handled]:
         return move(one.space, "queue:other", one.queue, Choice(), now, budget)
 
     job = one.world.broker.scheduler.start("move", moving, one.world.now)
