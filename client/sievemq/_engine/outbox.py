@@ -572,7 +572,7 @@ class Outbox:
 
 # -- when sends are written --------------------------------------------------------------------------------------------
 
-#: Each send is written by itself as long as that takes at most one part in so many of the time ...
+#: Each send is written by itself as long as the time between two such writes is so many times that of a write ...
 _ALONE: Final = 4
 #: ... and behind the first send after a rest, so many more are too.
 _AHEAD: Final = 3
@@ -581,8 +581,6 @@ _AHEAD: Final = 3
 SEND_DELAY: Final = 0.001
 #: Seconds that a write is expected to take before one was measured.
 _FIRST: Final = 10e-6
-#: A write counts as at most so many times the average: its thread did not have the processor.
-_LONGEST: Final = 4
 
 
 class Pace:
@@ -600,7 +598,9 @@ class Pace:
 
     def __init__(self) -> None:
         self.due = self.written = self._begun = self._since = -math.inf
-        self._cost = _FIRST  # of a write, in seconds: the average of the latest
+        self._cost = (
+            _FIRST  # of a write, in seconds; falls faster than it rises: a thread may lose its processor in a write
+        )
         self._left = 0.0  # seconds that writes may still take
         self._sends = 0
 
@@ -616,13 +616,11 @@ class Pace:
 
     def end(self, now: float) -> None:
         """All that was to be written is written."""
-        cost = self._cost
-        took = now - self._begun
-        if took > _LONGEST * cost:
-            took = _LONGEST * cost
-        self._cost = cost = cost + (took - cost) / 8
+        took, cost = now - self._begun, self._cost
+        cost += (took - cost) / 4 if took < cost else min(took - cost, cost / 16)
+        self._cost = cost
         alone = _ALONE * cost
-        left = self._left + now - self._since - self._sends * alone
+        left = self._left + self._begun - self._since - self._sends * alone
         if left > 0.0:
             self._left = left if left < _AHEAD * alone else _AHEAD * alone
             self.due = now

@@ -105,6 +105,16 @@ def test_one_write_without_the_processor_does_not_change_the_pace(client: Client
     assert client.writes == [1] * 100
 
 
+def test_writes_that_often_lose_the_processor_are_still_cheap(client: Client) -> None:
+    """A broker that the write wakes may take the processor of its sender."""
+    for number in range(2_000):
+        client.now += 60e-6
+        client.queued += 1
+        if client.now >= client.pace.due:
+            client.write(took=WRITE if number % 2 else 10 * WRITE)
+    assert client.writes[-500:] == [1] * 500
+
+
 def test_nothing_is_due_while_a_write_is_under_way(client: Client) -> None:
     client.pace.begin(client.now, 1)
     assert client.pace.due == math.inf
