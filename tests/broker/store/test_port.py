@@ -85,7 +85,7 @@ def test_a_broker_serves_from_a_store_that_is_no_database(store: MemoryStore, tm
                 queue, "lost"
             )
             if number:
-                assert context.create_consumer(queue).receive_body(str, 5) == f"m{number - 1}"
+                assert context.create_consumer(queue).receive_body(str, 60_000) == f"m{number - 1}"
     assert store.epoch == 3
     assert store.calls == ["close"] * 3
     assert len(store.messages) == 1
@@ -182,10 +182,11 @@ def test_an_embedded_broker_that_does_not_start_in_time_releases_its_store(
     monkeypatch.setattr(embedded, "_START_SECONDS", 0.01)
     endless.goes_on.set()
     broker = EmbeddedBroker(data_dir=tmp_path)
+    before = set(threading.enumerate())
     with pytest.raises(TimeoutError):
         broker.start()
-    assert endless.calls in ([], ["abandon"]), "the thread has ended"
-    assert not any(thread.name == "sievemq-broker" for thread in threading.enumerate())
+    assert endless.calls in ([], ["abandon"])  # it may not have come so far
+    assert {thread.name for thread in threading.enumerate() if thread not in before} <= {"asyncio_0"}
 
 
 async def test_a_shard_is_restored_while_the_loop_goes_on(
