@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import tempfile
 import time
@@ -22,7 +21,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from benchmarks.machine import cpu_seconds, processes_of
 from sievemq import Byte, ConnectionFactory, DeliveryMode, Float, Long, Queue, Short, TextMessage
 from sievemq.taps import TapPage
 from sievemq_broker import EmbeddedBroker
@@ -64,24 +62,20 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def spent() -> float:
-    """Processor seconds so far of broker, Java and Python workers, some of which have ended."""
-    return sum(cpu_seconds(pid, ended=True) for pid in processes_of(os.getpid()))
-
-
 def measured(case: str, rows: int, work: Callable[[], object]) -> dict[str, Any]:
-    before, seconds = spent(), timed(work)
-    return {"case": case, "rows": rows, "seconds": seconds, "cpu_s": spent() - before}
+    return {"case": case, "rows": rows, "seconds": timed(work)}
 
 
 def ratios(lines: list[dict[str, Any]]) -> Iterator[str]:
-    """The rate of each case as a multiple of what it is beside, by round, and the same of its processor time."""
+    """The rate of each case as a multiple of what it is beside, by round."""
     for case, other in BESIDE:
-        pairs = list(zip(*([line for line in lines if line["case"] == name] for name in (case, other)), strict=True))
-        for unit, key in (("rate", "seconds"), ("processor time", "cpu_s")):
-            found = [other[key] / line[key] for line, other in pairs]
+        pairs = zip(
+            *([line["seconds"] for line in lines if line["case"] == name] for name in (case, other)), strict=True
+        )
+        found = [beside / seconds for seconds, beside in pairs]
+        if found:
             each = ", ".join(f"{ratio:.2f}" for ratio in found)
-            yield f"{case} : {other}, {unit}: median {statistics.median(found):.2f} ({each})"
+            yield f"{case} : {other}: median {statistics.median(found):.2f} ({each})"
 
 
 def properties_of(number: int, count: int) -> dict[str, Any]:
@@ -258,8 +252,7 @@ def note(found: list[dict[str, Any]], line: dict[str, Any]) -> None:
     """Keep a figure, and print it: some take minutes."""
     found.append(line)
     rows, seconds = line["rows"], line["seconds"]
-    cpu = f"{line['cpu_s'] / rows * 1e6:,.1f} µs" if "cpu_s" in line else "-"
-    print(f"| {line['case']} | {rows:,} | {seconds:.2f} s | {rows / seconds:,.0f} rows/s | {cpu} |", flush=True)
+    print(f"| {line['case']} | {rows:,} | {seconds:.2f} s | {rows / seconds:,.0f} rows/s |", flush=True)
 
 
 def numbers(text: str) -> list[int]:
@@ -287,7 +280,7 @@ def main() -> None:
     )
     spark.sparkContext.setLogLevel("OFF")
     lines: list[dict[str, Any]] = []
-    print("| | rows | seconds | rate | processor time of a row |\n|---|---|---|---|---|")
+    print("| | rows | seconds | rate |\n|---|---|---|---|")
     if chosen.only_columns:
         spark.dataSource.register(Generator)
         lines += columns(spark, chosen.selectors, 400)
