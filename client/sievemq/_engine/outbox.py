@@ -598,9 +598,8 @@ class Pace:
 
     def __init__(self) -> None:
         self.due = self.written = self._begun = self._since = -math.inf
-        self._cost = (
-            _FIRST  # of a write, in seconds; falls faster than it rises: a thread may lose its processor in a write
-        )
+        #: Seconds of a write. It falls faster than it rises, since a thread may lose its processor in a write.
+        self._cost = _FIRST
         self._left = 0.0  # seconds that writes may still take
         self._sends = 0
 
