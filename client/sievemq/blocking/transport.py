@@ -388,7 +388,7 @@ class Transport:
     __slots__ = (
         "__weakref__", "_abandoned", "_at", "_backlog", "_close_by", "_connect_timeout", "_engine", "_greet", "_hosts",
         "_more", "_opened", "_outages", "_pace", "_patience", "_reach", "_repair", "_selector", "_socket", "_stopping",
-        "_thread", "_tls", "_users", "_wake_in", "_wake_out", "_watched", "asked", "asleep", "has_callbacks", "lead",
+        "_thread", "_users", "_wake_in", "_wake_out", "_watched", "asked", "asleep", "has_callbacks", "lead",
         "lock", "rests",
     )  # fmt: skip
 
@@ -415,7 +415,6 @@ class Transport:
         self._users: WeakSet[_User] = WeakSet()
         self._patience = request_timeout / 1000.0 if request_timeout else -1.0
         self._socket = sock
-        self._tls = isinstance(sock, ssl.SSLSocket)
         sock.setblocking(False)
         self.lock: LockType | _LockAtExit = allocate_lock()
         self.asleep = self.rests = self.has_callbacks = False
@@ -454,10 +453,6 @@ class Transport:
         """As :meth:`wait`, for a sender that waits until it may send more."""
         self._wait(opened, -1.0, "")
         self._pace.waited(time.monotonic())
-
-    def wait_at_most(self, completion: Completion[T], milliseconds: int, failure: str) -> T:
-        """As :meth:`wait`, with a limit and a text for when it is passed."""
-        return self._wait(completion, milliseconds / 1000.0, failure)
 
     def wait_until(self, completion: Completion[T], until: float) -> bool:
         """Write, and wait for a completion, at most until that time by the monotonic clock; True if it is settled."""
@@ -791,6 +786,10 @@ class Transport:
             pass
 
     # -- for a leader -------------------------------------------------------------------------------------------
+
+    @property
+    def _tls(self) -> bool:
+        return isinstance(self._socket, ssl.SSLSocket)
 
     @property
     def can_be_led(self) -> bool:
