@@ -77,7 +77,8 @@ def pipelined(client: WireClient, count: int, ask: Callable[[int], tuple[object,
         numbers = range(first, min(first + AT_ONCE, count))
         for number in numbers:
             command, *fields = ask(number)
-            client.wire.send(command, number + 1, *fields)
+            client.requests += 1
+            client.wire.send(command, client.requests, *fields)
         client.sock.sendall(client.wire.data_to_send())
         while len(results) < numbers.stop:
             client.read()
