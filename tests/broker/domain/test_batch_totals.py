@@ -11,6 +11,7 @@ import pytest
 from tests.broker.domain.support import NOW, World, message
 
 from sievemq_broker.domain import DestinationPolicy
+from sievemq_broker.domain.admission import Gate
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.publishing import FREED, Publishing, Sends
 from sievemq_broker.domain.work import finish
@@ -68,11 +69,7 @@ def test_a_batch_below_namespace_limits_is_counted_without_examining_its_message
     world = World()
     counted: list[tuple[int, int]] = []
 
-    class Gate:
-        def enter(self, messages: int, size: int) -> None:
-            counted.append((messages, size))
-
-    world.namespace.set_gate(Gate())  # type: ignore[arg-type]
+    world.namespace.set_gate(Gate(lambda messages, size: counted.append((messages, size))))
     world.consumer("topic:t")
     world.consumer("topic:t")
     few = Sends([("queue:q", message()), ("topic:t", message())] * 2)
