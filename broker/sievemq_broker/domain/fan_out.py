@@ -22,6 +22,10 @@ from sievemq_core.message.envelope import Envelope
 #: 3 ms over AMQP, 6 ms over STOMP).
 LARGE: Final = TURN
 
+#: The same for subscriptions whose selectors differ. A message rarely matches them all, and a task costs more than
+#: a delivery to the few that it does.
+LARGE_IN_ALL: Final = 2 * LARGE
+
 #: The budget is looked at after each so many subscriptions. Ports may have spent more than was left.
 _STRETCH: Final = 25
 

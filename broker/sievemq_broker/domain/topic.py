@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from sievemq_broker.domain.client_ids import ClientIds
-from sievemq_broker.domain.fan_out import LARGE, Admit, Deliverer, deliver
+from sievemq_broker.domain.fan_out import LARGE, LARGE_IN_ALL, Admit, Deliverer, deliver
 from sievemq_broker.domain.origin import Origin
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
@@ -235,7 +235,6 @@ class Topic:
         """Add a subscription. It gets what is published from now on (SUB-35)."""
         self.subscriptions[subscription] = None
         self.next_number += 1
-        self._weigh()
         self._subscription_of[subscription.queue] = subscription
         if self.paused:
             subscription.queue.pause()
@@ -245,34 +244,35 @@ class Topic:
         condition = subscription.condition
         if condition is None:
             self._plain.append(subscription.queue)
-            return
-        key = group_key(condition)
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = Group()
-            self.index.add(condition, group)
-        group.queues.append(subscription.queue)
+        else:
+            key = group_key(condition)
+            group = self._groups.get(key)
+            if group is None:
+                group = self._groups[key] = Group()
+                self.index.add(condition, group)
+            group.queues.append(subscription.queue)
+        self._weigh()
 
     def remove(self, subscription: Subscription) -> None:
         """Remove a subscription."""
         del self.subscriptions[subscription]
-        self._weigh()
         del self._subscription_of[subscription.queue]
         self._local -= subscription.no_local
         condition = subscription.condition
         if condition is None:
             self._plain.remove(subscription.queue)
-            return
-        key = group_key(condition)
-        group = self._groups[key]
-        group.queues.remove(subscription.queue)
-        if not group.queues:
-            del self._groups[key]
-            self.index.remove(group)
+        else:
+            key = group_key(condition)
+            group = self._groups[key]
+            group.queues.remove(subscription.queue)
+            if not group.queues:
+                del self._groups[key]
+                self.index.remove(group)
+        self._weigh()
 
     def _weigh(self) -> None:
         if not self.large or self._deliverer.fan_out is None:  # otherwise messages sent now might overtake that one
-            self.large = len(self.subscriptions) > LARGE
+            self.large = self._alike > LARGE or len(self.subscriptions) > LARGE_IN_ALL
 
     def subscription_of(self, queue: object) -> Subscription | None:
         """The subscription that owns a queue; None if it is one of another topic."""
@@ -447,9 +447,13 @@ class Topic:
 
     @property
     def fan_out(self) -> int:
-        """The cost of a message: the number of subscriptions it goes to if selectors do not differ, and the selectors
-        of taps."""
-        return len(self.subscriptions) - max(0, len(self._groups) - 1) + self.asked_by_taps
+        """The cost of a message: the number of subscriptions it usually goes to, and the selectors of taps."""
+        return self._alike + self.asked_by_taps
+
+    @property
+    def _alike(self) -> int:
+        """How many subscriptions a message goes to, at most, if it matches one of several selectors."""
+        return len(self.subscriptions) - max(0, len(self._groups) - 1)
 
     @property
     def queues(self) -> list[Queue]:

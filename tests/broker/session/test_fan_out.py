@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sievemq_broker.domain import DestinationPolicy, Topic, topic
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.domain.fan_out import LARGE
+from sievemq_broker.domain.fan_out import LARGE, LARGE_IN_ALL
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.policy import DomainSettings
 from sievemq_broker.domain.work import TURN
@@ -223,6 +223,28 @@ def test_no_local_is_decided_when_it_is_sent(world: World) -> None:
     turns(world)
     assert texts_of(own) == [[]] * LARGE
     assert texts_of(others) == [["m1"]] * (LARGE + 1)
+
+
+def test_selectors_that_differ_make_a_topic_large_only_in_greater_number(world: World) -> None:
+    client, found = world.client(), topic_of(world)
+    subscribe(client, LARGE_IN_ALL, selector=lambda number: f"n >= {number}")
+    assert not found.large
+    subscribe(client, LARGE, to="topic:other", selector=lambda number: "n = 1")
+    assert not topic_of(world, "topic:other").large
+    subscribe(client, 1, to="topic:other")
+    assert topic_of(world, "topic:other").large
+    subscribe(client, 1)
+    assert found.large
+
+
+@pytest.mark.parametrize("count", [LARGE_IN_ALL, LARGE_IN_ALL + 1])
+def test_a_message_that_all_of_many_selectors_match_reaches_each_once(world: World, count: int) -> None:
+    consumers, sender = subscribe(world.client(), count, selector=lambda number: f"n >= {number}"), world.client()
+    session = sender.session(AUTO)
+    sender.send(session, "m1", to=ADDRESS, properties={"n": count})
+    sender.send(session, "m2", to=ADDRESS, properties={"n": count})
+    turns(world)
+    assert texts_of(consumers) == [["m1", "m2"]] * count
 
 
 @pytest.mark.parametrize("by", ["topic", "namespace"])
