@@ -159,7 +159,9 @@ async def test_txn_09_the_next_call_tells_what_became_of_a_cancelled_commit(
             session = await connection.create_session(TRANSACTED)
             producer, consumer = await session.create_producer(queue), await session.create_consumer(Queue("other"))
             await producer.send(TextMessage("A"))
-            await session._control.settle_sends()
+            control = session._control
+            await control.transport.wait(control.transport.call(control.engine.sends.settled))
+            await session.create_consumer(Queue("other"))  # everything before it is answered
             relay.keep(1 if arrives else 0)
             await cancel_held(relay, session.commit(), 1 if arrives else 0)
             await producer.send(TextMessage("B"))
@@ -205,6 +207,7 @@ def test_txn_09_the_next_commit_tells_what_became_of_an_interrupted_one(
             producer.send(Queue("q"), "A")
             transport, sends = context._connection._transport, context._session._engine.sends
             transport.wait(transport.call(sends.settled))
+            context.create_consumer(Queue("other"))  # everything before it is answered
             relay.keep(direction)
             thread = threading.Thread(target=director)
             thread.start()
