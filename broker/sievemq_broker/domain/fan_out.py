@@ -26,7 +26,7 @@ LARGE: Final = TURN
 #: a delivery to the few that it does.
 LARGE_IN_ALL: Final = 2 * LARGE
 
-#: The budget is looked at after each so many subscriptions. Ports may have spent more than was left.
+#: Subscriptions that get a message between two looks at the budget, which their ports may overspend.
 _STRETCH: Final = 25
 
 Admit: TypeAlias = "Callable[[Queue, Envelope, int], None]"

@@ -502,8 +502,8 @@ class Queue(Source):
         """Deliver what waits in a view, as far as its consumers can take it. Beyond the budget this becomes pending
         work; the queue delivers nothing else until that is done, so the order is kept.
 
-        A consumer without credit loses its turn only to a message: so it is asked for while there is one, and messages
-        that arrive one by one or all together go to the same consumers.
+        A consumer is chosen only for a message. One without credit loses its turn then, not before, so messages that
+        arrive one by one go to the same consumers as all together.
 
         Args:
             now: ms epoch.

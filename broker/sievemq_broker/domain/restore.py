@@ -34,7 +34,7 @@ from sievemq_core.selector import compile_selector
 
 R = TypeVar("R")
 
-#: Messages, or definitions, that are restored before it is asked whether they are still wanted.
+#: Messages, or definitions, restored between two looks at whether the start was given up.
 _AT_ONCE: Final = 1_000
 
 

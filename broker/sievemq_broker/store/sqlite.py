@@ -75,7 +75,7 @@ _LITTLE_BYTES: Final = 256 * 1024
 #: A database that is mostly empty is made smaller at the start, if it is at least this large.
 _SHRINK_BYTES: Final = 256 * 1024 * 1024
 
-#: Instructions of SQLite, far less than a millisecond, after which it is asked whether opening is still wanted.
+#: Instructions of SQLite between two looks at whether the start was given up: far less than a millisecond.
 _WANTED_INSTRUCTIONS: Final = 1_000
 
 _READ_HEAD = "SELECT data FROM definition WHERE kind = '' AND key = x''"

@@ -154,7 +154,7 @@ async def test_restoring_ends_when_it_is_given_up(endless: EndlessStore, tmp_pat
 
 @pytest.mark.parametrize("read", [0, 500, 2_500])
 def test_messages_that_were_read_are_not_restored_when_it_is_given_up(read: int) -> None:
-    """It is asked as often while the messages are put onto their queues."""
+    """Nor are those of which some are on their queues."""
     store, asked = MemoryStore(), 0
     store.defined["namespace", ("default",)] = ()
     store.defined["destination", ("default", "queue:q")] = (1,)
