@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -45,7 +46,8 @@ class Agenda:
             │           └─► begun: a task of it is under way ─► concluded
             └─► late: there was no time, or one before it has begun ─► taken up again, in order
 
-    A command that waits for a batch holds up no later ones: it is carried out by a task, behind those before it.
+    A command that waits for a batch holds up no later ones, except those that may not be carried out before it: a task
+    carries them out in order.
 
     Args:
         scheduler: of the broker.
@@ -57,7 +59,9 @@ class Agenda:
         behind: not all commands are done.
     """
 
-    __slots__ = ("_conclude", "_late", "_late_bytes", "_life", "_scheduler", "begun", "behind")
+    __slots__ = (
+        "_conclude", "_late", "_late_bytes", "_life", "_scheduler", "_taking_up", "_waiting", "begun", "behind",
+    )  # fmt: skip
 
     def __init__(self, scheduler: Scheduler, life: Life, conclude: Conclude) -> None:
         self._scheduler = scheduler
@@ -65,6 +69,10 @@ class Agenda:
         self._conclude = conclude
         self._late: list[CommandTuple] = []
         self._late_bytes = 0
+        #: What is left of commands that wait for a batch.
+        self._waiting: deque[Act] = deque()
+        #: One of them is being carried out, and has not had to wait again.
+        self._taking_up = False
         self.begun: list[Begun] = []
         self.behind = False
 
@@ -97,6 +105,7 @@ class Agenda:
             if command.drops:
                 self._scheduler.cancel(self, command.job)
         self.begun = []
+        self._waiting.clear()
         self.take_up()
         self._conclude = _drop  # without a reference cycle the client is freed at once
 
@@ -146,26 +155,38 @@ class Agenda:
         return True
 
     def wait_for_publishing(self, namespace: Namespace, act: Act) -> bool:
-        """True if a large batch is being published, which no client may see in part: `act` is called after that, unless
-        the connection is lost. Very many commands may wait for one batch: they are carried out as tasks, those of a
-        client in order."""
+        """True if a large batch is being published, which no client may see in part, or if commands before this one
+        still wait for one: `act` is called after that, unless the connection is lost. Very many commands may wait for
+        one batch: they are carried out by tasks, those of a client in order."""
         publishing = namespace.publishing
+        if self._waiting and not self._taking_up:
+            self._waiting.append(act)
+            return True
         if publishing is None:
             return False
-        publishing.then(partial(self._start, partial(self._published, namespace, act)))
+        self._waiting.appendleft(act)
+        self._taking_up = False
+        publishing.then(partial(self._start, namespace))
         return True
 
-    def _start(self, make: Make[None], now: int) -> None:
+    def _start(self, namespace: Namespace, now: int) -> None:
         if self._life.state < CLOSING:
-            self._scheduler.start(("published", self), make, now, later=True)
+            self._scheduler.start(("published", self), partial(self._published, namespace), now, later=True)
 
-    def _published(self, namespace: Namespace, act: Act, now: int, budget: Budget) -> Task[None]:
-        if budget.spent:
-            now = yield
-        # If another batch is being published by now, most commands only wait for that one.
-        budget.spend(_WAITED if namespace.publishing is None else 1)
-        if self._life.state < CLOSING:
+    def _published(self, namespace: Namespace, now: int, budget: Budget) -> Task[None]:
+        """Carry out what has waited for a batch, until one command must wait for another batch."""
+        while self._waiting and self._life.state < CLOSING:
+            if budget.spent:
+                now = yield
+                continue
+            # If another batch is being published by now, most commands only wait for that one.
+            budget.spend(_WAITED if namespace.publishing is None else 1)
+            act = self._waiting.popleft()
+            self._taking_up = True
             act(now)
+            if not self._taking_up:
+                return
+            self._taking_up = False
 
     def _go_on(self, conclude: Conclude, job: Job[Any], command: CommandTuple, act: Act, now: int) -> None:
         self._end(job)

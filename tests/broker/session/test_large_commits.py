@@ -239,6 +239,27 @@ def test_later_commands_of_the_session_run_after_the_commit(world: World, client
     assert "b" in browsed
 
 
+@pytest.mark.parametrize("third", [False, True])
+@pytest.mark.parametrize("verb", [Command.ROLLBACK, Command.CLOSE_SESSION, Command.COMMIT, Command.GOODBYE])
+def test_a_commit_that_has_waited_comes_before_what_its_client_says_next(verb: Command, third: bool) -> None:
+    """Between the end of a batch and the turn in which those that wait for it go on, and with another batch there."""
+    for between in range(40):
+        world = World()
+        first, second, other = world.client(), world.client(), world.client()
+        _, one = committing(first, *names("a"))
+        session, waiting = committing(second, *names("b"))
+        for _ in range(between):
+            turn(world)
+        if third:
+            committing(other, *names("c"))
+            turn(world)
+        last = second.request(verb, *(() if verb is Command.GOODBYE else (session,)), ())
+        turns(world)
+        assert [command[1] for command in second.heard if command[0] == Command.OK] == [waiting, last], between
+        assert Counter(texts_in(queue_of(world)))["b0"] == 1, between
+        assert first.answer_to(one) == (Command.OK, one, None)
+
+
 def test_an_impossible_commit_is_rolled_back_whole(world: World) -> None:
     owner, sender = world.client(), world.client()
     temporary = owner.ask(Command.CREATE_TEMPORARY, False)

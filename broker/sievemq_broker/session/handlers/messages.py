@@ -397,11 +397,13 @@ def _publish(peer: Peer, command: Commit, now: int) -> None:
     if peer.out.drops_replies:
         _drop_late_replies(peer, transaction)
     large = peer.namespace.is_large(transaction.staged)
-    if (large or session.committing) and peer.namespace.publishing is not None:
-        if session.blocked_sender is None:  # otherwise it is tried again as long as it waits for room
+    if large or session.committing:
+        if session.blocked_sender is not None:
+            if peer.namespace.publishing is not None:
+                return  # it is tried again as long as it waits for room
+        elif peer.wait_for_publishing(command, on_commit):
             session.begin_commit()
-            peer.wait_for_publishing(command, on_commit)
-        return
+            return
     seen = peer.deliveries.handed_to(session, command.handed)
     peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
     doom = transaction.doom
