@@ -527,6 +527,24 @@ def test_the_next_tick_finds_new_and_deleted_queues(
     assert (sampler.latest.destinations, sampler.latest.taken, sampler.latest.in_rate) == (3_000, 3, 0)
 
 
+def test_a_subscription_deleted_amid_a_look_is_counted_once(fresh: EmbeddedBroker) -> None:
+    with (
+        ConnectionFactory(f"{fresh.url}/n").create_context() as context,
+        context.create_shared_durable_consumer(context.create_topic("t"), "s") as consumer,
+    ):
+        send(context, "topic:t", 1)
+        assert consumer.receive(60_000) is not None
+    sampler, budget = sampler_over(fresh), Budget(1)
+    look = sampler.sample(0, budget)
+    next(look)
+    fresh.call(lambda b: b.namespace("n").unsubscribe(None, "s"))
+    budget.renew(100)
+    assert not list(look)
+    assert sampler.latest.given == 1
+    looked(sampler)
+    assert sampler.latest.given == 1
+
+
 def test_ticks_begin_a_second_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series, "STEP_SECONDS", 1.0)
     assert [series.pause(spent) for spent in (0.0, 0.25, 0.5)] == [1.0, 0.75, 0.5]

@@ -234,10 +234,10 @@ class Sampler:
         figures = _figures(destination)
         moved = self._note(destination, figures)
         for queue in queues_at(destination):
-            if queue is destination or queue.deleted:
-                continue
             if budget.spent:
                 yield
+            if queue is destination or queue.deleted:
+                continue
             budget.spend(1)
             known, there = self._seen.get(queue, _NONE), _figures(queue)
             moved |= self._note(queue, there)
