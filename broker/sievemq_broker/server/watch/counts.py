@@ -176,6 +176,12 @@ class Gauges(Holdings):
 def figures_of(destination: Queue | Topic, now: int, budget: Budget) -> Task[tuple[Counts, Gauges]]:
     """The counts and contents of a destination, those of its subscriptions included."""
     counts, held = Counts(), Gauges()
+    yield from add_figures(destination, counts, held, budget)
+    return counts, held
+
+
+def add_figures(destination: Queue | Topic, counts: Counts, held: Holdings, budget: Budget) -> Task[None]:
+    """Add them to sums."""
     counts.add(destination)
     for queue in queues_at(destination):
         if budget.spent:
@@ -184,7 +190,6 @@ def figures_of(destination: Queue | Topic, now: int, budget: Budget) -> Task[tup
         held.add(queue)
         if queue is not destination:
             counts.add(queue)
-    return counts, held
 
 
 @dataclass(slots=True)

@@ -7,6 +7,11 @@ from urllib.parse import quote
 import pytest
 
 from sievemq import JMSContext
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.work import TURN, Budget
+from sievemq_broker.server.http.api.destinations import emptied
 
 from .conftest import Api, at, send
 
@@ -42,6 +47,36 @@ def test_a_topic_sums_up_its_subscriptions(api: Api, context: JMSContext) -> Non
     assert (row["kind"], row["depth"], row["subscriptions"]) == ("topic", 3, 2)
     assert row["oldest_ms"] >= 0
     assert (row["counters"]["published"], row["counters"]["enqueued"]) == (2, 3)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/broker", "/api/v1/namespaces", "subscriptions", at("topic:prices")])
+def test_subscriptions_of_one_topic_are_added_up_in_slices(path: str) -> None:
+    with EmbeddedBroker(http=True) as broker:
+        api = Api(broker)
+        topic = broker.call(subscribed, api.namespace)
+        api.get(path)
+        assert broker.call(lambda broker: broker.scheduler.overrun) < 50
+        assert len(list(emptied(topic, True, 0, Budget(TURN)))) == 2 * TURN
+
+
+def subscribed(broker: Broker, namespace: str) -> Topic:
+    """A topic with more subscriptions than a turn adds up."""
+    space = broker.namespace(namespace)
+    topic = space.create("topic:prices")
+    assert isinstance(topic, Topic)
+    for number in range(3 * TURN):
+        space.subscriptions.subscribe(
+            topic,
+            f"s{number}",
+            None,
+            None,
+            durable=False,
+            shared=True,
+            no_local=False,
+            connection="c",
+            temporary=False,
+        )
+    return topic
 
 
 def test_a_list_is_filtered_sorted_and_paged(api: Api) -> None:

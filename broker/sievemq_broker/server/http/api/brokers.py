@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from sievemq_broker.domain.admission import Limited
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.tasks import each, run
 from sievemq_broker.server.server import Server
-from sievemq_broker.server.watch.counts import Counts, Holdings, queues_at
+from sievemq_broker.server.watch.counts import Counts, Holdings, add_figures
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_broker.version import version
@@ -35,10 +37,11 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
     identity = call.identity
     everything = identity.may(Verb.VIEW, "*", "*")
     spaces = [space for space in server.shard.broker.namespaces.values() if identity.rights.enters(space.name)]
-    destinations, counts, held, in_rate, out_rate = await run(server, partial(_add_up, call, spaces))
+    viewed = await run(server, partial(view, call, spaces))
+    held, in_rate, out_rate = viewed.held, viewed.in_rate, viewed.out_rate
     if everything:
         for ended in list(server.shard.ended.counts.values()):
-            counts.include(ended)
+            viewed.counts.include(ended)
         latest = call.management.sampler.latest
         in_rate, out_rate = latest.in_rate, latest.out_rate
     connections = [
@@ -67,13 +70,13 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         memory=answers.Memory(bytes=server.memory.bytes, limit=server.memory.limit) if everything else None,
         storage=_storage(server) if everything else None,
         namespaces=len(spaces),
-        destinations=destinations,
+        destinations=viewed.destinations,
         connections=len(connections),
         consumers=held.consumers,
         messages=answers.Holdings(
             ready=held.ready, in_flight=held.in_flight, scheduled=held.scheduled, bytes=held.bytes
         ),
-        totals=counters_of(counts),
+        totals=counters_of(viewed.counts),
         rates=answers.Rates(in_rate=round(in_rate, 1), out_rate=round(out_rate, 1)),
         user=identity.user,
     )
@@ -139,28 +142,33 @@ def counters_of(counts: Counts) -> answers.Counters:
     )
 
 
-def _add_up(
-    call: Call[Any, Any], spaces: list[Namespace], now: int, budget: Budget
-) -> Task[tuple[int, Counts, Holdings, float, float]]:
-    """Destinations that the caller may view, what they have counted and hold, arrivals and deliveries per second."""
-    number, counts, held, in_rate, out_rate = 0, Counts(), Holdings(), 0.0, 0.0
-    everything = call.identity.may(Verb.VIEW, "*", "*")
-    for space in spaces:
-        for destination in list(space.destinations.values()):
+@dataclass(slots=True)
+class Viewed:
+    """What the caller may view of namespaces, added up; rates are per second."""
+
+    destinations: int = 0
+    counts: Counts = field(default_factory=Counts)
+    held: Holdings = field(default_factory=Holdings)
+    in_rate: float = 0.0
+    out_rate: float = 0.0
+
+    def add(self, destination: Queue | Topic, rates: tuple[float, float], budget: Budget) -> Task[None]:
+        """Add a destination."""
+        self.destinations += 1
+        self.in_rate += rates[0]
+        self.out_rate += rates[1]
+        yield from add_figures(destination, self.counts, self.held, budget)
+
+
+def view(call: Call[Any, Any], spaces: list[Namespace], now: int, budget: Budget) -> Task[Viewed]:
+    """Add up the destinations of namespaces that the caller may view, those of this moment."""
+    viewed = Viewed()
+    for space, destinations in [(space, list(space.destinations.values())) for space in spaces]:
+        everything = call.identity.may(Verb.VIEW, space.name, "*")
+        for destination in destinations:
             if budget.spent:
                 yield
             budget.spend(1)
-            if not everything and not call.identity.may(Verb.VIEW, space.name, destination.label):
-                continue
-            number += 1
-            counts.add(destination)
-            queues = queues_at(destination)
-            budget.spend(len(queues))
-            for queue in queues:
-                if queue is not destination:
-                    counts.add(queue)
-                held.add(queue)
-            came, went = call.management.sampler.rates(destination)
-            in_rate += came
-            out_rate += went
-    return number, counts, held, in_rate, out_rate
+            if everything or call.identity.may(Verb.VIEW, space.name, destination.label):
+                yield from viewed.add(destination, call.management.sampler.rates(destination), budget)
+    return viewed

@@ -165,6 +165,9 @@ def emptied(destination: Queue | Topic, dry_run: bool, now: int, budget: Budget)
     """How many messages it holds; they are removed down to what deleting it can drop in one go."""
     messages = 0
     for queue in queues_at(destination):
+        if budget.spent:
+            yield
+        budget.spend(1)
         held = queue.depth + len(queue.scheduled)
         messages += held + queue.in_flight
         if held > DROPPED_AT_ONCE and not dry_run:

@@ -9,13 +9,14 @@ from typing import Any
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers, requests
+from sievemq_broker.server.http.api.brokers import view
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.destinations import emptied
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.tasks import ROW, run
-from sievemq_broker.server.watch.counts import DROPPED_AT_ONCE, Holdings, queues_at
+from sievemq_broker.server.watch.counts import DROPPED_AT_ONCE
 from sievemq_broker.session.checks import check_identifier
 from sievemq_broker.session.rights import Verb
 from sievemq_core.counted import counted
@@ -107,24 +108,12 @@ def _refuse_if_connected(call: Call[Any, Any], space: Namespace) -> None:
 
 
 def _row(call: Call[Any, Any], space: Namespace, connections: int, now: int, budget: Budget) -> Task[answers.Namespace]:
-    held, destinations = Holdings(), 0
-    everything = call.identity.may(Verb.VIEW, space.name, "*")
-    for destination in list(space.destinations.values()):
-        if budget.spent:
-            yield
-        budget.spend(1)
-        if not everything and not call.identity.may(Verb.VIEW, space.name, destination.label):
-            continue
-        destinations += 1
-        queues = queues_at(destination)
-        budget.spend(len(queues))
-        for queue in queues:
-            held.add(queue)
+    viewed = yield from view(call, [space], now, budget)
     return answers.Namespace(
         name=space.name,
-        destinations=destinations,
+        destinations=viewed.destinations,
         connections=connections,
-        depth=held.ready,
-        in_flight=held.in_flight,
-        scheduled=held.scheduled,
+        depth=viewed.held.ready,
+        in_flight=viewed.held.in_flight,
+        scheduled=viewed.held.scheduled,
     )

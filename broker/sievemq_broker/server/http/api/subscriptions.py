@@ -81,8 +81,10 @@ def _rows(call: Call[requests.ListSubscriptions, Any], space: Namespace, now: in
         if not isinstance(destination, Topic) or (topic is not None and label != _topic(topic)):
             continue
         if call.identity.may(Verb.VIEW, space.name, label):
-            budget.spend(len(destination.subscriptions))
-            for number, found in enumerate(destination.subscriptions):
+            for number, found in enumerate(list(destination.subscriptions)):
+                if budget.spent:
+                    yield
+                budget.spend(1)
                 number = 0 if found.name is not None else number
                 rows.append(((label, found.client_id or "", found.name or "", number * 2 + found.durable), found))
     return rows
