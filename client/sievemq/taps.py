@@ -163,6 +163,8 @@ def open_tap(
     def undo(answer: Completion[Any]) -> None:  # otherwise a new one would keep messages without a reader
         engine.request(Command.DELETE_TAP, name, str(destination), answer.request)
 
+    # One whose caller no longer waits would count as used by this call: if that is given up, too, nobody deletes it.
+    connection._transport.undone()
     answer = connection._transport.ask(lambda: engine.request(Command.OPEN_TAP, *fields, undo=undo))
     state = state_of(answer)
     return Tap(connection, name, str(destination), state.id), state

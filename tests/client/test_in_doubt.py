@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 import sievemq.aio
+import sievemq.aio.taps
+import sievemq.taps
 from sievemq import (
     ConnectionFactory,
     InvalidDestinationException,
@@ -128,6 +130,27 @@ async def test_d_42_a_subscription_whose_answer_is_lost_with_the_connection_is_d
     await session.create_consumer(api.queue("q"))
     with pytest.raises(InvalidDestinationException):
         await session.unsubscribe("s")
+
+
+@pytest.mark.parametrize("tries", [1, 2])
+async def test_d_42_a_tap_whose_calls_all_timed_out_is_deleted(api: Api, relay: Relay, tries: int) -> None:
+    connection = await api.connect(url=relay.url(api.url), **options())
+    session = await connection.create_session()
+    relay.keep(1)
+    for _ in range(tries):
+        await time_out(session, in_its_world(connection, sievemq.taps.open_tap, sievemq.aio.taps.open_tap))
+    relay.release()
+    await session.create_consumer(api.queue("q"))
+    with pytest.raises(JMSException) as told:
+        await in_its_world(connection, sievemq.taps.find_tap, sievemq.aio.taps.find_tap)
+    assert told.value.get_error_code() == "NOT_FOUND"
+
+
+async def in_its_world(connection: Any, blocking: Any, aio: Any) -> Any:
+    """Call a function about the tap t of the queue q."""
+    if isinstance(connection, sievemq.aio.Connection):
+        return await aio(connection, "t", Queue("q"))
+    return await asyncio.get_running_loop().run_in_executor(None, blocking, connection._object, "t", Queue("q"))
 
 
 # -- a commit in doubt: cancelled, or interrupted by a signal handler ------------------------------------------------
