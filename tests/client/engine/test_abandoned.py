@@ -280,6 +280,24 @@ def test_a_late_stage_is_discarded_and_the_next_commit_raises() -> None:
     assert isinstance(committing.error, TransactionRolledBackException)
 
 
+def test_a_stage_whose_answer_is_lost_with_its_connection_is_dropped_with_its_lease() -> None:
+    world = World()
+    memory = world.connect(reconnect=5_000)
+    session = world.session(memory, 0)
+    EngineProducer(session, Queue("q")).send(TextMessage("x"), Queue("q"))
+    staging = session.stage("key", 1, 60_000)
+    memory.engine.outbox.abandon(staging)
+    memory.lose_answers(world.clock.now)
+    memory.reopen()
+    world.settle()
+    assert isinstance(staging.error, TransactionRolledBackException)
+    stages = world.broker.namespace("default").stages
+    assert len(stages._stages) == 1
+    world.clock.now += 60_000
+    world.settle()
+    assert len(stages._stages) == 0
+
+
 def test_con_07_a_client_id_that_was_claimed_late_may_be_set_once_more() -> None:
     world = World()
     memory = world.connect(start=False)
