@@ -155,8 +155,9 @@ class Store(Saved, Protocol):
         """Bytes that the store takes, without what it keeps in reserve. In any thread."""
 
     def tidy(self) -> int:
-        """Upkeep after a write: see to it that later ones have as much room as there is, and renew what
-        :meth:`relieve` has given up.
+        """Upkeep after a write, and once everything was read: see to it that later writes have as much room as there
+        is, and renew what :meth:`relieve` has given up. Messages of earlier owners that were written ahead of an end
+        that never came take no room any more.
 
         Returns:
             The :attr:`room` since.

@@ -1,7 +1,8 @@
 """The rows of batches, and of the outcome of their messages since. One connection and transaction of the caller's.
 
 A batch whose messages are all gone is deleted; one that has lost half of its bytes is rewritten without them. A batch
-that is written ahead of its share's end counts as gone until then; a restart deletes it.
+that is written ahead of its share's end counts as gone until then; one whose share never ended is deleted after a
+restart.
 
 The rows of a write are gathered, and many are written by one statement. Each statement releases the interpreter's lock,
 and beside a busy loop the writer waits for it afterwards.
@@ -36,7 +37,7 @@ _T = TypeVar("_T")
 class Batches:
     """Writes batches into the database, and reads their rows."""
 
-    __slots__ = ("_changed", "_execute", "_gone", "_hidden", "_left", "_new", "_plain", "_sparse", "_states")
+    __slots__ = ("_changed", "_execute", "_gone", "_new", "_plain", "_sparse", "_states")
 
     def __init__(self, database: Any) -> None:
         self._execute = database.execute
@@ -48,17 +49,17 @@ class Batches:
         self._changed: dict[int, State] = {}
         self._plain: dict[int, None] = {}
         self._gone: dict[int, None] = {}
-        #: Rows that were written ahead: by this owner of the store, and by one that did not come to the share's end.
-        self._hidden: set[int] = set()
-        self._left: list[int] = []
 
     def forget(self) -> None:
         """A write failed: what is cached of the rows may be wrong."""
         for cached in (self._states, self._sparse, self._new, self._changed, self._plain, self._gone):
             cached.clear()
 
-    def entries(self) -> Iterator[SavedEntry]:
+    def entries(self, left: list[int]) -> Iterator[SavedEntry]:
         """All messages that are not gone, by ascending number.
+
+        Args:
+            left: gets the ids of batches without any.
 
         Raises:
             DamagedError: something is not what was written.
@@ -67,8 +68,8 @@ class Batches:
         for batch_id, data, changed in self._execute(query):
             kept = unpack_batch(batch_id, data)
             state = kept.state() if changed is None else State.unpack(batch_id, changed)
-            if not state.live and batch_id not in self._hidden:
-                self._left.append(batch_id)
+            if not state.live:
+                left.append(batch_id)
             yield from kept.entries(state)
         orphan = self._execute("SELECT id FROM state WHERE id NOT IN (SELECT id FROM batch) LIMIT 1").fetchone()
         if orphan is not None:
@@ -82,8 +83,6 @@ class Batches:
             now: ms epoch.
             room: bytes that may be spent on rewriting sparse batches; a larger one waits for more.
         """
-        self._gone.update(dict.fromkeys(self._left))
-        self._left.clear()
         own: dict[int, list[Outcomes]] = {part.id: [] for part in write.parts if part.accepted or part.ahead}
         for part in write.parts:
             if part.held or part.gone or part.states:
@@ -124,7 +123,6 @@ class Batches:
         self._new[own] = state.pack_batch(own, now, batch.accepted)
         state.hide()
         self._changed[own] = state
-        self._hidden.add(own)
         self._remember(own, state)
 
     def _show(self, batch: Batch, outcomes: list[Outcomes]) -> None:
@@ -134,7 +132,6 @@ class Batches:
         state = self._state_of(own)
         if state is None:
             raise DamagedError(f"batch {own} is missing, although it was written")
-        self._hidden.discard(own)
         state.show()
         for each in outcomes:
             state.apply(own, each)
@@ -189,11 +186,15 @@ class Batches:
         self._states.pop(batch_id, None)
         self._sparse.pop(batch_id, None)
 
-    def _flush(self) -> None:
-        """Write what was gathered. On a full disk the new messages take the place of those that are gone."""
-        for ids in _groups(self._gone):
+    def delete(self, batches: Iterable[int]) -> None:
+        """Delete the rows of these batches."""
+        for ids in _groups(batches):
             self._delete("batch", ids)
             self._delete("state", ids)
+
+    def _flush(self) -> None:
+        """Write what was gathered. On a full disk the new messages take the place of those that are gone."""
+        self.delete(self._gone)
         for ids in _groups(self._plain):
             self._delete("state", ids)
         for states in _groups(self._changed.items()):

@@ -122,6 +122,9 @@ class SqliteStore:
         #: Writes that are on disk: the number of the last one. Taking over the store is one.
         self._sequence = 0
         self.next_batch = 1
+        #: The first batch of this owner; and those that a former one has written ahead of an end that never came.
+        self._first_batch = 1
+        self._left: list[int] = []
         self._db: Any = None
         self._opener = opener
         self._is_wanted = is_wanted
@@ -268,6 +271,7 @@ class SqliteStore:
         except BaseException:
             self.epoch, self._sequence = before
             raise
+        self._first_batch = self.next_batch
         self._witness.open(self._sequence)
 
     def _shrink(self) -> None:
@@ -313,10 +317,12 @@ class SqliteStore:
         Raises:
             DamagedError: something is not what was written.
         """
+        empty: list[int] = []
         try:
-            yield from self._batches.entries()
+            yield from self._batches.entries(empty)
         except Exception as error:
             raise self._translated(error, "be read") from error
+        self._left = [batch_id for batch_id in empty if batch_id < self._first_batch]
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -416,11 +422,14 @@ class SqliteStore:
 
     def tidy(self) -> int:
         """After a write: copy the log if the database will grow by it, or always if the disk has little room; and take
-        as much of the reserve as there is room for.
+        as much of the reserve as there is room for. After reading: delete what never came to its end.
 
         Returns:
             The :attr:`room` since.
         """
+        if self._left and not self._delete_left():
+            self.relieve()  # on a full disk that takes a little room before it makes some
+            self._delete_left()
         size, free = self._reserve.size, self.free
         limit, tight = size // 8 or _GROWTH_BYTES, free < size * _TIGHT
         if not tight and self._growth <= limit and self._reserve.held >= size:
@@ -432,6 +441,23 @@ class SqliteStore:
             self._measure()
         self._reserve.take(self.free)
         return self._room(self.free)
+
+    def _delete_left(self) -> bool:
+        """False if that failed; the next call tries again."""
+        begun = False
+        try:
+            self._execute("BEGIN IMMEDIATE")
+            begun = True
+            self._reload()
+            self._batches.delete(self._left)
+            self._execute("COMMIT")
+        except Exception:
+            self._forget(begun)
+            return False
+        self._left = []
+        self._log_unused = 0
+        self._measure()
+        return True
 
     @property
     def room(self) -> int:

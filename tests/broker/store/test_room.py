@@ -18,7 +18,7 @@ from typing import Any
 import apsw
 import pytest
 
-from sievemq_broker.domain.journal import PLACE_BITS, Batch
+from sievemq_broker.domain.journal import PLACE_BITS, Batch, Write
 from sievemq_broker.store import SqliteStore, StoreFullError
 from sievemq_broker.store.database import PAGE_BYTES
 
@@ -217,6 +217,20 @@ def test_acknowledgements_are_written_after_others_have_filled_the_disk(disk: Fu
     disk.others = 0
     sender.store.tidy()
     assert sender.send(10_000)
+    sender.store.close()
+
+
+def test_messages_written_ahead_of_no_end_take_no_room_after_a_restart(disk: FullDisk) -> None:
+    sender = Sender(disk)
+    while sender.store.room > sender.store.full_below:
+        batch = Batch(sender.store.next_batch)
+        batch.add(1, message("ahead", body=os.urandom(20_000)).packed)
+        sender.store.write(Write(sender.store.next_write, (), batch.id + 1, (batch,)), NOW)
+        sender.store.tidy()
+    sender.kill()
+    sender.check()
+    sender.store.tidy()
+    assert sender.store.room > sender.store.full_below * 5 // 4, "an empty store accepts messages"
     sender.store.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.broker.at_once import settle
@@ -15,6 +16,7 @@ from sievemq_broker.domain.publishing import AT_ONCE, Sends
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.tap import CopyTap
+from sievemq_broker.server.durability.durable import open_and_restore
 from sievemq_broker.store import SqliteStore, StoreError
 from sievemq_broker.store.batches import TOGETHER
 from sievemq_broker.store.database import DATABASE, connect
@@ -417,8 +419,68 @@ def test_a_restart_deletes_what_was_written_ahead_of_a_share_that_never_ended(tm
     assert names(life.killed()) == []
     life.send("c")
     life.cut()
+    store.tidy()
     assert names(life.killed()) == ["c"]
     assert rows(store) == (1, 0)
+    store.close()
+
+
+def left_ahead(directory: Path) -> None:
+    """A broker is killed that has written much of a share ahead."""
+    store = SqliteStore(directory, reserve=0)
+    life = Life(store)
+    for number in range(TOGETHER + 1):
+        life.send(f"m{number}", share=life.share)
+    life.journal.ahead_bytes = life.share.unwritten
+    life.cut()
+    assert rows(store) == (TOGETHER + 1, TOGETHER + 1)
+    store.abandon()
+
+
+def test_a_broker_that_starts_deletes_what_was_written_ahead_before_it_writes_anything(tmp_path: Path) -> None:
+    """A full disk may let it write nothing else."""
+    left_ahead(tmp_path)
+    opened = open_and_restore(str(tmp_path), Broker(), "name", NOW, lambda: True)
+    assert isinstance(opened.store, SqliteStore)
+    assert (opened.messages, rows(opened.store)) == (0, (0, 0))
+    opened.store.close()
+
+
+def test_deleting_what_was_written_ahead_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left_ahead(tmp_path)
+    store = SqliteStore(tmp_path, reserve=0)
+    life = Life(store)
+    execute = store._execute
+
+    def failing(statement: str, values: tuple[object, ...] = ()) -> Any:
+        if statement == "COMMIT":
+            raise OSError("disk I/O error")
+        return execute(statement, values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_execute", failing)
+        store.tidy()
+    assert rows(store) == (TOGETHER + 1, TOGETHER + 1)
+    life.send("c")
+    life.cut()
+    store.tidy()
+    assert (rows(store), names(life.killed())) == ((1, 0), ["c"])
+    store.close()
+
+
+def test_what_this_owner_writes_ahead_is_kept_while_its_share_is_at_work(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, reserve=0)
+    life = Life(store)
+    life.journal.ahead_bytes = 1
+    life.send("a", share=life.share)
+    life.cut()
+    assert names(life.killed()) == []
+    store.reopen()
+    assert names(life.killed()) == []
+    store.tidy()
+    life.journal.complete(life.share)
+    life.cut()
+    assert names(life.killed()) == ["a"]
     store.close()
 
 

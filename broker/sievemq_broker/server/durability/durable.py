@@ -50,6 +50,7 @@ def open_and_restore(
     gc.disable()  # a million messages are some millions of objects, none of them garbage
     try:
         messages = restore(broker, store, now, is_wanted)
+        store.tidy()
     except BaseException as error:
         store.abandon()
         if isinstance(error, RestoreError):
