@@ -513,10 +513,11 @@ def test_many_rows_are_written_by_few_statements(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path, reserve=0)
     life = Life(store)
     many = 2 * TOGETHER
-    life.journal.ahead_bytes = 1
     for number in range(many):
         life.send(f"m{number}", share=life.share)
+    life.journal.ahead_bytes = life.share.unwritten
     few = statements_of(store, life.journal.cut())
+    assert rows(store) == (many, many)
     life.journal.complete(life.share)
     assert statements_of(store, life.journal.cut()) <= few < 15
     consumer = life.consume(many)
