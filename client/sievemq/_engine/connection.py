@@ -578,6 +578,7 @@ class ClientConnection:
             return done
         for session in self.sessions.values():
             session.mark_closed()
+        self.outbox.undo_lasting()
         self.outbox.flush()  # D-26: sends and acknowledgements go first
         handed = tuple(field for session in self.sessions.values() for field in session.handed())
         self.outbox.send_goodbye(handed, done)

@@ -98,7 +98,7 @@ class Completion(Generic[T]):
         return self._undo is not None
 
     def undo(self) -> None:
-        """Take back what the request has made. It has succeeded."""
+        """Take back what the request has made. It has succeeded, unless :meth:`Outbox.undo_lasting` calls this."""
         if self._undo is not None:
             self._undo(self)
 
@@ -280,6 +280,11 @@ def _ends_with_connection(command: CommandTuple) -> bool:
     return command[0] == Command.OPEN_SESSION or (command[0] == Command.OPEN_CONSUMER and not command[_DURABLE])
 
 
+def _is_lasting(command: CommandTuple) -> bool:
+    """True of a request that makes a tap or a durable subscription: its number suffices to undo it."""
+    return command[0] == Command.OPEN_TAP or (command[0] == Command.OPEN_CONSUMER and bool(command[_DURABLE]))
+
+
 class Unsettled(Protocol):
     """A consumer with something to acknowledge."""
 
@@ -431,6 +436,15 @@ class Outbox:
             if completion.error is None and not self.ended:
                 completion.undo()
             abandoned.remove(completion)  # last: if an interrupt breaks into it, it is undone again
+
+    def undo_lasting(self) -> None:
+        """The connection is about to be closed: undo what abandoned requests may have made and outlives it. The answers
+        need not be awaited, since the broker carries out commands in order."""
+        requests = self.requests
+        for completion in tuple(requests.abandoned):
+            entry = requests.pending.get(completion.request)
+            if entry is not None and _is_lasting(entry[1]):
+                completion.undo()
 
     def undone(self) -> Completion[None]:
         """Settled once every abandoned request is answered, and undone: commands from then on find nothing of it."""

@@ -260,6 +260,39 @@ def test_the_end_of_the_connection_undoes_the_rest(broker: FakeBroker) -> None:
     assert broker.heard() == []
 
 
+@pytest.mark.parametrize("make", LASTING)
+@pytest.mark.parametrize("lost", [True, False])
+def test_what_outlives_a_connection_is_undone_before_it_is_closed(
+    make: Callable[..., Completion[Any]], lost: bool
+) -> None:
+    world = World()
+    memory = world.connect(client_id="me", reconnect=5_000)
+    memory.engine.outbox.abandon(make(memory, world.session(memory)))
+    if lost:
+        memory.lose_answers(world.clock.now)
+        memory.reopen()
+        memory.greet(world.clock.now)
+    closing = memory.engine.close()
+    world.settle()
+    assert closing.error is None
+    assert memory.engine.closed
+    assert there(world) == 0
+
+
+@pytest.mark.parametrize("make", [durable, tap])
+def test_closing_keeps_what_was_there_before(make: Callable[..., Completion[Any]]) -> None:
+    world = World()
+    memory = world.connect(client_id="me")
+    session = world.session(memory)
+    world.result(make(memory, session))
+    for consumer in tuple(session.consumers.values()):
+        world.result(session.close_consumer(consumer))
+    memory.engine.outbox.abandon(make(memory, session))
+    memory.engine.close()
+    world.settle()
+    assert there(world) == 1
+
+
 def test_a_late_stage_is_discarded_and_the_next_commit_raises() -> None:
     world = World()
     memory = world.connect()
