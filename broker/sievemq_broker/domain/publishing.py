@@ -11,7 +11,7 @@ together, so that a broker that is killed has kept all of it or nothing; what ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -73,6 +73,13 @@ class Sends:
         size = len(envelope.packed)
         self.bytes += size
         add_to(self.totals, address, 1, size, size)
+
+    def withdraw(self, addresses: Set[str]) -> None:
+        """Remove all messages to these addresses, each of which has some."""
+        self.each = [send for send in self.each if send[0] not in addresses]
+        for address in addresses:
+            _, size, _ = self.totals.pop(address)
+            self.bytes -= size
 
     def drop(self, now: int, budget: Budget) -> Task[None]:
         """Free all messages: it is used no more."""

@@ -75,12 +75,11 @@ class Transaction:
         self._memory.take(len(envelope.packed))
         self.staged.add(address, envelope)
 
-    def drop(self, addresses: Set[str]) -> int:
-        """Drop the staged messages to these addresses. Returns how many that were."""
-        before = self.staged
-        self.staged = Sends([send for send in before if send[0] not in addresses])
-        self._memory.give_back(before.bytes - self.staged.bytes)
-        return len(before) - len(self.staged)
+    def drop(self, addresses: Set[str]) -> None:
+        """Drop the staged messages to these addresses, each of which has some."""
+        before = self.staged.bytes
+        self.staged.withdraw(addresses)
+        self._memory.give_back(before - self.staged.bytes)
 
     def weigh(self, weighed: dict[str, Weighing]) -> None:
         """Its COMMIT has begun to count how much of it subscriptions get."""

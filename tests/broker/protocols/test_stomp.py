@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.domain.test_batch_totals import lines
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.fan_out import LARGE
@@ -452,6 +453,27 @@ def test_a_reply_that_is_late_at_its_commit_is_dropped(world: World, bulk: int) 
     service.say("COMMIT", transaction="t")
     assert queue(world, "work").depth == bulk + 1
     assert not service.closed
+
+
+def late_at_commit(count: int) -> int:
+    """Commit replies to so many clients that are gone. Returns how many lines that took."""
+    world = World()
+    client, service = Stomp(world), Stomp(world)
+    service.say("SUBSCRIBE", id="1", destination="/queue/requests")
+    for number in range(count):
+        client.say("SEND", b"question", destination="/queue/requests", reply_to=f"/temp-queue/{number}")
+    service.say("BEGIN", transaction="t")
+    for request in service.take("MESSAGE"):
+        service.say("SEND", b"answer", destination=request.headers["reply-to"], transaction="t")
+    service.say("SEND", b"log", destination="/queue/work", transaction="t")
+    client.lose()
+    took = lines(lambda: service.say("COMMIT", transaction="t"))
+    assert (queue(world, "work").depth, world.services.replies_dropped) == (1, count)
+    return took
+
+
+def test_late_replies_to_many_clients_are_dropped_in_one_pass() -> None:
+    assert late_at_commit(100) < 12 * late_at_commit(10)
 
 
 def test_a_reply_that_waits_for_room_is_dropped_if_its_queue_goes() -> None:

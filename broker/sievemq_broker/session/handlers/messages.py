@@ -452,9 +452,15 @@ def _publish(peer: Peer, command: Commit, now: int) -> None:
 def _drop_late_replies(peer: Peer, transaction: Transaction) -> None:
     """Drop what is staged for temporary destinations that have gone since."""
     destinations = peer.namespace.destinations
-    missing = [address for address in transaction.staged.totals if address not in destinations]
-    for address in [each for each in missing if parse_address(each).kind.is_temporary]:
-        peer.services.drop_replies(peer, address, transaction.drop({address}))
+    gone = {
+        address: messages
+        for address, (messages, _, _) in transaction.staged.totals.items()
+        if address not in destinations and parse_address(address).kind.is_temporary
+    }
+    if gone:
+        transaction.drop(gone.keys())
+    for address, messages in gone.items():
+        peer.services.drop_replies(peer, address, messages)
 
 
 def _rolled_back(peer: Peer, session: Session, doom: SieveError, now: int) -> None:
