@@ -191,6 +191,57 @@ def test_sends_of_other_threads_during_a_write_are_written_behind_it(
     assert [command[1] for command in peer.read()] == [1, 2]
 
 
+def test_no_send_of_several_threads_is_left_unwritten(peer: Peer) -> None:
+    """Be the I/O thread asleep, at rest or writing: each thread stops at times until its last send has arrived."""
+    threads, rounds = 3, 60
+    arrived = [threading.Semaphore(0) for _ in range(threads)]
+
+    def read() -> None:
+        left = [rounds * (rounds + 1) // 2] * threads
+        while any(left):
+            for command in peer.read():
+                number = command[1]
+                assert isinstance(number, int)
+                arrived[number].release()
+                left[number] -= 1
+
+    def send(number: int) -> None:
+        for count in range(1, rounds + 1):
+            for _ in range(count):
+                peer.engine.outbox.put(b"\x94\x19" + bytes([number]) + b"\x01\x00", 5)
+                peer.transport.queued()
+            for _ in range(count):
+                assert arrived[number].acquire(timeout=SOON / 1000)
+
+    reading, *sending = Background(read), *[Background(lambda n=n: send(n)) for n in range(threads)]  # type: ignore[misc]
+    for each in (*sending, reading):
+        each.result()
+
+
+def test_a_send_is_written_whose_thread_found_the_io_thread_awake_just_before_it_slept(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport, lock, unseen = peer.transport, peer.transport.lock, threading.Event()
+
+    class Lock:
+        """The transport's lock; a send is queued in the moment in which the I/O thread is about to sleep."""
+
+        def __enter__(self) -> None:
+            lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            lock.release()
+            if transport.asleep and threading.current_thread() is transport._thread and not unseen.is_set():
+                unseen.set()
+                peer.engine.outbox.put(b"\x94\x19\x01\x01\x00", 5)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transport, "lock", Lock())
+        transport.wake()
+        assert peer.read() == [(Command.ACKNOWLEDGE, 1, 1, 0)]
+    assert unseen.is_set()
+
+
 @pytest.mark.parametrize(("seconds", "written"), [(0.001, False), (0.003, True)])
 def test_an_acknowledgement_alone_waits_for_a_reply_to_leave_with(
     peer: Peer, monkeypatch: pytest.MonkeyPatch, seconds: float, written: bool
