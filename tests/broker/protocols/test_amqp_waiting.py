@@ -72,6 +72,18 @@ def take(client: Amqp, *bodies: str, handle: int = 7) -> None:
         client.settle(Accepted(), delivery.id)
 
 
+def empty(client: Amqp, *bodies: str, address: str = "q") -> None:
+    """Receive these on another connection, which makes room for one message of the client after the other."""
+    other = Amqp(client.world, container=f"of {address}")
+    other.receiver(address, credit=len(bodies))
+    for body in bodies:
+        delivery = other.receive()
+        assert delivery.body == body
+        other.settle(Accepted(), delivery.id)
+        client.rest()
+        other.rest()
+
+
 def test_other_links_and_sessions_go_on() -> None:
     world = a_world()
     client = stalled(world)
@@ -151,14 +163,7 @@ def test_a_link_with_the_handle_of_one_that_waited_has_a_wait_of_its_own(detache
     for number in range(6, 9):
         client.send(message(f"m{number}"), number, 3)
     for address, bodies in (("q2", ("m3", "m4", "m5")), ("q3", ("m6", "m7", "m8"))):
-        other = Amqp(world, container=address)
-        other.receiver(address, credit=3)
-        for body in bodies:
-            delivery = other.receive()
-            assert delivery.body == body
-            other.settle(Accepted(), delivery.id)
-            client.rest()
-            other.rest()
+        empty(client, *bodies, address=address)
     assert [client.outcome(number) for number in range(3, 9)] == [Accepted()] * 6
     client.say(End())
     assert client.one(End).error is None
@@ -173,14 +178,7 @@ def test_what_waits_behind_an_attach_waits_for_room_of_that_link() -> None:
     for number in range(3, 120):  # more than one batch
         client.send(message(f"m{number}"), number)
     take(client, "m0", "m1", "m2")
-    other = Amqp(world, container="other")
-    other.receiver("q2", credit=200)
-    for number in range(3, 120):
-        delivery = other.receive()
-        assert delivery.body == f"m{number}"
-        other.settle(Accepted(), delivery.id)
-        client.rest()
-        other.rest()
+    empty(client, *[f"m{number}" for number in range(3, 120)], address="q2")
     client.say(End())
     assert client.one(End).error is None
     assert client.broker.unpublished == 0
@@ -213,14 +211,7 @@ def test_the_end_of_a_connection_waits_for_its_links() -> None:
     client.say(None)
     client.say(Close())
     assert not client.closed
-    other = Amqp(world)
-    other.receiver(credit=3)
-    for n in range(3):
-        delivery = other.receive()
-        assert delivery.body == f"m{n}"
-        other.settle(Accepted(), delivery.id)
-        client.rest()
-        other.rest()
+    empty(client, "m0", "m1", "m2")
     assert client.one(Close).error is None
     assert client.closed
 
@@ -316,14 +307,7 @@ def test_a_commit_that_waits_holds_up_its_link_alone() -> None:
     client.say(End())
     assert client.all(Detach) == []
     assert client.all(End) == []
-    other = Amqp(world)
-    other.receiver(credit=2)
-    for body in ("m0", "m1"):
-        delivery = other.receive()
-        assert delivery.body == body
-        other.settle(Accepted(), delivery.id)
-        client.rest()
-        other.rest()
+    empty(client, "m0", "m1")
     assert isinstance(client.outcome(3), Accepted)
     assert isinstance(client.outcome(4), Declared)
     client.one(Detach)
