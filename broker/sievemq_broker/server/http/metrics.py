@@ -79,7 +79,7 @@ def metrics_routes(server: Server) -> list[Page]:
         if number > MAX_DETAILED:
             what = f"{number} destinations fit and one scrape shows {MAX_DETAILED}"
             raise bad_request(f"{what}; narrow it, as in ?destination=queue:orders.*")
-        figures = [(of, *(await run(server, partial(figures_of, of)))) for of in found]
+        figures = await run(server, partial(_figures, found))
         return _text(DetailedCollector(figures, server.shard.broker.namespaces, server.clock.now()))
 
     return [Page("GET", "/metrics", metrics), Page("GET", "/metrics/detailed", detailed)]
@@ -109,6 +109,15 @@ def _chosen(
             if fits(label):
                 found.append(of)
     return found[:MAX_DETAILED], len(found)
+
+
+def _figures(
+    destinations: list[Queue | Topic], now: int, budget: Budget
+) -> Task[list[tuple[Queue | Topic, Counts, Gauges]]]:
+    found: list[tuple[Queue | Topic, Counts, Gauges]] = []
+    for of in destinations:
+        found.append((of, *(yield from figures_of(of, now, budget))))
+    return found
 
 
 def _text(collector: Collector) -> Response:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
+from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.work import TURN, Budget, Task
 from sievemq_broker.server.http import tasks
@@ -105,6 +106,27 @@ async def test_work_without_a_waiting_client_ends_at_its_next_slice() -> None:
     with pytest.raises(GoneError):
         await running
     assert done == ["slice 0", "slice 1", "slice 2", "closed"]
+
+
+@pytest.mark.parametrize("path", ["/metrics/detailed", "/api/v1/namespaces", "dead-letters", "destinations"])
+def test_all_rows_of_a_page_are_one_task(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each task waits for the slices of all others."""
+    made = 0
+    while_wanted = tasks._while_wanted
+
+    def note(*given: Any) -> Any:
+        nonlocal made
+        made += 1
+        return while_wanted(*given)
+
+    with EmbeddedBroker(http=True) as broker:
+        api = Api(broker)
+        for number in range(100):
+            broker.call(fill, f"n{number}", "queue:q", 1)
+            broker.call(fill, api.namespace, f"queue:DLQ.{number}", 1)
+        monkeypatch.setattr(tasks, "_while_wanted", note)
+        assert api("GET", path).status == 200
+        assert made < 10, "the sampler has some, too"
 
 
 def test_a_purge_stops_when_its_client_disconnects(api: Api) -> None:

@@ -12,7 +12,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, page_of
-from sievemq_broker.server.http.tasks import run
+from sievemq_broker.server.http.tasks import ROW, run
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import SieveError
 from sievemq_core.message import dead_letters as notes
@@ -44,12 +44,22 @@ async def list_dead_letters(call: Call[requests.ListDeadLetters, Any]) -> answer
         query.limit,
         keep,
     )
-    queues = []
-    for queue in chosen:
-        assert isinstance(queue, Queue)
-        examine = query.examine if call.identity.may(Verb.BROWSE, space.name, queue.label) else 0
-        queues.append(await run(call.server, partial(_groups, call, queue, examine)))
+    queues = await run(call.server, partial(_rows, call, chosen, query.examine))
     return answers.DeadLetters(queues=queues, total=total, next=more)
+
+
+def _rows(
+    call: Call[Any, Any], queues: list[Destination], examine: int, now: int, budget: Budget
+) -> Task[list[answers.DeadLetterQueue]]:
+    rows: list[answers.DeadLetterQueue] = []
+    for queue in queues:
+        assert isinstance(queue, Queue)
+        if budget.spent:
+            yield
+        budget.spend(ROW)
+        may_read = call.identity.may(Verb.BROWSE, queue.place.namespace, queue.label)
+        rows.append((yield from _groups(call, queue, examine if may_read else 0, now, budget)))
+    return rows
 
 
 def _groups(

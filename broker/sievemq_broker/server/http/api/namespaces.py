@@ -38,13 +38,7 @@ async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
         query.limit,
         lambda name: fits(name) and rights.enters(name),
     )
-    clients = Counter(connection.namespace.name for connection in call.server.shard.services.connections.values())
-    rows = []
-    for name in chosen:
-        space = call.server.shard.broker.namespaces.get(name)
-        if space is not None:
-            connected = clients[name] if call.identity.may(Verb.VIEW, name, "*") else 0
-            rows.append(await run(call.server, partial(_row, call, space, connected)))
+    rows = await run(call.server, partial(_rows, call, chosen))
     return answers.Namespaces(namespaces=rows, total=total, next=more)
 
 
@@ -105,6 +99,17 @@ def _refuse_if_connected(call: Call[Any, Any], space: Namespace) -> None:
             f"namespace {space.name!r} has {counted(connected, 'connection')}; close what is open first",
             {"namespace": space.name, "connections": connected},
         )
+
+
+def _rows(call: Call[Any, Any], names: list[str], now: int, budget: Budget) -> Task[list[answers.Namespace]]:
+    clients = Counter(connection.namespace.name for connection in call.server.shard.services.connections.values())
+    rows: list[answers.Namespace] = []
+    for name in names:
+        space = call.server.shard.broker.namespaces.get(name)
+        if space is not None:
+            connected = clients[name] if call.identity.may(Verb.VIEW, name, "*") else 0
+            rows.append((yield from _row(call, space, connected, now, budget)))
+    return rows
 
 
 def _row(call: Call[Any, Any], space: Namespace, connections: int, now: int, budget: Budget) -> Task[answers.Namespace]:
