@@ -396,7 +396,8 @@ class Namespace:
             connection: id of the sender's connection, for no_local.
         """
         contested = self.publishing is not None or bool(self.broker.rooms.waiting)
-        topics = to_weigh(sends, self.destinations, contested)
+        gated = self.gate is not None or self.broker.gate is not None
+        topics = to_weigh(sends, self.destinations, contested, gated)
         return {address: Weighing(topic, connection) for address, topic in topics.items()}
 
     def examining(self, sends: Sends, weighed: Mapping[str, Weighing] | None = None) -> Make[int] | None:
@@ -560,7 +561,7 @@ class Namespace:
             raise
         waiting = () if waited else self.broker.rooms.waiting
         load, roomy = load_of(sends, destinations, connection, bool(waiting), weighed or {})
-        batch = partial(_load_of_batch, sends, destinations, connection)
+        batch = partial(_load_of_batch, sends, destinations, connection, weighed or {})
         full = self.enter_several(batch, patient, acknowledges) if sends else []
         if waiting:
             roomy.clear()  # blocked senders come first
@@ -898,12 +899,19 @@ def _load_of(sends: Iterable[tuple[Destination, Envelope]], connection: str | No
     return messages, size
 
 
-def _load_of_batch(sends: Sends, destinations: Mapping[str, Destination], connection: str | None) -> tuple[int, int]:
-    """The same of a large batch. Only where selectors decide, each message is examined."""
+def _load_of_batch(
+    sends: Sends, destinations: Mapping[str, Destination], connection: str | None, weighed: Mapping[str, Weighing]
+) -> tuple[int, int]:
+    """The same of a large batch. Where selectors decide and nothing has counted before, each message is examined."""
     messages = size = 0
     for address, (count, total, _) in sends.totals.items():
         destination = destinations[address]
-        if isinstance(destination, Topic) and not destination.takes_all:
+        weighing = weighed.get(address)
+        if weighing is not None:
+            for some_messages, some_bytes, _ in weighing.result().values():
+                messages += some_messages
+                size += some_bytes + some_messages * MESSAGE_BYTES
+        elif isinstance(destination, Topic) and not destination.takes_all:
             some = _load_of([(destination, envelope) for to, envelope in sends if to == address], connection)
             messages += some[0]
             size += some[1]

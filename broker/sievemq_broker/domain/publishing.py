@@ -169,31 +169,33 @@ class Weighing:
         """The load of each subscription. Subscriptions created meanwhile are counted now."""
         topic, load = self._topic, self._load
         for place, (envelope, number) in enumerate(self._weighed):
-            if number < topic.next_number:
-                size = len(envelope.packed)
-                for queue in topic.matching_since(number, envelope, self._connection):
-                    add_to(load, queue, 1, size, size)
-                self._weighed[place] = envelope, topic.next_number
+            if number == topic.next_number:
+                break  # those behind it were counted later
+            size = len(envelope.packed)
+            for queue in topic.matching_since(number, envelope, self._connection):
+                add_to(load, queue, 1, size, size)
+            self._weighed[place] = envelope, topic.next_number
         return {queue: gets for queue, gets in load.items() if not queue.deleted}
 
 
-def to_weigh(sends: Sends, destinations: Mapping[str, Queue | Topic], contested: bool) -> dict[str, Topic]:
+def to_weigh(sends: Sends, destinations: Mapping[str, Queue | Topic], contested: bool, gated: bool) -> dict[str, Topic]:
     """The topics, by address, for which :class:`Weighing` must count: their subscriptions are many, and one may lack
-    room for the whole batch.
+    room for the whole batch, or all that arrives is counted.
 
     Args:
         destinations: where addresses lead, as far as they are known.
         contested: other senders wait, or another batch is published first, so that room may be gone by then.
+        gated: the namespace or the broker counts what arrives.
     """
     found = {}
     for address, total in sends.totals.items():
         topic = destinations.get(address)
         if (
             isinstance(topic, Topic)
-            and topic.policy.limited
+            and (topic.policy.limited or gated)
             and not topic.takes_all
             and total[0] * len(topic.subscriptions) > AT_ONCE
-            and (contested or topic.index.costly or capacity.scarce(topic, *total))
+            and (contested or gated or topic.index.costly or capacity.scarce(topic, *total))
         ):
             found[address] = topic
     return found

@@ -11,7 +11,7 @@ import pytest
 from tests.broker.domain.support import NOW, World, message
 
 from sievemq_broker.domain import DestinationPolicy
-from sievemq_broker.domain.admission import Gate
+from sievemq_broker.domain.admission import MESSAGE_BYTES, Gate
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.publishing import FREED, Publishing, Sends
 from sievemq_broker.domain.work import finish
@@ -78,6 +78,30 @@ def test_a_batch_below_namespace_limits_is_counted_without_examining_its_message
     took = lines(lambda: world.namespace.begin(many, NOW))
     assert counted[1] == tuple(each * 300 for each in counted[0])
     assert took < 400
+
+
+@pytest.mark.parametrize("whose", ["namespace", "broker"])
+def test_a_batch_whose_receivers_selectors_choose_is_counted_in_slices_below_limits_of_all(whose: str) -> None:
+    world = World()
+    counted: list[tuple[int, int]] = []
+    getattr(world, whose).set_gate(Gate(lambda messages, size: counted.append((messages, size))))
+    for least in range(20):
+        world.consumer("topic:t", f"n > {least}")
+    sends = Sends([("topic:t", message(properties={"n": number % 30})) for number in range(3_000)])
+    weighed = world.namespace.weighing(sends, "c")
+    examining = world.namespace.examining(sends, weighed)
+    assert examining is not None
+    finish(examining, NOW)
+    world.consumer("topic:t", "n = 29")
+    assert lines(lambda: weighed["topic:t"].result()) > 3_000, "the last subscription is counted as well"
+    assert lines(lambda: world.namespace.begin(sends, NOW, "c", weighed=weighed, patient=True)) < 800
+    while world.broker.work(NOW):
+        pass
+    arrived = [queue.enqueued for queue in world.namespace.declare("topic:t").queues]
+    assert arrived == [*range(2_900, 900, -100), 100]
+    [(messages, size)] = counted
+    assert messages == sum(arrived)
+    assert size == messages * (sends.bytes // len(sends) + MESSAGE_BYTES)
 
 
 def test_overrides_of_a_large_batch_are_applied_in_slices_and_counted() -> None:
