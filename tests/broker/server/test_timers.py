@@ -173,6 +173,25 @@ def test_moved_clock_does_everything_that_is_due_before_it_returns() -> None:
     assert loop.armed() == []
 
 
+def test_a_turn_ends_when_a_deadline_has_come_and_when_work_goes_on(clock: StandingClock) -> None:
+    """What was done is written to disk at the end of a turn, whoever has output."""
+    domain, ends = Domain(1_100), 0
+    timers, loop, _, marked = make(domain, clock)
+
+    def end() -> None:
+        nonlocal ends
+        ends += 1
+        timers.rearm()
+
+    timers.start(marked.append, end)
+    timers.rearm()
+    clock.time = 1_100
+    domain.pending = 2
+    loop.fire()
+    loop.fire()
+    assert (ends, marked, len(loop.armed())) == (2, [], 1)
+
+
 def test_tick_visits_every_connection_and_marks_those_with_output(clock: StandingClock) -> None:
     timers, loop, links, marked = make(Domain(), clock)
     quiet, loud = _link(), _link()

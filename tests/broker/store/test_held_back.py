@@ -6,9 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.broker.server.wire_client import WireClient
 
 from sievemq import CompletionListener, ConnectionFactory, DeliveryMode, JMSContext, Message
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain import Broker
+from sievemq_broker.domain.journal import Write
+from sievemq_broker.domain.publishing import AT_ONCE
+from sievemq_broker.domain.work import Budget, Task
+from sievemq_core.wire.commands import Command
 
 from .disk import DEADLINE, Disk
 
@@ -32,6 +38,12 @@ class Confirmed(CompletionListener):
 def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(data_dir=tmp_path) as broker:
         yield broker
+
+
+def send(client: WireClient, sequence: int, size: int) -> None:
+    """A PERSISTENT message."""
+    envelope = (None, 1, 4, 2, 0, 0, None, None, None, None, None, 2, b"m" * size)
+    client.say(Command.SEND, 1, sequence, "queue:q", envelope)
 
 
 def context(broker: EmbeddedBroker, mode: int = JMSContext.AUTO_ACKNOWLEDGE) -> JMSContext:
@@ -77,3 +89,47 @@ def test_what_a_client_is_answered_after_a_crash_was_on_disk(tmp_path: Path, mod
             if mode == JMSContext.SESSION_TRANSACTED:
                 sender.commit()
             assert broker.call(lambda domain: domain.journal is not None and not domain.journal.unwritten)
+
+
+def test_what_waits_for_a_task_leaves_when_it_is_over_though_no_client_says_anything(broker: EmbeddedBroker) -> None:
+    def work(now: int, budget: Budget) -> Task[None]:
+        """Goes on for a few turns after output is held back for it."""
+        turns = 0
+        while turns < 5:
+            turns += any(link.held for link in broker.server.links.open)
+            budget.spend(budget.left)
+            yield
+
+    def begin(domain: Broker) -> None:
+        journal = domain.journal
+        assert journal is not None
+        journal.hold()
+        domain.scheduler.start("task", work, 0, later=True).then(lambda now: journal.let_go())
+
+    with WireClient(broker.port) as client:
+        client.open_session()
+        broker.call(begin)
+        send(client, 1, 10)
+        assert client.until(Command.CONFIRM)[1:] == (1, 1)
+
+
+def test_a_large_commit_on_a_quiet_broker_is_written_ahead(broker: EmbeddedBroker) -> None:
+    commits = broker.server.shard.commits
+    assert commits is not None
+    written: list[Write] = []
+    write = commits.store.write
+
+    def watched(each: Write, now: int) -> None:
+        written.append(each)
+        write(each, now)
+
+    broker.call(lambda _: setattr(commits.store, "write", watched))
+    count = 10 * AT_ONCE
+    with WireClient(broker.port) as client:
+        client.open_session(mode=0)
+        for number in range(1, count + 1):
+            send(client, number, 500)
+        assert client.request(Command.COMMIT, 1, ())[0] == Command.OK
+    ahead = sum(len(batch.accepted) for each in written for batch in each.ahead)
+    assert 0 < ahead <= count
+    assert ahead + sum(len(batch.accepted) for each in written for batch in each.parts) == count

@@ -127,8 +127,8 @@ class Timers:
     """
 
     __slots__ = (
-        "_armed", "_armed_for", "_clock", "_domains", "_links", "_loop", "_mark", "_next_tick", "_on_tick", "_ticker",
-        "lag",
+        "_armed", "_armed_for", "_clock", "_domains", "_end", "_links", "_loop", "_mark", "_next_tick", "_on_tick",
+        "_ticker", "lag",
     )  # fmt: skip
 
     def __init__(
@@ -144,6 +144,7 @@ class Timers:
         self._domains = domains
         self._links = links
         self._mark: Callable[[_Writer], None] = lambda link: None
+        self._end = self.rearm
         self._on_tick = on_tick
         self._armed: asyncio.TimerHandle | None = None
         self._armed_for = 0
@@ -152,13 +153,16 @@ class Timers:
         #: How late ticks were.
         self.lag = Histogram(LAG_BOUNDS)
 
-    def start(self, mark: Callable[[_Writer], None]) -> None:
+    def start(self, mark: Callable[[_Writer], None], end: Callable[[], None] | None = None) -> None:
         """Begin to tick.
 
         Args:
             mark: ends the turn for a link that may have output.
+            end: a turn in which a deadline has come or work goes on, even if no link has output: it calls
+                :meth:`rearm`, and what was done may be written to disk. Without it, nothing else is in a turn.
         """
         self._mark = mark
+        self._end = end or self.rearm
         self._next_tick = self._loop.time() + TICK_SECONDS
         self._ticker = self._loop.call_at(self._next_tick, self._tick)
 
@@ -211,7 +215,7 @@ class Timers:
 
     def _fire(self) -> None:
         self._armed = None
-        self.rearm()
+        self._end()
 
     def _tick(self) -> None:
         loop = self._loop
