@@ -11,6 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from sievemq import ConnectionFactory
+from sievemq._engine import ClientConnection, EngineOptions
+from sievemq.blocking.transport import wall_clock
 from sievemq.cli.manage.parties import connection as connection_command
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import ConfigError
@@ -20,6 +22,7 @@ from sievemq_testing import TestBroker, TestNamespace
 SOON = 20
 
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:%s\n\n\0"
+HELLO = ClientConnection(EngineOptions(heartbeat=0), wall_clock).hello().data_to_send()
 
 
 def stomp(port: int, host: str = "x") -> socket.socket:
@@ -62,6 +65,22 @@ def test_journal_and_views_of_a_test_show_the_protocol_of_each_client(sievemq_na
         assert [connection.protocol for connection in sievemq_namespace.connections] == ["sieve", "stomp"]
     connected = [event.detail for event in sievemq_namespace.journal if event.kind == "connected"]
     assert [detail.rpartition(", protocol ")[2] for detail in connected] == ["sieve", "stomp"]
+
+
+@pytest.mark.parametrize(
+    ("first", "answer"),
+    [(CONNECT % b"x", b"CONNECTED"), (b"AMQP\0\1\0\0", b"AMQP\0\1\0\0"), (HELLO, b"\0\0")],
+    ids=["stomp", "amqp", "sieve"],
+)
+def test_a_protocol_is_recognised_though_its_first_bytes_arrive_one_by_one(first: bytes, answer: bytes) -> None:
+    with EmbeddedBroker() as broker, socket.create_connection(("127.0.0.1", broker.port)) as sock:
+        sock.settimeout(SOON)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for at in range(len(first)):
+            sock.sendall(first[at : at + 1])
+            for _ in range(2):
+                broker.call(lambda _: None)  # turns of its loop
+        assert sock.recv(len(answer)) == answer
 
 
 def test_a_port_of_its_own_speaks_stomp_beside_the_wire_port() -> None:
