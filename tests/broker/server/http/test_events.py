@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -16,10 +17,10 @@ import pytest
 from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.policy import DestinationPolicy
-from sievemq_broker.domain.work import Budget, finish
+from sievemq_broker.domain.work import TURN, Budget, finish
 from sievemq_broker.server.http.api import series
 from sievemq_broker.server.http.api.history import KEEP, Event, History
-from sievemq_broker.server.http.api.hub import BUFFER, MAX_LISTENERS, Listener
+from sievemq_broker.server.http.api.hub import BUFFER, MAX_LISTENERS, Hub, Listener
 from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
 
 from .conftest import DEADLINE, Api, at, send
@@ -84,6 +85,37 @@ def listening(broker: EmbeddedBroker, header: str | None = None, **query: str) -
 def fresh() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(http=True) as broker:
         yield broker
+
+
+@pytest.mark.parametrize("other", [Hub.ready, Hub.look])
+def test_nothing_is_missed_while_another_listener_comes(
+    fresh: EmbeddedBroker, other: Callable[[Hub], Awaitable[None]]
+) -> None:
+    """The state that a listener relies on, and a later one that is taken for another at the same time."""
+
+    topic: Any = fresh.call(lambda broker: broker.namespace("n").create("topic:t"))
+
+    async def events() -> list[str]:
+        scheduler = fresh.server.shard.broker.scheduler
+        hub = Hub(fresh.server, fresh._http.management.sampler)  # type: ignore[union-attr]
+        listener = Listener(Identity(), None)
+        hub.add(listener)
+        scheduler.turn = 0  # only what follows here is done
+        coming = [asyncio.ensure_future(act(hub)) for act in (Hub.ready, other)]
+        await asyncio.sleep(0)
+        scheduler.run(0, 1)
+        await coming[0]
+        fresh.server.shard.broker.namespace("n").subscriptions.subscribe(
+            topic, "s", None, None, durable=False, shared=True, no_local=False, connection="c", temporary=False
+        )
+        scheduler.turn = TURN
+        fresh.server.turn.worked()
+        await coming[1]
+        await hub.look()
+        return [name for _, (name, _) in await listener.next(0)]
+
+    assert fresh._loop is not None
+    assert "subscription.created" in asyncio.run_coroutine_threadsafe(events(), fresh._loop).result(DEADLINE)
 
 
 def test_ticks_carry_totals(fresh: EmbeddedBroker) -> None:

@@ -134,6 +134,8 @@ class Hub:
         self._server = server
         self._sampler = sampler
         self._known: _Known | None = None
+        #: Held while that is taken: a later state must not take the place of one that a listener relies on.
+        self._taking = asyncio.Lock()
         self._left = 0.0  # when the last listener did
         self._history = History()
         self.listeners: set[Listener] = set()
@@ -168,8 +170,9 @@ class Hub:
 
     async def ready(self) -> None:
         """Return when no event from now on is missed: there is a state that the next look compares with."""
-        if self._known is None:
-            self._known = await run(self._server, partial(_Known.taken, self._server))
+        async with self._taking:
+            if self._known is None:
+                self._known = await run(self._server, partial(_Known.taken, self._server))
 
     def discard(self, listener: Listener) -> None:
         self.listeners.discard(listener)
@@ -183,15 +186,16 @@ class Hub:
     async def look(self) -> None:
         """Send what changed since the last look, then the tick."""
         history = self._history
-        before = self._known
-        if not self.listeners:
-            if before is None:
-                return
-            if time.monotonic() - self._left >= LINGER_SECONDS:
-                self._known = None
-                history.forget()
-                return
-        self._known = await run(self._server, partial(_Known.taken, self._server))
+        async with self._taking:
+            before = self._known
+            if not self.listeners:
+                if before is None:
+                    return
+                if time.monotonic() - self._left >= LINGER_SECONDS:
+                    self._known = None
+                    history.forget()
+                    return
+            self._known = await run(self._server, partial(_Known.taken, self._server))
         now = self._sampler.latest.time
         found = () if before is None else self._known.since(before, self._sampler.changes)
         events: list[Event] = [(name, {"time": now, **about}) for name, about in found]
