@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -11,9 +12,11 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.work import TURN, Budget
+from sievemq_broker.server.http.api import brokers
 from sievemq_broker.server.http.api.destinations import emptied
 
 from .conftest import Api, at, send
+from .deep import fill
 
 
 def test_figures_of_a_queue(api: Api, context: JMSContext) -> None:
@@ -57,6 +60,25 @@ def test_subscriptions_of_one_topic_are_added_up_in_slices(path: str) -> None:
         api.get(path)
         assert broker.call(lambda broker: broker.scheduler.overrun) < 50
         assert len(list(emptied(topic, True, 0, Budget(TURN)))) == 2 * TURN
+
+
+def test_a_destination_that_is_deleted_amid_the_totals_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedBroker(http=True) as broker:
+        api = Api(broker)
+        for name in ("a", "b"):
+            broker.call(fill, api.namespace, f"queue:{name}", 3)
+        deleted: list[bool] = []
+        add_figures = brokers.add_figures
+
+        def delete_then(*given: Any) -> Any:
+            yield from add_figures(*given)
+            space = broker.server.shard.broker.namespace(api.namespace)
+            deleted.append(bool(deleted) or space.delete(given[0].label))
+
+        monkeypatch.setattr(brokers, "add_figures", delete_then)
+        assert api.get("/api/v1/broker")["totals"]["enqueued"] == 6
+        assert deleted == [True, True]
+        assert api.get("/api/v1/broker")["totals"]["enqueued"] == 6
 
 
 def subscribed(broker: Broker, namespace: str) -> Topic:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -37,11 +37,9 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
     identity = call.identity
     everything = identity.may(Verb.VIEW, "*", "*")
     spaces = [space for space in server.shard.broker.namespaces.values() if identity.rights.enters(space.name)]
-    viewed = await run(server, partial(view, call, spaces))
+    viewed = await run(server, partial(_view_with_ended if everything else view, call, spaces))
     held, in_rate, out_rate = viewed.held, viewed.in_rate, viewed.out_rate
     if everything:
-        for ended in list(server.shard.ended.counts.values()):
-            viewed.counts.include(ended)
         latest = call.management.sampler.latest
         in_rate, out_rate = latest.in_rate, latest.out_rate
     connections = [
@@ -158,6 +156,15 @@ class Viewed:
         self.in_rate += rates[0]
         self.out_rate += rates[1]
         yield from add_figures(destination, self.counts, self.held, budget)
+
+
+def _view_with_ended(call: Call[Any, Any], spaces: list[Namespace], now: int, budget: Budget) -> Task[Viewed]:
+    """:func:`view`, with what destinations had counted that are gone. One that is deleted amid it counts once."""
+    ended = [replace(counts) for counts in call.server.shard.ended.counts.values()]
+    viewed = yield from view(call, spaces, now, budget)
+    for counts in ended:
+        viewed.counts.include(counts)
+    return viewed
 
 
 def view(call: Call[Any, Any], spaces: list[Namespace], now: int, budget: Budget) -> Task[Viewed]:
