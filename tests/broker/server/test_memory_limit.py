@@ -287,6 +287,20 @@ def test_unacknowledged_messages_count() -> None:
     assert world.memory.measure() == 50 * EACH
 
 
+def test_very_many_consumers_of_one_queue_are_added_up_in_several_ticks() -> None:
+    world = World(GIB)
+    for number in range(2 * TURN):
+        world.space.open_consumer(Port(), number, "queue:q", connection="c", credit=1, now=NOW)
+    world.send(2 * TURN)
+    while world.broker.work(NOW):
+        pass
+    before = world.broker.scheduler.overrun
+    *others, last = world.sums()
+    assert (others, last) == ([0] * len(others), 2 * TURN * EACH)
+    assert len(others) >= 2
+    assert world.broker.scheduler.overrun == before
+
+
 def test_held_bytes_are_estimated_from_a_sample_with_gaps() -> None:
     world = World(0)
     consumer = world.space.open_consumer(Port(), 1, "queue:q", connection="c", credit=10, now=NOW)

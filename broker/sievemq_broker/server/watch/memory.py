@@ -18,7 +18,6 @@ from sievemq_broker import logs
 from sievemq_broker.domain.admission import MESSAGE_BYTES, UNLIMITED, Gate, Overfull
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.work import TURN, Budget, Task, finish
 from sievemq_broker.server.net.large_frames import share_of
 from sievemq_broker.server.net.link import Links
@@ -91,6 +90,7 @@ class MemoryLimit:
         self._soon = soon
         self._clock = clock
         self._round = Round(broker.scheduler, self._sum_up, clock)
+        #: The most places in which a message is kept.
         self._copies = 1
         #: Units that the last sum took, and how many were computed in one go.
         self._units = self._measured = 0
@@ -112,18 +112,25 @@ class MemoryLimit:
     def add_up(self, now: int, budget: Budget) -> Task[None]:
         """Sum up :attr:`bytes`."""
         total = units = 0
+        copies = 1
         for space in tuple(self._broker.namespaces.values()):
+            taps = len(space.taps)
             for destination in tuple(space.destinations.values()):
-                for queue in queues_at(destination):
+                queues = queues_at(destination)
+                copies = max(copies, len(queues) + taps)
+                for queue in queues:
                     if budget.spent:
                         yield
+                    budget.spend(1)
                     total += queue.bytes + MESSAGE_BYTES * (queue.depth + len(queue.scheduled))
                     holders = [consumer for consumer in queue.consumers if consumer.window]
                     holders += queue.holders
-                    for consumer in holders:
-                        total += _held_bytes(consumer)
-                    budget.spend(1 + len(holders))
                     units += 1 + len(holders)
+                    for consumer in holders:
+                        if budget.spent:
+                            yield
+                        budget.spend(1)
+                        total += _held_bytes(consumer)
         input_bytes = output = staged = 0
         for link in tuple(self._links.open):
             if budget.spent:
@@ -135,6 +142,7 @@ class MemoryLimit:
             staged += link.connection.peer.staged.used
         self.input, self._staged = input_bytes, staged
         self.bytes = total + held_bytes(self._broker) + input_bytes + output
+        self._copies = min(copies, _MOST_COPIES)
         self._units = units
 
     @property
@@ -199,7 +207,6 @@ class MemoryLimit:
         waiting = 0 if over is None else self._broker.rooms.kept_at(over)
         room = self.limit - self.bytes + waiting + self._staged - counted
         links = self._links
-        self._copies = min(_most_copies(self._broker), _MOST_COPIES)
         may_come = room // (AMPLIFIED * self._copies) - self.input - _READ
         if may_come >= (_NEAR if self._broker.gate is None else 2 * _NEAR):
             links.allow(began + may_come)
@@ -259,18 +266,6 @@ class MemoryLimit:
     def _send_flow(self) -> None:
         over = self._broker.over
         self._flow(None if over is None else over.limit_text)
-
-
-def _most_copies(broker: Broker) -> int:
-    """The most places in which a message is kept."""
-    most = 1
-    for space in broker.namespaces.values():
-        taps = len(space.taps)
-        most = max(most, 1 + taps)
-        for destination in space.destinations.values():
-            if isinstance(destination, Topic):
-                most = max(most, len(destination.subscriptions) + taps)
-    return most
 
 
 def _held_bytes(consumer: Consumer) -> int:
