@@ -216,6 +216,26 @@ def test_the_end_of_a_connection_waits_for_its_links() -> None:
     assert client.closed
 
 
+@pytest.mark.parametrize("end", [End, Close])
+def test_an_end_waits_for_frames_that_have_to_wait_once_more(end: type[End | Close]) -> None:
+    world = a_world()
+    client = stalled(world, settled=True)
+    for number in range(3, 9):
+        client.send(message(f"m{number}"), number, settled=True)
+    client.say(end())
+    other = Amqp(world, container="other")
+    other.receiver(credit=0)
+    for number in range(9):
+        assert number == 8 or client.all(end) == []
+        other.grant(1, count=number)
+        delivery = other.receive()
+        assert delivery.body == f"m{number}"
+        other.settle(Accepted(), delivery.id)
+        client.rest()
+    assert client.one(end).error is None
+    assert client.broker.unpublished == 0
+
+
 def test_a_connection_that_is_lost_drops_what_waits() -> None:
     world = a_world()
     client = stalled(world)

@@ -413,10 +413,11 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             self._add(size, send)
         if not sends:
             frame = incoming.next_frame
-            if frame is None:
+            if frame is None and not self._batch:
                 self._end_stall(link)
                 return
-            if len(self._batch) < _MOST and (isinstance(frame.body, Transfer) or not self._batch):
+            # What was repeated may have to wait once more: the wait ends when it is carried out.
+            if frame is not None and len(self._batch) < _MOST and (isinstance(frame.body, Transfer) or not self._batch):
                 incoming.take_frame()
             else:
                 frame = None
