@@ -431,8 +431,8 @@ def _smallest(
             if budget.spent:
                 yield
         if number < len(best) and (number == limit or size >= PAGE_BYTES):
-            return page, place
-    return page, None
+            return [entry for entry in page if entry.state == state], place
+    return [entry for entry in page if entry.state == state], None
 
 
 def _shown_bytes(entry: Entry) -> int:

@@ -168,6 +168,23 @@ def test_scheduled_ones_are_shown_by_their_time_and_held_ones_by_arrival() -> No
     assert [entry.sequence for entry in held] == sorted(entry.sequence for entry in held)
 
 
+@pytest.mark.parametrize("amid", range(10))
+def test_a_page_has_no_message_that_left_while_it_was_gathered(amid: int) -> None:
+    world = World((Q, DestinationPolicy()))
+    queue = world.namespace.queue(Q)
+    world.send(Q, *(message(f"m{n}", at=NOW + 1_000 + n) for n in range(5)))
+    gathering = management.scheduled(queue, None, (-1, -1), 10, NOW, Budget(0))
+    for _ in range(amid):
+        next(gathering)
+    queue.remove(next(iter(queue.scheduled.values())))
+    with pytest.raises(StopIteration) as end:
+        while True:
+            gathering.send(NOW if amid else None)  # type: ignore[arg-type]
+            amid = amid or 1
+    page, _ = end.value.value
+    assert [entry.envelope.delivery_time for entry in page] == [NOW + 1_001 + n for n in range(4)]
+
+
 def test_a_walk_gathers_many_that_came_back_in_pieces(world: World) -> None:
     count = 2 * PIECE + 10
     world.send(Q, *(message(f"m{n}", properties={"n": n % 3}) for n in range(count)))

@@ -20,6 +20,9 @@ from sievemq import (
     TextMessage,
 )
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.server.http.api import messages, selectors
+from sievemq_broker.server.http.tasks import run
+from sievemq_broker.server.server import Server
 from sievemq_core.message.envelope import Envelope
 
 from .conftest import Api, at, send
@@ -184,6 +187,42 @@ def test_by_state(api: Api, context: JMSContext) -> None:
         whole = api.get(f"{at(Q)}/messages/{held['id']}")
         assert (whole["state"], whole["delivery_count"], whole["body"]["text"]) == ("in_flight", 1, "text 2")
     assert api.ids(Q) == ["2", "1", "3"] or api.ids(Q) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    "path", [f"{at(Q)}/messages", f"{at(Q)}/messages?state=scheduled", f"{at(Q)}/scheduled", f"{at(Q)}/messages/1"]
+)
+def test_messages_that_leave_once_they_are_found_are_shown(
+    api: Api, context: JMSContext, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    send(context, Q, 1)
+    send(context, Q, 2, delivery_delay=100_000)
+    leave_once_found(api, monkeypatch)
+    assert api("GET", path).status == 200
+    assert api("GET", at(Q)).status == 404
+
+
+def test_a_selector_is_explained_for_a_message_that_leaves_once_it_is_found(
+    api: Api, context: JMSContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(context, Q, 1)
+    name = api.get(f"{at(Q)}/messages")["messages"][0]["id"]
+    leave_once_found(api, monkeypatch)
+    body = {"selector": "n = 1", "namespace": api.namespace, "destination": Q, "id": str(name)}
+    assert api.ok("POST", "/api/v1/selector/explain", body)["matches"] is True
+    assert api("GET", at(Q)).status == 404
+
+
+def leave_once_found(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delete the queue as soon as the first task of a request is over."""
+
+    async def run_then_delete(server: Server, make: Any) -> Any:
+        result = await run(server, make)
+        server.shard.broker.namespace(api.namespace).delete(Q)
+        return result
+
+    monkeypatch.setattr(messages, "run", run_then_delete)
+    monkeypatch.setattr(selectors, "run", run_then_delete)
 
 
 def test_by_number_and_by_message_id(api: Api, context: JMSContext) -> None:

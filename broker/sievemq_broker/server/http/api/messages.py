@@ -13,7 +13,7 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.compose import compose
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, encode_cursor
-from sievemq_broker.server.http.api.shown import show_details, show_messages
+from sievemq_broker.server.http.api.shown import locate, show_details, show_page
 from sievemq_broker.server.http.errors import ApiError, not_found
 from sievemq_broker.server.http.tasks import run
 from sievemq_broker.session.checks import check_body
@@ -70,14 +70,15 @@ async def browse_messages(call: Call[requests.Browse, Any]) -> answers.Messages:
     if query.state == "ready":
         after = decode_cursor(query.cursor, int)
         page = partial(management.waiting, queue, condition, -1 if after is None else after, query.limit)
-        entries, following = await run(call.server, page)
+        rows, following = await run(call.server, partial(show_page, page))
         more = None if following is None else encode_cursor(following)
     else:
         verb = management.scheduled if query.state == "scheduled" else management.held
         place = decode_cursor(query.cursor, tuple[int, int])
-        entries, last = await run(call.server, partial(verb, queue, condition, place or (-1, -1), query.limit))
+        find = partial(verb, queue, condition, place or (-1, -1), query.limit)
+        rows, last = await run(call.server, partial(show_page, find))
         more = None if last is None else encode_cursor(last)
-    return answers.Messages(messages=await run(call.server, partial(show_messages, entries)), next=more)
+    return answers.Messages(messages=rows, next=more)
 
 
 @routes.add(
@@ -93,11 +94,10 @@ async def list_scheduled(call: Call[requests.Scheduled, Any]) -> answers.Message
     condition = selector_of(call, query.selector, query.dialect)
     place = decode_cursor(query.cursor, tuple[int, int])
     queue = call.queue(query.subscription, query.client_id)
-    entries, last = await run(
-        call.server, partial(management.scheduled, queue, condition, place or (-1, -1), query.limit)
-    )
+    find = partial(management.scheduled, queue, condition, place or (-1, -1), query.limit)
+    rows, last = await run(call.server, partial(show_page, find))
     more = None if last is None else encode_cursor(last)
-    return answers.Messages(messages=await run(call.server, partial(show_messages, entries)), next=more)
+    return answers.Messages(messages=rows, next=more)
 
 
 @routes.add("GET", MESSAGES + "/{id}", Verb.BROWSE, answers.MessageDetails, query=requests.Whole)
@@ -109,10 +109,10 @@ async def get_message(call: Call[requests.Whole, Any]) -> answers.MessageDetails
     query = call.query
     queue = call.queue(query.subscription, query.client_id)
     name = call.path["id"]
-    found = await run(call.server, partial(queue.locate, [number_or_name(name)], True))
-    if not found:
+    seen = await run(call.server, partial(locate, queue, number_or_name(name)))
+    if seen is None:
         raise not_found(f"{queue.label} has no message {name[:200]!r} any more", id=name[:1_000])
-    return await show_details(call.server, found[0], queue.label, query.body_limit)
+    return await show_details(call.server, seen, queue.label, query.body_limit)
 
 
 @routes.add(

@@ -14,6 +14,7 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.compose import compose_fields
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.messages import number_or_name, selector_of
+from sievemq_broker.server.http.api.shown import locate
 from sievemq_broker.server.http.errors import bad_request, not_found
 from sievemq_broker.server.http.tasks import run
 from sievemq_broker.session.rights import Verb
@@ -57,12 +58,11 @@ async def explain_selector(call: Call[Any, requests.Explain]) -> answers.Explain
         call.identity.require(Verb.BROWSE, body.namespace, str(parse_address(body.destination)))
         there = replace(call, path={"ns": body.namespace, "address": body.destination})
         queue = there.queue(body.subscription, body.client_id)
-        entries = await run(call.server, partial(queue.locate, [number_or_name(body.id)], True))
-        if not entries:
+        seen = await run(call.server, partial(locate, queue, number_or_name(body.id)))
+        if seen is None:
             raise not_found(f"{queue.label} has no message {body.id[:200]!r} any more", id=body.id[:1_000])
-        envelope = entries[0].envelope
-        properties, headers = dict(envelope.properties), envelope.fields
-        envelope.compact()
+        properties, headers = dict(seen.envelope.properties), seen.envelope.fields
+        seen.envelope.compact()
     else:
         raise bad_request("give a message, or name one with namespace, destination and id")
     tree, shown = await asyncio.to_thread(_explained, found, properties, headers)

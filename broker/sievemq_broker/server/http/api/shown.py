@@ -5,10 +5,11 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from sievemq_broker.domain.entry import DELAYED, HELD, Entry
-from sievemq_broker.domain.work import Budget, Task
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.work import Budget, Make, Task
 from sievemq_broker.server.http.api import answers
 from sievemq_broker.server.http.api.partly import Outline, beginning
 from sievemq_broker.server.http.api.values import show_value
@@ -33,6 +34,8 @@ from sievemq_core.message.envelope import (
 )
 from sievemq_core.message.values import to_time
 from sievemq_core.selector.names import MODES
+
+P = TypeVar("P")
 
 _STATES: Final = {HELD: "in_flight", DELAYED: "scheduled"}
 
@@ -63,7 +66,20 @@ class Seen:
         return cls(entry.sequence, entry.state, entry.count, entry.attempts, due, entry.envelope)
 
 
-def show_messages(entries: Iterable[Entry], now: int, budget: Budget) -> Task[list[answers.Message]]:
+def show_page(find: Make[tuple[list[Entry], P]], now: int, budget: Budget) -> Task[tuple[list[answers.Message], P]]:
+    """Show what a verb of the domain finds, and return what that returns beside it."""
+    entries, place = yield from find(now, budget)
+    rows = yield from _show_messages(entries, budget)
+    return rows, place
+
+
+def locate(queue: Queue, name: int | str, now: int, budget: Budget) -> Task[Seen | None]:
+    """Find a message among all of a queue, by its number or JMSMessageID; None if it is not there any more."""
+    found = yield from queue.locate([name], True, now, budget)
+    return Seen.of(found[0]) if found else None
+
+
+def _show_messages(entries: Iterable[Entry], budget: Budget) -> Task[list[answers.Message]]:
     rows: list[answers.Message] = []
     for seen in [Seen.of(entry) for entry in entries]:
         if budget.spent:
@@ -74,11 +90,11 @@ def show_messages(entries: Iterable[Entry], now: int, budget: Budget) -> Task[li
     return rows
 
 
-async def show_details(server: Server, entry: Entry, destination: str, body_limit: int) -> answers.MessageDetails:
+async def show_details(server: Server, seen: Seen, destination: str, body_limit: int) -> answers.MessageDetails:
     """A message with its body, or the first `body_limit` bytes of it."""
-    fields = entry.envelope.fields
-    headers = _headers(Seen.of(entry))
-    entry.envelope.compact()
+    fields = seen.envelope.fields
+    headers = _headers(seen)
+    seen.envelope.compact()
     body = await _show_body(server, fields[BODY_KIND], fields[BODY], body_limit)
     return answers.MessageDetails(**headers, destination=destination, body=body)
 
