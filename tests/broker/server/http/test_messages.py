@@ -213,6 +213,18 @@ def test_a_selector_is_explained_for_a_message_that_leaves_once_it_is_found(
     assert api("GET", at(Q)).status == 404
 
 
+def test_a_send_to_a_namespace_that_is_deleted_amid_it_is_refused(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run_then_delete(server: Server, make: Any) -> Any:
+        result = await run(server, make)
+        assert server.shard.broker.delete_namespace("brief")
+        return result
+
+    api.ok("POST", "/api/v1/namespaces", {"name": "brief"})
+    monkeypatch.setattr(messages, "run", run_then_delete)
+    answer = api("POST", f"/api/v1/namespaces/brief/{at(Q)}/messages", {"body": "x"})
+    assert (answer.status, answer.error) == (404, "NOT_FOUND")
+
+
 def leave_once_found(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delete the queue as soon as the first task of a request is over."""
 

@@ -131,6 +131,7 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     check_body(envelope.fields[BODY], call.server.shard.services.settings.body_bytes)
     sends = Sends([(str(address), envelope)])
     now = await run(call.server, partial(space.examine, sends))
+    space = call.namespace()  # it may be another one by now
     [(_, envelope)] = sends
     space.check_room(address, envelope)
     space.transfer(address, envelope, now)  # this sender cannot be made to wait
