@@ -7,7 +7,7 @@ Clients speak the protocol themselves and do nothing clever: a broken connection
 again. So what is known of a message is simple: it was confirmed or its fate is open; it was seen unmarked, or marked.
 
     producers ─► queue:in ─► relays, in transactions ─► queue:out
-              ─► queue:plain ─► consumers                            some producers commit three at a time, or 1,200
+              ─► queue:plain ─► consumers                            some producers commit three at a time, or 6,000
               ─► topic:t ─► two durable subscriptions
 
 At the end of each life of the directory what is left is drained, and then
@@ -35,6 +35,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from sievemq_broker.store.blob import State
+from sievemq_broker.store.database import DATABASE, connect
 from sievemq_core.errors import ProtocolError
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope, pack_properties
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
@@ -44,8 +46,10 @@ COMMAND = [sys.executable, "-c", "from sievemq.cli import main; main()"]
 DEADLINE = 60.0
 #: Of the clients, in the longest life of a broker process.
 STEPS = 2_500
-#: Messages of a transaction that the broker carries out in several turns.
-LARGE = 1_200
+#: Messages of a transaction that the broker carries out in several turns, and their bytes: it is written ahead.
+#: Seconds within which some of the kills follow its COMMIT.
+LARGE, LARGE_BODY = 6_000, 1_000
+LARGE_SECONDS = 0.3
 SUBSCRIPTIONS = ("all", "some")
 
 Broken = (OSError, ProtocolError, EOFError)
@@ -214,6 +218,16 @@ class Accounts:
         return found
 
 
+def has_ahead(directory: Path) -> bool:
+    """True if there are messages that were written ahead of the end of their commit."""
+    database = connect(directory / DATABASE, read_only=True)
+    try:
+        states = database.execute("SELECT id, data FROM state").fetchall()
+    finally:
+        database.close()
+    return any(State.unpack(batch_id, data).live == 0 for batch_id, data in states)
+
+
 class Life:
     """One data directory from its first broker to its last."""
 
@@ -226,9 +240,12 @@ class Life:
         self.http_url: str | None = None
         self.process: subprocess.Popen[str] | None = None
         self.up = threading.Event()
+        #: The COMMIT of a large transaction is sent now.
+        self.committing = threading.Event()
         self.over = threading.Event()
         self.incarnations: set[str] = set()
-        self.kills = 0
+        #: How often the broker was killed, and how often of that after it had written a part of a commit ahead.
+        self.kills = self.kills_ahead = 0
 
     # -- the broker ---------------------------------------------------------------------------------------------
 
@@ -263,6 +280,7 @@ class Life:
         assert self.process.stdout is not None
         self.process.stdout.close()
         self.kills += 1
+        self.kills_ahead += has_ahead(self.directory)
 
     def stop(self) -> None:
         assert self.process is not None
@@ -282,7 +300,8 @@ class Life:
         Args:
             kills: how many.
             steps: of the clients, in the longest life of a broker process. Each life has a number of them by chance,
-                and ends with whatever the broker is doing then: in a commit as well as between two.
+                and ends with whatever the broker is doing then: in a commit as well as between two. Half of them end
+                soon after a large COMMIT.
         """
         self.start()
         self.subscribe()
@@ -298,6 +317,10 @@ class Life:
             thread.start()
         for _ in range(kills):
             self.accounts.await_steps(self.random.randrange(steps))
+            if self.random.random() < 0.5:
+                self.committing.clear()
+                assert self.committing.wait(DEADLINE), f"the clients got stuck: {self.accounts.faults}"
+                self.over.wait(LARGE_SECONDS * self.random.random())
             self.kill()
             self.start()
         self.accounts.await_steps(steps)
@@ -366,12 +389,15 @@ class Life:
         choose = random.Random(f"{number}{state}")
         while not self.over.is_set():
             names = []
-            for _ in range(LARGE if choose.random() < 0.03 else 3):
+            count, size = (LARGE, LARGE_BODY) if choose.random() < 0.02 else (3, 50)
+            for _ in range(count):
                 state["n"] = state.get("n", 0) + 1
                 names.append(f"p{number}-{state['n']}")
-                client.send("queue:plain", names[-1], 50)
+                client.send("queue:plain", names[-1], size)
             answered = False
             self.accounts.step()
+            if count == LARGE:
+                self.committing.set()
             try:
                 answered = client.request(Command.COMMIT, 1, ())[0] == Command.OK
                 self.accounts.step()
@@ -451,14 +477,14 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=STEPS, help="of its clients, in the longest life of a broker")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     arguments = parser.parse_args()
-    done = messages = 0
+    done = ahead = messages = 0
     seed = arguments.seed
     while done < arguments.kills:
         kills = min(10, arguments.kills - done)
         directory = Path(tempfile.mkdtemp(prefix="sievemq-kill-"))
         life = Life(seed, directory)
         wrong = life.play(kills, arguments.steps)
-        done += life.kills
+        done, ahead = done + life.kills, ahead + life.kills_ahead
         confirmed = sum(map(len, life.accounts.confirmed.values()))
         messages += confirmed
         print(f"seed {seed}: {done} kills, {confirmed} confirmed in this life, {len(wrong)} violations", flush=True)
@@ -467,7 +493,8 @@ def main() -> int:
             return 1
         shutil.rmtree(directory)
         seed += 1
-    print(f"{done} kills, {messages} confirmed deliveries, none lost, none unmarked twice")
+    print(f"{done} kills, {ahead} amid a commit that was partly written ahead")
+    print(f"{messages} confirmed deliveries, none lost, none unmarked twice")
     return 0
 
 
