@@ -69,8 +69,8 @@ class Agenda:
         self._conclude = conclude
         self._late: list[CommandTuple] = []
         self._late_bytes = 0
-        #: What is left of commands that wait for a batch.
-        self._waiting: deque[Act] = deque()
+        #: What is left of commands that wait for a batch, and the session that each concerns, if it does one.
+        self._waiting: deque[tuple[object, Act]] = deque()
         #: One of them is being carried out, and has not had to wait again.
         self._taking_up = False
         self.begun: list[Begun] = []
@@ -154,17 +154,28 @@ class Agenda:
         leaving.then(partial(self._returned, self._conclude, leaving, command, act))
         return True
 
-    def wait_for_publishing(self, namespace: Namespace, act: Act) -> bool:
+    def waits_in(self, session: object) -> bool:
+        """True if commands of this session wait for a batch that come before the present one."""
+        return not self._taking_up and any(of is session for of, _ in self._waiting)
+
+    def wait_for_publishing(
+        self, namespace: Namespace, act: Act, session: object = None, *, first: bool = False
+    ) -> bool:
         """True if a large batch is being published, which no client may see in part, or if commands before this one
         still wait for one: `act` is called after that, unless the connection is lost. Very many commands may wait for
-        one batch: they are carried out by tasks, those of a client in order."""
+        one batch: they are carried out by tasks, those of a client in order.
+
+        Args:
+            session: that the command concerns; None for none.
+            first: it has begun, so it comes before those that wait.
+        """
         publishing = namespace.publishing
-        if self._waiting and not self._taking_up:
-            self._waiting.append(act)
+        if self._waiting and not (first or self._taking_up):
+            self._waiting.append((session, act))
             return True
         if publishing is None:
             return False
-        self._waiting.appendleft(act)
+        self._waiting.appendleft((session, act))
         self._taking_up = False
         publishing.then(partial(self._start, namespace))
         return True
@@ -174,14 +185,18 @@ class Agenda:
             self._scheduler.start(("published", self), partial(self._published, namespace), now, later=True)
 
     def _published(self, namespace: Namespace, now: int, budget: Budget) -> Task[None]:
-        """Carry out what has waited for a batch, until one command must wait for another batch."""
+        """Carry out what has waited for a batch, until one command takes several turns, or must wait for another
+        batch."""
         while self._waiting and self._life.state < CLOSING:
             if budget.spent:
                 now = yield
                 continue
+            if self.begun:
+                self.begun[-1].job.then(partial(self._start, namespace))
+                return
             # If another batch is being published by now, most commands only wait for that one.
             budget.spend(_WAITED if namespace.publishing is None else 1)
-            act = self._waiting.popleft()
+            _, act = self._waiting.popleft()
             self._taking_up = True
             act(now)
             if not self._taking_up:

@@ -586,9 +586,20 @@ class Peer:
             self.crash(command, error, now)
         self.late_output()
 
-    def wait_for_publishing(self, command: CommandTuple, handler: Handler) -> bool:
-        """True if a large batch is being published in this namespace: the command is carried out after that."""
-        return self.agenda.wait_for_publishing(self.namespace, partial(self.carry_out_late, command, handler))
+    def wait_for_publishing(
+        self, command: CommandTuple, handler: Handler, session: Session | None = None, *, first: bool = False
+    ) -> bool:
+        """True if a large batch is being published in this namespace: the command is carried out after that. See
+        :meth:`Agenda.wait_for_publishing`."""
+        act = partial(self.carry_out_late, command, handler)
+        return self.agenda.wait_for_publishing(self.namespace, act, session, first=first)
+
+    def wait_for_commit(self, session: Session, command: CommandTuple, handler: Handler) -> bool:
+        """True if a large COMMIT of the session is under way, or a command of it waits behind one: this command is
+        carried out after that."""
+        return (session.committing or self.agenda.waits_in(session)) and self.wait_for_publishing(
+            command, handler, session
+        )
 
     def refuse(self, command: CommandTuple, error: SieveError, now: int) -> bool:
         """Answer a request with an error. True if the connection goes on."""

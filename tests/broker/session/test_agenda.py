@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sievemq_broker.domain.work import Budget, Job, Scheduler, Task
@@ -115,3 +117,70 @@ def test_what_begins_after_the_end_is_not_concluded(client: Client) -> None:
     client.end("behind")
     client.end("before")
     assert (client.done, agenda.behind) == (["before"], False)
+
+
+class Batch:
+    """A namespace with a large batch that is being published, until it ends."""
+
+    def __init__(self) -> None:
+        self.publishing: Batch | None = self
+        self.listeners: list[Act] = []
+
+    def then(self, listener: Act) -> None:
+        self.listeners.append(listener)
+
+    def end(self) -> None:
+        self.publishing, listeners, self.listeners = None, self.listeners, []
+        for listener in listeners:
+            listener(NOW)
+
+
+def test_what_waits_for_a_batch_is_carried_out_in_order_behind_what_takes_several_turns(client: Client) -> None:
+    agenda, batch = client.agenda, Batch()
+    space: Any = batch
+
+    def begin(now: int) -> None:
+        client.done.append("a")
+        agenda.go_on_after(client.job("job"), PING, client.act("end of a"), now)
+
+    assert agenda.wait_for_publishing(space, begin)
+    assert agenda.wait_for_publishing(space, client.act("b"))
+    batch.end()
+    assert agenda.wait_for_publishing(space, client.act("c")), "the others are not carried out yet"
+    client.scheduler.run(NOW, 1_000)
+    assert client.done == ["a"]
+    client.end("job")
+    client.scheduler.run(NOW)
+    assert client.done == ["a", "end of a", "b", "c"]
+    assert not agenda.wait_for_publishing(space, client.act("never"))
+
+
+def test_what_must_wait_for_another_batch_keeps_its_place(client: Client) -> None:
+    agenda, batch = client.agenda, Batch()
+    space: Any = batch
+
+    def again(now: int) -> None:
+        if not agenda.wait_for_publishing(space, again, "session"):
+            client.done.append("a")
+
+    assert agenda.wait_for_publishing(space, again, "session")
+    assert agenda.wait_for_publishing(space, client.act("b"))
+    assert agenda.waits_in("session")
+    batch.end()
+    batch.publishing = batch
+    client.scheduler.run(NOW)
+    assert (client.done, agenda.waits_in("session")) == ([], True)
+    batch.end()
+    client.scheduler.run(NOW)
+    assert (client.done, agenda.waits_in("session")) == (["a", "b"], False)
+
+
+def test_nothing_that_waits_for_a_batch_is_carried_out_after_the_end(client: Client) -> None:
+    agenda, batch = client.agenda, Batch()
+    space: Any = batch
+    assert agenda.wait_for_publishing(space, lambda now: agenda.clear())
+    assert agenda.wait_for_publishing(space, client.act("never"))
+    batch.end()
+    client.scheduler.run(NOW)
+    assert not client.done
+    assert not client.scheduler.ring

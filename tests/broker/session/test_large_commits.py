@@ -260,6 +260,20 @@ def test_a_commit_that_has_waited_comes_before_what_its_client_says_next(verb: C
         assert first.answer_to(one) == (Command.OK, one, None)
 
 
+@pytest.mark.parametrize("verb", [Command.ROLLBACK, Command.CLOSE_SESSION, Command.COMMIT, Command.GOODBYE])
+def test_commands_behind_a_commit_stay_in_order_whenever_they_arrive(verb: Command) -> None:
+    for between in range(40):
+        world = World()
+        client = world.client()
+        session, one = committing(client, *names("a"))
+        two = client.request(Command.COMMIT, session, ())
+        for _ in range(between):
+            turn(world)
+        last = client.request(verb, *(() if verb is Command.GOODBYE else (session,)), ())
+        turns(world)
+        assert [command[1] for command in client.heard if command[0] == Command.OK] == [one, two, last], between
+
+
 def test_an_impossible_commit_is_rolled_back_whole(world: World) -> None:
     owner, sender = world.client(), world.client()
     temporary = owner.ask(Command.CREATE_TEMPORARY, False)

@@ -126,9 +126,9 @@ def on_set_client_id(peer: Peer, command: SetClientId, now: int) -> None:
 
 def on_goodbye(peer: Peer, command: Goodbye, now: int) -> None:
     """Close everything in order, answer, end (CLO-02)."""
-    if any(session.committing for session in peer.sessions.values()):
-        peer.wait_for_publishing(command, on_goodbye)  # earlier commands are answered first
-    elif not peer.wait_for_delivery(peer.sessions.values(), command, on_goodbye, now):
+    if any(peer.wait_for_commit(session, command, on_goodbye) for session in peer.sessions.values()):
+        return  # earlier commands are answered first
+    if not peer.wait_for_delivery(peer.sessions.values(), command, on_goodbye, now):
         peer.leave(now, pairs(command.handed), command.request)
 
 

@@ -72,7 +72,7 @@ def on_close_session(peer: Peer, command: CloseSession, now: int) -> None:
     """Close a session and its consumers; an open transaction is rolled back (TXN-05). Answered when all of its messages
     have come back, which takes several turns if they are very many."""
     session = peer.session(command.session)
-    if session.committing and peer.wait_for_publishing(command, on_close_session):
+    if peer.wait_for_commit(session, command, on_close_session):
         return
     if peer.wait_for_delivery((session,), command, on_close_session, now):
         return
@@ -380,6 +380,8 @@ def on_commit(peer: Peer, command: Commit, now: int) -> None:
     if transaction is None:
         raise RequestError("this session is not transacted: there is nothing to commit (TXN-08)",
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
+    if session.blocked_sender is None and peer.wait_for_commit(session, command, on_commit):
+        return
     if transaction.staged and transaction.doom is None and session.blocked_sender is None and not session.committing:
         transaction.weigh(peer.namespace.weighing(transaction.staged, peer.member.id))
         examining = peer.namespace.examining(transaction.staged, transaction.weighed)
@@ -397,13 +399,12 @@ def _publish(peer: Peer, command: Commit, now: int) -> None:
     if peer.out.drops_replies:
         _drop_late_replies(peer, transaction)
     large = peer.namespace.is_large(transaction.staged)
-    if large or session.committing:
-        if session.blocked_sender is not None:
-            if peer.namespace.publishing is not None:
-                return  # it is tried again as long as it waits for room
-        elif peer.wait_for_publishing(command, on_commit):
+    if large and session.blocked_sender is None:
+        if peer.wait_for_publishing(command, on_commit, session, first=True):
             session.begin_commit()
             return
+    elif large and peer.namespace.publishing is not None:
+        return  # it is tried again as long as it waits for room
     seen = peer.deliveries.handed_to(session, command.handed)
     peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
     doom = transaction.doom
@@ -491,7 +492,7 @@ def on_rollback(peer: Peer, command: Rollback, now: int) -> None:
     if session.transaction is None:
         raise RequestError("this session is not transacted: there is nothing to roll back (TXN-08)",
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
-    if session.committing and peer.wait_for_publishing(command, on_rollback):
+    if peer.wait_for_commit(session, command, on_rollback):
         return
     seen = peer.deliveries.handed_to(session, command.handed)
     peer.member.fail_survived(command.handed, now)

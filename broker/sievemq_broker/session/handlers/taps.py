@@ -115,7 +115,7 @@ def on_stage(peer: Peer, command: Stage, now: int) -> None:
     transaction = session.transaction
     if transaction is None:
         raise RequestError("only a transacted session can stage its sends", ErrorCode.ILLEGAL_STATE)
-    if session.committing and peer.wait_for_publishing(command, on_stage):
+    if peer.wait_for_commit(session, command, on_stage):
         return
     peer.confirm(session, session.sent)
     doom = transaction.doom
@@ -159,7 +159,7 @@ def _publish(
     weighed: Mapping[str, Weighing],
 ) -> None:
     """The rest of a PUBLISH, once the selectors for its messages are evaluated."""
-    if peer.wait_for_publishing(command, on_publish):
+    if peer.wait_for_publishing(command, on_publish, first=True):
         return
     stages = peer.namespace.stages
     identity, namespace = peer.member.identity, peer.namespace.name
