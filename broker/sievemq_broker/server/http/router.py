@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
+from sievemq_broker.server.http.tasks import gone
 
 
 class Route(Protocol):
@@ -93,6 +94,7 @@ class Router:
             if self._deferred.pop(first, None) is not None:  # no other request was faster
                 self._add(made)
         route, path = self._find(scope, parts)
+        gone.set(scope.get("state", {}).get("gone", _never))
         response = await route.respond(path, scope, receive, send)
         if response is not None:
             await response(scope, receive, send)
@@ -111,6 +113,10 @@ class Router:
         names = ", ".join(sorted(allowed))
         text = f"{scope['method'][:20]} is not possible here; {names} is"
         raise ApiError(405, "METHOD_NOT_ALLOWED", text, headers={"Allow": names})
+
+
+def _never() -> bool:
+    return False
 
 
 def _parts(scope: Scope) -> list[str]:

@@ -14,8 +14,9 @@ import pytest
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.work import TURN, Budget, Task
-from sievemq_broker.server.http import tasks
+from sievemq_broker.server.http import metrics, tasks
 from sievemq_broker.server.http.errors import GoneError
+from sievemq_broker.server.watch.counts import Totals
 
 from .conftest import DEADLINE, Api, at
 from .deep import fill
@@ -154,3 +155,29 @@ def test_a_purge_stops_when_its_client_disconnects(api: Api) -> None:
     in_turns_of(TURN)
     wait_until(at_work=False)
     assert api.get(at(queue))["depth"] > 0
+
+
+def test_a_scrape_stops_when_its_client_disconnects(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def totals(*given: Any) -> Any:
+        done.append("began")
+        return Totals(*given)
+
+    monkeypatch.setattr(metrics, "Totals", totals)
+    monkeypatch.setattr(metrics, "_text", lambda *_: done.append("ended"))
+    with EmbeddedBroker(http=True) as broker:
+        broker.call(lambda b: [b.namespace("n").create(f"queue:{number}") for number in range(3 * TURN)])
+        broker.call(lambda b: setattr(b.scheduler, "turn", 0))
+        with socket.create_connection(("127.0.0.1", int(broker.http_url.rpartition(":")[2]))) as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            end = time.monotonic() + DEADLINE
+            while not done and time.monotonic() < end:
+                broker.call(lambda _: None)
+        for _ in range(20):  # the loop hears of it
+            broker.call(lambda _: None)
+        broker.call(lambda b: setattr(b.scheduler, "turn", TURN))
+        while broker.call(lambda b: bool(b.scheduler.ring)) and time.monotonic() < end:
+            pass
+        Api(broker)("GET", "/livez")
+    assert done == ["began"]

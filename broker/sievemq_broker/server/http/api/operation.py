@@ -24,7 +24,7 @@ from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.api.requests import Nothing
 from sievemq_broker.server.http.encoding import encode
 from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
-from sievemq_broker.server.http.tasks import gone, run
+from sievemq_broker.server.http.tasks import run
 from sievemq_broker.server.server import Server
 from sievemq_broker.session.rights import EVERYTHING, Identity, Verb
 from sievemq_core.errors import AddressError
@@ -72,7 +72,6 @@ class Operation:
         identity = caller(Request(scope))
         check(identity, endpoint, path)
         query = _query(endpoint, scope["query_string"])
-        gone.set(scope["state"].get("gone", _never))
         body = await _body(endpoint, scope, receive, self._management.server)
         gate, changes = self._management.gate, endpoint.method != "GET"
         whole = changes or endpoint.verb is Verb.BROWSE  # of a verb that takes several turns, it may show messages
@@ -111,10 +110,6 @@ def check(identity: Identity, endpoint: Endpoint, path: Mapping[str, str]) -> No
         except AddressError as error:
             raise ApiError(422, error.code.name, error.text, {"address": address[:600]}) from None
     identity.require(endpoint.verb, EVERYTHING if namespace is None else namespace, address)
-
-
-def _never() -> bool:
-    return False
 
 
 def _query(endpoint: Endpoint, raw: bytes) -> Any:
