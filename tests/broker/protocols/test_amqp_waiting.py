@@ -419,6 +419,55 @@ def test_a_commit_that_waits_is_rolled_back_if_its_session_ends_by_an_error() ->
     assert client.closed
 
 
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize("more", [True, False])
+def test_a_transaction_is_rolled_back_while_a_send_of_it_waits_behind_others(settled: bool, more: bool) -> None:
+    """Otherwise it would be committed without that send."""
+    world = a_world()
+    client = stalled(world)
+    client.coordinator()
+    name = client.declare(3)
+    client.sender("free", handle=2)
+    client.send(message("in time"), 4, 2, state=client.within(name))
+    client.send(message("x" * 9)[: 5 if more else None], 5, state=client.within(name), settled=settled, more=more)
+    if more:
+        client.say(Transfer(handle=0), message("x" * 9)[5:])
+    refused = client.discharge(name, 6)
+    assert isinstance(refused, Rejected)
+    assert refused.error.condition == "amqp:transaction:rollback"
+    take(client, "m0", "m1", "m2")
+    if settled:
+        assert client.detached().condition == "amqp:transaction:unknown-id"
+    else:
+        late = client.outcome(5)
+        assert isinstance(late, Rejected)
+        assert late.error.condition == "amqp:transaction:unknown-id"
+    again = client.declare(7)
+    client.send(message("y"), 8, 2, state=client.within(again))
+    assert client.discharge(again, 9) == Accepted()
+    assert [queue(world, each).depth for each in ("free", "q")] == [1, 0]
+
+
+def test_a_transaction_is_rolled_back_while_the_end_of_a_send_of_it_waits_behind_others() -> None:
+    world = a_world()
+    client = Amqp(world)
+    client.sender()
+    client.coordinator()
+    name = client.declare(0)
+    payload = message("in two parts")
+    begun = Transfer(handle=0, delivery_id=3, delivery_tag=b"t", more=True, state=client.within(name))
+    client.feed(
+        b"".join(
+            [
+                *[frame_of(Transfer(handle=0, delivery_id=n, delivery_tag=b"t"), 0, message("x")) for n in (1, 2)],
+                frame_of(begun, 0, payload[:5]),
+            ]
+        )
+    )
+    client.say(Transfer(handle=0), payload[5:])
+    assert isinstance(client.discharge(name, 4), Rejected)
+
+
 def test_senders_of_links_that_were_detached_are_used_again() -> None:
     world = World(SessionSettings(max_sessions=4))
     client = Amqp(world)

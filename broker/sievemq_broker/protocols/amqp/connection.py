@@ -1375,6 +1375,9 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             over(None, now)
         elif transaction.doom is not None:
             over(transaction.doom, now)
+        elif any(each.keeps_back(wanted.txn_id) for each in self._stalled):
+            text = "sends of the transaction waited for room behind sends outside of it; it was rolled back"
+            over(RequestError(text, ErrorCode.TRANSACTION_ROLLED_BACK), now)
         else:
             self._commit(link, transaction, over, now)
 

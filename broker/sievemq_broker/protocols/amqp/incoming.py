@@ -10,7 +10,7 @@ from collections import deque
 from typing import Final
 
 from sievemq_broker.protocols.amqp.frames import Frame
-from sievemq_broker.protocols.amqp.performatives import Transfer
+from sievemq_broker.protocols.amqp.performatives import TransactionalState, Transfer
 from sievemq_broker.session.verbs import PlainCommand
 
 #: What a frame or send that waits takes beside its bytes: the objects of a small transfer.
@@ -29,7 +29,7 @@ class IncomingSends:
         bytes: of what waits here.
     """
 
-    __slots__ = ("_frames", "_more", "_sends", "_sequence", "blocked", "bytes", "number")
+    __slots__ = ("_frames", "_more", "_sends", "_sequence", "_transacted", "blocked", "bytes", "number")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -41,6 +41,8 @@ class IncomingSends:
         self._frames: deque[Frame] = deque()
         #: Whether a delivery is unfinished at the end of these frames; None if they have none.
         self._more: bool | None = None
+        #: How many of these frames name a transaction, by its name.
+        self._transacted: dict[bytes, int] = {}
 
     def count(self) -> int:
         self._sequence += 1
@@ -64,6 +66,18 @@ class IncomingSends:
         self.bytes += frame.size + _EACH
         if isinstance(frame.body, Transfer):
             self._more = frame.body.more and not frame.body.aborted
+            self._count_transacted(frame.body, 1)
+
+    def _count_transacted(self, transfer: Transfer, change: int) -> None:
+        name = transaction_of(transfer)
+        if name is not None:
+            count = self._transacted.pop(name, 0) + change
+            if count:
+                self._transacted[name] = count
+
+    def holds(self, transaction: bytes) -> bool:
+        """True if a frame that waits here is part of a transaction of that name."""
+        return transaction in self._transacted
 
     def continues(self, begun: bool) -> bool:
         """True if the next transfer to arrive continues a delivery; `begun`: one has begun before all that waits."""
@@ -76,9 +90,17 @@ class IncomingSends:
     def take_frame(self) -> Frame:
         frame = self._frames.popleft()
         self.bytes -= frame.size + _EACH
+        if isinstance(frame.body, Transfer):
+            self._count_transacted(frame.body, -1)
         if not self._frames:
             self._more = None
         return frame
 
     def take_frames(self) -> list[Frame]:
         return [self.take_frame() for _ in range(len(self._frames))]
+
+
+def transaction_of(transfer: Transfer) -> bytes | None:
+    """The name of the transaction that a transfer is part of."""
+    state = transfer.state
+    return state.txn_id if isinstance(state, TransactionalState) else None

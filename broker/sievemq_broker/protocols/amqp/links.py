@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.protocols.amqp.frames import Frame, TransferWriter
-from sievemq_broker.protocols.amqp.incoming import IncomingSends
+from sievemq_broker.protocols.amqp.incoming import IncomingSends, transaction_of
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT
 
@@ -98,6 +98,11 @@ class IncomingLink(Link):
         """The client counts so many deliveries, as serial numbers; it uses up its credit by that."""
         self.credit -= ahead(delivery_count, self.delivery_count)
         self.delivery_count = delivery_count % 2**32
+
+    def keeps_back(self, transaction: bytes) -> bool:
+        """True if a transfer that waits here, or one whose end does, is part of a transaction of that name."""
+        begun = None if self.first is None else transaction_of(self.first)
+        return begun == transaction or self.incoming.holds(transaction)
 
     @property
     def attached(self) -> bool:
