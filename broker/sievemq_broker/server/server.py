@@ -164,7 +164,7 @@ class Server:
         for port, protocols in self._ports.open:
             link = self._links_of(protocols)
             self._acceptors.append(Acceptor(port.socket, link, self._tls, settings.handshake_seconds))
-        self.timers.start(self.turn.mark, self.turn.end)
+        self.timers.start(self.turn.mark, self.turn.worked)
         self.clock.follow(self._clock_jumped, shard.services.drifted)
         self.user_store.watch(loop, self.use_users)
         self.phase = Phase.READY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
@@ -19,18 +20,24 @@ class Loop:
 
     def __init__(self) -> None:
         self.now = 1.0
-        self.ready: deque[Callable[[], Any]] = deque()
+        self.ready: deque[asyncio.Handle] = deque()
 
     def time(self) -> float:
         return self.now
 
-    def call_soon(self, callback: Callable[[], Any]) -> None:
-        self.ready.append(callback)
+    def call_soon(self, callback: Callable[[], Any]) -> asyncio.Handle:
+        self.ready.append(handle := asyncio.Handle(callback, (), self))  # type: ignore[arg-type]
+        return handle
+
+    def get_debug(self) -> bool:
+        return False
 
     def run(self) -> bool:
         """What is ready now; False if nothing is, and the loop would sleep."""
         for _ in range(count := len(self.ready)):
-            self.ready.popleft()()
+            handle = self.ready.popleft()
+            if not handle.cancelled():
+                handle._run()
         return count > 0
 
 
@@ -219,14 +226,14 @@ def test_late_links_share_a_slice_of_a_turn_and_the_rest_serves_present_ones(sta
     for link in late:
         turn.put_off(link, brief=False)
     for count in (1, 2, 3):
-        stage.loop.ready.popleft()()  # they catch up
+        stage.loop.ready.popleft()._run()  # they catch up
         assert sum(link.caught_up for link in late) == count
         assert turn.grant(), "there is time left for somebody else"
         assert not turn.spent()
         stage.loop.now += PIECE_SECONDS + 1e-6
         assert turn.spent()
         assert not turn.grant(), "and for nobody else"
-        stage.loop.ready.popleft()()  # the turn's end
+        stage.loop.ready.popleft()._run()  # the turn's end
         stage.loop.now += 1.0
     assert not turn.late
     assert not stage.loop.ready
@@ -315,6 +322,19 @@ def test_an_end_that_was_not_scheduled_says_nothing_of_how_long_turns_are(stage:
     stage.loop.now += 100.0
     turn.end()
     assert turn.latency.last == 0.0
+
+
+def test_a_turn_that_is_ended_at_once_is_not_ended_again(stage: Stage) -> None:
+    """Otherwise each would add an end to every later turn of the loop, as long as links have output."""
+    turn = stage.make(0)
+    for _ in range(5):
+        turn.mark(Slow(stage, seconds=2 * TURN_SECONDS))
+        turn.mark(Slow(stage, seconds=2 * TURN_SECONDS))
+        turn.end()
+    before = stage.loop.now
+    stage.loop.run()
+    assert stage.loop.now - before == pytest.approx(2 * TURN_SECONDS), "one link is flushed in each turn"
+    assert len(stage.loop.ready) == 1
 
 
 def test_every_turn_is_counted_once_however_seldom_the_histogram_is_read(stage: Stage) -> None:

@@ -127,8 +127,8 @@ class Timers:
     """
 
     __slots__ = (
-        "_armed", "_armed_for", "_clock", "_domains", "_end", "_links", "_loop", "_mark", "_next_tick", "_on_tick",
-        "_ticker", "lag",
+        "_armed", "_armed_for", "_clock", "_domains", "_links", "_loop", "_mark", "_next_tick", "_on_tick", "_ticker",
+        "_worked", "lag",
     )  # fmt: skip
 
     def __init__(
@@ -144,7 +144,7 @@ class Timers:
         self._domains = domains
         self._links = links
         self._mark: Callable[[_Writer], None] = lambda link: None
-        self._end = self.rearm
+        self._worked = self.rearm
         self._on_tick = on_tick
         self._armed: asyncio.TimerHandle | None = None
         self._armed_for = 0
@@ -153,16 +153,16 @@ class Timers:
         #: How late ticks were.
         self.lag = Histogram(LAG_BOUNDS)
 
-    def start(self, mark: Callable[[_Writer], None], end: Callable[[], None] | None = None) -> None:
+    def start(self, mark: Callable[[_Writer], None], worked: Callable[[], None] | None = None) -> None:
         """Begin to tick.
 
         Args:
             mark: ends the turn for a link that may have output.
-            end: a turn in which a deadline has come or work goes on, even if no link has output: it calls
+            worked: a deadline has come or work goes on, even if no link has output: ends the turn, which calls
                 :meth:`rearm`, and what was done may be written to disk. Without it, nothing else is in a turn.
         """
         self._mark = mark
-        self._end = end or self.rearm
+        self._worked = worked or self.rearm
         self._next_tick = self._loop.time() + TICK_SECONDS
         self._ticker = self._loop.call_at(self._next_tick, self._tick)
 
@@ -215,7 +215,7 @@ class Timers:
 
     def _fire(self) -> None:
         self._armed = None
-        self._end()
+        self._worked()
 
     def _tick(self) -> None:
         loop = self._loop
@@ -250,7 +250,7 @@ class Turn:
 
     __slots__ = (
         "_began", "_brief", "_busy_poll", "_catching_up", "_commits", "_dirty", "_durations", "_ended", "_fed",
-        "_gathered", "_late", "_latency", "_looks", "_loop", "_scheduled", "_until", "timers", "watchers",
+        "_gathered", "_handle", "_late", "_latency", "_looks", "_loop", "_scheduled", "_until", "timers", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -270,6 +270,7 @@ class Turn:
         #: All of these.
         self._gathered: set[_Writer] = set()
         self._scheduled = False
+        self._handle: asyncio.Handle | None = None
         self._began = self._until = 0.0
         #: Connections with input that is not carried out yet, the next one first: little, and much.
         self._brief: deque[_Late] = deque()
@@ -369,11 +370,18 @@ class Turn:
     def _schedule(self, now: float) -> None:
         self._scheduled = True
         self._began = now
-        self._loop.call_soon(self.end)
+        self._handle = self._loop.call_soon(self._end)
 
     def end(self) -> None:
+        """End the turn before this returns."""
+        self.worked()
+        assert self._handle is not None
+        self._handle.cancel()  # or the loop would have two ends in each of its turns as long as links have output
+        self._end()
+
+    def _end(self) -> None:
         """Write all output, and set the timer for the domain's next deadline."""
-        began = self._began if self._scheduled else time.monotonic()
+        began = self._began
         try:
             # The domain comes first: output of deadlines that have come is written in this turn.
             if self.timers is not None:
