@@ -301,6 +301,25 @@ def test_very_many_consumers_of_one_queue_are_added_up_in_several_ticks() -> Non
     assert world.broker.scheduler.overrun == before
 
 
+def test_messages_are_acknowledged_while_those_that_hold_them_are_added_up() -> None:
+    world = World(GIB)
+    consumers = [
+        world.space.open_consumer(Port(), number, "queue:q", connection="c", credit=1, now=NOW)
+        for number in range(2 * TURN)
+    ]
+    world.send(2 * TURN)
+    while world.broker.work(NOW):
+        pass
+    world.time += 10
+    world.memory.look()
+    for consumer in consumers:
+        consumer.acknowledge(1, NOW)
+    while world.broker.work(NOW):  # raises what the sum raises
+        pass
+    world.look()
+    assert world.memory.bytes == 0
+
+
 def test_held_bytes_are_estimated_from_a_sample_with_gaps() -> None:
     world = World(0)
     consumer = world.space.open_consumer(Port(), 1, "queue:q", connection="c", credit=10, now=NOW)

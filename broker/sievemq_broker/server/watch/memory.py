@@ -270,13 +270,10 @@ class MemoryLimit:
 
 def _held_bytes(consumer: Consumer) -> int:
     """The size of a consumer's unacknowledged messages, estimated from a few of them: there is no sum."""
-    window = consumer.window
+    window = consumer.window  # it may be empty by now
     last = len(window) - 1
-    sizes = [
-        len(entry.envelope.packed)
-        for index in {0, last // 3, 2 * last // 3, last}
-        if index >= 0 and (entry := window[index]) is not None
-    ]
+    places = {0, last // 3, 2 * last // 3, last} if window else ()
+    sizes = [len(entry.envelope.packed) for place in places if (entry := window[place]) is not None]
     if not sizes:
         return MESSAGE_BYTES * consumer.unacknowledged
     return consumer.unacknowledged * (sum(sizes) // len(sizes) + MESSAGE_BYTES)
