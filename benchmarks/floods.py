@@ -251,10 +251,12 @@ class Waits:
 
     Args:
         worked: seconds of processor time that the broker has used.
+        clock: seconds.
     """
 
-    def __init__(self, worked: Callable[[], float]) -> None:
+    def __init__(self, worked: Callable[[], float], clock: Callable[[], float] = time.monotonic) -> None:
         self._worked = worked
+        self._clock = clock
         self._longest = dict.fromkeys(PROBES, (0.0, 0.0))
         self._begun: dict[str, tuple[float, float]] = {}
 
@@ -262,7 +264,7 @@ class Waits:
         """Make round trips until the connection ends."""
         with suppress(OSError):
             while True:
-                self._begun[name] = time.monotonic(), self._worked()
+                self._begun[name] = self._clock(), self._worked()
                 act()
                 self._end(name)
                 del self._begun[name]
@@ -270,7 +272,7 @@ class Waits:
 
     def _end(self, name: str) -> None:
         (wait, work), (begin, before) = self._longest[name], self._begun[name]
-        self._longest[name] = max(wait, time.monotonic() - begin), max(work, self._worked() - before)
+        self._longest[name] = max(wait, self._clock() - begin), max(work, self._worked() - before)
 
     def take(self) -> dict[str, tuple[float, float]]:
         """Milliseconds by name, since the last call."""
