@@ -6,6 +6,7 @@ All of it is made from benchmarks/latency.json; the plot is SVG, which needs no 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
@@ -23,6 +24,8 @@ BEGIN, END = "<!-- made by make bench-latency -->", "<!-- end of what make bench
 NAMED = "1000"
 #: Load of the machine up to which a measurement goes into the README.
 QUIET = 1.0
+#: Characters of a line of the README.
+_WRAPPED = 120
 
 Figures: TypeAlias = Mapping[str, Any]
 
@@ -58,16 +61,17 @@ def is_quiet(figures: Figures) -> bool:
     return bool(figures["load"][0] <= QUIET)
 
 
-def _measured(figures: Figures) -> str:
-    """How it was measured, and how busy the machine was."""
+def _rounds(figures: Figures) -> str:
     repeats = figures["repeats"]
     rounds = "one round" if repeats == 1 else f"medians of {repeats} rounds"
+    return f"{rounds} on {figures['machine']['cores']} cores"
+
+
+def _measured(figures: Figures) -> str:
+    """How it was measured, and how busy the machine was."""
     before, _ = figures["load"]  # what it was later is the benchmark's own
     low, high = figures["calib_ms"]
-    return (
-        f"{rounds} on {figures['machine']['cores']} cores with a load of {before:g} before "
-        f"(calibration loop {low:g} to {high:g} ms)"
-    )
+    return f"{_rounds(figures)} with a load of {before:g} before (calibration loop {low:g} to {high:g} ms)"
 
 
 def tables(figures: Figures) -> str:
@@ -81,7 +85,7 @@ def tables(figures: Figures) -> str:
 
 
 def sentence(figures: Figures) -> str:
-    """SieveMQ's better SDK beside the best of the others, at one rate."""
+    """SieveMQ's better SDK beside the best of the others, at one rate, on a quiet machine."""
     found = {name: peer["at"][NAMED] for name, peer in figures["peers"].items() if NAMED in peer["at"]}
     ours = min((name for name in found if name in OURS), key=lambda name: float(found[name]["p50"]))
     other = min((name for name in found if name not in OURS), key=lambda name: float(found[name]["p50"]))
@@ -89,10 +93,11 @@ def sentence(figures: Figures) -> str:
     def shown(name: str) -> str:
         return f"{found[name]['p50'] / 1e3:.2f} ms (p50) and {found[name]['p99'] / 1e3:.1f} ms (p99)"
 
-    return (
+    return textwrap.fill(
         f"At {int(NAMED):,} messages a second, a message takes {shown(ours)} from send to receipt with the "
         f"{PEERS[ours].title.partition(', ')[2]}, and {shown(other)} with the fastest other, "
-        f"{PEERS[other].title.partition(' (')[0].partition(',')[0]}: {_measured(figures)}."
+        f"{PEERS[other].title.partition(' (')[0].partition(',')[0]}: {_rounds(figures)}.",
+        width=_WRAPPED,
     )
 
 
