@@ -14,7 +14,7 @@ import typer
 
 from sievemq_broker.config import ConfigError, Loaded, Settings, env_name, load
 from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy
-from sievemq_broker.extras import ALL, has
+from sievemq_broker.extras import ALL, check_packages, has
 from sievemq_core.output import complain, report
 from sievemq_core.output import show as show_line
 
@@ -85,6 +85,11 @@ def broker(
     """
     _check_extra()
     settings = _load(config_file, {**given, "users": ",".join(user) if user else None}).settings
+    try:
+        check_packages(settings)
+    except ImportError as error:
+        complain(f"sievemq: {error}")
+        raise typer.Exit(USAGE) from None
     from sievemq_broker.server.process import run  # `sievemq config` needs no server
 
     raise typer.Exit(run(settings))
@@ -141,6 +146,8 @@ def _toml(value: object) -> str:
 
 def _shown(settings: Settings, name: str) -> object:
     value = getattr(settings, name)
+    if name == "store":
+        return settings.shown_store
     if name == "users":
         return dict.fromkeys(value, "***")
     if name in ("destinations", "namespaces"):  # only what was set; the rest are defaults

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, get_args
+from urllib.parse import urlsplit
 
 from sievemq_broker.domain.policy import (
     BLOCK,
@@ -31,6 +33,7 @@ from sievemq_broker.domain.policy import (
 )
 from sievemq_broker.logs import LEVELS
 from sievemq_broker.protocols import PROTOCOLS
+from sievemq_broker.store_url import is_store_url, without_password
 from sievemq_broker.users.account import User, Users
 from sievemq_broker.users.file import parse_users, read_users
 from sievemq_core.durations import MILLISECOND, in_units
@@ -47,6 +50,11 @@ from sievemq_core.selector.dialect import DIALECTS
 from sievemq_core.selector.names import MODE_NUMBERS
 
 __all__ = ["ConfigError", "Loaded", "Settings", "load", "parse_users"]
+
+_PORT: Final = 7672
+
+#: The fewest beats in a lease.
+_MIN_BEATS: Final = 4
 
 
 class ConfigError(Exception):
@@ -71,6 +79,46 @@ def _text(value: object) -> str:
 
 def _optional_text(value: object) -> str | None:
     return None if value in (None, "") else _text(value)
+
+
+def _store(value: object) -> str | None:
+    url = _optional_text(value)
+    if url is not None and not is_store_url(url):
+        raise ValueError("must be the URL of a database, such as postgresql://user@host/name; data_dir is a directory")
+    return url
+
+
+def _shard(value: object) -> str:
+    name = _text(value)
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,63}", name):
+        raise ValueError("must be 1 to 63 letters, digits, dots, dashes and underscores")
+    return name
+
+
+def _address(host: str) -> str:
+    """``host:port`` of what may lack the port."""
+    try:
+        parts = urlsplit(f"//{host}")
+        name, port = parts.hostname, parts.port or _PORT
+    except ValueError:  # brackets, or a port that is no number
+        name = None
+    if not name or parts.netloc != host or "@" in host:
+        raise ValueError("must be host:port, such as mq-1.example.com:7672, without a user")
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+
+
+def _client_url(value: object) -> str | None:
+    url = _optional_text(value)
+    if url is None:
+        return None
+    scheme, _, host = url.rstrip("/").partition("://")
+    if scheme not in ("sievemq", "sievemqs"):
+        raise ValueError("must be the URL of this broker for clients, such as sievemq://mq-1.example.com:7672")
+    return f"{scheme}://{_address(host)}"
+
+
+def _peers(value: object) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(_address, _names(value))))
 
 
 def _names(value: object) -> tuple[str, ...]:
@@ -321,7 +369,7 @@ class Settings:
     """The settings of a broker. Each is an option of ``sievemq broker`` as well, whose help is its meaning."""
 
     host: str = _setting("127.0.0.1", "address of the wire port", _text)
-    port: int = _setting(7672, "wire port; 0 for a free one", _whole(0, 65_535))
+    port: int = _setting(_PORT, "wire port; 0 for a free one", _whole(0, 65_535))
     protocols: tuple[str, ...] = _setting(
         tuple(PROTOCOLS),
         f"protocols of the wire port, told apart by their first bytes: {', '.join(PROTOCOLS)}",
@@ -355,7 +403,26 @@ class Settings:
         False, "on the wire ports a client certificate signs in the user of its common name, without a password", _flag
     )
     data_dir: str | None = _setting(
-        None, "directory to keep PERSISTENT messages in; none: in memory only", _optional_text
+        None, "directory to keep PERSISTENT messages in; none, and no store: in memory only", _optional_text
+    )
+    store: str | None = _setting(
+        None,
+        "PostgreSQL database to keep PERSISTENT messages in, instead of data_dir: postgresql://user@host/name. "
+        "A second broker with the same takes over from the first one",
+        _store,
+        secret=True,
+    )
+    shard: str = _setting("main", "name of this broker's messages in the store", _shard)
+    advertise: str | None = _setting(
+        None, "URL of this broker for clients, which the others show; that of its wire port if not given", _client_url
+    )
+    peers: tuple[str, ...] = _setting(
+        (), "host:port of all brokers of the shard; connected clients learn them and try them after a loss", _peers
+    )
+    beat_seconds: float = _setting(0.5, "how often the owner of a shard shows that it lives", _seconds)
+    lease_seconds: float = _setting(5, "another broker takes a shard whose owner was silent for so long", _seconds)
+    store_patience: float = _setting(
+        300, "an owner that cannot reach the store keeps its connections for so long", _seconds
     )
     on_full_disk: str = _setting(
         FAIL,
@@ -414,6 +481,11 @@ class Settings:
     @property
     def http_address(self) -> str:
         return self.http_host or self.host
+
+    @property
+    def shown_store(self) -> str | None:
+        """The store, as it may be shown: without a password."""
+        return None if self.store is None else without_password(self.store)
 
 
 _FIELDS = {f.name: f for f in fields(Settings)}
@@ -482,6 +554,15 @@ def check(settings: Settings) -> None:
     if settings.data_dir is not None and Path(settings.data_dir).exists() and not Path(settings.data_dir).is_dir():
         raise ConfigError(
             f"data_dir: {settings.data_dir} is a file; name a directory, which is created if it does not exist"
+        )
+    if settings.store is not None and settings.data_dir is not None:
+        raise ConfigError("data_dir and store are both set; remove one of them")
+    if settings.store is None and settings.peers:
+        raise ConfigError("peers needs store: brokers without a shared store have other messages")
+    if not 0 < settings.beat_seconds <= settings.lease_seconds / _MIN_BEATS:
+        raise ConfigError(
+            f"beat_seconds must be above 0, and lease_seconds at least {_MIN_BEATS} times as long: a lease ends only "
+            "after several beats that did not arrive"
         )
     if 0 < settings.heartbeat_seconds < MIN_HEARTBEAT_MS / 1000:
         raise ConfigError(f"heartbeat_seconds must be 0 or at least {MIN_HEARTBEAT_MS / 1000}")

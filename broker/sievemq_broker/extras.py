@@ -1,4 +1,5 @@
-"""Packages of the extra ``broker``. A broker without HTTP and password hashes needs none of them."""
+"""Packages of the extras ``broker`` and ``postgres``. A broker without HTTP, password hashes and a shared store needs
+none of them."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ _HTTP: Final = ("starlette", "uvicorn", "prometheus_client", "msgspec")
 _HASHES: Final = ("argon2",)
 _SCRAM: Final = ("scramp",)
 ALL: Final = (*_HTTP, *_HASHES)
+POSTGRES: Final = ("psycopg",)
+A_STORE: Final = "A store in PostgreSQL"
 
 
 @lru_cache
@@ -32,10 +35,26 @@ def check_packages(settings: Settings) -> None:
             needs["A user with keys of SCRAM"] = _SCRAM
         elif is_hash(user.secret):
             needs["A user with a hashed password"] = _HASHES
+    if settings.store is not None:
+        needs[A_STORE] = POSTGRES
     for what, packages in needs.items():
-        missing = [package for package in packages if not has(package)]
-        if missing:
-            raise ImportError(
-                f"{what} needs {', '.join(missing)}, which the extra `broker` installs: pip install '.[broker]' in a "
-                "clone of SieveMQ"
-            )
+        check(what, packages, "postgres" if packages is POSTGRES else "broker")
+
+
+def check(what: str, packages: tuple[str, ...], extra: str) -> None:
+    """Raise if one of the packages is missing.
+
+    Args:
+        what: needs them.
+        packages: as they are imported.
+        extra: installs them.
+
+    Raises:
+        ImportError: names it.
+    """
+    missing = [package for package in packages if not has(package)]
+    if missing:
+        raise ImportError(
+            f"{what} needs {', '.join(missing)}, which the extra `{extra}` installs: pip install '.[{extra}]' in a "
+            "clone of SieveMQ"
+        )
