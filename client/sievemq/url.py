@@ -338,7 +338,7 @@ def parse_url(text: str, **options: Unpack[Options]) -> BrokerURL:
     user_info, at, hosts = authority.rpartition("@")
     user, colon, password = user_info.partition(":")
     return BrokerURL(
-        hosts=tuple(_host(part) for part in hosts.split(",")),
+        hosts=tuple(host_of(part) for part in hosts.split(",")),
         secure=_SCHEMES[scheme.lower()],
         user=_unquote("user name", user) if at else None,
         password=_unquote("password", password) if colon else None,
@@ -362,7 +362,12 @@ def url_of_environment() -> BrokerURL:
         raise InvalidURLException(f"SIEVEMQ_URL: {error}") from None
 
 
-def _host(part: str) -> tuple[str, int]:
+def host_of(part: str) -> tuple[str, int]:
+    """Host and port of a URL's ``host:port``.
+
+    Raises:
+        InvalidURLException: it is none.
+    """
     match = re.fullmatch(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[^:\[\]]*))?", part)
     if match is None:
         hint = "; write an IPv6 address in brackets, such as [::1]:7672" if part.count(":") > 1 else ""

@@ -157,6 +157,7 @@ class Server:
             heartbeat_ms=int(settings.heartbeat_seconds * 1000),
             handshake_ms=int(settings.handshake_seconds * 1000),
             frame_ms=int(settings.frame_seconds * 1000),
+            peers=settings.peers,
         )
         shard.serve(session_settings, self.authenticator, self.turn.spent)
         self._announced = self.clock.offset

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, Final
 
 from sievemq._engine.options import EngineOptions
 from sievemq._engine.selector import verified
-from sievemq.exceptions import MessageFormatException, ResourceAllocationException
+from sievemq.exceptions import InvalidURLException, MessageFormatException, ResourceAllocationException
+from sievemq.url import host_of
 from sievemq_core.limits import MAX_BODY_BYTES
 from sievemq_core.wire.codec import CommandTuple
 
 #: Unconfirmed sends of a session where the broker's WELCOME carries nothing.
 _SEND_WINDOW_MESSAGES: Final = 1_000
 _SEND_WINDOW_BYTES: Final = 8 * 1024 * 1024
+
+#: Brokers that a client remembers beside the hosts of its URL.
+_MOST_OTHERS: Final = 16
 
 
 class Terms:
@@ -27,6 +31,7 @@ class Terms:
     Attributes:
         client_id: the JMS client id, administered or set.
         peer: host and port that it was last connected to, as in the URL; None where the front does not name them.
+        others: host and port of brokers that may take over from the present one, as far as any WELCOME named them.
         broker, incarnation, connection_id, features, limits: what WELCOME carried.
         id_prefix: message ids begin with it.
         window_messages, window_bytes: how much of a session's sends may be unconfirmed.
@@ -44,8 +49,8 @@ class Terms:
 
     __slots__ = (
         "ahead", "broker", "client_id", "clock", "clock_offset", "connection_id", "features", "id_prefix",
-        "incarnation", "jumps", "limits", "max_body", "next_message", "options", "peer", "read", "skew", "skipped",
-        "window_bytes", "window_messages",
+        "incarnation", "jumps", "limits", "max_body", "next_message", "options", "others", "peer", "read", "skew",
+        "skipped", "window_bytes", "window_messages",
     )  # fmt: skip
 
     def __init__(self, options: EngineOptions, clock: Callable[[], int]) -> None:
@@ -53,6 +58,7 @@ class Terms:
         self.clock = clock
         self.client_id: str | None = options.client_id
         self.peer: tuple[str, int] | None = None
+        self.others: list[tuple[str, int]] = []
         self.broker = self.incarnation = self.connection_id = ""
         self.features: dict[str, Any] = {}
         self.limits: dict[str, Any] = {}
@@ -81,6 +87,7 @@ class Terms:
         self.window_messages = _positive(limits.get("window_messages"), _SEND_WINDOW_MESSAGES)
         self.window_bytes = _positive(limits.get("window_bytes"), _SEND_WINDOW_BYTES)
         self.max_body = min(_positive(limits.get("body_bytes"), MAX_BODY_BYTES), MAX_BODY_BYTES)
+        self._learn(features.get("peers"))
         self.see_time(features.get("time"), asked)
         offset, moved_at, before = features.get("clock_offset"), features.get("moved_at"), self.skipped
         forward = self.move_clock(offset if type(offset) is int else 0, features.get("frozen_at"))
@@ -91,6 +98,19 @@ class Terms:
     def connected_to(self, peer: tuple[str, int] | None) -> None:
         """Note host and port of the present transport."""
         self.peer = peer
+
+    def hosts(self, configured: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
+        """Where the broker may be found again: the hosts of the URL, then those that it has named. None moves."""
+        return [*configured, *(other for other in self.others if other not in configured)]
+
+    def _learn(self, peers: object) -> None:
+        for peer in peers if isinstance(peers, (list, tuple)) else ():
+            try:
+                other = host_of(peer if isinstance(peer, str) else "")
+            except InvalidURLException:
+                continue
+            if other not in self.others and len(self.others) < _MOST_OTHERS:
+                self.others.append(other)
 
     def claim(self, client_id: str) -> None:
         self.client_id = client_id

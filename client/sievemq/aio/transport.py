@@ -632,7 +632,8 @@ class Transport(asyncio.Protocol):
         if left <= 0:
             engine.give_up()
             return
-        race = Race(repair.order(self._hosts, self.at), now, now + min(left, self._connect_timeout))
+        hosts = engine.terms.hosts(self._hosts)
+        race = Race(repair.order(hosts, self.at), now, now + min(left, self._connect_timeout))
         found = await attempt(race, reach, greet)
         if found is None:
             if race.refusal is not None:

@@ -854,7 +854,8 @@ class Transport:
                 with self.lock:
                     engine.give_up()
                 return False
-            race = Race(repair.order(self._hosts, self._at), now, now + min(left, self._connect_timeout))
+            hosts = engine.terms.hosts(self._hosts)
+            race = Race(repair.order(hosts, self._at), now, now + min(left, self._connect_timeout))
             attempt = Attempt(race, reach, lambda peer: self.call(lambda: greet(peer)), self.wake)
             going_on = True
             while going_on and (seconds := attempt.step()) is not None:

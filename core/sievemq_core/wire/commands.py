@@ -551,7 +551,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 _f(
                     "features",
                     "map",
-                    "durable, dialect, time, clock_offset, frozen_at, moved_at, resumed, acknowledge_several",
+                    "durable, dialect, time, clock_offset, frozen_at, moved_at, resumed, acknowledge_several, peers",
                 ),
             ),
         ),

@@ -85,6 +85,14 @@ def test_open_names_the_broker_and_what_it_offers(world: World) -> None:
     assert client.one(Begin).remote_channel == 0
 
 
+def test_open_lists_the_brokers_that_may_take_over() -> None:
+    opened = Amqp(World(SessionSettings(peers=("mq-1:7672", "[::1]:7673")))).one(Open)
+    assert opened.properties is not None
+    assert opened.properties["failover-server-list"] == [
+        {"network-host": "mq-1", "port": 7672}, {"network-host": "::1", "port": 7673},
+    ]  # fmt: skip
+
+
 def test_a_client_signs_in_with_a_password(world: World) -> None:
     world.services.users = {"ann": "right"}
     client = Amqp(world, user="ann", password="right")

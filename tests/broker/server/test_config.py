@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sievemq.cli import run
 from sievemq_broker.config import ConfigError, Settings, load
 from sievemq_broker.domain.policy import DestinationPolicy, PolicyRules
+from sievemq_broker.store_url import without_password
 from sievemq_broker.users.account import User
 from sievemq_broker.users.file import parse_users
 
@@ -308,3 +310,60 @@ def test_memory_limit_is_chosen_by_the_broker_unless_given() -> None:
 def test_limits_out_of_range_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         load(wrong)
+
+
+# -- a store that brokers share ---------------------------------------------------------------------------------------
+
+STORE = "postgresql://sieve@db:5432,db2/mq?target_session_attrs=read-write"
+
+
+def test_a_store_and_what_belongs_to_it() -> None:
+    given = {"store": STORE, "advertise": "sievemqs://MQ-1/", "peers": "mq-1, [::1]:7673,mq-1:7672"}
+    settings = load(given).settings
+    assert (settings.store, settings.shard, settings.advertise) == (STORE, "main", "sievemqs://mq-1:7672")
+    assert settings.peers == ("mq-1:7672", "[::1]:7673")
+    assert (settings.beat_seconds, settings.lease_seconds, settings.store_patience) == (0.5, 5, 300)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"store": "/var/lib/mq"}, "URL of a database"),
+        ({"store": STORE, "data_dir": "d"}, "data_dir and store are both set"),
+        ({"peers": "a:1"}, "peers needs store"),
+        ({"store": STORE, "peers": "a:x"}, "host:port"),
+        ({"store": STORE, "peers": "me@a:1"}, "host:port"),
+        ({"store": STORE, "peers": "[::1"}, "host:port"),
+        ({"store": STORE, "advertise": "amqp://a"}, "sievemq://"),
+        ({"store": STORE, "advertise": "sievemq://me:x@a"}, "host:port"),
+        ({"store": STORE, "shard": "a b"}, "letters"),
+        ({"beat_seconds": 0}, "beat_seconds"),
+        ({"lease_seconds": 1.9}, "at least 4 times"),
+    ],
+)
+def test_settings_of_a_store_that_cannot_be_used(given: dict[str, object], wanted: str) -> None:
+    with pytest.raises(ConfigError, match=wanted):
+        load(given)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (STORE, STORE),
+        ("postgresql://me:secret@db/mq", "postgresql://me:***@db/mq"),
+        ("postgres://me:se/c@ret?x@db/mq", "postgres://me:***@db/mq"),
+        ("postgresql:///mq?user=me&password=secret&sslpassword=secret", "postgresql:///mq?user=me&password=***&sslpassword=***"),
+        ("postgresql:///mq?PASSWORD=secret", "postgresql:///mq?PASSWORD=***"),
+        ("postgresql:///?service=mq", "postgresql:///?service=mq"),
+    ],
+)  # fmt: skip
+def test_the_password_of_a_store_is_never_shown(url: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert load({"store": url}).settings.shown_store == shown
+    assert without_password(url) == shown
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SIEVEMQ_STORE", url)
+        assert run(["config", "show", "--json"]) == 0
+        assert f'"store": "{shown}"' in capsys.readouterr().out
+        patch.setenv("SIEVEMQ_STORE", f"x{url}")
+        assert run(["config", "check"]) == 2
+        assert "secret" not in capsys.readouterr().err

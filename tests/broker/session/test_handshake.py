@@ -33,6 +33,13 @@ def test_welcome_carries_limits_and_identity() -> None:
     assert world.services.connections == {"c1": client.broker.peer}
 
 
+def test_welcome_names_the_other_brokers_where_they_are_configured() -> None:
+    world = World(SessionSettings(peers=("mq-1:7672", "mq-2:7673")))
+    client = Client(world)
+    client.hello()
+    assert client.take(Command.WELCOME)[0][7]["peers"] == ("mq-1:7672", "mq-2:7673")
+
+
 def test_a_newer_client_is_answered_in_the_newest_version_known(world: World) -> None:
     client = Client(world)
     client.hello(version=99)

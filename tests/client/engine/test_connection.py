@@ -16,6 +16,7 @@ from sievemq import (
     TextMessage,
 )
 from sievemq._engine import ClientConnection, Completion, EngineOptions
+from sievemq._engine.terms import Terms
 from sievemq.url import parse_url
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_core.errors import ErrorCode
@@ -74,6 +75,23 @@ def test_welcome_opens_the_connection() -> None:
     assert (engine.terms.broker, engine.terms.connection_id, engine.terms.clock_offset) == ("SieveMQ/test", "c1", 100)
     assert (engine.terms.window_messages, engine.terms.window_bytes, engine.terms.max_body) == (5, 6, 7)
     assert engine.terms.features["durable"] is True
+
+
+def test_the_brokers_that_welcome_names_are_tried_behind_the_hosts_of_the_url() -> None:
+    broker = FakeBroker()
+    broker.welcome(peers=["a:1", "b:7672", "[::1]:5", "no host:x", "", "u@c", 7])
+    configured = [("z", 9), ("a", 1)]
+    known = broker.engine.terms.hosts(configured)
+    assert known == [("z", 9), ("a", 1), ("b", 7672), ("::1", 5)]
+
+
+def test_a_host_keeps_its_number_though_a_later_welcome_names_others() -> None:
+    terms = Terms(EngineOptions(), lambda: 0)
+    for peers in (["a:1", "b:1"], ["c:1", "b:1"], "b:1", None, [f"h{n}:1" for n in range(100)]):
+        terms.welcome((Command.WELCOME, 1, "b", "i", "c", 0, {}, {"peers": peers}), 0)
+    known = terms.hosts([("a", 1)])
+    assert known[:3] == [("a", 1), ("b", 1), ("c", 1)]
+    assert len(known) == 16, "a broker must not fill the memory of its clients"
 
 
 @pytest.mark.parametrize(

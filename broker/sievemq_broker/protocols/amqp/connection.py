@@ -81,7 +81,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from sievemq_broker.protocols.amqp.types import Symbol
+from sievemq_broker.protocols.amqp.types import Symbol, UShort
 from sievemq_broker.protocols.base import no_wake
 from sievemq_broker.protocols.foreign import (
     PAGE,
@@ -584,6 +584,14 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             self._heartbeat.welcomed(real)
             self._parser.accept(FRAME_BYTES)
             product, _, version = settings.broker.partition(" ")
+            properties: dict[Any, Any] = {
+                Symbol("product"): product,
+                Symbol("version"): version,
+                Symbol("queue-prefix"): "queue:",
+                Symbol("topic-prefix"): "topic:",
+            }
+            if settings.peers:
+                properties[Symbol("failover-server-list")] = [_server(peer) for peer in settings.peers]
             self.outbox.frame(
                 Open(
                     container_id=f"{settings.broker}/{self.outbox.session}".replace(" ", "/"),
@@ -591,12 +599,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
                     channel_max=self._channel_max,
                     idle_time_out=settings.heartbeat_ms or None,
                     offered_capabilities=list(_OFFERED),
-                    properties={
-                        Symbol("product"): product,
-                        Symbol("version"): version,
-                        Symbol("queue-prefix"): "queue:",
-                        Symbol("topic-prefix"): "topic:",
-                    },
+                    properties=properties,
                 )
             )
             self.outbox.opened(min(theirs.max_frame_size, FRAME_BYTES))
@@ -1571,6 +1574,12 @@ def _settlement(consumer: int, tags: list[int], outcome: Outcome | None) -> verb
     if outcome is None:
         return verbs.Release(consumer=consumer, tags=tags, unasked=True)
     return verbs.Settle(consumer=consumer, tags=tags, outcome=outcome, credit=0)
+
+
+def _server(peer: str) -> dict[Symbol, object]:
+    """A peer in a failover-server-list, with the fields of amqp:connection:redirect (2.8.16)."""
+    host, _, port = peer.rpartition(":")
+    return {Symbol("network-host"): host.strip("[]"), Symbol("port"): UShort(int(port))}
 
 
 def _name(body: object) -> str:

@@ -76,7 +76,7 @@ def welcome_of(greeting: Greeting, welcome: Welcome, settings: SessionSettings) 
         "subscriptions": welcome.subscriptions,
         "connections": settings.max_connections,
     }
-    features = {
+    features: dict[str, object] = {
         "durable": settings.durable,
         "dialect": settings.dialect,
         "time": welcome.real,
@@ -86,6 +86,8 @@ def welcome_of(greeting: Greeting, welcome: Welcome, settings: SessionSettings) 
         "resumed": False if welcome.resumed is None else _resumed(welcome.resumed),
         "acknowledge_several": True,
     }
+    if settings.peers:
+        features["peers"] = settings.peers
     return (
         Command.WELCOME,
         greeting.version,
