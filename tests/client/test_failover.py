@@ -8,6 +8,7 @@ import shutil
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,15 @@ def absent_host() -> Iterator[int]:
     yield port
 
 
-HOSTS = (silent_host, full_host, closing_host, absent_host)
+@contextmanager
+def following_host() -> Iterator[int]:
+    """The port of a broker that follows: taken, and not listened on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+HOSTS = (silent_host, full_host, closing_host, absent_host, following_host)
 
 
 def hosts(url: str, *ports: int | str) -> str:
@@ -102,6 +111,22 @@ async def test_after_a_loss_a_first_host_that_does_not_welcome_costs_a_fraction(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Api, "url", api.broker.url)
             assert await api.left() == ["one"]
+
+
+async def test_a_client_finds_a_broker_that_welcome_has_named(api: Api) -> None:
+    """Its URL names the first one alone."""
+    second = api.start_broker()
+    with EmbeddedBroker() as first, following_host() as port:
+        services = first.server.shard.services
+        services.settings = replace(services.settings, peers=(f"127.0.0.1:{port}", f"127.0.0.1:{second.port}"))
+        connection = await api.factory(first.url, **ROUND).create_connection()
+        session = await connection.create_session()
+        producer = await session.create_producer(api.queue())
+        first.stop()
+        async with asyncio.timeout(BOUND):
+            await producer.send(TextMessage("one"))
+            assert connection._engine.terms.peer == ("127.0.0.1", second.port)
+            await connection.close()
 
 
 @asynccontextmanager
