@@ -14,8 +14,7 @@ _HTTP: Final = ("starlette", "uvicorn", "prometheus_client", "msgspec")
 _HASHES: Final = ("argon2",)
 _SCRAM: Final = ("scramp",)
 ALL: Final = (*_HTTP, *_HASHES)
-POSTGRES: Final = ("psycopg",)
-A_STORE: Final = "A store in PostgreSQL"
+_POSTGRES: Final = ("psycopg",)
 
 
 @lru_cache
@@ -36,25 +35,12 @@ def check_packages(settings: Settings) -> None:
         elif is_hash(user.secret):
             needs["A user with a hashed password"] = _HASHES
     if settings.store is not None:
-        needs[A_STORE] = POSTGRES
+        needs["A store in PostgreSQL"] = _POSTGRES
     for what, packages in needs.items():
-        check(what, packages, "postgres" if packages is POSTGRES else "broker")
-
-
-def check(what: str, packages: tuple[str, ...], extra: str) -> None:
-    """Raise if one of the packages is missing.
-
-    Args:
-        what: needs them.
-        packages: as they are imported.
-        extra: installs them.
-
-    Raises:
-        ImportError: names it.
-    """
-    missing = [package for package in packages if not has(package)]
-    if missing:
-        raise ImportError(
-            f"{what} needs {', '.join(missing)}, which the extra `{extra}` installs: pip install '.[{extra}]' in a "
-            "clone of SieveMQ"
-        )
+        missing = [package for package in packages if not has(package)]
+        if missing:
+            extra = "postgres" if packages is _POSTGRES else "broker"
+            raise ImportError(
+                f"{what} needs {', '.join(missing)}, which the extra `{extra}` installs: pip install '.[{extra}]' in a "
+                "clone of SieveMQ"
+            )
