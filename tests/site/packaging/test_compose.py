@@ -1,4 +1,4 @@
-"""docker/compose.yaml: what the broker keeps is on a volume that outlives the container."""
+"""The compose files: what a broker keeps is on a volume that outlives the container; two brokers share a database."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 from sievemq_broker.config import load
 
-TEXT = (Path(__file__).parents[3] / "docker/compose.yaml").read_text(encoding="utf-8")
+DOCKER = Path(__file__).parents[3] / "docker"
+TEXT = (DOCKER / "compose.yaml").read_text(encoding="utf-8")
+PAIR = (DOCKER / "compose.ha.yaml").read_text(encoding="utf-8")
 
 
 def test_the_data_directory_is_a_named_volume() -> None:
@@ -18,3 +20,21 @@ def test_the_data_directory_is_a_named_volume() -> None:
     assert mounted is not None
     _, _, volumes = TEXT.partition("\nvolumes:\n")
     assert re.match(rf"  {mounted[1]}:\n", volumes)
+
+
+def test_two_brokers_differ_in_nothing_but_their_address() -> None:
+    both = dict(re.findall(r'(?m)^  (SIEVEMQ_\w+): "?([^"\n]+)', PAIR.partition("\nservices:\n")[0]))
+    brokers = re.findall(r"(?ms)^  broker-\d:\n(.*?)(?=^\S|^  \S)", PAIR)
+    ports, advertised = set[str](), set[str]()
+    for text in brokers:
+        assert "<<: *broker" in text
+        assert "<<: *settings" in text
+        own = dict(re.findall(r'(?m)^      (SIEVEMQ_\w+): "?([^"\n]+)', text))
+        assert own.keys() == {"SIEVEMQ_ADVERTISE"}
+        settings = load(environ={**both, **own}).settings
+        assert settings.store is not None
+        assert "/" + settings.store.rpartition("/")[2] in PAIR.partition("command:")[2].splitlines()[0]
+        advertised.add(str(settings.advertise).removeprefix("sievemq://"))
+        ports.update(re.findall(r'- "(127\.0\.0\.1:\d+):7672"', text))
+    assert advertised == ports == set(settings.peers)
+    assert len(ports) == len(brokers) == 2
