@@ -79,7 +79,7 @@ def test_welcome_opens_the_connection() -> None:
 
 def test_the_brokers_that_welcome_names_are_tried_behind_the_hosts_of_the_url() -> None:
     broker = FakeBroker()
-    broker.welcome(peers=["a:1", "b:7672", "[::1]:5", "no host:x", "", "u@c", 7])
+    broker.welcome(peers=["a:1", "b:7672", "[::1]:5", "no host:x", "", 7])
     configured = [("z", 9), ("a", 1)]
     known = broker.engine.terms.hosts(configured)
     assert known == [("z", 9), ("a", 1), ("b", 7672), ("::1", 5)]
