@@ -21,8 +21,6 @@ RETRY_SECONDS; then the broker ends. Clients receive the reason (FLOW). Nothing 
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -34,6 +32,7 @@ from sievemq_broker.domain.journal import SCARCE_BYTES, Journal, Write
 from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.store import DamagedError, FencedError, Store, StoreError, StoreFullError
 from sievemq_broker.server.durability.progress import Progress
+from sievemq_broker.server.durability.worker import Worker
 from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.session.peer import Peer
 
@@ -82,6 +81,7 @@ class Commits:
         guard: makes the broker check each PERSISTENT message for room, or no longer.
         failed: the store cannot be used any more: the broker must end.
         stands: tells clients why answers are held back, ahead of held output; with None, that they continue.
+        worker: calls the store; one with a thread of its own if not given.
 
     Attributes:
         writes: how many were made.
@@ -100,6 +100,7 @@ class Commits:
         guard: Callable[[bool], None],
         failed: Callable[[Exception], None],
         stands: Callable[[str | None], None] = lambda reason: None,
+        worker: Worker | None = None,
     ) -> None:
         self._loop = loop
         self._clock = clock
@@ -127,10 +128,7 @@ class Commits:
         self._fed: dict[Peer, None] = {}
         self._lazy: asyncio.TimerHandle | None = None
         self._later: asyncio.TimerHandle | None = None
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="sievemq-store", daemon=True)
-        self._ended: asyncio.Future[None] = loop.create_future()
-        self._thread.start()
+        self._worker = worker or Worker(loop, "sievemq-store")
         self.writes = 0
         #: From the cut of a write until it was on disk.
         self.latency = Histogram(COMMIT_BOUNDS)
@@ -259,7 +257,7 @@ class Commits:
             if error is None:
                 self._tidy()
 
-        self._jobs.put(job)
+        self._worker.put(job)
 
     def _done(self, write: Write, now: int, error: Exception | None) -> None:
         if self._dead:
@@ -303,21 +301,12 @@ class Commits:
         for link, parts in ready:
             link.release(parts[0] if len(parts) == 1 else b"".join(parts))
 
-    def _work(self) -> None:
-        try:
-            while (job := self._jobs.get()) is not None:
-                job()
-            self._loop.call_soon_threadsafe(self._ended.set_result, None)
-        except RuntimeError:
-            if not self._loop.is_closed():  # the end did not wait for a disk that hangs
-                raise
-
     # -- a full or failing disk -----------------------------------------------------------------------------------
 
     def _on_error(self, write: Write, now: int, error: Exception) -> None:
         waited = self._loop.time() - self._since
         if isinstance(error, StoreFullError):
-            self._jobs.put(self._store.relieve)
+            self._worker.put(self._store.relieve)
             if not self._relieved:
                 self._relieved = True
                 self._submit(write, now)
@@ -331,7 +320,7 @@ class Commits:
             return
         else:
             log.warning("store.write_failed", reason=str(error), note="retrying")
-            self._jobs.put(self._reopen)
+            self._worker.put(self._reopen)
         if self.stuck is None:
             self.stuck = str(error)
             self._stands(self.stuck)
@@ -384,7 +373,7 @@ class Commits:
 
     def _look(self) -> None:
         if self.full is not None and not self._dead:
-            self._jobs.put(self._tidy)
+            self._worker.put(self._tidy)
             self._loop.call_later(LOOK_SECONDS, self._look)
 
     # -- the end --------------------------------------------------------------------------------------------------
@@ -400,8 +389,7 @@ class Commits:
             if handle is not None:
                 handle.cancel()
         self._dead = True
-        self._jobs.put(None)
-        if not (await asyncio.wait([self._ended], timeout=CLOSE_SECONDS if written else STUCK_CLOSE_SECONDS))[0]:
+        if not (await asyncio.wait([self._worker.end()], timeout=CLOSE_SECONDS if written else STUCK_CLOSE_SECONDS))[0]:
             log.error("store.hangs", note="the broker does not wait for the disk any longer")
             return False
         self._store.close()
