@@ -1,18 +1,16 @@
-"""The rows of batches, and of the outcome of their messages since. One connection and transaction of the caller's.
+"""The rows of batches, and of the outcome of their messages since: what a write changes in them.
 
 A batch whose messages are all gone is deleted; one that has lost half of its bytes is rewritten without them. A batch
 that is written ahead of its share's end counts as gone until then; one whose share never ended is deleted after a
 restart.
 
-The rows of a write are gathered, and many are written by one statement. Each statement releases the interpreter's lock,
-and beside a busy loop the writer waits for it afterwards.
+The rows of a write are gathered, so that a database writes many of them by one statement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from sievemq_broker.domain.journal import Batch, Write
 from sievemq_broker.domain.store import DamagedError, SavedEntry
@@ -24,23 +22,58 @@ _STATES: Final = 4_096
 #: A smaller row is not rewritten.
 _SPARSE_BYTES: Final = 16_384
 
-#: Bytes of rows that one write examines for that.
+#: Bytes of rows that are examined for that at once.
 _REWRITE_BYTES: Final = 4 * 1024 * 1024
 
-#: Rows that one statement writes or deletes; of batches, rows of about so many bytes.
-TOGETHER: Final = 100
-_TOGETHER_BYTES: Final = 1024 * 1024
 
-_T = TypeVar("_T")
+class Rows(Protocol):
+    """The tables of a database, to read."""
+
+    def batches(self) -> Iterable[tuple[int, bytes, bytes | None]]:
+        """Id, row and, if it has one, the state of each batch, by ascending id."""
+
+    def orphan(self) -> int | None:
+        """The id of a state without a batch."""
+
+    def batch(self, batch_id: int) -> bytes | None:
+        """The row of a batch."""
+
+    def state(self, batch_id: int) -> bytes | None:
+        """The state of a batch that has one of its own."""
+
+
+class Change(NamedTuple):
+    """Rows that are changed together, in this order: on a full disk new messages take the place of those that are gone.
+
+    Attributes:
+        gone: ids of batches that are deleted with their states.
+        plain: ids of batches whose states are deleted.
+        states: id and row of states that are new or replaced.
+        batches: id and row of new batches.
+        rewritten: id and row of batches that are replaced.
+    """
+
+    gone: Sequence[int] = ()
+    plain: Sequence[int] = ()
+    states: Sequence[tuple[int, bytes]] = ()
+    batches: Sequence[tuple[int, bytes]] = ()
+    rewritten: Sequence[tuple[int, bytes]] = ()
+
+    def __bool__(self) -> bool:
+        return any(self)
 
 
 class Batches:
-    """Writes batches into the database, and reads their rows."""
+    """Knows the state of batches, and what a write changes.
 
-    __slots__ = ("_changed", "_execute", "_gone", "_new", "_plain", "_sparse", "_states")
+    Args:
+        rows: as they are in the database.
+    """
 
-    def __init__(self, database: Any) -> None:
-        self._execute = database.execute
+    __slots__ = ("_changed", "_gone", "_new", "_plain", "_rows", "_sparse", "_states")
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
         self._states: dict[int, State] = {}
         self._sparse: dict[int, None] = {}
         #: Of the present write: new rows; states to be written; batches that have no state of their own any more, and
@@ -64,24 +97,22 @@ class Batches:
         Raises:
             DamagedError: something is not what was written.
         """
-        query = "SELECT batch.id, batch.data, state.data FROM batch LEFT JOIN state USING (id) ORDER BY id"
-        for batch_id, data, changed in self._execute(query):
+        for batch_id, data, changed in self._rows.batches():
             kept = unpack_batch(batch_id, data)
             state = kept.state() if changed is None else State.unpack(batch_id, changed)
             if not state.live:
                 left.append(batch_id)
             yield from kept.entries(state)
-        orphan = self._execute("SELECT id FROM state WHERE id NOT IN (SELECT id FROM batch) LIMIT 1").fetchone()
+        orphan = self._rows.orphan()
         if orphan is not None:
-            raise DamagedError(f"batch {orphan[0]} is missing, although its state exists")
+            raise DamagedError(f"batch {orphan} is missing, although its state exists")
 
-    def write(self, write: Write, now: int, room: Callable[[], int]) -> None:
-        """Write the batches, and their outcomes of earlier messages.
+    def change(self, write: Write, now: int) -> Change:
+        """What a write changes: its batches, and their outcomes of earlier messages. It counts as written.
 
         Args:
             write: see :class:`~sievemq_broker.domain.journal.Write`.
             now: ms epoch.
-            room: bytes that may be spent on rewriting sparse batches; a larger one waits for more.
         """
         own: dict[int, list[Outcomes]] = {part.id: [] for part in write.parts if part.accepted or part.ahead}
         for part in write.parts:
@@ -90,7 +121,7 @@ class Batches:
                 for batch_id, outcomes in outcomes_of(part):
                     if batch_id in own:
                         own[batch_id].append(outcomes)
-                    else:  # first: on a full disk the new messages take the place of those that are gone
+                    else:
                         self._settle(batch_id, outcomes)
         for part in write.parts:
             if part.accepted:
@@ -99,9 +130,7 @@ class Batches:
                 self._show(part, own[part.id])
         for part in write.ahead:
             self._append_hidden(part, now)
-        self._flush()
-        if self._sparse:
-            self._rewrite(room())
+        return self._take()
 
     def _append(self, batch: Batch, outcomes: list[Outcomes], now: int) -> None:
         """Write the batch's own row, with the outcomes of its messages before it was written."""
@@ -161,14 +190,14 @@ class Batches:
             return state
         if batch_id in self._gone:
             return None
-        row = self._execute("SELECT data FROM state WHERE id = ?", (batch_id,)).fetchone()
+        row = self._rows.state(batch_id)
         if row is not None:
-            state = State.unpack(batch_id, row[0])
+            state = State.unpack(batch_id, row)
         else:
-            row = self._execute("SELECT data FROM batch WHERE id = ?", (batch_id,)).fetchone()
+            row = self._rows.batch(batch_id)
             if row is None:
                 return None  # all of it was gone before
-            state = unpack_batch(batch_id, row[0]).state()
+            state = unpack_batch(batch_id, row).state()
         self._remember(batch_id, state)
         return state
 
@@ -186,42 +215,27 @@ class Batches:
         self._states.pop(batch_id, None)
         self._sparse.pop(batch_id, None)
 
-    def delete(self, batches: Iterable[int]) -> None:
-        """Delete the rows of these batches."""
-        for ids in _groups(batches):
-            self._delete("batch", ids)
-            self._delete("state", ids)
-
-    def _flush(self) -> None:
-        """Write what was gathered. On a full disk the new messages take the place of those that are gone."""
-        self.delete(self._gone)
-        for ids in _groups(self._plain):
-            self._delete("state", ids)
-        for states in _groups(self._changed.items()):
-            self._insert("INSERT OR REPLACE INTO state", [(own, state.pack(own)) for own, state in states])
-        rows: list[tuple[int, bytes]] = []
-        size = 0
-        for own, row in self._new.items():
-            rows.append((own, row))
-            size += len(row)
-            if len(rows) == TOGETHER or size >= _TOGETHER_BYTES:
-                self._insert("INSERT INTO batch", rows)
-                rows, size = [], 0
-        if rows:
-            self._insert("INSERT INTO batch", rows)
+    def _take(self) -> Change:
+        """What was gathered."""
+        states = [(own, state.pack(own)) for own, state in self._changed.items()]
+        change = Change([*self._gone], [*self._plain], states, [*self._new.items()])
         for gathered in (self._new, self._changed, self._plain, self._gone):
             gathered.clear()
+        return change
 
-    def _insert(self, into: str, rows: list[tuple[int, bytes]]) -> None:
-        places = ", ".join(["(?, ?)"] * len(rows))
-        self._execute(f"{into} VALUES {places}", [value for row in rows for value in row])
+    @property
+    def sparse(self) -> bool:
+        """There are batches that could be rewritten."""
+        return bool(self._sparse)
 
-    def _delete(self, table: str, ids: list[int]) -> None:
-        places = ", ".join("?" * len(ids))
-        self._execute(f"DELETE FROM {table} WHERE id IN ({places})", ids)  # noqa: S608
+    def rewrite(self, room: int) -> Change:
+        """A few sparse batches without the messages that are gone. They count as rewritten.
 
-    def _rewrite(self, room: int) -> None:
-        """Rewrite a few sparse batches without the messages that are gone."""
+        Args:
+            room: bytes that they may take; a larger one waits for more.
+        """
+        states: list[tuple[int, bytes]] = []
+        rewritten: list[tuple[int, bytes]] = []
         budget = _REWRITE_BYTES
         while self._sparse and budget > 0:
             batch_id = next(iter(self._sparse))
@@ -229,18 +243,11 @@ class Batches:
             state = self._state_of(batch_id)
             if state is None or state.size > room:
                 continue  # the next message that goes tries again
-            row = self._execute("SELECT data FROM batch WHERE id = ?", (batch_id,)).fetchone()
+            row = self._rows.batch(batch_id)
             if row is None:
                 continue
-            budget -= len(row[0])
-            data = state.without_removed(unpack_batch(batch_id, row[0]))
-            self._execute("UPDATE batch SET data = ? WHERE id = ?", (data, batch_id))
-            self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, state.pack(batch_id)))
+            budget -= len(row)
+            rewritten.append((batch_id, state.without_removed(unpack_batch(batch_id, row))))
+            states.append((batch_id, state.pack(batch_id)))
             room -= state.size
-
-
-def _groups(items: Iterable[_T]) -> Iterator[list[_T]]:
-    """What one statement takes at a time."""
-    rest = iter(items)
-    while group := list(islice(rest, TOGETHER)):
-        yield group
+        return Change(states=states, rewritten=rewritten)

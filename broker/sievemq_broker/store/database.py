@@ -1,4 +1,4 @@
-"""The database of a store, as it is in the file: its tables, its mark, how to connect to it.
+"""The database of a store, as it is in the file: its tables, its mark, how to connect to it, how rows are changed.
 
 batch       id, envelopes of a batch (blob.py)
 state       id, the outcome of them; only where the batch's row says something else
@@ -8,8 +8,12 @@ definition  kind, key, value; without a name the head: epoch, writes, next batch
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from sievemq_broker.store.batches import Change
 
 #: Version of everything in the directory. A newer one is refused; older ones would be converted here.
 FORMAT: Final = 1
@@ -31,6 +35,13 @@ SCHEMA: Final = (
 
 #: What the head's checksum covers beside its value.
 HEAD: Final = b"head"
+
+#: Rows that one statement writes or deletes; of batches, rows of about so many bytes. Each statement releases the
+#: interpreter's lock, and beside a busy loop the writer waits for it afterwards.
+TOGETHER: Final = 100
+_TOGETHER_BYTES: Final = 1024 * 1024
+
+_T = TypeVar("_T")
 
 
 class _Connection(sqlite3.Connection):
@@ -64,3 +75,68 @@ def create_tables(database: Any) -> None:
 def definition_id(kind: str, key: bytes) -> bytes:
     """The bytes that a definition's checksum covers besides its value."""
     return kind.encode("utf-8", "surrogatepass") + b"\0" + key
+
+
+class SqliteRows:
+    """The rows of batches and of their states, in a transaction of the caller's.
+
+    Args:
+        database: the connection.
+    """
+
+    __slots__ = ("_execute",)
+
+    def __init__(self, database: Any) -> None:
+        self._execute = database.execute
+
+    def batches(self) -> Iterable[tuple[int, bytes, bytes | None]]:
+        query = "SELECT batch.id, batch.data, state.data FROM batch LEFT JOIN state USING (id) ORDER BY id"
+        return self._execute(query)  # type: ignore[no-any-return]
+
+    def orphan(self) -> int | None:
+        row = self._execute("SELECT id FROM state WHERE id NOT IN (SELECT id FROM batch) LIMIT 1").fetchone()
+        return None if row is None else row[0]
+
+    def batch(self, batch_id: int) -> bytes | None:
+        row = self._execute("SELECT data FROM batch WHERE id = ?", (batch_id,)).fetchone()
+        return None if row is None else row[0]
+
+    def state(self, batch_id: int) -> bytes | None:
+        row = self._execute("SELECT data FROM state WHERE id = ?", (batch_id,)).fetchone()
+        return None if row is None else row[0]
+
+    def apply(self, change: Change) -> None:
+        for ids in _groups(change.gone):
+            self._delete("batch", ids)
+            self._delete("state", ids)
+        for ids in _groups(change.plain):
+            self._delete("state", ids)
+        for states in _groups(change.states):
+            self._insert("INSERT OR REPLACE INTO state", states)
+        rows: list[tuple[int, bytes]] = []
+        size = 0
+        for own, row in change.batches:
+            rows.append((own, row))
+            size += len(row)
+            if len(rows) == TOGETHER or size >= _TOGETHER_BYTES:
+                self._insert("INSERT INTO batch", rows)
+                rows, size = [], 0
+        if rows:
+            self._insert("INSERT INTO batch", rows)
+        for own, row in change.rewritten:
+            self._execute("UPDATE batch SET data = ? WHERE id = ?", (row, own))
+
+    def _insert(self, into: str, rows: list[tuple[int, bytes]]) -> None:
+        places = ", ".join(["(?, ?)"] * len(rows))
+        self._execute(f"{into} VALUES {places}", [value for row in rows for value in row])
+
+    def _delete(self, table: str, ids: list[int]) -> None:
+        places = ", ".join("?" * len(ids))
+        self._execute(f"DELETE FROM {table} WHERE id IN ({places})", ids)  # noqa: S608
+
+
+def _groups(items: Iterable[_T]) -> Iterator[list[_T]]:
+    """What one statement takes at a time."""
+    rest = iter(items)
+    while group := list(islice(rest, TOGETHER)):
+        yield group

@@ -31,7 +31,7 @@ from sievemq_broker.domain.store import (
     StoreError,
     StoreFullError,
 )
-from sievemq_broker.store.batches import Batches
+from sievemq_broker.store.batches import Batches, Change
 from sievemq_broker.store.blob import pack_value, unpack_value
 from sievemq_broker.store.database import (
     APPLICATION_ID,
@@ -40,6 +40,7 @@ from sievemq_broker.store.database import (
     HEAD,
     PAGE_BYTES,
     SCHEMA,
+    SqliteRows,
     connect,
     create_tables,
     definition_id,
@@ -201,7 +202,8 @@ class SqliteStore:
 
     def _connect(self, path: Path) -> None:
         self._db = self._opener(path)
-        self._batches = Batches(self._db)
+        self._rows = SqliteRows(self._db)
+        self._batches = Batches(self._rows)
         self._execute("PRAGMA synchronous = FULL")
         self._execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         self._execute("PRAGMA cache_size = -32768")
@@ -359,7 +361,9 @@ class SqliteStore:
                 if write.number > self._sequence + 1:
                     raise StoreError(f"write {write.number} was given to {self.directory / DATABASE}, which ends with "
                                      f"write {self._sequence}")  # fmt: skip
-                self._batches.write(write, now, self._spare)
+                self._rows.apply(self._batches.change(write, now))
+                if self._batches.sparse:
+                    self._rows.apply(self._batches.rewrite(self._spare()))
                 for part in write.parts:
                     for (kind, key), value in part.definitions.items():
                         self._define(kind, key, value)
@@ -449,7 +453,7 @@ class SqliteStore:
             self._execute("BEGIN IMMEDIATE")
             begun = True
             self._reload()
-            self._batches.delete(self._left)
+            self._rows.apply(Change(gone=self._left))
             self._execute("COMMIT")
         except Exception:
             self._forget(begun)

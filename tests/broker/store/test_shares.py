@@ -18,8 +18,7 @@ from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.tap import CopyTap
 from sievemq_broker.server.durability.durable import open_and_restore
 from sievemq_broker.store import SqliteStore, StoreError
-from sievemq_broker.store.batches import TOGETHER
-from sievemq_broker.store.database import DATABASE, connect
+from sievemq_broker.store.database import DATABASE, TOGETHER, connect
 from sievemq_broker.store.salvage import check, repair
 
 from .support import NOW, DictStore, message, name_of, write
