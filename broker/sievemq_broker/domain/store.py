@@ -31,6 +31,22 @@ class FencedError(StoreError):
     """Another owner has opened the store since: this one must neither write nor trust what it has read."""
 
 
+class LostWritesError(FencedError):
+    """What this owner has written is not there any more: a replica that lacks it was promoted. It must not be trusted.
+
+    Attributes:
+        lost: how many writes are gone.
+    """
+
+    def __init__(self, text: str, lost: int) -> None:
+        super().__init__(text)
+        self.lost = lost
+
+
+class AwayError(StoreError):
+    """The store does not answer now, or what became of a call is unknown. A later retry may succeed."""
+
+
 class AbandonedError(StoreError):
     """The caller gave up before everything was read. The store is as it was."""
 

@@ -51,6 +51,7 @@ class Change(NamedTuple):
         states: id and row of states that are new or replaced.
         batches: id and row of new batches.
         rewritten: id and row of batches that are replaced.
+        freed: bytes of rows that are deleted or replaced.
     """
 
     gone: Sequence[int] = ()
@@ -58,6 +59,7 @@ class Change(NamedTuple):
     states: Sequence[tuple[int, bytes]] = ()
     batches: Sequence[tuple[int, bytes]] = ()
     rewritten: Sequence[tuple[int, bytes]] = ()
+    freed: int = 0
 
     def __bool__(self) -> bool:
         return any(self)
@@ -77,11 +79,11 @@ class Batches:
         self._states: dict[int, State] = {}
         self._sparse: dict[int, None] = {}
         #: Of the present write: new rows; states to be written; batches that have no state of their own any more, and
-        #: those that are gone.
+        #: those that are gone, with the bytes of their rows.
         self._new: dict[int, bytes] = {}
         self._changed: dict[int, State] = {}
         self._plain: dict[int, None] = {}
-        self._gone: dict[int, None] = {}
+        self._gone: dict[int, int] = {}
 
     def forget(self) -> None:
         """A write failed: what is cached of the rows may be wrong."""
@@ -165,7 +167,7 @@ class Batches:
         for each in outcomes:
             state.apply(own, each)
         if not state.live:
-            self._drop(own)
+            self._drop(own, state)
         elif any(state.states):
             self._changed[own] = state
         else:
@@ -178,7 +180,7 @@ class Batches:
             return  # all of it was gone before
         state.apply(batch_id, outcomes)
         if not state.live:
-            self._drop(batch_id)
+            self._drop(batch_id, state)
             return
         self._changed[batch_id] = state
         if state.size >= _SPARSE_BYTES and state.live * 2 < state.kept:
@@ -209,8 +211,8 @@ class Batches:
                 if old != batch_id:
                     del self._states[old]
 
-    def _drop(self, batch_id: int) -> None:
-        self._gone[batch_id] = None
+    def _drop(self, batch_id: int, state: State) -> None:
+        self._gone[batch_id] = state.size
         self._changed.pop(batch_id, None)
         self._states.pop(batch_id, None)
         self._sparse.pop(batch_id, None)
@@ -218,7 +220,8 @@ class Batches:
     def _take(self) -> Change:
         """What was gathered."""
         states = [(own, state.pack(own)) for own, state in self._changed.items()]
-        change = Change([*self._gone], [*self._plain], states, [*self._new.items()])
+        freed = sum(self._gone.values())
+        change = Change([*self._gone], [*self._plain], states, [*self._new.items()], freed=freed)
         for gathered in (self._new, self._changed, self._plain, self._gone):
             gathered.clear()
         return change
@@ -250,4 +253,4 @@ class Batches:
             rewritten.append((batch_id, state.without_removed(unpack_batch(batch_id, row))))
             states.append((batch_id, state.pack(batch_id)))
             room -= state.size
-        return Change(states=states, rewritten=rewritten)
+        return Change(states=states, rewritten=rewritten, freed=_REWRITE_BYTES - budget)

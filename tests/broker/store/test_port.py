@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -214,3 +215,12 @@ def test_no_module_above_the_store_names_a_database() -> None:
         if "sqlite" in path.read_text(encoding="utf-8").lower() and package / "store" not in path.parents
     ]
     assert named == []
+
+
+def test_one_part_of_the_store_alone_needs_the_client_of_postgresql() -> None:
+    package = Path(sievemq_broker.__file__).parent
+    importing = [
+        path for path in package.rglob("*.py") if re.search(r"(?m)^\s*(import|from) psycopg", path.read_text())
+    ]
+    assert importing
+    assert [path for path in importing if path.parent.name != "store" or not path.name.startswith("postgres")] == []

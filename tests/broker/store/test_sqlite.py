@@ -59,106 +59,6 @@ def alter(folder: Path, statement: str) -> None:
     database.close()
 
 
-class TestKeeping:
-    def test_written_rows_are_read_back(self, tmp_path: Path) -> None:
-        store = opened(tmp_path)
-        numbers = add(store, "a", "b", "c")
-        batch = Batch(store.next_batch)
-        batch.held.append(numbers[0])
-        batch.states[numbers[1]] = 3
-        batch.failures[numbers[1]] = NOW + 5
-        batch.gone.append(numbers[2])
-        batch.definitions["kind", ("key", None, 7)] = ("value", 2)
-        write(store, batch)
-        for _ in range(2):
-            found = [(name_of(e.packed), e.number, e.owner, e.state, e.failed, e.time) for e in store.entries()]
-            assert found == [("a", numbers[0], 1, HELD_FLAG, 0, NOW), ("b", numbers[1], 1, 3, NOW + 5, NOW)]
-            assert store.definitions("kind") == {("key", None, 7): ("value", 2)}
-            assert store.definitions("other") == {}
-            assert store.next_batch == 3
-            store.close()
-            store = opened(tmp_path)
-        store.close()
-
-    def test_a_store_keeps_its_incarnation_and_counts_its_owners(self, tmp_path: Path) -> None:
-        for epoch in (1, 2, 3):
-            store = SqliteStore(tmp_path, f"broker{epoch}", reserve=0)
-            assert (store.epoch, store.incarnation) == (epoch, "broker1")
-            store.close()
-
-    def test_a_definition_can_be_changed_and_forgotten(self, tmp_path: Path) -> None:
-        store = opened(tmp_path)
-        for value, expected in (((1,), {("k",): (1,)}), ((2,), {("k",): (2,)}), (None, {})):
-            batch = Batch(store.next_batch)
-            batch.definitions["kind", ("k",)] = value
-            write(store, batch)
-            assert store.definitions("kind") == expected
-        store.close()
-
-    def test_a_message_of_a_topic_is_kept_once(self, tmp_path: Path) -> None:
-        store = opened(tmp_path)
-        packed = message("t", body=b"y" * 5_000).packed
-        batch = Batch(store.next_batch)
-        batch.accepted += [(owner, packed) for owner in range(1, 11)]
-        batch.accepted.append((1, message("last").packed))
-        write(store, batch)
-        found = [(entry.owner, name_of(entry.packed)) for entry in store.entries()]
-        assert found == [(owner, "t") for owner in range(1, 11)] + [(1, "last")]
-        store.close()
-        with sqlite3.connect(tmp_path / DATABASE) as database:
-            size = len(database.execute("SELECT data FROM batch").fetchone()[0])
-        database.close()
-        assert size < 6_000
-
-    def test_messages_consumed_between_two_writes_are_not_written(self, tmp_path: Path) -> None:
-        store = opened(tmp_path)
-        batch = Batch(store.next_batch)
-        batch.accepted += [(1, message("a").packed), (1, message("b").packed)]
-        batch.gone += [batch.base, batch.base | 1]
-        write(store, batch)
-        assert names(store) == []
-        store.close()
-        assert rows(tmp_path, "batch") == rows(tmp_path, "state") == 0
-
-    def test_a_batch_is_deleted_with_its_last_message(self, tmp_path: Path) -> None:
-        store = opened(tmp_path)
-        first, second = add(store, "a", "b"), add(store, "c")
-        settle(store, first[0])
-        assert names(store) == ["b", "c"]
-        settle(store, first[1], second[0], second[0])  # saying it twice changes nothing
-        store.close()
-        assert rows(tmp_path, "batch") == rows(tmp_path, "state") == 0
-
-    def test_a_batch_that_lost_half_of_its_messages_is_rewritten(self, tmp_path: Path) -> None:
-        store = opened(tmp_path)
-        numbers = add(store, *(f"m{i}" for i in range(100)), size=1_000)
-        other = DictStore()
-        add(other, *(f"m{i}" for i in range(100)), size=1_000)
-        for step in (2, 3, 5, 7):
-            gone = [number for place, number in enumerate(numbers) if place % step]
-            settle(store, *gone)
-            settle(other, *gone)
-            assert list(store.entries()) == list(other.entries())
-        store.close()
-        with sqlite3.connect(tmp_path / DATABASE) as database:
-            assert len(database.execute("SELECT data FROM batch").fetchone()[0]) < 5_000
-        database.close()
-        store = opened(tmp_path)
-        assert list(store.entries()) == list(other.entries())
-        settle(store, *numbers)
-        assert names(store) == []
-        store.close()
-
-    def test_states_that_are_not_at_hand_are_read_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("sievemq_broker.store.batches._STATES", 4)
-        store = opened(tmp_path)
-        numbers = [add(store, f"a{i}", f"b{i}") for i in range(20)]
-        settle(store, *(pair[0] for pair in numbers))
-        settle(store, *(pair[1] for pair in numbers[:19]))
-        assert names(store) == ["b19"]
-        store.close()
-
-
 class TestOwners:
     def test_a_second_broker_is_refused(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
@@ -184,17 +84,6 @@ class TestOwners:
         add(owner, "b")
         owner.close()
         former.abandon()
-
-    def test_a_batch_that_was_kept_is_not_kept_twice(self, tmp_path: Path) -> None:
-        store = opened(tmp_path)
-        batch = Batch(1)
-        batch.accepted.append((1, message("a").packed))
-        twice = write_of(store, batch)
-        store.write(twice, NOW)
-        store.reopen()
-        store.write(twice, NOW)
-        assert names(store) == ["a"]
-        store.close()
 
 
 class TestDamage:
