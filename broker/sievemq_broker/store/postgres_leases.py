@@ -1,0 +1,186 @@
+"""The lease of a shard, as a row in PostgreSQL; see :class:`~sievemq_broker.store.lease.Leases`.
+
+The row has no time in it, and no two clocks are compared. A follower counts for how long the row stands still by its
+own clock, over one connection to one server: a server that was restarted or promoted may lack the last beats, so it
+begins the count again. Behind PgBouncer a connection may lead to another server without notice; so the server's start
+and time line are read with the row.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import psycopg
+
+from sievemq_broker.domain.store import AwayError, StoreError
+from sievemq_broker.store.lease import Owner, Sight
+from sievemq_broker.store.postgres_connection import (
+    Connection,
+    check,
+    connect,
+    end_writer,
+    transaction,
+    translated,
+)
+from sievemq_broker.store_url import without_password
+
+#: How often a taker that meets the lock of a write ends it.
+_ATTEMPTS: Final = 3
+
+_SERVER: Final = (
+    "extract(epoch FROM pg_postmaster_start_time())::text, "
+    "CASE WHEN pg_is_in_recovery() THEN '' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
+)
+
+_LOOK: Final = (
+    "SELECT l.token, l.beat, l.released, h.epoch, l.name, l.url, l.address, l.settings, "  # noqa: S608
+    "coalesce((SELECT w.n FROM sievemq.written w WHERE w.shard = l.shard ORDER BY w.n DESC LIMIT 1), 0), "
+    f"extract(epoch FROM clock_timestamp())::float8, {_SERVER} "
+    "FROM sievemq.lease l JOIN sievemq.head h ON h.shard = l.shard WHERE l.shard = %s"
+)
+
+#: A beat that a crash of the server loses is as good as none, since followers begin to count anew. So it need not be on
+#: stable storage.
+_BEAT: Final = (
+    "WITH s AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)) "
+    "UPDATE sievemq.lease SET beat = beat + 1 FROM s WHERE shard = %s AND token = %s AND NOT released"
+)
+
+_TAKE: Final = (
+    "UPDATE sievemq.lease SET token = %(token)s, beat = beat + 1, released = false, name = %(name)s, url = %(url)s, "
+    "address = %(address)s, settings = %(settings)s, backend = 0 WHERE shard = %(shard)s "
+    "AND (token = %(token)s OR token = %(seen)s AND beat = %(beat)s AND released = %(released)s)"
+)
+
+
+class PostgresLeases:
+    """See :class:`~sievemq_broker.store.lease.Leases`.
+
+    Args:
+        url: of the database, as libpq knows it.
+        shard: name of the shard.
+        timeout: seconds for which a call waits for an answer. It connects, too, if it must.
+    """
+
+    def __init__(self, url: str, shard: str, *, timeout: float = 2.0) -> None:
+        self._url, self._shard, self._timeout = url, shard, timeout
+        self.where = without_password(url)
+        self._connection: Connection | None = None
+        self._view = 0
+        #: Start and time line of the server that the view is of; the database, and the highest time line of it.
+        self._server: tuple[str, str] = ("", "")
+        self._database = self._line = ""
+
+    def look(self) -> Sight:
+        """Read the row. It is made if there is none."""
+        try:
+            connection = self._connected()
+            before = time.time()
+            row = connection.execute(_LOOK, (self._shard,)).fetchone()
+            if row is None:
+                self._make(connection)
+                before = time.time()
+                row = connection.execute(_LOOK, (self._shard,)).fetchone()
+            after = time.time()
+            assert row is not None
+            token, beat, released, epoch, name, url, address, settings, writes, clock, *server = row
+            self._check_server((server[0], server[1]))
+            owner = Owner(name, url, address, settings) if token else None
+            offset = (before + after) / 2 - clock
+            return Sight(token, beat, released, epoch, owner, writes, self._view, offset)
+        except BaseException as error:
+            raise self._failed(error, "be read") from error
+
+    def take(self, seen: Sight, token: str, owner: Owner) -> bool:
+        """Become the owner, if the row is as it was seen, over the connection that showed it."""
+        connection = self._connection
+        if connection is None or connection.closed or seen.view != self._view:
+            return False
+        try:
+            for _ in range(_ATTEMPTS):
+                try:
+                    with transaction(connection):
+                        return self._take(connection, seen, token, owner)
+                except psycopg.errors.LockNotAvailable:
+                    end_writer(connection, self._shard)
+            raise AwayError(f"{self.where}: a write of the former owner of the shard {self._shard} does not end")
+        except BaseException as error:
+            raise self._failed(error, "be taken over") from error
+
+    def _take(self, connection: Connection, seen: Sight, token: str, owner: Owner) -> bool:
+        server = connection.execute(f"SELECT {_SERVER}").fetchone()
+        if server != self._server:
+            return False
+        row = {"shard": self._shard, "token": token, "seen": seen.token, "beat": seen.beat, "released": seen.released}
+        if not connection.execute(_TAKE, row | owner._asdict()).rowcount:
+            return False
+        # A repeated attempt, whose answer was lost, counts once.
+        connection.execute(
+            "UPDATE sievemq.head SET token = %s, epoch = epoch + (token <> %s)::int WHERE shard = %s",
+            (token, token, self._shard),
+        )
+        return True
+
+    def beat(self, token: str) -> bool:
+        """Raise the beat. False: another token owns the row."""
+        return self._update(_BEAT, (self._shard, token), "be written")
+
+    def release(self, token: str) -> None:
+        """Give the shard up, unless another token owns it by now."""
+        statement = "UPDATE sievemq.lease SET released = true, beat = beat + 1 WHERE shard = %s AND token = %s"
+        self._update(statement, (self._shard, token), "be released")
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _update(self, statement: str, values: tuple[Any, ...], doing: str) -> bool:
+        try:
+            return self._connected().execute(statement, values).rowcount > 0
+        except BaseException as error:
+            raise self._failed(error, doing) from error
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            connection = connect(self._url, timeout=self._timeout, application=f"sievemq {self._shard} lease")
+            try:
+                database = check(connection, self.where)
+                if self._database not in ("", database):
+                    raise StoreError(f"{self.where} is another database than before")
+            except BaseException:
+                connection.close()
+                raise
+            self._connection, self._database = connection, database
+            self._view += 1
+        return self._connection
+
+    def _check_server(self, server: tuple[str, str]) -> None:
+        """Another server, or another start of it, is another view.
+
+        Raises:
+            AwayError: it is a replica, or a primary of the past.
+        """
+        line = server[1]
+        if not line:
+            raise AwayError(f"{self.where} is a replica")
+        if line < self._line:
+            raise AwayError(f"{self.where} is a primary of the past: time line {line}, after {self._line}")
+        if server != self._server:
+            self._view += 1
+        self._server, self._line = server, line
+
+    def _make(self, connection: Connection) -> None:
+        """The shard is new: it has no owner, and nobody has to wait for one."""
+        with transaction(connection):
+            connection.execute(
+                "INSERT INTO sievemq.lease VALUES (%s, '', 0, true, '', '', '', '', 0) ON CONFLICT DO NOTHING",
+                (self._shard,),
+            )
+            connection.execute("INSERT INTO sievemq.head VALUES (%s, '', 0, '') ON CONFLICT DO NOTHING", (self._shard,))
+
+    def _failed(self, error: BaseException, doing: str) -> BaseException:
+        self.close()
+        return translated(error, self._url, doing) if isinstance(error, Exception) else error

@@ -1,0 +1,241 @@
+"""The lease as a row in PostgreSQL: one owner at a time, whatever is lost on the way to it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.postgres import Database, Server
+
+from sievemq_broker.domain.store import AwayError, FencedError, StoreError
+from sievemq_broker.store.lease import Owner, Sight
+
+from .test_both import add, names
+
+psycopg = pytest.importorskip("psycopg", reason="needs psycopg: the extra postgres")
+
+from sievemq_broker.store.postgres import PostgresStore  # noqa: E402
+from sievemq_broker.store.postgres_leases import PostgresLeases  # noqa: E402
+
+ME = Owner("host 1", "sievemq://me:7672", "127.0.0.1:7680", '{"a": "é"}')
+OTHER = Owner("host 2", "sievemq://other:7672", "", "")
+
+
+class World:
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.shard = database.shard()
+        self._open: list[Any] = []
+
+    def leases(self, **more: Any) -> PostgresLeases:
+        leases = PostgresLeases(self.database.url, self.shard, **more)
+        self._open.append(leases)
+        return leases
+
+    def store(self, token: str, **more: Any) -> PostgresStore:
+        store = PostgresStore(self.database.url, self.shard, token, "name", **more)
+        self._open.append(store)
+        return store
+
+    def execute(self, statement: str) -> list[Any]:
+        return self.database.execute(statement, self.shard)
+
+    def close(self) -> None:
+        for each in self._open:
+            each.close()
+
+
+@pytest.fixture
+def world(database: Database) -> Iterator[World]:
+    world = World(database)
+    yield world
+    world.close()
+
+
+def test_a_new_shard_has_no_owner_and_is_taken_at_once(world: World) -> None:
+    leases = world.leases()
+    seen = leases.look()
+    assert seen._replace(offset=0, view=1) == Sight("", 0, True, 0, None, 0, 1, 0)
+    assert abs(seen.offset) < 1
+    assert leases.take(seen, "mine", ME)
+    seen = leases.look()
+    assert seen._replace(offset=0, view=1) == Sight("mine", 1, False, 1, ME, 0, 1, 0)
+
+
+def test_a_shard_that_was_copied_has_no_owner(world: World) -> None:
+    world.execute("INSERT INTO sievemq.head VALUES (%s, '', 3, 'copied')")
+    leases = world.leases()
+    seen = leases.look()
+    assert (seen.token, seen.epoch, seen.owner) == ("", 3, None)
+    assert leases.take(seen, "mine", ME)
+    assert (world.store("mine").epoch, world.store("mine").incarnation) == (4, "copied")
+
+
+def test_a_beat_is_seen_and_keeps_others_out(world: World) -> None:
+    mine, others = world.leases(), world.leases()
+    assert mine.take(mine.look(), "mine", ME)
+    seen = others.look()
+    assert mine.beat("mine")
+    assert others.look().beat == seen.beat + 1
+    assert not others.take(seen, "other", OTHER)
+    assert others.take(others.look(), "other", OTHER)
+    assert not mine.beat("mine")
+    mine.release("mine")
+    seen = mine.look()
+    assert (seen.token, seen.released, seen.epoch, seen.owner) == ("other", False, 2, OTHER)
+
+
+def test_a_released_shard_is_seen_as_such_and_beats_no_more(world: World) -> None:
+    mine, others = world.leases(), world.leases()
+    assert mine.take(mine.look(), "mine", ME)
+    before = others.look()
+    mine.release("mine")
+    assert not others.take(before, "other", OTHER), "it is not as it was seen"
+    assert others.look().released
+    assert not mine.beat("mine")
+    assert others.take(others.look(), "other", OTHER)
+    assert not others.look().released
+
+
+def test_the_number_of_the_last_write_is_seen(world: World) -> None:
+    leases = world.leases()
+    assert leases.take(leases.look(), "mine", ME)
+    store = world.store("mine")
+    for number in (1, 2):
+        add(store, "m")
+        assert leases.look().writes == number
+
+
+def test_an_attempt_whose_answer_was_lost_may_be_repeated_and_counts_once(world: World) -> None:
+    leases = world.leases()
+    seen = leases.look()
+    for _ in range(2):
+        assert leases.take(seen, "mine", ME)
+    assert leases.look().epoch == 1
+
+
+def test_a_view_ends_with_its_connection(world: World) -> None:
+    mine, others = world.leases(), world.leases()
+    assert mine.take(mine.look(), "mine", ME)
+    seen = others.look()
+    assert others.look().view == seen.view
+    world.database.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s",
+        f"sievemq {world.shard} lease",
+    )
+    with pytest.raises(AwayError):
+        others.look()
+    assert not others.take(seen, "other", OTHER)
+    assert others.look().view > seen.view
+    assert not others.take(seen, "other", OTHER)
+    with pytest.raises(AwayError):
+        mine.beat("mine")
+    assert mine.beat("mine")
+
+
+def test_another_start_or_time_line_of_the_server_is_another_view(world: World) -> None:
+    """Behind a pooler the connection may stay."""
+    leases = world.leases()
+    seen = leases.look()
+    leases._server = ("before", leases._server[1])
+    assert not leases.take(seen, "mine", ME)
+    assert leases.look().view > seen.view
+    leases._line = "FFFFFFFF"
+    with pytest.raises(AwayError, match="a primary of the past"):
+        leases.look()
+
+
+def test_the_lock_of_a_paused_owner_does_not_hold_up_a_takeover(world: World) -> None:
+    """It was paused in the middle of a large write."""
+    mine, others = world.leases(), world.leases()
+    assert mine.take(mine.look(), "mine", ME)
+    paused = world.store("mine")
+    add(paused, "a")
+    connection = paused._connected()
+    connection.execute("BEGIN")
+    connection.execute("SELECT 1 FROM sievemq.head WHERE shard = %s FOR UPDATE", (world.shard,))
+    seen = others.look()
+    begin = time.monotonic()
+    assert others.take(seen, "other", OTHER)
+    assert time.monotonic() - begin < 5
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("COMMIT")
+    with pytest.raises(FencedError):
+        add(paused, "late")
+    owner = world.store("other")
+    assert names(owner) == ["a"]
+
+
+def test_a_lock_that_is_not_the_owners_is_left_alone(world: World) -> None:
+    """The owner's number may have gone to another backend."""
+    leases = world.leases(timeout=10)
+    assert leases.take(leases.look(), "mine", ME)
+    with world.database.connect() as stranger, stranger.transaction():
+        stranger.execute("SELECT 1 FROM sievemq.head WHERE shard = %s FOR UPDATE", (world.shard,))
+        with world.database.connect() as idle:
+            world.database.execute(
+                "UPDATE sievemq.lease SET backend = %s WHERE shard = %s", idle.info.backend_pid, world.shard
+            )
+            with pytest.raises(AwayError, match="does not end"):
+                leases.take(leases.look(), "other", OTHER)
+            idle.execute("SELECT 1")
+    assert leases.look().token == "mine"
+
+
+def test_one_of_many_takers_wins(world: World) -> None:
+    takers = [world.leases() for _ in range(4)]
+    for turn in range(3):
+        seen = [taker.look() for taker in takers]
+        barrier, won = threading.Barrier(len(takers)), queue.SimpleQueue[str]()
+
+        def take(leases: PostgresLeases, seen: Sight, token: str, barrier: Any = barrier, won: Any = won) -> None:
+            barrier.wait(30)
+            if leases.take(seen, token, ME):
+                won.put(token)
+
+        threads = [threading.Thread(target=take, args=(takers[at], seen[at], f"token {turn} {at}")) for at in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert won.qsize() == 1
+        assert world.execute("SELECT token FROM sievemq.head WHERE shard = %s") == [(won.get(),)]
+
+
+def test_a_database_that_goes_and_comes_back_is_another_view(world: World) -> None:
+    server = Server()
+    try:
+        server.start()
+        database = Database(server)
+        leases = PostgresLeases(database.url, "main")
+        assert leases.take(leases.look(), "mine", ME)
+        store = PostgresStore(database.url, "main", "mine")
+        add(store, "a")
+        seen = leases.look()
+        server.stop(crash=True)
+        for act in (lambda: leases.beat("mine"), leases.look, lambda: add(store, "b"), store.reopen):
+            with pytest.raises(AwayError):
+                act()
+        server.start()
+        assert leases.beat("mine")
+        assert leases.look().view > seen.view
+        store.reopen()
+        add(store, "b")
+        assert names(store) == ["a", "b"]
+        store.close()
+        leases.close()
+    finally:
+        server.close()
+
+
+def test_another_database_than_before_is_refused(world: World) -> None:
+    leases = world.leases()
+    leases.look()
+    leases._database = "other"
+    leases.close()
+    with pytest.raises(StoreError, match="another database than before"):
+        leases.look()
