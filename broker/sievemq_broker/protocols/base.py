@@ -234,6 +234,10 @@ class BaseConnection(ABC, Generic[OutletT]):
         """
         return b""
 
+    def urgent_heartbeat(self) -> bytes:
+        """A heartbeat that overtakes output as :meth:`urgent_flow` does. Empty where the protocol has none."""
+        return b""
+
     # -- state --------------------------------------------------------------------------------------------------------
 
     @property

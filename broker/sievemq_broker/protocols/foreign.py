@@ -333,16 +333,16 @@ class Line:
         parser: has what arrived and is no whole frame.
         outbox: knows whether the handshake is over.
         awaited: the frame of the handshake that is awaited, for people.
-        beat: writes a heartbeat.
+        heartbeat: a frame.
     """
 
-    __slots__ = ("_awaited", "_beat", "_outbox", "_parser", "_received", "interval_in", "interval_out")
+    __slots__ = ("_awaited", "_outbox", "_parser", "_received", "heartbeat", "interval_in", "interval_out")
 
-    def __init__(self, parser: Parser, outbox: ForeignOutbox, awaited: str, beat: Callable[[], None]) -> None:
+    def __init__(self, parser: Parser, outbox: ForeignOutbox, awaited: str, heartbeat: bytes) -> None:
         self._parser = parser
         self._outbox = outbox
         self._awaited = awaited
-        self._beat = beat
+        self.heartbeat = heartbeat
         self._received = False
         self.interval_in = self.interval_out = 0
 
@@ -381,7 +381,7 @@ class Line:
 
     def heartbeat_due(self) -> None:
         """Write a heartbeat."""
-        self._beat()
+        self._outbox.write(self.heartbeat)
 
 
 ParserT = TypeVar("ParserT", bound=Parser)
@@ -603,6 +603,9 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
         return not (peer.agenda.behind or peer.life.state >= CLOSING) and (
             peer.clock_lag != 0 or bool(self.outbox.asked_back) or self._has_duties
         )
+
+    def urgent_heartbeat(self) -> bytes:
+        return self._line.heartbeat if self.peer.life.state == OPEN else b""
 
     def data_to_send(self) -> bytes:
         peer, outbox = self.peer, self.outbox

@@ -131,7 +131,7 @@ class MqttConnection(ForeignConnection[PacketParser, MqttOutbox]):
     ) -> None:
         parser = PacketParser()
         outbox = make_outbox(services.settings, wake, services.converted.setdefault("mqtt", Converted()))
-        line = Line(parser, outbox, "CONNECT", lambda: None)
+        line = Line(parser, outbox, "CONNECT", b"")
         super().__init__(broker, services, table, address, watcher, parser, outbox, line)
         self._sends = 0
 

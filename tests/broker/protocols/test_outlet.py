@@ -15,6 +15,7 @@ from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.protocols.stomp import StompConnection
 from sievemq_broker.session.life import CLOSING, GONE, Life
 from sievemq_core.errors import ErrorCode
+from sievemq_core.wire.commands import Command
 
 from ..session.harness import MemoryServices
 
@@ -128,3 +129,16 @@ def test_no_protocol_repeats_what_all_share(connection: Any) -> None:
         kinds = type(thing).__mro__
         for kind in kinds[: kinds.index(base)]:
             assert not shared & vars(kind).keys(), kind
+
+
+def test_heartbeats_that_overtake_output_are_frames_of_the_protocol(connection: Any) -> None:
+    assert connection.urgent_heartbeat() == b"", "there is no connection yet"
+    life: Life = connection.peer.life
+    life.welcome()
+    assert connection.urgent_heartbeat() == {
+        "sieve": connection.wire.frame_of(Command.HEARTBEAT) if isinstance(connection, SieveConnection) else b"",
+        "amqp": b"\0\0\0\x08\x02\0\0\0",
+        "stomp": b"\n",
+    }[connection.outbox.protocol]  # fmt: skip
+    life.end()
+    assert connection.urgent_heartbeat() == b""

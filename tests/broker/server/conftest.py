@@ -36,6 +36,7 @@ class FakeConnection:
         self.slow = False
         self.answer: Callable[[FakeConnection, bytes], None] | None = None
         self.deadline: int | None = None
+        self.heartbeats = (0, 0)
         self.ticks = 0
         self.lost_event = asyncio.Event()
 
@@ -89,6 +90,12 @@ class FakeConnection:
 
     def resume(self, now: int) -> None:
         self.calls.append("resume")
+
+    def hold_back(self, held: bool) -> None:
+        self.calls.append(f"hold_back {held}")
+
+    def urgent_heartbeat(self) -> bytes:
+        return b"beat"
 
     def end_output(self) -> None:
         self.calls.append("end_output")

@@ -11,7 +11,7 @@ import pytest
 
 from sievemq_broker.domain import Broker
 from sievemq_broker.domain.work import Budget, Task
-from sievemq_broker.server.net.link import BRIEF, HIGH_WATER, LOW_WATER, READ_BYTES, READ_PAUSE, Link, Links
+from sievemq_broker.server.net.link import BRIEF, HIGH_WATER, LOW_WATER, MEMORY, READ_BYTES, READ_PAUSE, Link, Links
 from sievemq_broker.server.net.turn import PIECE_SECONDS, Turn
 from sievemq_broker.session.life import GONE
 
@@ -607,3 +607,71 @@ async def test_a_link_that_ends_while_late_is_read_no_more(how: str, caplog: pyt
     elif how == "closed":
         assert transport.calls[-1] == "resume_reading", "so that its end is noticed"
         link.connection_lost(None)
+
+
+async def test_nothing_is_read_from_silenced_links_old_and_new() -> None:
+    rig = Rig()
+    _, transport, connection = rig.open()
+    rig.links.silence(True)
+    _, later, _ = rig.open()
+    assert (transport.calls, later.calls) == (["pause_reading"], ["pause_reading"])
+    assert connection.calls == ["hold_back True"], "the client's silence does not count"
+    rig.links.silence(False)
+    assert transport.calls == later.calls == ["pause_reading", "resume_reading"]
+    assert connection.calls == ["hold_back True", "hold_back False"]
+    _, last, _ = rig.open()
+    assert last.calls == []
+
+
+async def test_a_silenced_link_without_memory_waits_for_both() -> None:
+    rig = Rig()
+    link, transport, connection = rig.open()
+    link._pause_reading(MEMORY)
+    rig.links.silence(True)
+    link.read_on()
+    assert connection.calls == ["hold_back True", "hold_back True"]
+    rig.links.silence(False)
+    assert transport.calls == ["pause_reading", "resume_reading"]
+    link._pause_reading(MEMORY)
+    rig.links.silence(True)
+    rig.links.silence(False)
+    assert connection.calls[-1] == "hold_back True"
+    link.read_on()
+    assert connection.calls[-1] == "hold_back False"
+
+
+async def test_a_cut_link_is_not_silenced() -> None:
+    rig = Rig()
+    link, transport, connection = rig.open()
+    connection.slow = True
+    link.data_received(b"ab")
+    link.eof_received()
+    link.connection_lost(None)
+    calls = list(transport.calls)
+    rig.links.silence(True)
+    rig.links.silence(False)
+    assert transport.calls == calls
+    link.abort()
+
+
+async def test_heartbeats_of_a_silent_broker_are_sent_each_half_interval() -> None:
+    rig = Rig()
+    link, transport, connection = rig.open()
+    connection.heartbeats = (0, 1_000)
+    rig.links.beat(10_000)
+    assert transport.writes == [], "WELCOME is the first that a client gets"
+    connection.output = b"welcome"
+    rig.turn.mark(link)
+    await end_of_turn()
+    for now in (10_499, 10_500, 10_999, 11_000):
+        rig.links.beat(now)
+    assert transport.writes == [b"welcome", b"beat", b"beat"]
+    rig.links.beat(5_000)
+    assert transport.writes[-2:] == [b"beat", b"beat"], "the clock was set back"
+    transport.unsent = 1
+    rig.links.beat(6_000)
+    transport.unsent = 0
+    connection.heartbeats = (1_000, 0)
+    rig.links.beat(7_000)
+    assert len(transport.writes) == 4
+    assert link.bytes_out == len(b"welcome") + 3 * len(b"beat")

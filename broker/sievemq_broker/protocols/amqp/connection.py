@@ -30,6 +30,7 @@ from sievemq_broker.protocols.amqp.frames import (
     SASL_HEADER,
     Frame,
     FrameParser,
+    frame_of,
 )
 from sievemq_broker.protocols.amqp.incoming import IncomingSends
 from sievemq_broker.protocols.amqp.links import (
@@ -1485,7 +1486,7 @@ class _Line(Line):
     __slots__ = ("_unfinished",)
 
     def __init__(self, parser: FrameParser, outbox: AmqpOutbox) -> None:
-        super().__init__(parser, outbox, "open", lambda: outbox.frame(None))
+        super().__init__(parser, outbox, "open", frame_of(None))
         self._unfinished = outbox.unfinished
 
     @property

@@ -337,3 +337,6 @@ class SieveConnection(BaseConnection[SieveOutbox]):
 
     def urgent_flow(self, text: str) -> bytes:
         return self.outbox.urgent_flow(text)
+
+    def urgent_heartbeat(self) -> bytes:
+        return self.wire.frame_of(Command.HEARTBEAT) if self.peer.life.state == OPEN else b""

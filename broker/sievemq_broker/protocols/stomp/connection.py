@@ -121,7 +121,7 @@ class StompConnection(ForeignConnection[FrameParser, StompOutbox]):
     ) -> None:
         parser = FrameParser(_CONNECT_BODY, HANDSHAKE_FRAME_BYTES)
         outbox = make_outbox(services.settings, wake, services.converted.setdefault("stomp", Converted()))
-        line = Line(parser, outbox, "CONNECT", lambda: outbox.write(b"\n"))
+        line = Line(parser, outbox, "CONNECT", b"\n")
         super().__init__(broker, services, table, address, watcher, parser, outbox, line)
         #: The header of CONNECT for the types of properties; None leaves them to the rules of destinations.
         self._types: str | None = None

@@ -59,6 +59,7 @@ HELD_HIGH = 1024 * 1024
 UNREAD: Final = 1  # the client does not read what it is sent
 NEXT_TURN: Final = 2  # what was read is not carried out yet, or was enough for this turn of the loop
 MEMORY: Final = 4  # there is no memory for a large frame
+SILENCE: Final = 8  # the broker is silent: another one may own its store
 
 #: Seconds that a peer may take to close its side after ours is closed.
 LINGER_SECONDS = 5.0
@@ -102,7 +103,7 @@ class Links:
 
     __slots__ = (
         "_by_peer", "_bytes_out", "_closed", "_empty", "_unwelcomed", "accepted", "buffer", "bytes_in", "large_frames",
-        "limit", "look_at", "on_look_at", "open", "refused",
+        "limit", "look_at", "on_look_at", "open", "refused", "silent",
     )  # fmt: skip
 
     def __init__(self, limit: int) -> None:
@@ -114,6 +115,8 @@ class Links:
         self._unwelcomed: dict[Link, None] = {}
         self._empty: asyncio.Future[None] | None = None
         self._closed = False
+        #: Nothing is read from any of them.
+        self.silent = False
         self.large_frames = LargeFrames()
         self.accepted = self.refused = self.bytes_in = self._bytes_out = 0
         #: The value of :attr:`bytes_in` at which the memory is measured again.
@@ -198,6 +201,17 @@ class Links:
         """The link of a client; None once it is gone."""
         return self._by_peer.get(peer)
 
+    def silence(self, silent: bool) -> None:
+        """Read nothing from any of them from now on, or read again."""
+        self.silent = silent
+        for link in tuple(self.open):
+            link.silence(silent)
+
+    def beat(self, now: int) -> None:
+        """Send the heartbeats that are due while nothing else is sent."""
+        for link in tuple(self.open):
+            link.beat(now)
+
     def abort_all(self) -> int:
         """Cut every connection without a word, as a failing network does. Returns how many there were."""
         links = list(self.open)
@@ -226,7 +240,7 @@ class Link(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_choose", "_clock", "_connect", "_cut", "_ended", "_identify", "_large", "_linger", "_links",
+        "_beat_at", "_choose", "_clock", "_connect", "_cut", "_ended", "_identify", "_large", "_linger", "_links",
         "_paused_by_disk", "_pauses", "_queued", "_refuse", "_shard", "_turn", "bytes_in", "bytes_out", "commits",
         "connection", "held", "late", "life", "peer", "transport", "unheard",
     )  # fmt: skip
@@ -256,8 +270,10 @@ class Link(asyncio.BufferedProtocol):
         self._connect = connect
         self._refuse = refuse
         self._linger: asyncio.TimerHandle | None = None
-        #: Why nothing is read: the sum of UNREAD, NEXT_TURN and MEMORY, 0 while there is no reason.
+        #: Why nothing is read: the sum of UNREAD, NEXT_TURN, MEMORY and SILENCE, 0 while there is no reason.
         self._pauses = 0
+        #: When the next heartbeat is sent past what is held back.
+        self._beat_at = 0
         self._queued = False
         #: Number of the large frame that has begun, 0 if there is none.
         self._large = 0
@@ -294,6 +310,8 @@ class Link(asyncio.BufferedProtocol):
             self._refuse(self.connection, self._clock.now())
             log.warning("connection.refused", peer=self.peer, limit=self._links.limit)
             self._turn.mark(self)
+        if self._links.silent:
+            self.silence(True)
 
     def _wake(self) -> None:
         self._turn.mark(self)
@@ -417,8 +435,17 @@ class Link(asyncio.BufferedProtocol):
     def read_on(self) -> None:
         """There is memory for the large frame that has begun."""
         if self._pauses & MEMORY:
-            self.connection.hold_back(False)
+            self.connection.hold_back(bool(self._pauses & SILENCE))
             self._resume_reading(MEMORY)
+
+    def silence(self, silent: bool) -> None:
+        """Read nothing from now on, however long the client waits, or read again."""
+        if silent and not self._cut:
+            self.connection.hold_back(True)
+            self._pause_reading(SILENCE)
+        elif self._pauses & SILENCE:
+            self.connection.hold_back(bool(self._pauses & MEMORY))
+            self._resume_reading(SILENCE)
 
     def _pause_reading(self, reason: int) -> None:
         if not self._pauses:
@@ -546,11 +573,28 @@ class Link(asyncio.BufferedProtocol):
         """
         if self.life.state == GONE or self._cut or self.bytes_out == self.held:
             return  # WELCOME is the first that a client gets
-        data = self.connection.urgent_flow(text)
-        if not data:
+        self._write_past(self.connection.urgent_flow(text))
+
+    def beat(self, now: int) -> None:
+        """While the broker is silent: send a heartbeat if one is due, or the client would leave.
+
+        Args:
+            now: ms epoch.
+        """
+        interval = self.connection.heartbeats[1]
+        if not interval or 0 < self._beat_at - now <= interval:
             return
-        self.bytes_out += len(data)
-        self.transport.write(data)
+        self._beat_at = now + interval // 2
+        if self.life.state == GONE or self._cut or self.bytes_out == self.held:
+            return
+        if not self.transport.get_write_buffer_size():
+            self._write_past(self.connection.urgent_heartbeat())
+
+    def _write_past(self, data: bytes) -> None:
+        """Write ahead of what is held back."""
+        if data:
+            self.bytes_out += len(data)
+            self.transport.write(data)
 
     def release(self, data: bytes) -> None:
         """Write output that was held back for the disk."""
