@@ -16,6 +16,10 @@ A full disk: the journal accepts no PERSISTENT message for which the store has n
 be written, and acknowledgements after it. If others fill the disk meanwhile, the store gives up its reserve. If even
 that is not enough, the broker is stuck: it tries again until there is room. Any other error is tried again for
 RETRY_SECONDS; then the broker ends. Clients receive the reason (FLOW). Nothing is confirmed that is not on disk.
+
+The gate: where other brokers may take the store over, output leaves only while the lease lasts; it is held until then,
+whether it waits for a write or not. All output of the shard passes it: that of links in hold and release, and what the
+management port sends (http/gate.py).
 """
 
 from __future__ import annotations
@@ -30,7 +34,15 @@ from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.domain.journal import SCARCE_BYTES, Journal, Write
 from sievemq_broker.domain.ports import Stored
-from sievemq_broker.domain.store import DamagedError, FencedError, Store, StoreError, StoreFullError
+from sievemq_broker.domain.store import (
+    AwayError,
+    DamagedError,
+    FencedError,
+    LostWritesError,
+    Store,
+    StoreError,
+    StoreFullError,
+)
 from sievemq_broker.server.durability.progress import Progress
 from sievemq_broker.server.durability.worker import Worker
 from sievemq_broker.server.histogram import Histogram
@@ -65,6 +77,14 @@ def log_full(reason: str) -> None:
     log.error("store.full", reason=reason, note="PERSISTENT messages are refused or wait until there is room")
 
 
+def _always() -> bool:
+    return True
+
+
+def _never() -> bool:
+    return False
+
+
 class Holder(Protocol):
     """A link."""
 
@@ -82,6 +102,9 @@ class Commits:
         failed: the store cannot be used any more: the broker must end.
         stands: tells clients why answers are held back, ahead of held output; with None, that they continue.
         worker: calls the store; one with a thread of its own if not given.
+        speaks: the gate: False while no output may leave. Without one it is always open.
+        patience: seconds for which a write is repeated while the store is away. Other errors but a lack of room are
+            tried for RETRY_SECONDS.
 
     Attributes:
         writes: how many were made.
@@ -101,6 +124,8 @@ class Commits:
         failed: Callable[[Exception], None],
         stands: Callable[[str | None], None] = lambda reason: None,
         worker: Worker | None = None,
+        speaks: Callable[[], bool] | None = None,
+        patience: float = RETRY_SECONDS,
     ) -> None:
         self._loop = loop
         self._clock = clock
@@ -110,6 +135,8 @@ class Commits:
         self._guard = guard
         self._failed = failed
         self._stands = stands
+        self._speaks = speaks or _always
+        self._patience = patience
         self.full: str | None = None
         self.stuck: str | None = None
         self._relieved = False
@@ -149,17 +176,17 @@ class Commits:
     # -- what a turn does -----------------------------------------------------------------------------------------
 
     def hold(self, link: Holder, data: bytes, needs: list[Stored]) -> bool:
-        """Hold output of a link until what it needs is on disk, and its earlier output is written. False if that is so
-        already. `needs` is emptied."""
+        """Hold output of a link until what it needs is on disk, its earlier output is written, and the gate is open.
+        False if that is so already. `needs` is emptied."""
         missing = self._journal.missing(needs)
         needs.clear()
         waiting = self._held.get(link)
         if waiting is not None:
             waiting.append((data, missing))
-        elif missing:
+        elif missing or not self._speaks():
             self._held[link] = deque([(data, missing)])
         else:
-            return self._dead  # nothing is sent any more
+            return False
         return True
 
     def begin(self) -> None:
@@ -184,6 +211,15 @@ class Commits:
         if lacks > self._lacks and now >= self._warned + WARN_SECONDS:
             log.warning("store.no_room", refused=lacks - self._lacks, room_bytes=self._store.room)
             self._lacks, self._warned = lacks, now
+
+    def opened(self) -> None:
+        """The gate is open again: send what was held back for it alone."""
+        self._release(self._ready())
+        self.end_turn()
+
+    def hangs(self, seconds: float) -> bool:
+        """True if the store has not answered a write for so long."""
+        return self._busy and self.stuck is None and self._loop.time() - self._since >= seconds
 
     def end_turn(self) -> None:
         """All links have their output: write, unless a write is under way."""
@@ -286,6 +322,8 @@ class Commits:
 
     def _ready(self) -> list[tuple[Holder, list[bytes]]]:
         """Take the output that waits for nothing any more."""
+        if not self._speaks():
+            return []
         ready = []
         for link, waiting in tuple(self._held.items()):
             parts = []
@@ -315,33 +353,49 @@ class Commits:
                 self._begin_refusing(str(error))
             if self.stuck is None:
                 log.error("store.stuck", reason=str(error), note="nothing is confirmed until there is room")
-        elif isinstance(error, (FencedError, DamagedError)) or waited >= RETRY_SECONDS:
-            self._end(error)
+        elif isinstance(error, (FencedError, DamagedError)) or waited >= self._patience_with(error):
+            self.end(error)
             return
         else:
-            log.warning("store.write_failed", reason=str(error), note="retrying")
+            if self.stuck is None:
+                log.warning("store.write_failed", reason=str(error), note="retrying")
             self._worker.put(self._reopen)
         if self.stuck is None:
             self.stuck = str(error)
             self._stands(self.stuck)
         self._later = self._loop.call_later(PAUSE_SECONDS, self._submit, write, now)
 
+    def _patience_with(self, error: Exception) -> float:
+        """Seconds for which a write is tried again that fails with this."""
+        return self._patience if isinstance(error, AwayError) else RETRY_SECONDS
+
     def _reopen(self) -> None:
         try:
             self._store.reopen()
         except Exception as error:
             # The write that follows fails likewise, and reports it.
-            log.warning("store.reopen_failed", reason=str(error))
+            log.debug("store.reopen_failed", reason=str(error))
 
-    def _end(self, error: Exception) -> None:
-        self._dead = True
-        if isinstance(error, StoreError):
+    def end(self, error: Exception) -> None:
+        """The store cannot be used any more, or is another broker's: nothing leaves from now on."""
+        if self._dead:
+            return
+        self._die()
+        if isinstance(error, LostWritesError):
+            log.error("store.lost_writes", writes=error.lost, reason=str(error), note="this broker ends")
+        elif isinstance(error, FencedError):
+            log.error("store.fenced", reason=str(error), note="this broker ends; another one goes on")
+        elif isinstance(error, StoreError):
             log.error("store.failed", reason=str(error), note="the broker exits; everything confirmed is on disk")
         else:
             log.fault("store.failed", error)
         for future in (*self._owed, *self._asked):
             future.cancel()
         self._failed(error)
+
+    def _die(self) -> None:
+        self._dead = True
+        self._speaks = _never
 
     # -- the room on the disk -------------------------------------------------------------------------------------
 
@@ -388,7 +442,7 @@ class Commits:
         for handle in (self._lazy, self._later):
             if handle is not None:
                 handle.cancel()
-        self._dead = True
+        self._die()
         if not (await asyncio.wait([self._worker.end()], timeout=CLOSE_SECONDS if written else STUCK_CLOSE_SECONDS))[0]:
             log.error("store.hangs", note="the broker does not wait for the disk any longer")
             return False
