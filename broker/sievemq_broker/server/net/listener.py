@@ -36,19 +36,35 @@ class Port:
         what: for the error: "wire", "HTTP", "STOMP".
         host: a name or an address. "::" takes IPv4 too.
         number: 0 for a free one.
+        listens: False: connections are refused until :meth:`listen`.
 
     Raises:
         ListenError: it cannot be bound.
 
     Attributes:
-        socket: listens.
+        socket: bound.
         number: as bound.
     """
 
-    def __init__(self, what: str, host: str, number: int) -> None:
+    def __init__(self, what: str, host: str, number: int, listens: bool = True) -> None:
+        self._what = what
         self._host = host
         self.socket = _bind(what, host, number)
         self.number: int = self.socket.getsockname()[1]
+        if listens:
+            self.listen()
+
+    def listen(self) -> None:
+        """Take connections; without effect if it does already.
+
+        Raises:
+            ListenError: another process took the port meanwhile.
+        """
+        try:
+            self.socket.listen(BACKLOG)
+        except OSError as error:
+            self.socket.close()
+            raise ListenError(_why(self._what, self._host, self.number, error)) from error
 
     def url(self, scheme: str) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
@@ -63,6 +79,7 @@ class ClientPorts:
 
     Args:
         settings: the wire port and its protocols, and ports that one protocol has for itself.
+        listens: False: connections are refused until :meth:`listen`, so that clients try another host.
 
     Raises:
         ListenError: one of them cannot be bound.
@@ -71,18 +88,27 @@ class ClientPorts:
         open: each port with its protocols. The first of these is assumed until a client's first bytes say otherwise.
     """
 
-    def __init__(self, settings: Settings, tls: bool) -> None:
+    def __init__(self, settings: Settings, tls: bool, listens: bool = True) -> None:
         self._tls = tls
         self.open: list[tuple[Port, tuple[str, ...]]] = []
         # The protocol that is not recognised by its first bytes comes first.
         shared = tuple(sorted(settings.protocols, key=lambda name: PROTOCOLS[name].begins is not None))
         try:
-            self.open.append((Port("wire", settings.host, settings.port), shared))
+            self.open.append((Port("wire", settings.host, settings.port, listens), shared))
             for name, number in settings.own_ports.items():
-                self.open.append((Port(name.upper(), settings.host, number), (name,)))
+                self.open.append((Port(name.upper(), settings.host, number, listens), (name,)))
         except BaseException:
             self.close()
             raise
+
+    def listen(self) -> None:
+        """Take connections from now on.
+
+        Raises:
+            ListenError: another process took one of them meanwhile.
+        """
+        for port, _ in self.open:
+            port.listen()
 
     def speaking(self, protocol: str) -> Port:
         """Where clients of a protocol connect: its own port, if it has one.
@@ -123,7 +149,6 @@ def _bind(what: str, host: str, port: int) -> socket.socket:
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host == "::" else 1)
         sock.bind(address)
-        sock.listen(BACKLOG)
         sock.setblocking(False)
     except OSError as error:
         sock.close()
