@@ -25,7 +25,7 @@ from sievemq_broker.config import load
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.extras import check_packages
 from sievemq_broker.server.process import ManagementPort, bind, new_event_loop
-from sievemq_broker.server.server import Server
+from sievemq_broker.server.server import Phase, Server
 from sievemq_core.durations import MILLISECOND
 
 P = ParamSpec("P")
@@ -50,6 +50,7 @@ class EmbeddedOptions(TypedDict, total=False):
     namespace: str
     users: Mapping[str, object] | None
     data_dir: str | PathLike[str] | None
+    store: str | None
     clock: AdjustableClock | None
     settings: Mapping[str, object] | None
 
@@ -69,6 +70,8 @@ class EmbeddedBroker:
             (D-38). None lets everybody in.
         data_dir: directory to keep PERSISTENT messages in, so that they are there after a restart (D-18); in memory
             only if not given.
+        store: URL of a database to keep PERSISTENT messages in, such as ``postgresql://…``. Several brokers may use it:
+            one serves clients, the others follow it.
         clock: the broker's time; an adjustable clock if not given.
         settings: everything else by name (:class:`~sievemq_broker.config.Settings`), such as
             ``{"destinations": {"queue:orders": {"max_attempts": 3}}}``; the arguments above go before it.
@@ -91,6 +94,7 @@ class EmbeddedBroker:
         namespace: str = "",
         users: Mapping[str, object] | None = None,
         data_dir: str | PathLike[str] | None = None,
+        store: str | None = None,
         clock: AdjustableClock | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
@@ -104,6 +108,8 @@ class EmbeddedBroker:
             given["users"] = dict(users)
         if data_dir is not None:
             given["data_dir"] = fspath(data_dir)
+        if store is not None:
+            given["store"] = store
         self._settings = load(given, given_by="EmbeddedBroker").settings
         check_packages(self._settings)
         self._namespace = namespace
@@ -114,6 +120,8 @@ class EmbeddedBroker:
         self._stopping: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
         self._waiting: set[Future[Any]] = set()
+        #: Done once clients can connect.
+        self._serving: Future[None] = Future()
         self.clock = BrokerClock(self)
 
     def __repr__(self) -> str:
@@ -124,7 +132,8 @@ class EmbeddedBroker:
     # -- start and stop -------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start; returns when clients can connect.
+        """Start; returns when clients can connect. With a `store` that another broker owns, returns when this one
+        follows it; :meth:`wait_until_serving` waits for its turn.
 
         Raises:
             ListenError: the port is taken.
@@ -189,19 +198,47 @@ class EmbeddedBroker:
 
     async def _serve(self, started: Future[None]) -> None:
         server = self._make_server()
-        started.add_done_callback(lambda _: server.give_up())
-        self._http = bind(server)
+        self._serving = Future()
+        started.add_done_callback(lambda future: server.give_up() if future.cancelled() else None)
+        self._http = http = bind(server)
+        starting = asyncio.create_task(server.start())
         try:
-            await server.start()
-            if self._http is not None:
-                await self._http.start(server)
+            if http is not None and server.shard.is_shared:
+                await http.start(server)
+            follows = asyncio.create_task(server.shard.follows.wait())
+            await asyncio.wait({starting, follows}, return_when=asyncio.FIRST_COMPLETED)
+            follows.cancel()
+            if starting.done():
+                starting.result()
+            if http is not None and not server.shard.is_shared:
+                await http.start(server)
             self._server = server
             self._loop = asyncio.get_running_loop()
             self._stopping = asyncio.Event()
+            starting.add_done_callback(self._started)
             started.set_result(None)
             await self._stopping.wait()
         finally:
+            server.give_up()
+            await asyncio.wait({starting})
             await server.stop(self._settings.drain_seconds)
+
+    def _started(self, starting: asyncio.Task[None]) -> None:
+        """The server serves, or cannot."""
+        error = starting.exception()
+        if error is None:
+            self._serving.set_result(None)
+        else:
+            self._serving.set_exception(error)
+
+    def wait_until_serving(self, seconds: float) -> None:
+        """Return when clients can connect: this broker has started, and owns its shard where others share its store.
+
+        Raises:
+            TimeoutError: it still follows another broker.
+            StoreError: the store cannot be used.
+        """
+        self._serving.result(seconds)
 
     # -- where it is ----------------------------------------------------------------------------------------------
 
@@ -306,6 +343,8 @@ class EmbeddedBroker:
         """Run on the broker's thread; the turn ends afterwards, so that output is written and deadlines are met."""
         server, loop, thread = self._server, self._loop, self._thread
         self._check()
+        if server is not None and server.phase in (Phase.FOLLOWING, Phase.STARTING):
+            raise RuntimeError("this broker follows another one: it serves no clients now; see wait_until_serving()")
         if server is None or loop is None or thread is None:
             raise RuntimeError("this broker is not running")
         if threading.current_thread() is thread:

@@ -101,7 +101,7 @@ class TestBroker(EmbeddedBroker):
         return Broker(self._settings.domain(), observer=self._watch.recorder)
 
     def _make_server(self) -> Server:
-        if self._settings.data_dir is not None:  # the data directory keeps them
+        if self._settings.data_dir is not None or self._settings.store is not None:  # the store keeps them
             self._domain, self._lost = self._new_domain(), None
         shard = Shard(self._settings, self._adjustable, self._domain, self._lost)
         server = WatchedServer(self._settings, self._adjustable, shard, self._watch)

@@ -122,6 +122,10 @@ class Store(Saved, Protocol):
         """The number of owners so far, this one included."""
 
     @property
+    def time(self) -> int:
+        """ms epoch of the last write by another owner's clock; 0 if there was none."""
+
+    @property
     def incarnation(self) -> str:
         """The broker's name, the same as long as the store exists."""
 

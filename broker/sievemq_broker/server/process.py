@@ -10,11 +10,13 @@ import signal
 import ssl
 import sys
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from sievemq_broker import logs
 from sievemq_broker.config import Settings, is_loopback
-from sievemq_broker.domain.store import AbandonedError, StoreError
+from sievemq_broker.domain.store import AbandonedError, AwayError, FencedError, StoreError
 from sievemq_broker.server.credentials.exposed import warn_if_exposed
 from sievemq_broker.server.net.codec import hasten
 from sievemq_broker.server.net.listener import ListenError, Port, make_tls_context
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 #: each write; with Python's 5 ms a busy loop of 48 large transactions kept a durable send waiting for 237 ms, now 64.
 #: Only where the process is the broker's own.
 _SWITCH_SECONDS = 0.0005
+
+#: The exit code of a broker whose shard another one owns, or may own (EX_TEMPFAIL): start it again, as a follower.
+GONE_CODE = 75
 
 log = logs.get("server")
 
@@ -58,6 +63,7 @@ class ManagementPort:
         self._tls: ssl.SSLContext | None = None
         if settings.tls_cert is not None:
             self._tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca, for_http=True)
+        self._host = settings.http_address
         self._port = Port("HTTP", settings.http_address, settings.http_port)
         self._http: HttpServer | None = None
 
@@ -65,6 +71,19 @@ class ManagementPort:
     def url(self) -> str:
         """For people and scrapers."""
         return self._port.url("https" if self._tls else "http")
+
+    def pulse(self, host: str | None) -> str:
+        """The address as others reach it; "" if that is not known.
+
+        Args:
+            host: of this machine; the setting's if not given.
+        """
+        host = host or self._host
+        try:
+            unspecified = ip_address(host).is_unspecified
+        except ValueError:  # a name
+            unspecified = False
+        return "" if unspecified else f"{host}:{self._port.number}"
 
     @property
     def management(self) -> Management:
@@ -113,6 +132,7 @@ def bind(server: Server) -> ManagementPort | None:
         raise
     if http is not None:
         server.on_stop.append(http.stop)
+        server.beats_at(http.pulse(urlsplit(server.settings.advertise or "").hostname))
     return http
 
 
@@ -123,9 +143,10 @@ def run(settings: Settings) -> int:
         settings: checked settings.
 
     Returns:
-        the process's exit code: 0 after an ordered end, also while it was starting, 1 if it could not start.
+        the process's exit code: 0 after an ordered end, also while it was starting; 1 if it could not start; 75 if
+        another broker has, or may have, taken its shard over.
     """
-    if settings.data_dir is not None:
+    if settings.data_dir is not None or settings.store is not None:
         sys.setswitchinterval(_SWITCH_SECONDS)
     stopping = asyncio.Event()
     try:
@@ -146,16 +167,22 @@ def _not_started(settings: Settings, reason: str) -> int:
 async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.Event) -> int:
     settings = server.settings
     _on_signals(stopping, server)
+    http: asyncio.Task[None] | None = None
+    if server.shard.is_shared:  # it may follow for long, and is watched meanwhile
+        logs.configure(settings.log_level, as_json=settings.json_logs)
+        log.info("broker.following", shard=settings.shard, store=settings.shown_store, http_url=port and port.url)
+        http = _begin_http(port, server, stopping)
     try:
         await server.start()
     except AbandonedError:
         await server.stop()
         logs.configure(settings.log_level, as_json=settings.json_logs)
-        log.info("broker.stopped", note="the data directory was being restored; it is as it was")
-        return 0
-    except StoreError as error:
+        log.info("broker.stopped", note="it had not restored its store, which is as it was")
+        return _failed(http)
+    except (StoreError, ListenError) as error:
         await server.stop()
-        return _not_started(settings, str(error))
+        code = _not_started(settings, str(error))
+        return GONE_CODE if _is_gone(server, error) else code
     # Clients may come from here on; what imports for longer than all before it follows now.
     logs.configure(settings.log_level, as_json=settings.json_logs)
     _raise_file_limit(settings.max_connections)
@@ -187,20 +214,46 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
     if _for_people(settings):
         _greet(server, port)
     hasten()
-    http = asyncio.create_task(_start_http(port, server))
-    http.add_done_callback(lambda task: stopping.set() if not task.cancelled() and task.exception() else None)
-    http.add_done_callback(lambda _: calm())
+    http = http or _begin_http(port, server, stopping)
     await stopping.wait()
-    failed = server.failure is not None
-    if http.done() and not http.cancelled() and http.exception() is not None:
-        failed = True
-        log.fault("http.failed", http.exception())
-    elif not http.done():
-        http.cancel()
+    failed = _failed(http)
     log.info("broker.stopping", connections=len(server.links.open), drain_seconds=settings.drain_seconds)
     await server.stop(0.0 if server.failure is not None else settings.drain_seconds)
     log.info("broker.stopped")
-    return 1 if failed or server.failure is not None else 0
+    if server.failure is not None:
+        return GONE_CODE if _is_gone(server, server.failure) else 1
+    return failed
+
+
+def _is_gone(server: Server, failure: Exception) -> bool:
+    """Another broker owns the shard, or may own it."""
+    return server.shard.is_shared and isinstance(failure, (AwayError, FencedError))
+
+
+def _begin_http(port: ManagementPort | None, server: Server, stopping: asyncio.Event) -> asyncio.Task[None]:
+    """Serve the management port. The broker ends if that fails."""
+
+    def done(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            stopping.set()
+            server.give_up()
+        calm()
+
+    http = asyncio.create_task(_start_http(port, server))
+    http.add_done_callback(done)
+    return http
+
+
+def _failed(http: asyncio.Task[None] | None) -> int:
+    """1 if the management port could not be served."""
+    if http is None or http.cancelled():
+        return 0
+    if not http.done():
+        http.cancel()
+    elif http.exception() is not None:
+        log.fault("http.failed", http.exception())
+        return 1
+    return 0
 
 
 async def _start_http(port: ManagementPort | None, server: Server) -> None:
@@ -231,6 +284,7 @@ def _say_what_is_kept(server: Server) -> None:
         log.info(
             "broker.durable",
             directory=server.settings.data_dir,
+            store=server.settings.shown_store,
             messages=opened.messages,
             seconds=round(opened.seconds, 3),
             epoch=opened.store.epoch,

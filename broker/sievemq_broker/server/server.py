@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import json
+import os
+import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
+from sievemq_broker.domain.store import AbandonedError, StoreError
 from sievemq_broker.protocols import PROTOCOLS, Spoken
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.credentials.user_store import UserStore
 from sievemq_broker.server.net.large_frames import share_of
 from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Links, ShardPort
-from sievemq_broker.server.net.listener import Acceptor, ClientPorts, make_tls_context
+from sievemq_broker.server.net.listener import Acceptor, ClientPorts, ListenError, make_tls_context
 from sievemq_broker.server.net.turn import Timers, Turn
 from sievemq_broker.server.shard import Shard
 from sievemq_broker.server.watch.memory import SHARE, MemoryLimit, machine_limit
@@ -28,6 +34,9 @@ from sievemq_broker.users.account import Users
 from sievemq_broker.version import broker_name
 from sievemq_core.errors import ErrorCode
 
+if TYPE_CHECKING:  # in memory there is no database
+    from sievemq_broker.store.lease import Owner
+
 #: Draining ends after this many seconds without a byte from any client, unless one of them has unsettled work.
 QUIET_SECONDS = 0.1
 
@@ -35,12 +44,16 @@ QUIET_SECONDS = 0.1
 FAREWELL_SECONDS = 1.0
 SHORT_FAREWELL_SECONDS = 0.1
 
+#: Settings that decide what becomes of a message.
+_SHARED = ("auto_create", "destinations", "dialect", "max_body_bytes", "namespaces", "on_full_disk", "protocols")
+
 log = logs.get("server")
 
 
 class Phase(Enum):
-    """The state of a server; `/readyz` answers 200 only while READY."""
+    """The state of a server; `/readyz` answers 200 only while READY or FOLLOWING."""
 
+    FOLLOWING = "following"
     STARTING = "starting"
     READY = "ready"
     FAILED = "failed"
@@ -64,6 +77,7 @@ class Server:
         shard: the domain, its store, and what its connections share.
         links: the open connections' transports.
         failure: what made the store unusable: nothing leaves this broker any more, and it must end.
+        silence: why nothing is read or sent for now; None if it is.
         started_at: when it became ready, seconds since 1970; 0 before.
     """
 
@@ -77,7 +91,9 @@ class Server:
         self.settings = settings
         self.clock = clock or Clock()
         self.shard = shard or Shard(settings, self.clock)
-        self.phase = Phase.STARTING
+        self.shard.report_to(self._store_failed, self._report_store, self._silenced)
+        self.phase = Phase.FOLLOWING if self.shard.is_shared else Phase.STARTING
+        self._pulse = ""
         self.started_at = 0.0
         self.links = Links(settings.max_connections)
         self.user_store = UserStore(settings)
@@ -88,10 +104,12 @@ class Server:
         self._acceptors: list[Acceptor] = []
         self._hurry = asyncio.Event()
         self._looks: list[Callable[[], bool]] = []
+        self._when_serving: list[Callable[[], None]] = []
         self._announced = 0
         #: Awaited when the clients are gone and before the sockets close, in this order.
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
         self.failure: Exception | None = None
+        self.silence: str | None = None
         self.on_failure = on_failure
 
     # -- addresses ------------------------------------------------------------------------------------------------
@@ -128,21 +146,42 @@ class Server:
         Raises:
             ListenError: one cannot be bound.
         """
-        self._ports = ClientPorts(self.settings, self._tls is not None)
+        self._ports = ClientPorts(self.settings, self._tls is not None, listens=not self.shard.is_shared)
+
+    def beats_at(self, address: str) -> None:
+        """Have followers know an address of this process that is served in each phase, as long as it lives.
+
+        Args:
+            address: host:port.
+        """
+        self._pulse = address
 
     async def start(self) -> None:
-        """Serve the ports for clients.
+        """Serve the ports for clients. Where brokers share the store, this lasts until it is this one's turn.
 
         Raises:
             AbandonedError: :meth:`give_up` was called.
-            StoreError: the data directory cannot be used.
+            ListenError: another process took a port while this one followed.
+            StoreError: the store cannot be used.
         """
+        try:
+            await self._start()
+        except AbandonedError:
+            raise
+        except (ListenError, StoreError) as error:
+            self.failure = self.failure or error
+            raise
+
+    async def _start(self) -> None:
         loop = asyncio.get_running_loop()
         settings, shard = self.settings, self.shard
+        self.timers = Timers(loop, self.clock, [shard.broker], self.links, self._look)
+        if shard.is_shared:
+            await shard.take(self._describe())
+            self.phase = Phase.STARTING
         await self._open_shard()
         if settings.data_dir is not None:
             self.user_store.keep_key(settings.data_dir)
-        self.timers = Timers(loop, self.clock, [shard.broker], self.links, self._look)
         self.turn = Turn(loop, settings.busy_poll, self.timers, [] if shard.commits is None else [shard.commits])
         limit = settings.max_memory_bytes
         memory = int(machine_limit() * SHARE) if limit is None else limit
@@ -162,6 +201,7 @@ class Server:
         shard.serve(session_settings, self.authenticator, self.turn.spent)
         self._announced = self.clock.offset
         self.memory = MemoryLimit(memory, shard.broker, self.links, shard.services.flow, loop.call_soon)
+        self._ports.listen()
         for port, protocols in self._ports.open:
             link = self._links_of(protocols)
             self._acceptors.append(Acceptor(port.socket, link, self._tls, settings.handshake_seconds))
@@ -170,18 +210,37 @@ class Server:
         self.user_store.watch(loop, self.use_users)
         self.phase = Phase.READY
         self.started_at = time.time()
+        shard.begin()
+        for begin in self._when_serving:
+            begin()
 
     def give_up(self) -> None:
-        """Restore no further: have :meth:`start` end soon, in any thread. Without effect once it has restored."""
+        """Follow or restore no further: have :meth:`start` end soon, in any thread. Without effect once it serves."""
         self.shard.give_up()
 
     async def _open_shard(self) -> None:
-        await self.shard.open(self._store_failed, self._report_store)
+        await self.shard.open()
+
+    def _describe(self) -> Owner:
+        """What followers read about this process while it is the owner."""
+        from sievemq_broker.store.lease import Owner  # in memory there is no database
+
+        url = self.settings.advertise or self.url
+        return Owner(f"{socket.gethostname()}:{os.getpid()}", url, self._pulse, shared_rules(self.settings))
 
     def _look(self) -> None:
+        if self.links.silent:
+            self.links.beat(self.clock.now())
         self.memory.look()
         self.shard.look()
         self._looks = [look for look in self._looks if look()]
+
+    def when_serving(self, begin: Callable[[], None]) -> None:
+        """Call this once clients are served; now, if they are."""
+        if self.started_at:
+            begin()
+        else:
+            self._when_serving.append(begin)
 
     def at_each_tick(self, look: Callable[[], bool]) -> None:
         """Call this at each tick, until it returns False."""
@@ -197,11 +256,40 @@ class Server:
         self.links.close()  # no client gets a confirm for something that is not on disk
         self.on_failure()
 
+    def _silenced(self, reason: str | None) -> None:
+        """Another broker may own the shard: read nothing, and send nothing but heartbeats. With None, go on."""
+        self.silence = reason
+        self.links.silence(reason is not None)
+        self._report_store(reason)
+        self.turn.worked()
+
+    @property
+    def role(self) -> str:
+        """What this process is for its shard: `owner`; `follower`, `taking`, `silent` or `gone` where brokers share a
+        store."""
+        keeper = self.shard.keeper
+        if keeper is None:
+            return "follower" if self.phase is Phase.FOLLOWING else "owner"
+        return keeper.role
+
+    @property
+    def lease_holds(self) -> bool:
+        """No other broker may own the shard now."""
+        keeper = self.shard.keeper
+        return keeper.speaks() if keeper is not None else not self.shard.is_shared
+
+    @property
+    def is_active(self) -> bool:
+        """Clients are served here, and nowhere else."""
+        return self.phase is Phase.READY and self.lease_holds
+
     @property
     def trouble(self) -> str | None:
         """Why this broker is not ready although it was: its store. None if it is."""
         if self.failure is not None:
             return f"the store has failed: {self.failure}"
+        if self.silence is not None:
+            return f"another broker may own the shard: {self.silence}"
         commits = self.shard.commits
         return None if commits is None else commits.stuck
 
@@ -389,6 +477,17 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(gone, seconds)
         self.links.close()
+
+
+def shared_rules(settings: Settings) -> str:
+    """The settings in which the brokers of a shard should not differ, as canonical text."""
+    rules: dict[str, Any] = {name: getattr(settings, name) for name in _SHARED}
+    rules["users"] = sorted(settings.users)
+    return json.dumps(rules, sort_keys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else str(value)  # type: ignore[arg-type]
 
 
 def _connect(spoken: Spoken, shard: ShardPort, address: str, wake: Callable[[], None]) -> Connection:

@@ -1,14 +1,18 @@
 """A shard: a group of namespaces with everything that belongs to them alone. A link is given the shard that it is of.
 
-    open ─► restored from its store, in a thread ─► serve ─► connections ─► close
+    take ─► open: restored from its store, in a thread ─► serve ─► begin ─► connections ─► close
 
 A connection belongs to one namespace from its handshake on, so nothing that JMS promises crosses a shard. A process
 serves one. What several would share is the server's: ports, links, turns of the loop, users, HTTP, the memory limit.
+
+A shard whose store several brokers share has a lease (store/lease.py): `take` lasts until this process owns it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +21,7 @@ from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.store import AbandonedError, StoreError
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.net.services import ServerServices, new_incarnation
 from sievemq_broker.server.watch.counts import Ended
@@ -28,8 +33,16 @@ from sievemq_broker.session.settings import SessionSettings
 
 if TYPE_CHECKING:  # in memory there is no database
     from sievemq_broker.server.durability.commits import Commits
-    from sievemq_broker.server.durability.durable import Opened
+    from sievemq_broker.server.durability.durable import Opened, Source
+    from sievemq_broker.server.durability.keeper import Keeper
     from sievemq_broker.server.durability.progress import Progress
+    from sievemq_broker.store.lease import Owner
+
+#: Seconds by which the clocks of two owners may differ: each by a second from that of the database.
+AHEAD_SECONDS = 2.0
+
+#: Seconds that the end waits for the lease to be released.
+RELEASE_SECONDS = 5.0
 
 log = logs.get("server")
 
@@ -41,6 +54,7 @@ class Shard:
         clock: the broker's time.
         broker: the domain to serve; an empty one if not given.
         lost: lost connections that may be resumed, those of an earlier run included.
+        source: where its messages are stored; what the settings name if not given.
 
     Attributes:
         broker: the domain. Only the loop's thread may touch it.
@@ -49,6 +63,8 @@ class Shard:
         incarnation: its name, the same as long as its store exists.
         opened: the store; None if there is none.
         commits: writes to the store; None if there is none.
+        keeper: keeps the lease; None if there is none, and before :meth:`take`.
+        failure: why it must not be served any more.
         services: what its connections share; there once it serves.
         namespace_limits, selector_times, slow_consumers: what is watched; there once it serves.
     """
@@ -59,7 +75,12 @@ class Shard:
     slow_consumers: SlowConsumers
 
     def __init__(
-        self, settings: Settings, clock: Clock, broker: Broker | None = None, lost: LostConnections | None = None
+        self,
+        settings: Settings,
+        clock: Clock,
+        broker: Broker | None = None,
+        lost: LostConnections | None = None,
+        source: Source | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -70,30 +91,95 @@ class Shard:
         self.incarnation = new_incarnation()
         self.opened: Opened | None = None
         self.commits: Commits | None = None
+        self.keeper: Keeper | None = None
+        self.failure: Exception | None = None
         self._progress: Progress | None = None
-        self._is_wanted = True
+        self._source = source
+        if source is None and (settings.data_dir is not None or settings.store is not None):
+            from sievemq_broker.server.durability.durable import source_of  # in memory there is no database
 
-    async def open(self, failed: Callable[[Exception], None], stands: Callable[[str | None], None]) -> None:
-        """Open the store, if the settings name one, and restore the broker from it in a thread: the loop goes on.
+            self._source = source_of(settings)
+        #: Set once another broker was seen to own it.
+        self.follows = asyncio.Event()
+        self._is_wanted, self._serves = True, False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._taken: asyncio.Future[None] | None = None
+        self._failed: Callable[[Exception], None] = lambda error: None
+        self._stands: Callable[[str | None], None] = lambda reason: None
+        self._silenced: Callable[[str | None], None] = lambda reason: None
+
+    @property
+    def is_shared(self) -> bool:
+        """Other brokers may own it."""
+        return self._source is not None and self._source.is_shared
+
+    def report_to(
+        self,
+        failed: Callable[[Exception], None],
+        stands: Callable[[str | None], None],
+        silenced: Callable[[str | None], None],
+    ) -> None:
+        """Who hears what becomes of the store.
 
         Args:
-            failed: called when the store cannot be used any more.
+            failed: called when the shard is served and must not be served any more.
             stands: called with the reason when nothing can be written, and with None when that is over.
+            silenced: called with the reason when nothing may be read or sent, and with None when that is over.
+        """
+        self._failed, self._stands, self._silenced = failed, stands, silenced
+
+    async def take(self, owner: Owner) -> None:
+        """Where brokers share the store: follow the owner until this process may take the shard, and take it.
+
+        Args:
+            owner: what is written about this process.
 
         Raises:
             AbandonedError: :meth:`give_up` was called.
             StoreError: the store cannot be used.
         """
-        where = self._settings.data_dir
-        if where is None:
+        if self._source is None or not self._source.is_shared:
             return
-        from sievemq_broker.server.durability.commits import Commits  # in memory there is no database
+        from sievemq_broker.server.durability.keeper import Keeper
+        from sievemq_broker.store.lease import Lease, Terms
+
+        settings, loop = self._settings, asyncio.get_running_loop()
+        lease_seconds = settings.lease_seconds
+        terms = Terms(settings.beat_seconds, lease_seconds, lease_seconds / 5, settings.store_patience)
+        lease = Lease(terms, secrets.token_hex(16))
+        self._taken = loop.create_future()
+        self._loop = loop
+        if not self._is_wanted:
+            raise _abandoned()
+        self.keeper = Keeper(loop, lease, self._source.leases(), owner, self)
+        self.keeper.start()
+        await self._taken
+
+    async def open(self) -> None:
+        """Open the store, if there is one, and restore the broker from it in a thread: the loop goes on.
+
+        Raises:
+            AbandonedError: :meth:`give_up` was called.
+            StoreError: the store cannot be used.
+        """
+        source = self._source
+        if source is None:
+            return
+        from sievemq_broker.server.durability.commits import RETRY_SECONDS, Commits
         from sievemq_broker.server.durability.durable import open_and_restore
 
-        loop = asyncio.get_running_loop()
-        opened = self.opened = await loop.run_in_executor(
-            None, open_and_restore, where, self.broker, self.incarnation, self._clock.now(), lambda: self._is_wanted
-        )
+        loop, keeper, broker = asyncio.get_running_loop(), self.keeper, self.broker
+        token = "" if keeper is None else keeper.lease.token
+        try:
+            opened = self.opened = await loop.run_in_executor(
+                None, open_and_restore, source, token, broker, self.incarnation, self._clock.now(), self._wanted
+            )
+        except AbandonedError:
+            raise self.failure or _abandoned() from None
+        # The former owner's clock may have been ahead: time does not go back. One that was set is not waited for.
+        ahead = (opened.store.time - self._clock.now()) / 1_000
+        if 0 < ahead <= AHEAD_SECONDS:
+            await asyncio.sleep(ahead)
         assert self.broker.journal is not None
         self.incarnation = opened.store.incarnation
         self.commits = Commits(
@@ -103,15 +189,71 @@ class Shard:
             opened.store,
             self.broker.refuse_persistent,
             self.broker.guard_persistent,
-            failed,
-            stands,
+            self._fail,
+            self._stands,
+            speaks=None if keeper is None else keeper.speaks,
+            patience=RETRY_SECONDS if keeper is None else self._settings.store_patience,
         )
         self.broker.measure_room(lambda: opened.store.room)
         self.commits.check_room(log_it=False)
 
     def give_up(self) -> None:
-        """Have :meth:`open` end soon, in any thread. Without effect once it has ended."""
+        """Have :meth:`take` or :meth:`open` end soon, in any thread. Without effect once both have ended."""
         self._is_wanted = False
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._abandon)
+
+    def _abandon(self) -> None:
+        if self._taken is not None and not self._taken.done():
+            self._taken.set_exception(_abandoned())
+
+    def _wanted(self) -> bool:
+        return self._is_wanted
+
+    # -- what the keeper reports ------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Another broker owns it."""
+        self.follows.set()
+
+    def taken(self) -> None:
+        """Restore it."""
+        if self._taken is not None and not self._taken.done():
+            self._taken.set_result(None)
+
+    def silence(self, reason: str | None) -> None:
+        """Nothing may be read or sent for now; with None, again."""
+        if not self._serves:
+            return
+        self._silenced(reason)
+        if reason is None and self.commits is not None:
+            self.commits.opened()
+
+    def gone(self, error: StoreError) -> None:
+        """Another broker owns it, or may own it."""
+        if self.commits is not None:
+            self.commits.end(error)
+        self._fail(error)
+
+    def hangs(self, seconds: float) -> bool:
+        """True if the store has not answered a write for so long."""
+        return self.commits is not None and self.commits.hangs(seconds)
+
+    def _fail(self, error: Exception) -> None:
+        """It must not be served any more."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        self._is_wanted = False
+        if self.keeper is not None:
+            self.keeper.fail()
+        if self._taken is not None and not self._taken.done():
+            self._taken.set_exception(error)
+        if self._serves:
+            self._failed(error)
+
+    # -- serving ----------------------------------------------------------------------------------------------------
 
     def serve(self, settings: SessionSettings, authenticator: Authenticator, spent: Callable[[], bool]) -> None:
         """Make what connections need. Connections of the last run can be resumed, so that repeated commands are carried
@@ -121,7 +263,11 @@ class Shard:
             spent: True once a client has had its time in this turn of the loop.
         """
         opened, clock = self.opened, self._clock
-        run = "" if opened is None else f"-{opened.store.epoch}"  # no id is assigned twice, although the name stays
+        run = ""
+        if opened is not None:  # no id is assigned twice, although the name stays
+            run = f"-{opened.store.epoch}"
+            if self.keeper is not None:  # a database that lost the last takeover repeats its number
+                run += f".{self.keeper.lease.token[:6]}"
         services = self.services = ServerServices(settings, clock, authenticator, spent, self.broker, self.lost, run)
         if opened is not None and self.commits is not None:
             from sievemq_broker.server.durability.progress import Progress
@@ -135,6 +281,18 @@ class Shard:
         self.namespace_limits = NamespaceLimits(self.broker)
         self.selector_times = SelectorTimes(self.broker)
         self.slow_consumers = SlowConsumers(services.connections, self.broker.scheduler, clock)
+
+    def begin(self) -> None:
+        """Clients can be served from now on.
+
+        Raises:
+            StoreError: it must not be served any more.
+        """
+        self._serves = True
+        if self.failure is not None:
+            raise self.failure
+        if self.keeper is not None:
+            self.keeper.restored()
 
     def look(self) -> None:
         """At each tick: check limits, and which lost connections were not resumed in time."""
@@ -151,14 +309,21 @@ class Shard:
         self.slow_consumers.clock_jumped(by)
 
     async def close(self) -> bool:
-        """Write the rest, and close the store.
+        """Write the rest, close the store, and release it for other brokers.
 
         Returns:
             False if something that was accepted, and not confirmed, is not on disk.
         """
-        if self.opened is None or self.commits is None:
-            return True
-        await asyncio.sleep(0)  # connections that were cut return their messages in the next turn
-        written = await self.commits.close()
-        self.opened = None
+        written = True
+        if self.opened is not None and self.commits is not None:
+            await asyncio.sleep(0)  # connections that were cut return their messages in the next turn
+            written = await self.commits.close()
+            self.opened = None
+        keeper, self.keeper = self.keeper, None
+        if keeper is not None:
+            await asyncio.wait([keeper.close()], timeout=RELEASE_SECONDS)
         return written
+
+
+def _abandoned() -> AbandonedError:
+    return AbandonedError("the broker was stopped before it had restored its store")

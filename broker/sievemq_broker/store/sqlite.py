@@ -119,6 +119,7 @@ class SqliteStore:
         self._folder = str(directory)
         self.incarnation = incarnation
         self.batch_bytes = BATCH_BYTES
+        self.time = 0  # it has one machine, whose clock is watched
         self.epoch = 0
         #: Writes that are on disk: the number of the last one. Taking over the store is one.
         self._sequence = 0

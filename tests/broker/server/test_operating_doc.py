@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.broker.store.sharing import LONG, SharingBroker, World
 
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import Settings
@@ -46,19 +47,26 @@ def test_subscriptions_of_a_topic_with_limits() -> None:
     assert f"subscriptions of one topic whose rules have `max_messages` or `max_bytes` | {MOST_LIMITED:,}:" in TEXT
 
 
+def scrape(broker: EmbeddedBroker, path: str) -> str:
+    with urllib.request.urlopen(f"{broker.http_url}{path}") as answer:
+        text: str = answer.read().decode()
+        return text
+
+
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """Names of all metrics, as a scrape shows them, and of those that only single destinations have."""
     with EmbeddedBroker(http=True, data_dir=tmp_path_factory.mktemp("data")) as broker:
         broker.call(lambda b: b.namespace("default").create("queue:q"))
-        texts = []
-        for path in ("/metrics", "/metrics/detailed"):
-            with urllib.request.urlopen(f"{broker.http_url}{path}") as answer:
-                texts.append(answer.read().decode())
+        texts = [scrape(broker, "/metrics"), scrape(broker, "/metrics/detailed")]
+    with SharingBroker(World(), LONG, http=True) as broker:
+        texts.append(scrape(broker, "/metrics"))
     detailed = {family.name for family in text_string_to_metric_families(texts[1])}
     assert {name for name in detailed if not name.startswith("sievemq_detailed_")} == {"sievemq_destination_info"}
-    text = "\n".join(line for line in "".join(texts).splitlines() if "sievemq_detailed_" not in line)
-    families = {family.name: family.type for family in text_string_to_metric_families(text)}
+    families: dict[str, str] = {}
+    for text in texts:
+        lines = "\n".join(line for line in text.splitlines() if "sievemq_detailed_" not in line)
+        families |= {family.name: family.type for family in text_string_to_metric_families(lines)}
     return {f"{name}_total" if kind == "counter" else f"{name}_info" if kind == "info" else name
             for name, kind in families.items()}  # fmt: skip
 

@@ -123,7 +123,7 @@ def test_readiness_line_names_both_urls_and_they_answer(processes: list[Process]
     record = process.event("broker.ready")
     assert record["compiled"] is COMPILED
     port, http_url = urlsplit(record["url"]).port, record["http_url"]
-    assert get(http_url, "/readyz") == (200, {"status": "ready", "reasons": []})
+    assert get(http_url, "/readyz") == (200, {"status": "ready", "role": "owner", "reasons": []})
     assert port is not None
     with WireClient(port) as client:
         assert client.welcome[0] == Command.WELCOME
@@ -200,7 +200,7 @@ def test_while_draining_readiness_fails_and_new_clients_are_refused(processes: l
         process.signal()
         grace = client.until(Command.SHUTDOWN)
         assert grace[1] == 30_000
-        assert get(http_url, "/readyz") == (503, {"status": "not ready", "reasons": ["draining"]})
+        assert get(http_url, "/readyz") == (503, {"status": "not ready", "role": "owner", "reasons": ["draining"]})
         assert get(http_url, "/livez")[0] == 200
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), DEADLINE)

@@ -32,7 +32,7 @@ class MemoryStore(DictStore):
 
     incarnation = "inmemory"
     room = free = UNLIMITED
-    full_below = 0
+    full_below = time = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> EndlessStore:
 
 async def test_restoring_ends_when_it_is_given_up(endless: EndlessStore, tmp_path: Path) -> None:
     shard = Shard(Settings(data_dir=str(tmp_path)), Clock())
-    opening = asyncio.create_task(shard.open(lambda error: None, lambda reason: None))
+    opening = asyncio.create_task(shard.open())
     assert await asyncio.get_running_loop().run_in_executor(None, endless.read.wait, 30)
     shard.give_up()
     endless.goes_on.set()
@@ -202,7 +202,7 @@ async def test_a_shard_is_restored_while_the_loop_goes_on(
     monkeypatch.setattr(store, "entries", entries)
     shard = Shard(Settings(data_dir=str(tmp_path)), Clock())
     asyncio.get_running_loop().call_later(0.01, goes_on.set)
-    await shard.open(lambda error: None, lambda reason: None)
+    await shard.open()
     assert (shard.incarnation, shard.opened is not None) == (store.incarnation, True)
     assert await shard.close()
 

@@ -16,7 +16,7 @@ from sievemq_broker.domain.publishing import AT_ONCE, Sends
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.tap import CopyTap
-from sievemq_broker.server.durability.durable import open_and_restore
+from sievemq_broker.server.durability.durable import Directory, open_and_restore
 from sievemq_broker.store import SqliteStore, StoreError
 from sievemq_broker.store.database import DATABASE, TOGETHER, connect
 from sievemq_broker.store.salvage import check, repair
@@ -439,7 +439,7 @@ def left_ahead(directory: Path) -> None:
 def test_a_broker_that_starts_deletes_what_was_written_ahead_before_it_writes_anything(tmp_path: Path) -> None:
     """A full disk may let it write nothing else."""
     left_ahead(tmp_path)
-    opened = open_and_restore(str(tmp_path), Broker(), "name", NOW, lambda: True)
+    opened = open_and_restore(Directory(str(tmp_path)), "", Broker(), "name", NOW, lambda: True)
     assert isinstance(opened.store, SqliteStore)
     assert (opened.messages, rows(opened.store)) == (0, (0, 0))
     opened.store.close()

@@ -96,7 +96,7 @@ def test_browsers_are_redirected_to_the_form_without_basic_authentication(broker
 
 def test_health_reveals_no_contents(broker: EmbeddedBroker) -> None:
     for path in HEALTH:
-        assert set(ask(broker, path).json) <= {"status", "reasons", "loop_lag_seconds"}
+        assert set(ask(broker, path).json) <= {"status", "role", "reasons", "loop_lag_seconds"}
 
 
 # -- rights -----------------------------------------------------------------------------------------------------------

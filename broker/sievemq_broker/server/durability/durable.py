@@ -6,11 +6,95 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
+from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.restore import RestoreError, restore
 from sievemq_broker.domain.store import Store, StoreError
 from sievemq_broker.store import open_store
+from sievemq_broker.store.lease import Leases
+
+
+class Source(Protocol):
+    """Where the messages of a shard are stored."""
+
+    @property
+    def where(self) -> str:
+        """For people; without a password."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Several brokers use it, one at a time: there is a lease."""
+
+    def leases(self) -> Leases:
+        """The row of its owner; only if it is shared."""
+
+    def open(self, token: str, incarnation: str, is_wanted: Callable[[], bool]) -> Store:
+        """Open the store.
+
+        Args:
+            token: of the lease; "" if there is none.
+            incarnation: the broker's name, if the store is new.
+            is_wanted: False once the caller has given up. Opening ends soon then.
+
+        Raises:
+            AbandonedError: the caller has given up.
+            StoreError: the store cannot be used.
+        """
+
+
+class Directory:
+    """A data directory. A lock on its files keeps other processes out.
+
+    Args:
+        path: of the directory; it is made if it does not exist.
+    """
+
+    is_shared = False
+
+    def __init__(self, path: str) -> None:
+        self.where = path
+
+    def leases(self) -> Leases:
+        raise NotImplementedError
+
+    def open(self, token: str, incarnation: str, is_wanted: Callable[[], bool]) -> Store:
+        return open_store(self.where, incarnation, is_wanted)
+
+
+class Shared:
+    """A shard in a database that several brokers use, one at a time.
+
+    Args:
+        settings: their `store` is the database.
+    """
+
+    is_shared = True
+
+    def __init__(self, settings: Settings) -> None:
+        assert settings.store is not None
+        self._url = settings.store
+        self._shard = settings.shard
+        self._lease = settings.lease_seconds
+        self.where = settings.shown_store or ""
+
+    def leases(self) -> Leases:
+        from sievemq_broker.store.postgres_leases import PostgresLeases  # of the extra `postgres`
+
+        return PostgresLeases(self._url, self._shard, timeout=self._lease / 2)
+
+    def open(self, token: str, incarnation: str, is_wanted: Callable[[], bool]) -> Store:
+        from sievemq_broker.store.postgres import PostgresStore
+
+        return PostgresStore(self._url, self._shard, token, incarnation, timeout=self._lease)
+
+
+def source_of(settings: Settings) -> Source | None:
+    """Where a broker with these settings stores its messages; None if it is in memory."""
+    if settings.store is not None:
+        return Shared(settings)
+    return None if settings.data_dir is None else Directory(settings.data_dir)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +103,25 @@ class Opened:
 
     Attributes:
         store: open.
+        where: it is, for people.
         messages: that were restored.
         seconds: that took.
     """
 
     store: Store
+    where: str
     messages: int
     seconds: float
 
 
 def open_and_restore(
-    data_dir: str, broker: Broker, incarnation: str, now: int, is_wanted: Callable[[], bool]
+    source: Source, token: str, broker: Broker, incarnation: str, now: int, is_wanted: Callable[[], bool]
 ) -> Opened:
     """Open a store and fill an empty broker from it. In any thread: nothing else may use the broker meanwhile.
 
     Args:
-        data_dir: names the store; see :func:`~sievemq_broker.store.open_store`.
+        source: names the store.
+        token: of the lease; "" if there is none.
         broker: without namespaces; it has a journal afterwards.
         incarnation: the broker's name, if the store is new.
         now: ms epoch.
@@ -45,7 +132,7 @@ def open_and_restore(
         StoreError: the store cannot be used, or does not fit the settings.
     """
     begin = time.perf_counter()
-    store = open_store(data_dir, incarnation, is_wanted)
+    store = source.open(token, incarnation, is_wanted)
     collecting = gc.isenabled()
     gc.disable()  # a million messages are some millions of objects, none of them garbage
     try:
@@ -54,9 +141,11 @@ def open_and_restore(
     except BaseException as error:
         store.abandon()
         if isinstance(error, RestoreError):
-            raise StoreError(f"the store in {data_dir}: {error}") from error
+            raise StoreError(f"the store in {source.where}: {error}") from error
         raise
     finally:
         if collecting:
+            if gc.get_freeze_count():  # of a process whose collections are short (watch/collector.py): they stay so
+                gc.freeze()
             gc.enable()
-    return Opened(store, messages, time.perf_counter() - begin)
+    return Opened(store, source.where, messages, time.perf_counter() - begin)

@@ -57,7 +57,7 @@ from sievemq_broker.session.rights import Identity, Rights, Verb
 from sievemq_broker.session.settings import AuthenticationError
 
 #: Answered without credentials: probes have none, and the answers contain nothing worth hiding.
-HEALTH = frozenset({"/livez", "/readyz", "/healthz"})
+HEALTH = frozenset({"/livez", "/readyz", "/healthz", "/activez"})
 #: What it takes to sign in.
 OPEN = HEALTH | {"/sign-in", "/sign-in.css", "/session"}
 

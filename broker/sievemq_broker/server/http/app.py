@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, partial
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,6 +13,7 @@ from sievemq_broker.server.http.access import WEBSOCKET, Access
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.console import console_routes
 from sievemq_broker.server.http.encoding import encode
+from sievemq_broker.server.http.gate import admit
 from sievemq_broker.server.http.router import Page, Route, Router
 from sievemq_broker.server.http.sign_in import sign_in_routes
 from sievemq_broker.server.server import Phase, Server
@@ -38,6 +39,9 @@ def make_app(server: Server, management: Management) -> Access:
         ready, answer = readiness(server)
         return JSONResponse(answer, 200 if ready else 503)
 
+    async def activez(_: Request) -> Response:
+        return JSONResponse({"role": server.role}, 200 if server.is_active else 503)
+
     async def openapi(_: Request) -> Response:
         text = await asyncio.get_running_loop().run_in_executor(None, _document)
         return Response(text, media_type="application/json")
@@ -61,12 +65,14 @@ def make_app(server: Server, management: Management) -> Access:
         Page("GET", "/livez", livez),
         Page("GET", "/readyz", readyz),
         Page("GET", "/healthz", readyz),
+        Page("GET", "/activez", activez),
         Page("GET", "/openapi.json", openapi),
         Page("GET", WEBSOCKET, websocket),
         *sign_in_routes(server.authenticator),
         *console_routes(),
     ]
-    return Access(Router(pages, {"metrics": metrics, "api": api}), server.authenticator, server.settings)
+    router = Router(pages, {"metrics": metrics, "api": api}, partial(admit, server))
+    return Access(router, server.authenticator, server.settings)
 
 
 def liveness(server: Server) -> dict[str, object]:
@@ -75,16 +81,23 @@ def liveness(server: Server) -> dict[str, object]:
 
 
 def readiness(server: Server) -> tuple[bool, dict[str, object]]:
-    """True if clients may be sent here; and the answer, with the reasons if not."""
+    """True if it serves clients, or follows and would take over; and the answer, with the reasons if not."""
     reasons: list[str] = []
+    warnings: list[str] = []
+    keeper = server.shard.keeper
     if server.trouble is not None:
         reasons.append(server.trouble)
-    elif server.phase is not Phase.READY:
+    elif server.phase not in (Phase.READY, Phase.FOLLOWING):
         reasons.append(server.phase.value)
-    if len(server.shard.services.connections) >= server.links.limit:  # those before WELCOME make room
+    # Connections before WELCOME make room.
+    if server.phase is Phase.READY and len(server.shard.services.connections) >= server.links.limit:
         reasons.append(f"all {server.links.limit} connections are taken")
-    ready = not reasons
-    answer: dict[str, object] = {"status": "ready" if ready else "not ready", "reasons": reasons}
     if server.full_disk is not None:  # consumers must still find the broker: they make room
-        answer["warnings"] = [f"PERSISTENT messages are refused or wait: {server.full_disk}"]
+        warnings.append(f"PERSISTENT messages are refused or wait: {server.full_disk}")
+    if keeper is not None:
+        warnings += keeper.warnings
+    ready = not reasons
+    answer: dict[str, object] = {"status": "ready" if ready else "not ready", "role": server.role, "reasons": reasons}
+    if warnings:
+        answer["warnings"] = warnings
     return ready, answer

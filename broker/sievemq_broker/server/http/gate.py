@@ -1,6 +1,6 @@
-"""What leaves the management port waits for the disk, like the output of a link.
+"""What leaves the management port waits for the disk and for the lease, like the output of a link.
 
-So neither answers nor events tell of what a crash could still undo.
+So neither answers nor events tell of what a crash could still undo, or of what another broker does by now.
 """
 
 from __future__ import annotations
@@ -8,12 +8,43 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from sievemq_broker.server.http.access import HEALTH
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.server import Server
+
+#: Answered by a broker that serves no clients, too: they show that, and no messages.
+_ALWAYS: Final = HEALTH | {"/metrics"}
 
 #: Seconds that an answer waits for a disk that does not answer. Then a change is refused if nothing can be written, and
 #: waits on otherwise; all else is sent: an operator must be able to look at a broker whose disk has failed.
 LOOK_SECONDS: Final = 2.0
+
+
+def unavailable(server: Server) -> ApiError | None:
+    """503, if this broker does not serve its shard: another one does, or may. None if it does."""
+    if not server.shard.is_shared or server.lease_holds:
+        return None
+    keeper, role = server.shard.keeper, server.role
+    owner = None if keeper is None else keeper.owner
+    details = {"role": role, "owner": None if owner is None else owner.url}
+    if owner is not None:
+        details["owner_http"] = owner.address
+        text = f"this broker follows the one at {owner.url}: ask there"
+    elif role == "follower":
+        text = "this broker follows, and no other one serves now; it will take over if that lasts"
+    else:
+        text = server.trouble or "this broker takes over: it restores its messages"
+    return ApiError(503, role.upper(), text, details, {"Retry-After": "1"})
+
+
+def admit(server: Server, path: str) -> None:
+    """Let a request in: any of a broker that serves its shard, else one about the broker itself.
+
+    Raises:
+        ApiError: 503.
+    """
+    if path not in _ALWAYS and (error := unavailable(server)) is not None:
+        raise error
 
 
 class _Output:
@@ -37,25 +68,32 @@ class DiskGate:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    async def passed(self, changes: bool, whole: bool = False) -> None:
-        """Return when output may leave: everything that is complete so far is on disk. At once in memory.
+    async def passed(self, changes: bool, whole: bool = False, more: bool = False) -> None:
+        """Return when output may leave: everything that is complete so far is on disk, and no other broker may own the
+        store. At once in memory.
 
         Args:
             changes: the output confirms a change.
             whole: it may also tell of verbs that are not complete, and waits for them.
+            more: it is a part of an answer that has begun, which waits for the lease.
 
         Raises:
-            ApiError: 503, the change cannot be written for now, or the disk has failed and the broker ends.
+            ApiError: 503, the change cannot be written for now, the disk has failed and the broker ends, or another
+                broker may own the store.
         """
         server = self._server
         commits, journal = server.shard.commits, server.shard.broker.journal
-        if commits is None or journal is None or (server.trouble is not None and not changes):
+        if commits is None or journal is None or (server.trouble is not None and not changes and server.lease_holds):
             return
         output = _Output()
         if not commits.hold(output, b"", [*journal.unwritten, *(journal.shares if whole else ())]):
             return
         server.turn.worked()
         while not (await asyncio.wait({output.left}, timeout=LOOK_SECONDS))[0]:
+            if (error := unavailable(server)) is not None:
+                if more:
+                    continue
+                raise error
             if not changes:
                 return
             if server.failure is not None:

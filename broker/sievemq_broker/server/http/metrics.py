@@ -39,7 +39,7 @@ from sievemq_broker.server.http.access import require
 from sievemq_broker.server.http.errors import bad_request
 from sievemq_broker.server.http.router import Page
 from sievemq_broker.server.http.tasks import run
-from sievemq_broker.server.server import Server
+from sievemq_broker.server.server import Phase, Server
 from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, figures_of, kind_of
 from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_broker.version import version
@@ -63,6 +63,8 @@ def metrics_routes(server: Server) -> list[Page]:
 
     async def metrics(request: Request) -> Response:
         require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
+        if server.phase in (Phase.FOLLOWING, Phase.STARTING):
+            return _text(FollowerCollector(server))
         totals = Totals(server.shard.broker, server.shard.ended)
         await run(server, totals.add_up)
         await run(server, server.memory.add_up)
@@ -179,6 +181,43 @@ _PUBLISHED = "messages_published"
 _OF_TOPICS = frozenset({_PUBLISHED, "messages_unreadable", "selector_evaluations", "selector_matches"})
 
 
+def _lease(server: Server) -> Iterator[Metric]:
+    """Where brokers share a store: which of them this one is, and how the store answers."""
+    keeper = server.shard.keeper
+    if keeper is None:
+        return
+    roles = GaugeMetricFamily("sievemq_role", "1 for what this broker is.", labels=["role"])
+    for role in keeper.roles:
+        roles.add_metric([role], server.role == role)
+    yield roles
+    left = "Seconds until it is silent, should the store not answer."
+    yield GaugeMetricFamily("sievemq_lease_seconds", left, keeper.time_left)
+    still = "Seconds for which a follower has seen no beat of the owner."
+    yield GaugeMetricFamily("sievemq_lease_still_seconds", still, keeper.still)
+    yield CounterMetricFamily("sievemq_lease_silences", "How often it was silent.", value=keeper.silences)
+    offset = "Seconds by which the clock is ahead of the database's."
+    yield GaugeMetricFamily("sievemq_clock_offset_seconds", offset, keeper.offset)
+    lost = "Writes that it has seen and that the database has lost."
+    yield CounterMetricFamily("sievemq_store_lost_writes", lost, value=keeper.lost_writes)
+    yield _histogram("sievemq_lease_beat_seconds", "What a beat took.", keeper.latency)
+
+
+class FollowerCollector(Collector):
+    """Reads a server that serves no clients yet.
+
+    Args:
+        server: the one.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics of this moment."""
+        yield InfoMetricFamily("sievemq_build", "The broker.", value={"version": version()})
+        yield from _lease(self._server)
+
+
 class BrokerCollector(Collector):
     """Reads one server.
 
@@ -204,6 +243,7 @@ class BrokerCollector(Collector):
         yield from self._connections()
         yield from self._queues()
         yield from self._histograms()
+        yield from _lease(server)
 
     def _connections(self) -> Iterator[Metric]:
         links, services = self._server.links, self._server.shard.services

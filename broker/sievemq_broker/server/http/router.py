@@ -61,9 +61,16 @@ class Router:
     Args:
         deferred: by the first part of the path, what makes the routes below it. It is called at the first request of
             one, in a thread: it imports modules that cost memory and take long to import.
+        admit: called with each path; raises what is answered instead.
     """
 
-    def __init__(self, routes: Iterable[Route], deferred: Mapping[str, Callable[[], Iterable[Route]]]) -> None:
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        deferred: Mapping[str, Callable[[], Iterable[Route]]],
+        admit: Callable[[str], None] = lambda path: None,
+    ) -> None:
+        self._admit = admit
         self._deferred = dict(deferred)
         self._by_length: defaultdict[int, list[tuple[list[str], Route]]] = defaultdict(list)
         self._add(routes)
@@ -84,8 +91,9 @@ class Router:
         """Handle one request.
 
         Raises:
-            ApiError: 404, 405, or as the route.
+            ApiError: 404, 405, 503, or as the route.
         """
+        self._admit(scope["path"])
         parts = _parts(scope)
         first = "".join(parts[1:2])
         make = self._deferred.get(first)

@@ -84,6 +84,7 @@ class HttpServer:
     """The management port of one server."""
 
     def __init__(self, server: Server, url: str) -> None:
+        self._server = server
         self.management = Management(server, url)
         self._app = make_app(server, self.management)
         self._uvicorn: _Uvicorn | None = None
@@ -118,7 +119,7 @@ class HttpServer:
             ready.cancel()
             self._task.result()
             raise RuntimeError("the HTTP server ended before it was ready")
-        self.management.start()
+        self._server.when_serving(self.management.start)
 
     async def stop(self) -> None:
         """Finish open requests, for GRACE_SECONDS at most, and end."""

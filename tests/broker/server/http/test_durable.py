@@ -130,10 +130,10 @@ def test_events_wait_for_the_disk(durable: EmbeddedBroker, monkeypatch: pytest.M
     monkeypatch.setattr(series, "STEP_SECONDS", 0.02)
     disk, held_back, passed = Disk(durable), threading.Event(), gate.DiskGate.passed
 
-    async def watched(self: gate.DiskGate, changes: bool, whole: bool = False) -> None:
+    async def watched(self: gate.DiskGate, changes: bool, *rest: bool) -> None:
         if not changes and not disk.may_write.is_set():
             held_back.set()
-        await passed(self, changes, whole)
+        await passed(self, changes, *rest)
 
     monkeypatch.setattr(gate.DiskGate, "passed", watched)
     with listening(durable) as stream, ThreadPoolExecutor(2) as pool:

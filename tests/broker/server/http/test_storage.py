@@ -46,7 +46,7 @@ def metrics(api: Api) -> dict[str, float]:
 
 def test_a_full_disk_is_shown_everywhere_until_there_is_room(durable: EmbeddedBroker, free: list[int]) -> None:
     api = Api(durable)
-    assert api("GET", "/readyz").json == {"status": "ready", "reasons": []}
+    assert api("GET", "/readyz").json == {"status": "ready", "role": "owner", "reasons": []}
     before = api.get("/api/v1/broker")["storage"]
     assert before["full"] is before["stuck"] is None
     assert PLENTY > before["free_bytes"] / 2 > before["room_bytes"] / 2 > 0
@@ -82,7 +82,7 @@ def test_a_message_that_is_too_large_for_the_room_is_counted(durable: EmbeddedBr
             context.create_producer().send(queue, "x" * 10_000_000)
         context.create_producer().send(queue, "small")
     assert metrics(api)["sievemq_store_refused_total"] == 1
-    assert api("GET", "/readyz").json == {"status": "ready", "reasons": []}
+    assert api("GET", "/readyz").json == {"status": "ready", "role": "owner", "reasons": []}
 
 
 def test_a_change_that_cannot_be_written_is_answered(durable: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:

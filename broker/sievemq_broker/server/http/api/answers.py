@@ -251,6 +251,7 @@ class BrokerInfo(Answer, kw_only=True):
     version: str
     incarnation: str
     phase: str
+    role: Annotated[str, Meta(description="`owner`: it serves its messages, others that share its store do not.")]
     url: str
     http_url: str | None
     durable: bool

@@ -55,6 +55,7 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         version=version(),
         incarnation=server.shard.services.settings.incarnation,
         phase=server.phase.value,
+        role=server.role,
         url=server.url,
         http_url=call.management.url,
         durable=server.shard.services.settings.durable,

@@ -77,7 +77,7 @@ class Operation:
         whole = changes or endpoint.verb is Verb.BROWSE  # of a verb that takes several turns, it may show messages
 
         async def send_through_gate(message: Message) -> None:
-            await gate.passed(changes, whole)
+            await gate.passed(changes, whole, message["type"] == "http.response.body")
             await send(message)
 
         call: Call[Any, Any] = Call(

@@ -1,0 +1,397 @@
+"""Keeps the lease of one process: looks at its row, takes it, beats, and reports what follows from that.
+
+    tick, each beat ─► look (a follower) or beat (an owner), in the keeper's thread ─► the answer, in the loop ─► Lease
+
+A tick is a timer of the loop, so a loop that hangs sends no beats, and neither does one whose store has not answered a
+write for the whole lease. A shard is restored in another thread: beats go on meanwhile. The lease belongs to the loop's
+thread; the keeper's thread only waits for the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from sievemq_broker import logs
+from sievemq_broker.domain.store import AwayError, FencedError, StoreError
+from sievemq_broker.server.durability.worker import Worker
+from sievemq_broker.server.histogram import Histogram
+from sievemq_broker.store.lease import FOLLOWING, GONE, OWNING, SILENT, Lease, Leases, Owner, Sight
+from sievemq_broker.store.lease import now as machine_now
+
+#: Seconds; bounds of the histogram of beats.
+BEAT_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+#: What a process is, by the state of its lease.
+ROLES = ("follower", "taking", "owner", "silent", "gone")
+
+#: The least time between two warnings that the store answers late.
+WARN_SECONDS = 10.0
+
+log = logs.get("store")
+
+
+class TakenOverError(FencedError):
+    """Another broker owns the shard, or may own it: this process ends, and is restarted as a follower."""
+
+
+class Hearer(Protocol):
+    """The shard. Its methods are called in the loop's thread."""
+
+    def follow(self) -> None:
+        """Another process owns the shard, or has owned it."""
+
+    def taken(self) -> None:
+        """The row is this process's: restore the shard."""
+
+    def silence(self, reason: str | None) -> None:
+        """Another broker may own the shard: read nothing, send nothing. With None, this is over."""
+
+    def gone(self, error: StoreError) -> None:
+        """This process does not own the shard any more, or cannot use the store."""
+
+    def hangs(self, seconds: float) -> bool:
+        """True if the store has not answered a write for so long."""
+
+
+def refuses(address: str) -> bool:
+    """True if an address refuses connections: its machine says that there is no such process. In a thread."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=1.0).close()
+    except ConnectionRefusedError:
+        return True
+    except (OSError, ValueError):
+        pass
+    return False
+
+
+class Keeper:
+    """The lease of one process, and the calls that keep it.
+
+    Args:
+        loop: all methods are called in its thread.
+        lease: of this process, new.
+        leases: the row.
+        owner: what this process writes about itself.
+        hearer: hears what follows.
+        worker: carries out the calls; one of its own if not given.
+        now: the time, as in store/lease.py.
+        probe: True if an address refuses connections.
+
+    Attributes:
+        roles: what a process may be.
+        lease: as above.
+        latency: of beats.
+        lost_writes: writes that were seen and are gone.
+        silences: how often this process has fallen silent.
+    """
+
+    roles: Final = ROLES
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        lease: Lease,
+        leases: Leases,
+        owner: Owner,
+        hearer: Hearer,
+        worker: Worker | None = None,
+        now: Callable[[], float] = machine_now,
+        probe: Callable[[str], bool] = refuses,
+    ) -> None:
+        self._loop = loop
+        self.lease = lease
+        self._leases = leases
+        self._owner = owner
+        self._hearer = hearer
+        self._worker = worker or Worker(loop, "sievemq-lease")
+        self._now = now
+        self._probe = probe
+        self._state = lease.state
+        self._timer: asyncio.TimerHandle | None = None
+        #: A call is under way.
+        self._waits = False
+        self._ended = False
+        self._silent_since = 0.0
+        #: Why the last call failed; None if it was answered.
+        self._away: str | None = None
+        self._warned = -WARN_SECONDS
+        self._was_vacant = self._was_apart = False
+        self.latency = Histogram(BEAT_BOUNDS)
+        self.lost_writes = 0
+        self.silences = 0
+
+    # -- what the server asks ---------------------------------------------------------------------------------------
+
+    def speaks(self) -> bool:
+        """Whether output may leave now."""
+        return self.lease.speaks(self._now())
+
+    @property
+    def role(self) -> str:
+        """What this process is: follower, taking, owner, silent or gone."""
+        return ROLES[self.lease.state]
+
+    @property
+    def owner(self) -> Owner | None:
+        """The owner, as seen last; None if there is none, or it is this process."""
+        seen = self.lease.seen
+        return None if seen is None or seen.released or self.lease.state != FOLLOWING else seen.owner
+
+    @property
+    def differing(self) -> list[str]:
+        """Names of settings in which the owner differs from this process."""
+        owner = self.owner
+        if owner is None or owner.settings == self._owner.settings:
+            return []
+        try:
+            ours, theirs = json.loads(self._owner.settings), json.loads(owner.settings)
+            names = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+        except (ValueError, AttributeError):  # of another version
+            names = []
+        return names or ["settings"]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What an operator should mend, one line each."""
+        found = []
+        if names := self.differing:
+            found.append(f"settings differ from the owner's: {', '.join(names)}")
+        if self.lease.clock_is_apart:
+            found.append(f"the clock differs from the database's by {self.offset:+.1f} s: this broker takes no shard")
+        if self._away is not None:
+            found.append(f"the store does not answer: {self._away}")
+        return found
+
+    @property
+    def still(self) -> float:
+        """Seconds for which a follower has seen the row as it is."""
+        return self.lease.still if self.lease.state == FOLLOWING else 0.0
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until this process falls silent unless a beat is answered before."""
+        return max(0.0, self.lease.until - self._now()) if self.lease.state == OWNING else 0.0
+
+    @property
+    def offset(self) -> float:
+        """Seconds by which this machine's clock was ahead of the database's when that was measured last."""
+        seen = self.lease.seen
+        return 0.0 if seen is None else seen.offset
+
+    # -- what the server says ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Follow the shard, and take it when that is allowed."""
+        self._tick()
+
+    def restored(self) -> None:
+        """The shard is restored, and its clients can be served."""
+        self.lease.restored(self._now())
+        self._look()
+
+    def fail(self) -> None:
+        """The store refuses this process, or is damaged."""
+        self.lease.end()
+        self._stop()
+
+    def close(self) -> asyncio.Future[None]:
+        """The store is closed: release the row, so that a follower may take it at once.
+
+        Returns:
+            Completed when that is done, or has failed.
+        """
+        owned = self.lease.state not in (FOLLOWING, GONE)
+        self.lease.end()
+        self._stop()
+
+        def leave() -> None:
+            try:
+                if owned:
+                    self._leases.release(self.lease.token)
+                self._leases.close()
+            except Exception as error:
+                log.warning("store.not_released", reason=str(error), note="a follower waits for the whole lease")
+
+        self._worker.put(leave)
+        return self._worker.end()
+
+    # -- the calls --------------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(self.lease.terms.beat, self._tick)
+        self._look()
+        if self._waits or self._ended:
+            return
+        if self.lease.state == FOLLOWING or self._hearer.hangs(self.lease.terms.lease):
+            self._call(self._leases.look, self._saw)
+        else:
+            token = self.lease.token
+            self._call(lambda: self._leases.beat(token), self._beaten)
+
+    def _call(self, call: Callable[[], object], then: Callable[..., None]) -> None:
+        """Have the thread make a call, and go on with its answer, and with the time at which it was begun."""
+        loop, answered, asked = self._loop, self._answered, self._now()
+        self._waits = True
+
+        def work() -> None:
+            answer: object = None
+            error = None
+            try:
+                answer = call()
+            except Exception as raised:
+                error = raised
+            loop.call_soon_threadsafe(answered, then, asked, answer, error)
+
+        self._worker.put(work)
+
+    def _answered(self, then: Callable[..., None], asked: float, answer: object, error: Exception | None) -> None:
+        self._waits = False
+        self._look()  # first: a silence that an answer ends is reported all the same, with its end
+        if self._ended:
+            return
+        if error is not None:
+            self._on_error(error)
+        else:
+            if self._away is not None:
+                self._away = None
+                log.info("store.answers")
+            then(answer, asked)
+        self._look()
+
+    def _on_error(self, error: Exception) -> None:
+        if self.lease.state == FOLLOWING and not isinstance(error, AwayError):
+            self._end(error if isinstance(error, StoreError) else StoreError(f"the lease: {error!r}"))
+        elif self._away is None:
+            self._away = str(error)
+            log.warning("store.away", reason=self._away, role=self.role)
+
+    def _saw(self, sight: Sight, asked: float) -> None:
+        lease, before = self.lease, self.lease.seen
+        if lease.state != FOLLOWING:
+            if sight.token != lease.token:
+                lease.refused()
+            return
+        self._report_lost(lease.saw(sight, asked, self._now()))
+        if before is None or before.token != sight.token:
+            self._report_owner(sight)
+        if lease.may_take:
+            self._take()
+            return
+        self._hearer.follow()
+        self._report_vacancy()
+        owner = sight.owner
+        if lease.suspects and owner is not None:
+            self._call(lambda: self._probe(owner.address), self._probed)
+
+    def _probed(self, refused: bool, asked: float) -> None:
+        if refused:
+            self.lease.died()
+            if self.lease.may_take:
+                self._take()
+
+    def _take(self) -> None:
+        seen, token, owner = self.lease.seen, self.lease.token, self._owner
+        assert seen is not None
+        self._call(lambda: self._leases.take(seen, token, owner), self._took)
+
+    def _took(self, won: bool, asked: float) -> None:
+        lease = self.lease
+        if not won or lease.seen is None:  # another one was faster, or the owner lives; look again
+            return
+        lease.taken(asked)
+        before = lease.seen.owner
+        is_orderly = before is None or lease.seen.released
+        (log.info if is_orderly else log.warning)(
+            "store.taken",
+            epoch=lease.seen.epoch + 1,
+            before=None if before is None else before.name,
+            released=lease.seen.released,
+            still_seconds=round(lease.still, 3),
+        )
+        self._hearer.taken()
+
+    def _beaten(self, ours: bool, asked: float) -> None:
+        took = self._now() - asked
+        self.latency.observe(took)
+        if ours:
+            self.lease.answered(asked)
+        else:
+            self.lease.refused()
+        terms = self.lease.terms
+        if took >= max(terms.beat, (terms.lease - terms.margin) / 4) and asked >= self._warned + WARN_SECONDS:
+            self._warned = asked
+            log.warning("store.slow", seconds=round(took, 3), note="the owner of a shard is silent after longer waits")
+
+    # -- what follows -----------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Follow the time, and report a state that is another one than before."""
+        if self._ended:
+            return
+        before, self._state = self._state, self.lease.look(self._now())
+        if self._state == before:
+            return
+        if self._state == GONE:
+            self._end(self._why_gone(before))
+        elif self._state == SILENT:
+            self._silent_since = self._now()
+            self.silences += 1
+            reason = self._away or "the store has not answered in time"
+            log.warning("store.silent", reason=reason, note="another broker may own the shard: nothing is sent")
+            self._hearer.silence(reason)
+        elif self._state == OWNING and before == SILENT:
+            log.info("store.speaks", silent_seconds=round(self._now() - self._silent_since, 3))
+            self._hearer.silence(None)
+
+    def _why_gone(self, before: int) -> StoreError:
+        silent = self._now() - self._silent_since
+        if before == SILENT and self._away is not None and silent >= self.lease.terms.patience:
+            return TakenOverError(f"the store was away for {silent:.0f} seconds (store_patience): {self._away}")
+        return TakenOverError("another broker has taken the shard over")
+
+    def _end(self, error: StoreError) -> None:
+        self.lease.end()
+        self._stop()
+        self._hearer.gone(error)
+
+    def _stop(self) -> None:
+        self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- the log ----------------------------------------------------------------------------------------------------
+
+    def _report_owner(self, sight: Sight) -> None:
+        owner = sight.owner
+        if owner is None or sight.released or sight.token == self.lease.token:
+            return
+        log.info("store.follows", owner=owner.name, url=owner.url, epoch=sight.epoch)
+        if names := self.differing:
+            log.warning(
+                "store.settings_differ",
+                owner=owner.name,
+                settings=",".join(names),
+                note="after a takeover other rules hold",
+            )
+
+    def _report_lost(self, lost: int) -> None:
+        if lost:
+            self.lost_writes += lost
+            log.error("store.lost_writes", writes=lost, note="a replica of the database without them was promoted")
+
+    def _report_vacancy(self) -> None:
+        """Log once that nobody owns the shard, and that this process may not take it."""
+        lease = self.lease
+        is_vacant = lease.still >= lease.terms.lease
+        if is_vacant and not self._was_vacant:
+            log.error("store.no_owner", still_seconds=round(lease.still, 3))
+        self._was_vacant = is_vacant
+        is_apart = lease.clock_is_apart
+        if is_apart and not self._was_apart:
+            log.error("clock.apart", seconds=round(self.offset, 3), note="set the clock: this broker takes no shard")
+        self._was_apart = is_apart

@@ -1,0 +1,268 @@
+"""A store that several brokers of one process share: dictionaries, the row of the lease, and faults by broker."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.broker.server.wire_client import WireClient
+
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain.admission import UNLIMITED
+from sievemq_broker.domain.journal import Key, Write
+from sievemq_broker.domain.store import AwayError, FencedError, SavedEntry, Store
+from sievemq_broker.server.server import Server
+from sievemq_broker.server.shard import Shard
+from sievemq_broker.store.lease import Leases, Owner, Sight
+from sievemq_core.wire.commands import Command
+
+from .support import DictStore
+
+#: Seconds that a test waits for what must happen.
+DEADLINE = 30.0
+
+#: Of tests in which a lease ends.
+BRIEF = {"beat_seconds": 0.02, "lease_seconds": 0.25}
+
+#: Of tests in which it must not end, however busy the machine is.
+LONG = {"beat_seconds": 0.02, "lease_seconds": 60.0}
+
+#: Of tests in which the owner does not look at its lease.
+RARE = {"beat_seconds": 3_600.0, "lease_seconds": 14_400.0}
+
+
+class World:
+    """The database."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.data = DictStore()
+        self.sight = Sight("", 0, False, 0, None, 0, 1, 0.0)
+        #: Set whenever the row changes.
+        self.changed = threading.Condition(self.lock)
+
+    def set(self, **fields: Any) -> None:
+        with self.changed:
+            self.sight = self.sight._replace(**fields)
+            self.changed.notify_all()
+
+    def until(self, fits: Callable[[Sight], bool]) -> None:
+        """Return when the row is so."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: fits(self.sight), DEADLINE)
+
+    def seize(self) -> None:
+        """Another process takes the shard, whatever its owner thinks."""
+        self.set(token="another", epoch=self.sight.epoch + 1, beat=0, owner=None)
+
+
+class Access:
+    """How one broker reaches the database: a source for its shard."""
+
+    where = "a dictionary"
+    is_shared = True
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.is_away = False
+        #: Called before the messages are read.
+        self.before_reading: Callable[[], None] = lambda: None
+        self.offset = 0.0
+        self.closed: list[str] = []
+
+    def check(self) -> None:
+        if self.is_away:
+            raise AwayError("the dictionary is away")
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        self.is_away = True
+        try:
+            yield
+        finally:
+            self.is_away = False
+
+    def leases(self) -> Leases:
+        return Row(self)
+
+    def open(self, token: str, incarnation: str, is_wanted: Callable[[], bool]) -> Store:
+        return SharedStore(self, token)
+
+
+class Row:
+    """The row, for one broker."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._world = access.world
+
+    def look(self) -> Sight:
+        self._access.check()
+        with self._world.lock:
+            writes = self._world.data.next_write - 1
+            return self._world.sight._replace(writes=writes, offset=self._access.offset)
+
+    def take(self, seen: Sight, token: str, owner: Owner) -> bool:
+        self._access.check()
+        with self._world.lock:
+            now = self._world.sight
+            if (now.token, now.beat, now.released) != (seen.token, seen.beat, seen.released):
+                return False
+            self._world.set(token=token, beat=0, released=False, epoch=now.epoch + 1, owner=owner)
+            return True
+
+    def beat(self, token: str) -> bool:
+        self._access.check()
+        with self._world.lock:
+            if self._world.sight.token != token:
+                return False
+            self._world.set(beat=self._world.sight.beat + 1)
+            return True
+
+    def release(self, token: str) -> None:
+        self._access.check()
+        with self._world.lock:
+            self._access.closed.append("released")
+            if self._world.sight.token == token:
+                self._world.set(released=True)
+
+    def close(self) -> None:
+        self._access.closed.append("lease")
+
+
+class SharedStore:
+    """The messages, for one owner."""
+
+    incarnation = "shared"
+    room = free = UNLIMITED
+    full_below = time = 0
+
+    def __init__(self, access: Access, token: str) -> None:
+        self._access = access
+        self._token = token
+        self._data = access.world.data
+        self.epoch = access.world.sight.epoch
+        self.batch_bytes = self._data.batch_bytes
+
+    @property
+    def next_write(self) -> int:
+        return self._data.next_write
+
+    @property
+    def next_batch(self) -> int:
+        return self._data.next_batch
+
+    def definitions(self, kind: str) -> Mapping[Key, tuple[Any, ...]]:
+        return self._data.definitions(kind)
+
+    def entries(self) -> Iterable[SavedEntry]:
+        self._access.before_reading()
+        return self._data.entries()
+
+    def write(self, write: Write, now: int) -> None:
+        self._access.check()
+        with self._access.world.lock:
+            if self._access.world.sight.token != self._token:
+                raise FencedError("another broker owns the shard")
+            self._data.write(write, now)
+
+    def reopen(self) -> None:
+        self._access.check()
+
+    def close(self) -> None:
+        self._access.closed.append("store")
+
+    def abandon(self) -> None:
+        self._access.closed.append("abandoned")
+
+    def size(self) -> int:
+        return 0
+
+    def tidy(self) -> int:
+        return self.room
+
+    def relieve(self) -> None:
+        pass
+
+
+class SharingBroker(EmbeddedBroker):
+    """A broker over such a database."""
+
+    def __init__(self, world: World, terms: Mapping[str, float], **options: Any) -> None:
+        settings = {"heartbeat_seconds": 60, **terms, **options.pop("settings", {})}
+        super().__init__(settings=settings, **options)
+        self.access = Access(world)
+
+    def _make_server(self) -> Server:
+        shard = Shard(self._settings, self._adjustable, source=self.access)
+        return Server(self._settings, self._adjustable, shard)
+
+
+def hosts(*brokers: EmbeddedBroker) -> str:
+    """A URL that names several brokers."""
+    return "sievemq://" + ",".join(f"127.0.0.1:{broker.server.port}" for broker in brokers)
+
+
+def get(broker: EmbeddedBroker, path: str, method: str = "GET") -> tuple[int, Any]:
+    parts = urlsplit(broker.http_url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=DEADLINE)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        text = response.read().decode()
+        kind = response.headers.get("content-type", "")
+        return response.status, json.loads(text) if kind.startswith("application/json") else text
+    finally:
+        connection.close()
+
+
+def until(broker: EmbeddedBroker, holds: Callable[[Server], bool]) -> None:
+    """Return once it holds at the end of a turn."""
+    seen = asyncio.run_coroutine_threadsafe(_until(broker.server, holds), _loop_of(broker))
+    seen.result(DEADLINE)
+
+
+def _loop_of(broker: EmbeddedBroker) -> asyncio.AbstractEventLoop:
+    assert broker._loop is not None
+    return broker._loop
+
+
+async def _until(server: Server, holds: Callable[[Server], bool]) -> None:
+    done = asyncio.get_running_loop().create_future()
+
+    def look() -> bool:
+        if holds(server) and not done.done():
+            done.set_result(None)
+        return not done.done()
+
+    server.at_each_tick(look)
+    await done
+
+
+def send(client: WireClient, sequence: int, mode: int = 2) -> None:
+    envelope = (None, 1, 4, mode, 0, 0, None, None, None, None, None, 2, b"m")
+    client.say(Command.SEND, 1, sequence, "queue:q", envelope)
+
+
+def last_words(client: WireClient) -> list[int]:
+    """The commands that a client gets until its connection ends."""
+    try:
+        while data := client.sock.recv(1 << 20):
+            client.waiting += client.wire.receive_data(data)
+    except ConnectionResetError:
+        pass
+    return [command[0] for command in client.waiting]
+
+
+@contextmanager
+def silent(broker: SharingBroker) -> Iterator[None]:
+    """The store is away, and the broker has noticed that its lease is over."""
+    with broker.access.away():
+        until(broker, lambda server: server.role == "silent")
+        yield

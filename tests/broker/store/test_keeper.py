@@ -1,0 +1,432 @@
+"""What a keeper does as time goes by: a loop, a thread and a row that do as the test says."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from sievemq_broker.domain.store import AwayError, FencedError, StoreError
+from sievemq_broker.server.durability.keeper import Keeper, refuses
+from sievemq_broker.store.lease import Lease, Owner, Sight, Terms
+
+TERMS = Terms(beat=1.0, lease=10.0, margin=2.0, patience=100.0)
+OTHER = Owner("other:1", "sievemq://other", "other:7680", '{"dialect": "jakarta"}')
+OURS = Owner("this:1", "sievemq://this", "this:7680", '{"dialect": "jakarta"}')
+
+
+class Timer:
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Rig:
+    """A keeper, and everything that it uses: the loop, the thread, the row, the shard."""
+
+    def __init__(self, sight: Sight | None = None) -> None:
+        self.time = 1_000.0
+        self._timers: list[tuple[float, int, Timer, Callable[[], None]]] = []
+        self._number = itertools.count()
+        self.sight = sight or Sight("theirs", 5, False, 3, OTHER, 7, 1, 0.0)
+        #: Raised by the next calls.
+        self.error: Exception | None = None
+        #: Calls that wait for :meth:`answer`, if they are held.
+        self.held: list[Callable[[], None]] | None = None
+        self.took = 0.0
+        self.calls: list[str] = []
+        self.heard: list[str] = []
+        self.stuck = self.is_dead = False
+        self.lease = Lease(TERMS, "ours")
+        self.keeper = Keeper(
+            cast("Any", self), self.lease, self, OURS, self, cast("Any", self), lambda: self.time, self.probe
+        )
+
+    # -- the loop and the thread
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
+        timer = Timer()
+        heapq.heappush(self._timers, (self.time + seconds, next(self._number), timer, call))
+        return timer
+
+    def call_soon_threadsafe(self, call: Callable[..., None], *arguments: object) -> None:
+        call(*arguments)
+
+    def put(self, call: Callable[[], None]) -> None:
+        if self.held is None:
+            call()
+        else:
+            self.held.append(call)
+
+    def answer(self) -> None:
+        held, self.held = self.held or [], None
+        for call in held:
+            call()
+
+    def end(self) -> Any:
+        self.calls.append("end")
+
+    def run(self, seconds: float, each: Callable[[], None] = lambda: None) -> None:
+        """Let time go by."""
+        until = self.time + seconds
+        while self._timers and self._timers[0][0] <= until:
+            self.time, _, timer, call = heapq.heappop(self._timers)
+            if not timer.cancelled:
+                each()
+                call()
+        self.time = until
+
+    # -- the row
+
+    def _begin(self, name: str) -> None:
+        self.calls.append(name)
+        self.time += self.took
+        if self.error is not None:
+            raise self.error
+
+    def look(self) -> Sight:
+        self._begin("look")
+        return self.sight
+
+    def take(self, seen: Sight, token: str, owner: Owner) -> bool:
+        self._begin("take")
+        if (seen.token, seen.beat, seen.released) != (self.sight.token, self.sight.beat, self.sight.released):
+            return False
+        self.sight = self.sight._replace(token=token, owner=owner, epoch=self.sight.epoch + 1, released=False)
+        return True
+
+    def beat(self, token: str) -> bool:
+        self._begin("beat")
+        return self.sight.token == token
+
+    def release(self, token: str) -> None:
+        self._begin("release")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def probe(self, address: str) -> bool:
+        self.calls.append(f"probe {address}")
+        return self.is_dead
+
+    def lives(self) -> None:
+        """The owner beats."""
+        self.sight = self.sight._replace(beat=self.sight.beat + 1)
+
+    # -- the shard
+
+    def follow(self) -> None:
+        self.heard.append("follow")
+
+    def taken(self) -> None:
+        self.heard.append("taken")
+
+    def silence(self, reason: str | None) -> None:
+        self.heard.append("speak" if reason is None else f"silent: {reason}")
+
+    def gone(self, error: StoreError) -> None:
+        self.heard.append(f"gone: {error}")
+        assert isinstance(error, FencedError) or self.calls[-1] == "look"
+
+    def hangs(self, seconds: float) -> bool:
+        assert seconds == TERMS.lease
+        return self.stuck
+
+
+def owning() -> Rig:
+    """One that owns a shard which nobody had before."""
+    rig = Rig(Sight("", 0, False, 0, None, 0, 1, 0.0))
+    rig.keeper.start()
+    assert rig.heard == ["taken"]
+    rig.keeper.restored()
+    rig.heard.clear()
+    rig.calls.clear()
+    return rig
+
+
+# -- a follower
+
+
+def test_a_shard_without_an_owner_is_taken_at_the_first_look() -> None:
+    rig = Rig(Sight("", 0, False, 0, None, 0, 1, 0.0))
+    rig.keeper.start()
+    assert rig.calls == ["look", "take"]
+    assert (rig.keeper.role, rig.sight.owner) == ("taking", OURS)
+
+
+def test_a_living_owner_is_followed() -> None:
+    rig = Rig()
+    rig.keeper.start()
+    rig.run(100, rig.lives)
+    assert "taken" not in rig.heard
+    assert rig.keeper.owner == OTHER
+    assert rig.calls == ["look"] * 101
+
+
+def test_a_released_shard_is_taken_at_the_next_look() -> None:
+    rig = Rig()
+    rig.keeper.start()
+    rig.sight = rig.sight._replace(released=True)
+    assert rig.keeper.owner == OTHER
+    rig.run(1)
+    assert rig.heard[-1] == "taken"
+    assert rig.keeper.owner is None
+
+
+def test_an_owner_that_is_still_is_followed_for_the_whole_lease() -> None:
+    rig = Rig()
+    rig.keeper.start()
+    rig.run(9)
+    assert "taken" not in rig.heard
+    rig.run(2)
+    assert rig.heard[-1] == "taken"
+
+
+def test_the_owner_of_a_refusing_address_is_dead() -> None:
+    rig = Rig()
+    rig.keeper.start()
+    rig.is_dead = True
+    rig.run(1)
+    assert "probe other:7680" not in rig.calls
+    rig.run(1)
+    assert rig.calls[-2:] == ["probe other:7680", "take"]
+    assert rig.heard[-1] == "taken"
+
+
+def test_an_owner_that_comes_back_during_the_probe_keeps_its_shard() -> None:
+    rig = Rig()
+    rig.keeper.start()
+    rig.is_dead = True
+    probe = rig.probe
+
+    def probed(address: str) -> bool:
+        rig.lives()
+        return probe(address)
+
+    rig.keeper._probe = probed
+    rig.run(2)
+    assert rig.calls[-1] == "take"
+    assert "taken" not in rig.heard
+
+
+def test_a_take_whose_answer_was_lost_is_found_at_the_next_look() -> None:
+    rig = Rig(Sight("", 0, False, 0, None, 0, 1, 0.0))
+    take = rig.take
+
+    def lost(*arguments: Any) -> bool:
+        take(*arguments)
+        raise AwayError("lost")
+
+    rig.take = lost  # type: ignore[method-assign]
+    rig.keeper.start()
+    assert rig.heard == []
+    rig.take = take  # type: ignore[method-assign]
+    rig.run(1)
+    assert rig.heard == ["taken"]
+
+
+def test_a_follower_waits_for_a_store_that_is_away() -> None:
+    rig = Rig()
+    rig.error = AwayError("away")
+    rig.keeper.start()
+    rig.run(1_000)
+    assert rig.heard == []
+    assert rig.keeper.warnings == ["the store does not answer: away"]
+    rig.error = None
+    rig.run(1, rig.lives)
+    assert rig.keeper.warnings == []
+    assert rig.heard == ["follow"]
+
+
+@pytest.mark.parametrize("error", [StoreError("no table"), ValueError("a bug")])
+def test_a_follower_ends_with_the_reason_of_any_other_error(error: Exception) -> None:
+    rig = Rig()
+    rig.error = error
+    rig.keeper.start()
+    assert len(rig.heard) == 1
+    assert str(error) in rig.heard[0]
+    rig.run(10)
+    assert rig.calls == ["look"]
+
+
+def test_a_follower_whose_clock_is_wrong_takes_nothing() -> None:
+    rig = Rig(Sight("theirs", 5, True, 3, OTHER, 7, 1, 3.0))
+    rig.keeper.start()
+    rig.run(100)
+    assert "taken" not in rig.heard
+    assert rig.keeper.warnings == ["the clock differs from the database's by +3.0 s: this broker takes no shard"]
+    rig.sight = rig.sight._replace(offset=0.1)
+    rig.run(1)
+    assert rig.heard[-1] == "taken"
+
+
+def test_lost_writes_are_counted() -> None:
+    rig = Rig()
+    rig.keeper.start()
+    rig.sight = rig.sight._replace(writes=4, view=2)
+    rig.run(1)
+    assert rig.keeper.lost_writes == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ('{"dialect": "ibm-mq"}', ["dialect"]),
+        ('{"dialect": "jakarta", "new": 1}', ["new"]),
+        ("{}", ["dialect"]),
+        ("[]", ["settings"]),
+        ("?", ["settings"]),
+    ],
+)
+def test_settings_that_differ_have_names(settings: str, names: list[str]) -> None:
+    rig = Rig(Sight("theirs", 5, False, 3, OTHER._replace(settings=settings), 7, 1, 0.0))
+    rig.keeper.start()
+    assert rig.keeper.differing == names
+
+
+# -- an owner
+
+
+def test_an_owner_beats_and_speaks() -> None:
+    rig = owning()
+    rig.run(100)
+    assert rig.calls == ["beat"] * 100
+    assert rig.keeper.speaks()
+    assert rig.heard == []
+
+
+def test_an_owner_without_answers_is_silent_before_the_lease_is_over() -> None:
+    rig = owning()
+    rig.error = AwayError("away")
+    rig.run(7)
+    assert rig.keeper.speaks()
+    rig.run(1)
+    assert not rig.keeper.speaks()
+    assert rig.heard == ["silent: away"]
+    rig.error = None
+    rig.run(1)
+    assert rig.keeper.speaks()
+    assert rig.heard == ["silent: away", "speak"]
+    assert rig.keeper.silences == 1
+
+
+def test_an_owner_whose_call_hangs_is_silent_in_time() -> None:
+    rig = owning()
+    rig.held = []
+    rig.run(9)
+    assert not rig.keeper.speaks()
+    assert rig.heard == ["silent: the store has not answered in time"]
+    rig.answer()
+    assert rig.heard[-1] == "silent: the store has not answered in time", "the answer is too old to count"
+    rig.run(1)
+    assert rig.heard[-1] == "speak"
+
+
+def test_a_short_silence_is_reported_with_its_end() -> None:
+    """The lease ends and is renewed between two looks: what was held back meanwhile must be released."""
+    rig = owning()
+    rig.held = []
+    rig.run(6.5)
+    rig.answer()
+    rig.heard.clear()
+    rig.held = []
+    rig.run(1)
+    rig.keeper.lease.until = rig.time - 0.1
+    rig.answer()
+    assert rig.heard == ["silent: the store has not answered in time", "speak"]
+
+
+def test_an_owner_gives_up_after_its_patience() -> None:
+    rig = owning()
+    rig.error = AwayError("away")
+    rig.run(200)
+    assert rig.heard[-1].startswith("gone: the store was away for 100 seconds (store_patience)")
+    calls = len(rig.calls)
+    rig.run(100)
+    assert len(rig.calls) == calls
+
+
+def test_an_owner_that_another_one_supersedes_is_gone() -> None:
+    rig = owning()
+    rig.sight = rig.sight._replace(token="theirs")
+    rig.run(1)
+    assert rig.heard == ["gone: another broker has taken the shard over"]
+    assert not rig.keeper.speaks()
+
+
+def test_an_owner_whose_write_hangs_does_not_beat() -> None:
+    """But it looks, so that it learns when another one takes over."""
+    rig = owning()
+    rig.stuck = True
+    rig.run(9)
+    assert set(rig.calls) == {"look"}
+    assert not rig.keeper.speaks()
+    rig.sight = rig.sight._replace(token="theirs")
+    rig.run(1)
+    assert rig.heard[-1] == "gone: another broker has taken the shard over"
+
+
+def test_an_owner_beats_while_it_restores() -> None:
+    rig = Rig(Sight("", 0, False, 0, None, 0, 1, 0.0))
+    rig.keeper.start()
+    rig.run(50)
+    assert rig.calls[2:] == ["beat"] * 50
+    assert not rig.keeper.speaks()
+    rig.keeper.restored()
+    assert rig.keeper.speaks()
+    assert rig.heard == ["taken"]
+
+
+def test_an_owner_that_restores_without_answers_begins_silent() -> None:
+    rig = Rig(Sight("", 0, False, 0, None, 0, 1, 0.0))
+    rig.keeper.start()
+    rig.error = AwayError("away")
+    rig.run(20)
+    rig.keeper.restored()
+    assert rig.heard == ["taken", "silent: away"]
+
+
+@pytest.mark.parametrize("owns", [True, False])
+def test_the_owner_alone_releases_the_shard(owns: bool) -> None:
+    rig = owning() if owns else Rig()
+    if not owns:
+        rig.keeper.start()
+    rig.keeper.close()
+    assert rig.calls[-3:] == (["release", "close", "end"] if owns else ["look", "close", "end"])
+    calls = len(rig.calls)
+    rig.run(10)
+    assert len(rig.calls) == calls
+
+
+def test_an_owner_that_is_gone_releases_nothing() -> None:
+    rig = owning()
+    rig.keeper.fail()
+    rig.keeper.close()
+    assert rig.calls == ["close", "end"]
+    assert rig.heard == []
+
+
+def test_the_end_is_orderly_though_the_store_is_away() -> None:
+    rig = owning()
+    rig.error = AwayError("away")
+    rig.keeper.close()
+    assert rig.calls == ["release", "end"]
+
+
+# -- an address
+
+
+def test_an_address_refuses_or_not() -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        assert not refuses(address)
+    assert refuses(address)
+    assert not refuses("host.invalid:1")
+    assert not refuses("no port")

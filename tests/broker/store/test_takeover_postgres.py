@@ -1,0 +1,134 @@
+"""Brokers on one PostgreSQL database. What a takeover does in all cases is in test_takeover.py, over a fake of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.broker.server.wire_client import WireClient
+
+from sievemq import ConnectionFactory, JMSContext
+from sievemq_broker import EmbeddedBroker
+from sievemq_core.wire.commands import Command
+
+from .sharing import DEADLINE, RARE, get, hosts, last_words, send, until
+
+if TYPE_CHECKING:
+    from tests.postgres import Database
+
+SOON = int(DEADLINE * 1_000)
+
+#: A lease that ends in a test, and one that does not.
+BRIEF = {"beat_seconds": 0.05, "lease_seconds": 1.0}
+LONG = {"beat_seconds": 0.05, "lease_seconds": 60.0}
+
+
+@contextmanager
+def broker(database: Database, shard: str, terms: dict[str, float], **options: Any) -> Iterator[EmbeddedBroker]:
+    settings = {"shard": shard, **terms}
+    with EmbeddedBroker(store=database.url, settings=settings, **options) as started:
+        yield started
+
+
+def names(broker: EmbeddedBroker, count: int) -> list[str]:
+    """The texts of so many messages of the queue."""
+    with ConnectionFactory(broker.url).create_context() as context:
+        consumer = context.create_consumer(context.create_queue("q"))
+        return [str(consumer.receive_body(str, SOON)) for _ in range(count)]
+
+
+def cut(database: Database, shard: str) -> None:
+    """End all connections of the shard's brokers, as a restart of the database does."""
+    database.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE %s", f"sievemq {shard}%"
+    )
+
+
+def test_a_follower_goes_on_where_the_owner_stopped(database: Database) -> None:
+    shard = database.shard()
+    with (
+        broker(database, shard, LONG, http=True) as owner,
+        broker(database, shard, LONG, http=True) as follower,
+        ConnectionFactory(f"{hosts(owner, follower)}?reconnect={SOON}").create_context(
+            JMSContext.SESSION_TRANSACTED
+        ) as context,
+    ):
+        queue = context.create_queue("q")
+        producer, consumer = context.create_producer(), context.create_consumer(queue)
+        for number in range(100):
+            producer.send(queue, str(number))
+        context.commit()
+        assert [get(each, "/activez")[0] for each in (owner, follower)] == [200, 503]
+        assert get(follower, "/api/v1/broker")[1]["details"]["owner"] == owner.url
+        assert [consumer.receive_body(str, SOON) for _ in range(50)] == list(map(str, range(50)))
+        context.commit()
+        owner.stop()
+        assert [consumer.receive_body(str, SOON) for _ in range(50)] == list(map(str, range(50, 100)))
+        context.commit()
+        assert get(follower, "/activez")[0] == 200
+        follower.stop()
+    with broker(database, shard, LONG) as last, ConnectionFactory(last.url).create_context() as context:
+        assert context.create_consumer(context.create_queue("q")).receive_no_wait() is None
+
+
+def test_connections_outlive_those_to_the_database(database: Database) -> None:
+    shard = database.shard()
+    with broker(database, shard, LONG) as owner, WireClient(owner.port) as client:
+        client.open_session()
+        for sequence in range(1, 6):
+            cut(database, shard)
+            send(client, sequence)
+            assert client.until(Command.CONFIRM)[1:] == (1, sequence)
+        assert owner.server.is_active
+    assert database.execute("SELECT released FROM sievemq.lease WHERE shard = %s", shard) == [(True,)]
+
+
+def test_a_superseded_owner_writes_nothing_more(database: Database) -> None:
+    shard = database.shard()
+    with broker(database, shard, RARE) as owner, WireClient(owner.port) as client:
+        client.open_session()
+        send(client, 1)
+        client.until(Command.CONFIRM)
+        database.take(shard, "another")
+        send(client, 2)
+        assert Command.CONFIRM not in last_words(client)
+        with pytest.raises(RuntimeError, match="another broker has taken the shard over"):
+            _ = owner.url
+    database.execute("UPDATE sievemq.lease SET released = true WHERE shard = %s", shard)
+    with broker(database, shard, LONG) as last:
+        assert last.call(lambda domain: domain.namespace("default").queue("queue:q").depth) == 1
+
+
+def test_an_owner_that_is_still_is_superseded_after_the_lease(database: Database) -> None:
+    """Its process has stopped in the middle of everything, and goes on when another one serves."""
+    shard = database.shard()
+    with broker(database, shard, BRIEF) as owner, broker(database, shard, BRIEF) as follower:
+        with ConnectionFactory(owner.url).create_context() as context:
+            context.create_producer().send(context.create_queue("q"), "kept")
+        with WireClient(owner.port) as client:
+            client.open_session()
+            keeper = owner.server.shard.keeper
+            assert keeper is not None
+            owner.call(lambda _: keeper._stop())
+            follower.wait_until_serving(DEADLINE)
+            assert not owner.server.is_active
+            send(client, 1)
+            assert Command.CONFIRM not in last_words(client)
+        assert names(follower, 1) == ["kept"]
+        assert follower.server.is_active
+
+
+def test_clients_wait_while_the_database_is_away(database: Database) -> None:
+    shard = database.shard()
+    with broker(database, shard, BRIEF) as owner, WireClient(owner.port) as client:
+        client.open_session()
+        database.server.stop()
+        try:
+            until(owner, lambda server: server.role == "silent")
+            send(client, 1)
+        finally:
+            database.server.start()
+        assert client.until(Command.CONFIRM)[1:] == (1, 1)
+        assert owner.server.is_active
