@@ -408,7 +408,7 @@ class Settings:
     store: str | None = _setting(
         None,
         "PostgreSQL database to keep PERSISTENT messages in, instead of data_dir: postgresql://user@host/name. "
-        "A second broker with the same takes over from the first one",
+        "A second broker with the same takes over from the first one. Passwords belong into PGPASSWORD or ~/.pgpass",
         _store,
         secret=True,
     )

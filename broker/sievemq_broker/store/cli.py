@@ -1,31 +1,44 @@
-"""``sievemq store``: examine the data directory of a broker that is not running."""
+"""``sievemq store``: makes, examines and copies stores: data directories, and shards of a PostgreSQL database."""
 
 from __future__ import annotations
 
 import os
 import secrets
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from sievemq_broker.domain.store import StoreError
+from sievemq_broker.store.rows import NewStore, Rows
 from sievemq_broker.store.salvage import Report
 from sievemq_broker.store.salvage import check as check_store
+from sievemq_broker.store.salvage import copy as copy_store
 from sievemq_broker.store.salvage import export as export_store
 from sievemq_broker.store.salvage import repair as repair_store
+from sievemq_broker.store.sqlite import SqliteStore
+from sievemq_broker.store.sqlite_rows import DirectoryRows, NewDirectory
+from sievemq_broker.store_url import is_store_url, without_password
 from sievemq_core import output
 from sievemq_core.counted import counted
 
-FAILED, REFUSED = 1, 4
+FAILED, USAGE, REFUSED = 1, 2, 4
 
-store = typer.Typer(help="Check, export or repair a data directory that no broker is using.", no_args_is_help=True)
+_T = TypeVar("_T")
 
-_Directory = Annotated[Path, typer.Argument(help="The data directory.", metavar="DIRECTORY", file_okay=False)]
+store = typer.Typer(
+    help="Make, check, copy, export or repair a store: a data directory, or a shard of a PostgreSQL database.",
+    no_args_is_help=True,
+)
+
+_Store = Annotated[str, typer.Argument(help="A data directory, or postgresql://user@host/name.", metavar="STORE")]
+_Shard = Annotated[str, typer.Option("--shard", help="Its name in a database.", metavar="NAME")]
+_Print = Annotated[bool, typer.Option("--print", help="Print the SQL for an administrator; nothing is done.")]
 
 
-def _run(act: Callable[[], Report]) -> Report:
+def _run(act: Callable[[], _T]) -> _T:
     try:
         return act()
     except (StoreError, OSError) as error:
@@ -33,20 +46,92 @@ def _run(act: Callable[[], Report]) -> Report:
         raise typer.Exit(FAILED) from None
 
 
-def _print(report: Report) -> None:
+def _expect_extra() -> None:
+    if find_spec("psycopg") is None:
+        output.complain("sievemq: a database needs an extra: pip install '.[postgres]' in a clone of SieveMQ")
+        raise typer.Exit(USAGE)
+
+
+def _rows_of(where: str, shard: str, *, unused: bool = False) -> Rows:
+    """Open a store to read it.
+
+    Args:
+        unused: refuse a shard that a broker uses; a directory always is.
+    """
+    if not is_store_url(where):
+        return DirectoryRows(Path(where))
+    _expect_extra()
+    from sievemq_broker.store.postgres_tool import ShardRows
+
+    return ShardRows(where, shard, unused=unused)
+
+
+def _new_store(where: str, shard: str) -> NewStore:
+    if not is_store_url(where):
+        return NewDirectory(Path(where))
+    _expect_extra()
+    from sievemq_broker.store.postgres_tool import NewShard
+
+    return NewShard(where, shard)
+
+
+def _print_findings(report: Report) -> None:
     for finding in report.findings:
         output.complain(f"damaged: {finding}")
 
 
-@store.command()
-def check(directory: _Directory) -> None:
-    """Read everything. Exit codes: 0 all is well, 1 it cannot be looked at, 4 something is damaged."""
-    report = _run(lambda: check_store(directory))
-    _print(report)
-    output.report(
+def _content(report: Report) -> str:
+    return (
         f"{counted(report.messages, 'message')} in {counted(report.batches, 'batch', many='batches')}, "
         f"{counted(report.definitions, 'definition')}"
     )
+
+
+@store.command()
+def init(
+    where: _Store,
+    as_text: _Print = False,
+    role: Annotated[
+        str | None, typer.Option("--role", help="Database role of the brokers, if it shall not own the tables.")
+    ] = None,
+) -> None:
+    """Make the tables of a database, or an empty data directory. Brokers make no tables. What is there stays."""
+    if not is_store_url(where):
+        _run(lambda: SqliteStore(Path(where), secrets.token_hex(5)).close())
+        output.report(f"{where} is a data directory.")
+        return
+    _expect_extra()
+    from sievemq_broker.store.postgres_tool import make_tables, statements
+
+    if as_text:
+        output.write("".join(f"{statement.strip()};\n" for statement in statements(role)))
+    elif _run(lambda: make_tables(where, role)):
+        output.report(f"The tables are made in {without_password(where)}.")
+    else:
+        output.report("The tables are there already.")
+
+
+@store.command()
+def migrate(where: _Store) -> None:
+    """Bring the tables of a database up to the format of this version, before its brokers are upgraded."""
+    if not is_store_url(where):
+        output.report("A data directory is brought up to date by its broker.")
+        return
+    _expect_extra()
+    from sievemq_broker.store.postgres_tool import check_format
+
+    output.report(f"The tables have format {_run(lambda: check_format(where))}, the latest one: nothing was done.")
+
+
+@store.command()
+def check(where: _Store, shard: _Shard = "main") -> None:
+    """Read everything. Exit codes: 0 all is well, 1 it cannot be looked at, 4 something is damaged.
+
+    No broker may use a data directory meanwhile. A shard of a database is read as it is at one moment.
+    """
+    report = _run(lambda: check_store(_rows_of(where, shard)))
+    _print_findings(report)
+    output.report(_content(report))
     if report.findings:
         raise typer.Exit(REFUSED)
     output.report("The store is fine.")
@@ -54,32 +139,65 @@ def check(directory: _Directory) -> None:
 
 @store.command()
 def export(
-    directory: _Directory,
+    where: _Store,
     out: Annotated[Path | None, typer.Option("--out", help="File to write (default: standard output).")] = None,
+    shard: _Shard = "main",
 ) -> None:
     """Write every message that can be read as one line of JSON. Exit codes as of check."""
     if out is None:
-        report = _run(lambda: export_store(directory, output.write))
+        report = _run(lambda: export_store(_rows_of(where, shard), output.write))
     else:
-        report = _run(lambda: _export_to(directory, out))
-    _print(report)
+        report = _run(lambda: _export_to(_rows_of(where, shard), out))
+    _print_findings(report)
     output.complain(counted(report.messages, "message"))
     if report.findings:
         raise typer.Exit(REFUSED)
 
 
-def _export_to(directory: Path, out: Path) -> Report:
+def _export_to(rows: Rows, out: Path) -> Report:
     # Message bodies: readable by the owner alone, unless there is such a file already.
     descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        return export_store(directory, file.write)
+        return export_store(rows, file.write)
 
 
 @store.command()
-def repair(directory: _Directory) -> None:
-    """Make a new store of everything that can be read; damaged parts are set aside and listed."""
+def copy(
+    source: Annotated[str, typer.Argument(help="What to copy, which no broker uses.", metavar="FROM")],
+    target: Annotated[str, typer.Argument(help="An empty directory, or a database.", metavar="TO")],
+    shard: _Shard = "main",
+    from_shard: Annotated[
+        str | None, typer.Option("--from-shard", help="Name in the first database, if it is another one.")
+    ] = None,
+) -> None:
+    """Copy a store with everything in it, to move a broker. Exit codes as of check; a damaged store is not copied."""
+    report = _run(lambda: _copy(_rows_of(source, from_shard or shard, unused=True), target, shard))
+    _print_findings(report)
+    if report.findings:
+        output.complain("sievemq: nothing was copied; save what can be read with `sievemq store export`")
+        raise typer.Exit(REFUSED)
+    output.report(f"Copied {_content(report)}. Start no broker with the old store any more: both have the same name.")
+
+
+def _copy(rows: Rows, target: str, shard: str) -> Report:
+    try:
+        new = _new_store(target, shard)
+    except BaseException:
+        rows.close()
+        raise
+    return copy_store(rows, new)
+
+
+@store.command()
+def repair(
+    directory: Annotated[Path, typer.Argument(help="The data directory.", metavar="DIRECTORY", file_okay=False)],
+) -> None:
+    """Make a new store of everything that can be read in a data directory; damaged parts are set aside and listed."""
+    if is_store_url(str(directory)) or str(directory).startswith(("postgres:/", "postgresql:/")):
+        output.complain("sievemq: only data directories can be repaired; restore a backup of the database, or export")
+        raise typer.Exit(USAGE)
     report = _run(lambda: repair_store(directory, lambda: secrets.token_hex(5)))
-    _print(report)
+    _print_findings(report)
     if report.set_aside is None:
         output.report("The store is fine; nothing was done.")
         return

@@ -1,4 +1,4 @@
-"""Examines a data directory from outside: what is damaged, what can be read, and a new store of that.
+"""Examines a store from outside: what is damaged, what can be read, and a new store of that.
 
 Nothing here stops at the first fault, and nothing is deleted: a repair moves the files into a folder of their own, and
 writes everything that the new store lacks into a file there."""
@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import sqlite3
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sievemq_broker.domain.journal import DESTINATION, HELD_FLAG, SUBSCRIPTION, TAP, Key
-from sievemq_broker.domain.store import DamagedError, SavedEntry, StoreError
-from sievemq_broker.store.blob import Kept, State, pack_value, unpack_batch, unpack_value
-from sievemq_broker.store.database import DATABASE, HEAD, PAGE_BYTES, SCHEMA, connect, create_tables, definition_id
-from sievemq_broker.store.files import PRIVATE_DIRECTORY, Lock, Witness, open_private
+from sievemq_broker.domain.store import DamagedError, SavedEntry
+from sievemq_broker.store.blob import Kept, State, unpack_batch, unpack_value
+from sievemq_broker.store.database import DATABASE, definition_id
+from sievemq_broker.store.files import PRIVATE_DIRECTORY
+from sievemq_broker.store.rows import NewStore, Rows
+from sievemq_broker.store.sqlite_rows import DirectoryRows, NewDatabase, write_witness
 from sievemq_core.errors import ProtocolError
 from sievemq_core.message.envelope import BODY, BODY_KIND, DELIVERY_MODE, BodyKind, Envelope
 from sievemq_core.message.headers import PERSISTENT
@@ -40,6 +40,7 @@ class Report:
         batches: rows they are in.
         definitions: that can be read.
         epoch: how many owners the store has had; None if that cannot be read.
+        incarnation: the broker's name; empty if that cannot be read.
         findings: what is damaged, one line each; empty if all is well.
         set_aside: where a repair has put what it left out.
     """
@@ -48,92 +49,42 @@ class Report:
     batches: int = 0
     definitions: int = 0
     epoch: int | None = None
+    incarnation: str = ""
     findings: list[str] = field(default_factory=list)
     set_aside: Path | None = None
 
 
 class _Reader:
-    """Reads as much of a directory as possible, and reports the rest.
+    """Reads as much of a store as possible, and reports the rest."""
 
-    Raises:
-        StoreError: there is no store, or a broker uses it.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / DATABASE
-        if not self.path.exists() and not (directory / "witness").exists():
-            raise StoreError(f"{directory} contains no store")
-        self.lock = Lock(directory / "lock")
-        self.witness = Witness(directory / "witness")
-        self.sequence = self.next_batch = 0
-        self.name = ""
-        self.messages = self.rows = self.defined = 0
-        self.epoch: int | None = None
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self.messages = self.count = self.defined = 0
         self.findings: list[str] = []
         #: Parts that could not be read: what it is, why, and its bytes.
         self.damaged: list[tuple[str, str, bytes]] = []
-        try:
-            self.database = connect(self.path, read_only=True)
-            self._structure()
-            self._head()
-            self._look_for_losses()
-        except BaseException:
-            self.lock.release()
-            raise
+        self.head = rows.head(self.found)
 
     def report(self, *, homeless: int = 0, set_aside: Path | None = None) -> Report:
         """The findings so far, without the number of messages."""
-        return Report(self.messages - homeless, self.rows, self.defined, self.epoch, self.findings, set_aside)
-
-    def close(self) -> None:
-        self.database.close()
-        self.lock.release()
+        return Report(
+            self.messages - homeless,
+            self.count,
+            self.defined,
+            self.head.epoch,
+            self.head.incarnation,
+            self.findings,
+            set_aside,
+        )
 
     def found(self, what: str, data: object = b"") -> None:
         self.findings.append(what)
         if data:
             self.damaged.append((what, type(data).__name__, data if isinstance(data, bytes) else repr(data).encode()))
 
-    def _try(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
-        try:
-            return list(self.database.execute(statement, values).fetchall())
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            self.found(f"{self.path.name}: {error}")
-            return []
-
-    def _structure(self) -> None:
-        rows = self._try("PRAGMA quick_check(50)")
-        self.findings += [f"{self.path.name}: {row[0]}" for row in rows if row[0] != "ok"]
-        schema = [row[0] for row in self._try("SELECT sql FROM sqlite_master ORDER BY rowid")]
-        if rows and schema != list(SCHEMA):
-            self.found(f"{self.path.name}: its tables are not those that SieveMQ creates")
-
-    def _head(self) -> None:
-        rows = self._try("SELECT data FROM definition WHERE kind = '' AND key = x''")
-        try:
-            data = rows[0][0] if rows else b""
-            head = unpack_value("the head of the store", HEAD, data)
-            self.epoch, self.sequence, self.next_batch, self.name = head[:4]
-        except (DamagedError, TypeError, ValueError) as error:
-            self.found(str(error), rows[0][0] if rows else b"")
-
-    def _look_for_losses(self) -> None:
-        try:
-            known = self.witness.read()
-        except DamagedError as error:
-            self.found(str(error))
-            return
-        if known is None and self.sequence > 1:
-            self.found("witness: missing")
-        elif known is not None and known > self.sequence > 0:
-            lost = known - self.sequence
-            self.found(f"{self.path.name}-wal: the last {lost} of {known} writes that were made are lost")
-
     def definitions(self) -> Iterator[tuple[str, bytes, bytes, Key, Any]]:
         """Rows that can be read: kind, packed key, data, key, value."""
-        for kind, key, data in self._try("SELECT kind, key, data FROM definition"):
-            if kind == "" and key == b"":
-                continue
+        for kind, key, data in self._rows.definitions(self.found):
             try:
                 name, value = unpack_value(f"the definition of {kind} {key!r}", definition_id(kind, key), data)
             except (DamagedError, TypeError, ValueError, AttributeError) as error:
@@ -142,47 +93,31 @@ class _Reader:
             self.defined += 1
             yield kind, key, data, name, value
 
-    def ids(self) -> Iterator[int]:
-        """Ids of batches, from both ends up to where the tree cannot be read."""
-        yielded: set[int] = set()
-        for order in ("ASC", "DESC"):
+    def batches(self) -> Iterator[tuple[bytes, Kept, State, bytes | None]]:
+        """Batches that can be read: the row, its content, its state, and the row of that, made up where it cannot be
+        read."""
+        for batch_id, row, packed in self._rows.batches(self.found):
             try:
-                for (batch_id,) in self.database.execute(f"SELECT id FROM batch ORDER BY id {order}"):  # noqa: S608
-                    if batch_id in yielded:
-                        break
-                    yielded.add(batch_id)
-                    yield batch_id
-                else:
-                    return
-            except sqlite3.Error as error:
-                self.found(f"{self.path.name}: the batches cannot all be found: {error}")
-
-    def batches(self) -> Iterator[tuple[bytes, Kept, State, bool]]:
-        """Batches that can be read: the row, its content, its state, and whether that had to be guessed."""
-        for batch_id in self.ids():
-            rows = self._try("SELECT data FROM batch WHERE id = ?", (batch_id,))
-            if not rows:
-                continue
-            try:
-                kept = unpack_batch(batch_id, rows[0][0])
+                kept = unpack_batch(batch_id, row)
             except DamagedError as error:
-                self.found(f"{error}", rows[0][0])
+                self.found(f"{error}", row)
                 continue
-            guessed, state, data = False, kept.state(), b""
+            state = kept.state()
             try:
-                states = self.database.execute("SELECT data FROM state WHERE id = ?", (batch_id,)).fetchall()
-                if states:
-                    data = states[0][0]
-                    state = State.unpack(batch_id, data)
-            except (sqlite3.Error, DamagedError) as error:
+                if isinstance(packed, Exception):
+                    raise DamagedError(f"the state of batch {batch_id}: {packed}")
+                if packed is not None:
+                    state = State.unpack(batch_id, packed)
+            except DamagedError as error:
                 # Which of its messages are gone is unknown: rather redeliver all, marked, than lose any.
-                what = str(error) if isinstance(error, DamagedError) else f"the state of batch {batch_id}: {error}"
-                self.found(f"{what}; its {len(kept.owners)} messages may have been consumed", data)
+                what = f"{error}; its {len(kept.owners)} messages may have been consumed"
+                self.found(what, packed if isinstance(packed, bytes) else b"")
                 count = kept.last_place + 1
                 state = State(len(kept.owners), len(kept.owners), kept.size, array("H", [HELD_FLAG]) * count)
-                guessed = True
-            self.rows += 1
-            yield rows[0][0], kept, state, guessed
+                packed = state.pack(batch_id)
+            self.count += 1
+            assert not isinstance(packed, Exception)
+            yield row, kept, state, packed
 
     def entries(self, kept: Kept, state: State) -> list[SavedEntry]:
         """The messages of a batch that are not gone."""
@@ -195,39 +130,34 @@ class _Reader:
         return entries
 
 
-def check(directory: Path) -> Report:
-    """Read everything and report what is damaged.
-
-    Raises:
-        StoreError: there is no store, or a broker uses it.
-    """
-    reader = _Reader(directory)
-    try:
-        owners = {value[0] for kind, *_, value in reader.definitions() if kind in (DESTINATION, SUBSCRIPTION, TAP)}
-        homeless = 0
-        for _, kept, state, _ in reader.batches():
-            for entry in reader.entries(kept, state):
-                homeless += entry.owner not in owners
-                try:
-                    Envelope.from_packed(entry.packed)
-                except ProtocolError as error:
-                    reader.found(f"message {entry.number}: {error}", entry.packed)
-        return reader.report(homeless=homeless)  # of queues that were deleted while a consumer held them
-    finally:
-        reader.close()
+def check(rows: Rows) -> Report:
+    """Read everything and report what is damaged. Closes the rows."""
+    with closing(rows):
+        return _check(rows)
 
 
-def export(directory: Path, write: Callable[[str], object]) -> Report:
-    """Write every message that can be read, one JSON object a line.
+def _check(rows: Rows) -> Report:
+    reader = _Reader(rows)
+    owners = {value[0] for kind, *_, value in reader.definitions() if kind in (DESTINATION, SUBSCRIPTION, TAP)}
+    homeless = 0
+    for _, kept, state, _ in reader.batches():
+        for entry in reader.entries(kept, state):
+            homeless += entry.owner not in owners
+            try:
+                Envelope.from_packed(entry.packed)
+            except ProtocolError as error:
+                reader.found(f"message {entry.number}: {error}", entry.packed)
+    return reader.report(homeless=homeless)  # of queues that were deleted while a consumer held them
+
+
+def export(rows: Rows, write: Callable[[str], object]) -> Report:
+    """Write every message that can be read, one JSON object a line. Closes the rows.
 
     Args:
         write: called with each line.
-
-    Raises:
-        StoreError: there is no store, or a broker uses it.
     """
-    reader = _Reader(directory)
-    try:
+    with closing(rows):
+        reader = _Reader(rows)
         places: dict[int, dict[str, object]] = {}
         for kind, _, _, key, value in reader.definitions():
             if kind == DESTINATION:
@@ -246,8 +176,27 @@ def export(directory: Path, write: Callable[[str], object]) -> Report:
                     continue
                 write(json.dumps(line, ensure_ascii=False) + "\n")
         return reader.report()
-    finally:
-        reader.close()
+
+
+def copy(rows: Rows, new: NewStore) -> Report:
+    """Copy a store as it is, its broker's name and the numbers of its messages included. Closes both.
+
+    Returns:
+        What was copied. Nothing was if there are findings.
+
+    Raises:
+        StoreError, OSError: the new store cannot be written.
+    """
+    with closing(rows), closing(new):
+        reader = _Reader(rows)
+        for kind, key, data, *_ in reader.definitions():
+            new.define(kind, key, data)
+        for row, kept, state, packed in reader.batches():
+            reader.entries(kept, state)
+            new.add(kept.id, row, packed)
+        if not reader.findings:
+            new.finish(reader.head)
+        return reader.report()
 
 
 def _line(entry: SavedEntry, place: dict[str, object]) -> dict[str, object]:
@@ -277,68 +226,55 @@ def repair(directory: Path, name: Callable[[], str]) -> Report:
         StoreError: there is no store, or a broker uses it.
         OSError: the new one cannot be written.
     """
-    report = check(directory)
-    if not report.findings:
-        return report
-    reader = _Reader(directory)
-    new = directory / "repaired.db"
+    rows = DirectoryRows(directory)
     try:
-        for old in directory.glob("repaired.db*"):
-            old.unlink()
-        os.close(open_private(new))
-        target = connect(new)
-        target.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-        target.execute("BEGIN")
-        create_tables(target)
+        report = _check(rows)
+        return _replace(directory, rows, name) if report.findings else report
+    finally:
+        rows.close()
+
+
+def _replace(directory: Path, rows: DirectoryRows, name: Callable[[], str]) -> Report:
+    reader = _Reader(rows)
+    path = directory / "repaired.db"
+    for old in directory.glob("repaired.db*"):
+        old.unlink()
+    new = NewDatabase(path)
+    try:
         owners, homeless = set(), []
         for kind, key, data, _, value in reader.definitions():
             if kind in (DESTINATION, SUBSCRIPTION, TAP):
                 owners.add(value[0])
             if kind == TAP:
                 continue  # its readers count on a sequence without holes: they must find another one, recreated
-            target.execute("INSERT INTO definition VALUES (?, ?, ?)", (kind, key, data))
+            new.define(kind, key, data)
         last = 0
-        for row, kept, state, guessed in reader.batches():
+        for row, kept, state, packed in reader.batches():
             homeless += [entry for entry in reader.entries(kept, state) if entry.owner not in owners]
             last = max(last, kept.id)
-            target.execute("INSERT INTO batch VALUES (?, ?)", (kept.id, row))
-            if guessed or state.states != kept.state().states or state.failures:
-                target.execute("INSERT INTO state VALUES (?, ?)", (kept.id, state.pack(kept.id)))
-        sequence = max(reader.sequence, reader.witness.read() or 0) if _readable(reader.witness) else reader.sequence
-        head = (reader.epoch or 0, sequence, max(reader.next_batch, last + 1), reader.name or name())
-        target.execute("INSERT INTO definition VALUES ('', x'', ?)", (pack_value(HEAD, head),))
-        target.execute("COMMIT")
-        target.close()
-        aside = _aside(directory)
-        with (aside / "left-out.jsonl").open("w", encoding="utf-8") as file:
-            for what, kind, data in reader.damaged:
-                file.write(json.dumps({"what": what, kind: base64.b64encode(data).decode()}) + "\n")
-            for entry in homeless:  # the broker drops them when it starts
-                what = f"message {entry.number} of a queue whose definition is not there"
-                with suppress(ProtocolError):
-                    file.write(json.dumps({"what": what, **_line(entry, {"owner": entry.owner})}) + "\n")
-            for finding in reader.findings:
-                file.write(json.dumps({"finding": finding}) + "\n")
-        reader.database.close()
-        log = (f"{DATABASE}-wal", f"{DATABASE}-wal.damaged", f"{DATABASE}-shm")
-        for name_of_file in (DATABASE, *log, "witness"):
-            if (directory / name_of_file).exists():
-                (directory / name_of_file).rename(aside / name_of_file)
-        witness = Witness(directory / "witness")
-        witness.open(sequence)
-        witness.close()
-        new.rename(directory / DATABASE)
+            new.add(kept.id, row, packed)
+        head = reader.head
+        new.finish(head._replace(next_batch=max(head.next_batch, last + 1), incarnation=head.incarnation or name()))
     finally:
-        reader.close()
+        new.close()
+    aside = _aside(directory)
+    with (aside / "left-out.jsonl").open("w", encoding="utf-8") as file:
+        for what, kind, data in reader.damaged:
+            file.write(json.dumps({"what": what, kind: base64.b64encode(data).decode()}) + "\n")
+        for entry in homeless:  # the broker drops them when it starts
+            what = f"message {entry.number} of a queue whose definition is not there"
+            with suppress(ProtocolError):
+                file.write(json.dumps({"what": what, **_line(entry, {"owner": entry.owner})}) + "\n")
+        for finding in reader.findings:
+            file.write(json.dumps({"finding": finding}) + "\n")
+    rows.release_files()
+    log = (f"{DATABASE}-wal", f"{DATABASE}-wal.damaged", f"{DATABASE}-shm")
+    for name_of_file in (DATABASE, *log, "witness"):
+        if (directory / name_of_file).exists():
+            (directory / name_of_file).rename(aside / name_of_file)
+    write_witness(directory, reader.head.writes)
+    path.rename(directory / DATABASE)
     return reader.report(homeless=len(homeless), set_aside=aside)
-
-
-def _readable(witness: Witness) -> bool:
-    try:
-        witness.read()
-    except DamagedError:
-        return False
-    return True
 
 
 def _aside(directory: Path) -> Path:

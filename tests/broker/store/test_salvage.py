@@ -1,4 +1,4 @@
-"""`sievemq store check | export | repair` on stores that are fine, damaged, or in use."""
+"""`sievemq store` on data directories that are fine, damaged, or in use."""
 
 from __future__ import annotations
 
@@ -36,8 +36,12 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(command, [str(each) for each in arguments])
 
 
-def fill(folder: Path) -> None:
-    """A queue of three batches, one message held and one acknowledged, and a durable subscription."""
+def fill(folder: Path, size: int = 1) -> None:
+    """A queue of three batches, one message held and one acknowledged, and a durable subscription.
+
+    Args:
+        size: bytes of each body.
+    """
     store = SqliteStore(folder, "broker", reserve=0)
     broker = Broker()
     restore(broker, store, NOW)
@@ -45,7 +49,7 @@ def fill(folder: Path) -> None:
     space = broker.namespace("ns")
     for batch in range(3):
         for number in range(2):
-            space.send("queue:q", message(f"m{batch}{number}", body=b"\xff", n=number), NOW)
+            space.send("queue:q", message(f"m{batch}{number}", body=b"\xff" * size, n=number), NOW)
         store.write(broker.journal.cut(), NOW)
     consumer = space.open_consumer(Port(), 1, "queue:q", connection="c", credit=2, now=NOW)
     consumer.acknowledge(1, NOW)
@@ -62,6 +66,12 @@ def names(folder: Path) -> list[str]:
         return [name_of(entry.packed) for entry in store.entries()]
     finally:
         store.close()
+
+
+def exported(where: object, *options: object) -> list[str]:
+    result = run("export", where, *options)
+    assert result.exit_code == 0, result.output
+    return list(result.stdout.splitlines())
 
 
 def change(folder: Path, statement: str, *values: object) -> None:
@@ -123,6 +133,54 @@ class TestExport:
         assert result.exit_code == 4
         ids = [json.loads(line)["id"] for line in result.stdout.splitlines()]
         assert ids == ["m01", "m20", "m21", "published"]
+
+
+class TestInit:
+    def test_a_directory_is_made_once_and_keeps_its_name(self, tmp_path: Path) -> None:
+        directory = tmp_path / "data"
+        assert run("init", directory).exit_code == 0
+        store = SqliteStore(directory, "other", reserve=0)
+        store.close()
+        assert store.incarnation not in ("", "other")
+        assert run("init", directory).exit_code == 0
+        assert run("check", directory).exit_code == 0
+
+    def test_a_directory_needs_no_migration(self, tmp_path: Path) -> None:
+        assert "brought up to date by its broker" in run("migrate", tmp_path).output
+
+
+class TestCopy:
+    def test_a_copy_is_the_same_store(self, tmp_path: Path) -> None:
+        old, new = tmp_path / "old", tmp_path / "new"
+        fill(old)
+        result = run("copy", old, new)
+        assert result.exit_code == 0, result.output
+        assert "Copied 6 messages in 4 batches, 4 definitions" in result.output
+        assert run("check", new).exit_code == 0
+        assert exported(old) == exported(new)
+        stores = [SqliteStore(each, reserve=0) for each in (old, new)]
+        for each in stores:
+            each.close()
+        one, other = stores
+        assert (one.incarnation, one.epoch, one.next_write, one.next_batch) == (
+            other.incarnation, other.epoch, other.next_write, other.next_batch,
+        )  # fmt: skip
+
+    def test_a_store_is_not_copied_over_another_one(self, tmp_path: Path) -> None:
+        fill(tmp_path / "a")
+        fill(tmp_path / "b")
+        result = run("copy", tmp_path / "a", tmp_path / "b")
+        assert (result.exit_code, "has a store already" in result.output) == (1, True)
+        assert run("copy", tmp_path / "a", tmp_path / "c").exit_code == 0, "it was released"
+
+    def test_a_damaged_store_is_not_copied(self, tmp_path: Path) -> None:
+        old, new = tmp_path / "old", tmp_path / "new"
+        fill(old)
+        change(old, "UPDATE batch SET data = x'00' WHERE id = 2")
+        result = run("copy", old, new)
+        assert (result.exit_code, "nothing was copied" in result.output) == (4, True)
+        assert run("check", new).exit_code == 1, "there is no store"
+        assert run("copy", old, new).exit_code == 4, "it can be tried again"
 
 
 class TestRepair:

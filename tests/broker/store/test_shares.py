@@ -20,6 +20,7 @@ from sievemq_broker.server.durability.durable import Directory, open_and_restore
 from sievemq_broker.store import SqliteStore, StoreError
 from sievemq_broker.store.database import DATABASE, TOGETHER, connect
 from sievemq_broker.store.salvage import check, repair
+from sievemq_broker.store.sqlite_rows import DirectoryRows
 
 from .support import NOW, DictStore, message, name_of, write
 from .test_journal import Port
@@ -285,7 +286,7 @@ def test_a_repaired_store_has_batches_that_were_written_out_of_order(tmp_path: P
     life.cut()
     write_number, batch_id = store.next_write, store.next_batch
     store.close()
-    assert check(tmp_path).findings == []
+    assert check(DirectoryRows(tmp_path)).findings == []
     (tmp_path / "witness").write_bytes(b"no number")
     assert repair(tmp_path, lambda: "name").set_aside is not None
     again = SqliteStore(tmp_path, reserve=0)
@@ -491,7 +492,7 @@ def test_a_repair_brings_no_message_back_that_was_written_ahead(tmp_path: Path) 
     life.send("other")
     life.cut()
     store.abandon()
-    assert (check(tmp_path).findings, check(tmp_path).messages) == ([], 1)
+    assert (check(DirectoryRows(tmp_path)).findings, check(DirectoryRows(tmp_path)).messages) == ([], 1)
     (tmp_path / "witness").unlink()  # a damage that a repair mends
     assert repair(tmp_path, lambda: "new").messages == 1
     store = SqliteStore(tmp_path, reserve=0)

@@ -18,6 +18,7 @@ from sievemq_broker.store import DamagedError, FencedError, LockedError, SqliteS
 from sievemq_broker.store.blob import State, pack_batch, unpack_batch
 from sievemq_broker.store.database import DATABASE, connect
 from sievemq_broker.store.salvage import check, export, repair
+from sievemq_broker.store.sqlite_rows import DirectoryRows
 
 from .support import NOW, DictStore, message, name_of, parts_with, write, write_of
 
@@ -304,10 +305,10 @@ class TestKill:
             write(store, *parts)
             if chance.random() < 0.5:
                 folder = killed(tmp_path / "live", tmp_path / f"killed{step}")
-                report = check(folder)
+                report = check(DirectoryRows(folder))
                 assert (report.findings, report.definitions) == ([], len(other.definitions("kind")))
                 out = io.StringIO()
-                export(folder, out.write)
+                export(DirectoryRows(folder), out.write)
                 assert sorted(json.loads(line)["id"] for line in out.getvalue().splitlines()) == sorted(
                     name_of(entry.packed) for entry in other.entries()
                 )

@@ -22,6 +22,7 @@ from sievemq_broker.domain.restore import restore
 from sievemq_broker.store import SqliteStore
 from sievemq_broker.store.database import DATABASE
 from sievemq_broker.store.salvage import check, export, repair
+from sievemq_broker.store.sqlite_rows import DirectoryRows
 from sievemq_core.message.envelope import BODY, MESSAGE_ID
 
 from .support import NOW, DictStore, message, name_of
@@ -202,9 +203,9 @@ def test_the_store_commands_know_taps_and_a_repaired_store_has_none(tmp_path: Pa
         space.send("queue:q", message(f"m{number}"), NOW)
         store.write(broker.journal.cut(), NOW)
     store.close()
-    assert check(tmp_path).messages == 6
+    assert check(DirectoryRows(tmp_path)).messages == 6
     out = StringIO()
-    export(tmp_path, out.write)
+    export(DirectoryRows(tmp_path), out.write)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [line["id"] for line in lines if line.get("tap") == "t"] == ["m0", "m1", "m2"]
     with closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:

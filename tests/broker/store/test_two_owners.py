@@ -14,6 +14,7 @@ from sievemq_broker.domain.journal import Batch
 from sievemq_broker.store import DamagedError, FencedError, SqliteStore, StoreError
 from sievemq_broker.store.files import Witness
 from sievemq_broker.store.salvage import check
+from sievemq_broker.store.sqlite_rows import DirectoryRows
 
 from .support import NOW, message, name_of, write, write_of
 
@@ -43,7 +44,7 @@ def names(store: SqliteStore) -> list[str]:
 def left(folder: Path, where: Path) -> list[str]:
     """What a broker finds that starts after all others were killed."""
     shutil.copytree(folder, where)
-    found = check(where)
+    found = check(DirectoryRows(where))
     assert found.findings == []
     store = opened(where)
     try:
@@ -251,7 +252,7 @@ def test_check_changes_nothing(tmp_path: Path) -> None:
     store = opened(folder)
     add(store, "a")
     before = (folder / "store.db-wal").read_bytes()
-    assert check(folder).batches == 1
+    assert check(DirectoryRows(folder)).batches == 1
     assert (folder / "store.db-wal").read_bytes() == before
     add(store, "b")
     assert names(store) == ["a", "b"]

@@ -17,6 +17,7 @@ from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.store import StoreError
 from sievemq_broker.store import SqliteStore
 from sievemq_broker.store.salvage import check, export, repair
+from sievemq_broker.store.sqlite_rows import DirectoryRows
 
 RESERVE = 4_096
 
@@ -124,7 +125,7 @@ def run(data: bytes) -> None:
 def _looked_at(directory: Path) -> None:
     for act in (check, lambda where: export(where, io.StringIO().write)):
         try:
-            act(directory)
+            act(DirectoryRows(directory))
         except StoreError:
             pass
 
