@@ -23,16 +23,16 @@ PINNED = {
 }
 
 
-def asked(extra: str = "broker") -> Iterator[Requirement]:
-    """What pyproject.toml asks for, of an extra and those that it names."""
+def asked(*extras: str) -> Iterator[Requirement]:
+    """What pyproject.toml asks for, of extras and those that they name; those of the image, if none is given."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     yield from map(Requirement, project["dependencies"])
-    for requirement in map(Requirement, project["optional-dependencies"][extra]):
-        if requirement.name == "sievemq":
-            for other in requirement.extras:
-                yield from asked(other)
-        else:
-            yield requirement
+    for extra in extras or ("broker", "postgres"):
+        for requirement in map(Requirement, project["optional-dependencies"][extra]):
+            if requirement.name == "sievemq":
+                yield from asked(*requirement.extras)
+            else:
+                yield requirement
 
 
 def test_each_package_is_pinned_with_hashes_and_without_an_address() -> None:
