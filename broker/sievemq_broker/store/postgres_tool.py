@@ -17,7 +17,7 @@ from sievemq_broker.store_url import without_password
 _TIMEOUT: Final = 300.0
 
 #: Rows that are written together.
-_TOGETHER: Final = 64
+_ROWS: Final = 64
 
 #: Seconds for which the beat of an owner is watched, and between two looks at it.
 _WATCHED, _PAUSE = 5.0, 0.25
@@ -231,7 +231,7 @@ class NewShard:
 
     def define(self, kind: str, key: bytes, data: bytes) -> None:
         self._definitions.append((self._shard, encoded(kind), key, data))
-        if len(self._definitions) == _TOGETHER:
+        if len(self._definitions) == _ROWS:
             self._flush()
 
     def add(self, batch_id: int, data: bytes, state: bytes | None) -> None:
@@ -239,7 +239,7 @@ class NewShard:
             self._pieces.append((self._shard, batch_id, piece, data[at : at + PIECE_BYTES]))
         if state is not None:
             self._states.append((self._shard, batch_id, state))
-        if len(self._pieces) >= _TOGETHER:
+        if len(self._pieces) >= _ROWS:
             self._flush()
 
     def _flush(self) -> None:
