@@ -217,7 +217,7 @@ class Relay:
             client.close()
             return
         try:
-            broker = socket.create_connection(self._target)
+            broker = self._reach()
         except OSError:
             client.close()
             return
@@ -232,10 +232,15 @@ class Relay:
             if 0 in limits:
                 self._end(pair)
 
+    def _reach(self) -> socket.socket:
+        broker = socket.create_connection(self._target)
+        broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return broker
+
     def _register(self, pair: _Pair) -> None:
+        pair.client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for direction in (0, 1):
             sock, _ = pair.ends(direction)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setblocking(False)
             self._selector.register(sock, selectors.EVENT_READ, (pair, direction))
 

@@ -25,6 +25,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -56,12 +57,18 @@ Broken = (OSError, ProtocolError, EOFError)
 
 
 class Client:
-    """One connection, read and written by one thread."""
+    """One connection, read and written by one thread.
 
-    def __init__(self, port: int, client_id: str | None = None) -> None:
-        import socket
+    Args:
+        welcome: seconds that the broker may take to answer HELLO.
+        patience: seconds that it may take for anything else.
+    """
 
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE)
+    def __init__(
+        self, port: int, client_id: str | None = None, *, welcome: float = DEADLINE, patience: float = DEADLINE
+    ) -> None:
+        self.patience = patience
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=welcome)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.wire = WireConnection("client")
         self.deliveries: list[tuple[int, int, int, bytes]] = []
@@ -74,6 +81,7 @@ class Client:
             self.say(Command.HELLO, PROTOCOL_VERSION, "", None, None, client_id, 0, "kill", None, {})
             while not self.welcome:
                 self.read()
+            self.sock.settimeout(patience)
         except Broken:
             self.sock.close()  # the broker was killed before it could answer
             raise
@@ -246,6 +254,8 @@ class Life:
         self.incarnations: set[str] = set()
         #: How often the broker was killed, and how often of that after it had written a part of a commit ahead.
         self.kills = self.kills_ahead = 0
+        #: Clients that play at a time.
+        self.parts = 0
 
     # -- the broker ---------------------------------------------------------------------------------------------
 
@@ -312,6 +322,7 @@ class Life:
             *((self.consume, ("queue:plain", "plain", None)) for _ in range(2)),
             *((self.consume, ("topic:t", name, name)) for name in SUBSCRIPTIONS),
         ]
+        self.parts = len(parts)
         threads = [threading.Thread(target=self.play_part, args=part, daemon=True) for part in parts]
         for thread in threads:
             thread.start()
@@ -321,8 +332,7 @@ class Life:
                 self.committing.clear()
                 assert self.committing.wait(DEADLINE), f"the clients got stuck: {self.accounts.faults}"
                 self.over.wait(LARGE_SECONDS * self.random.random())
-            self.kill()
-            self.start()
+            self.disturb()
         self.accounts.await_steps(steps)
         self.over.set()
         for thread in threads:
@@ -333,6 +343,19 @@ class Life:
         self.stop()
         return self.accounts.violations()
 
+    def disturb(self) -> None:
+        """Do what the clients have to live through."""
+        self.kill()
+        self.start()
+
+    def connect(self, client_id: str | None) -> Client:
+        """Connect a client to the broker.
+
+        Raises:
+            OSError, ProtocolError, EOFError: there is none, or it refuses the client now.
+        """
+        return Client(self.port, client_id)
+
     def play_part(self, part: Any, arguments: tuple[Any, ...]) -> None:
         """Let one client live until it is over, on one connection after the other."""
         state: dict[str, int] = {}
@@ -341,7 +364,7 @@ class Life:
                 continue
             client = None
             try:
-                client = Client(self.port, arguments[2] if part == self.consume else None)
+                client = self.connect(arguments[2] if part == self.consume else None)
                 with self.accounts.lock:
                     self.incarnations.add(client.welcome[3])
                 part(client, state, *arguments)
@@ -356,7 +379,7 @@ class Life:
 
     def subscribe(self) -> None:
         for name in SUBSCRIPTIONS:
-            client = Client(self.port, name)
+            client = self.connect(name)
             client.request(Command.OPEN_SESSION, 1, 2)
             client.consume(1, "topic:t", 0, name)
             client.close()
@@ -416,7 +439,7 @@ class Life:
             except TimeoutError:
                 continue
             finally:
-                client.sock.settimeout(DEADLINE)
+                client.sock.settimeout(client.patience)
             taken, client.deliveries = client.deliveries, []
             for _, _, count, packed in taken:
                 name = str(Envelope.from_packed(packed).fields[MESSAGE_ID])
@@ -452,7 +475,7 @@ class Life:
             deadline = time.monotonic() + DEADLINE
             while True:
                 try:
-                    client = Client(self.port, subscription)
+                    client = self.connect(subscription)
                     client.request(Command.OPEN_SESSION, 1, 1)
                     client.consume(1, where, 10_000, subscription)
                     break

@@ -1,0 +1,447 @@
+"""Takeovers under load: two brokers share a PostgreSQL database. Owner, followers and database fail at random moments,
+and every message is accounted for, as in kill.py.
+
+    python -m tests.broker.store.takeover --faults 200 --seed 7
+
+A fault is one of
+- kill        the owner is killed; the other one takes over; the killed one is started again and follows;
+- pause       the owner stops itself at a place of its next write (places.py) until the other one has taken over, and
+              goes on then, with half of its clients still connected to it;
+- nap         the same, but it goes on before its lease is over for anyone;
+- restore     the owner is killed, and the one that takes over stops amid its restore;
+- partition   nothing passes between the owner and the database until the other one has taken over; then everything does
+              that was sent meanwhile;
+- hiccup      the same, for less than a lease;
+- cut         all connections of the brokers to the database are ended (pg_terminate_backend);
+- restart     the database is stopped at once, and started again: no client may lose its connection by that;
+- promote     a synchronous standby of the database takes the place of its primary, which is killed;
+- stop        the owner ends in order (SIGTERM), and the other one takes over.
+
+At no time is a message lost, seen twice without its mark, or half of a transaction there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.postgres import USER, Database, Server
+
+from ...client.relay import Relay
+from .kill import STEPS, Client, Life
+from .places import PLACES
+
+ROOT = Path(__file__).parents[3]
+NAMES = ("a", "b")
+FAULTS = ("kill", "pause", "nap", "restore", "partition", "hiccup", "cut", "restart", "promote", "stop")
+#: Seconds: the lease, so short that a run has many; how long a takeover may take on a busy machine; a database is away.
+LEASE, BEAT = 2.0, 0.25
+DEADLINE = 60.0
+AWAY = 3.0
+#: Seconds that a client waits for WELCOME, and for anything else: a broker that was stopped answers nothing.
+WELCOME, PATIENCE = 1.0, 15.0
+#: The exit code of a broker that another one has superseded.
+SUPERSEDED = 75
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Standby(Server):
+    """A server that follows another one, until it is promoted."""
+
+    def __init__(self, primary: Server) -> None:
+        self._primary = primary
+        super().__init__()
+
+    def _initialise(self) -> None:
+        options = "-h", str(self._primary.folder), "-U", USER, "--checkpoint=fast", "--write-recovery-conf", "--no-sync"
+        command = (*self.as_user, str(self._programs / "pg_basebackup"), "-D", str(self.folder / "data"), *options)
+        subprocess.run(command, cwd=self.folder, capture_output=True, timeout=120, check=True)
+
+
+class Cable(Relay):
+    """What connects a broker and the database, which listens in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(0)
+        self.folder = folder
+
+    def _reach(self) -> socket.socket:
+        database = socket.socket(socket.AF_UNIX)
+        database.connect(str(self.folder / ".s.PGSQL.5432"))
+        return database
+
+    def unplug(self) -> None:
+        """Let nothing pass, not even the end of a connection: neither side notices."""
+        self.hold()
+        self.stand()
+
+    def plug(self) -> None:
+        """Let pass what was sent meanwhile, and what comes."""
+        with self._lock:
+            self._holding, self._held = False, []
+            known = self._selector.get_map()
+            for pair in self._pairs:
+                if pair.open and pair.client not in known:
+                    self._register(pair)
+
+    def _move(self, *event: Any) -> None:
+        if not self._holding:  # else it came just before
+            super()._move(*event)
+
+
+class Process:
+    """One of the brokers: a process after the other, on the same ports."""
+
+    def __init__(self, name: str, folder: Path, database: Database, shard: str) -> None:
+        self.name = name
+        self.port, self.http_port = free_port(), free_port()
+        self.place = folder / f"{name}.place"
+        self.log = folder / f"{name}.log"
+        self._shard = shard
+        self.cable = Cable(database.server.folder)
+        self._store = database.url.replace("@/", f"@127.0.0.1:{self.cable.port}/").partition("?")[0]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environ = {key: value for key, value in os.environ.items() if not key.startswith("SIEVEMQ_")}
+        environ["SIEVEMQ_DESTINATIONS"] = json.dumps({"*": {"max_attempts": 0}})
+        options = {
+            "port": self.port, "http-port": self.http_port, "store": self._store, "shard": self._shard,
+            "beat-seconds": BEAT, "lease-seconds": LEASE,
+            "advertise": f"sievemq://127.0.0.1:{self.port}", "drain-seconds": 1,
+        }  # fmt: skip
+        arguments = [f"--{key}={value}" for key, value in options.items()]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.broker.store.places", str(self.place), "broker", *arguments],
+                stdout=log, stderr=subprocess.STDOUT, env=environ, cwd=ROOT,
+            )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def owns(self) -> bool:
+        return self._is_well("/activez")
+
+    def runs(self) -> bool:
+        return self._is_well("/livez")
+
+    def _is_well(self, path: str) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=1.0) as answer:
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.HTTPError):
+            return False
+
+    def code(self) -> int | None:
+        assert self._process is not None
+        return self._process.poll()
+
+    def is_stopped(self) -> bool:
+        """True while SIGSTOP holds it."""
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        except OSError:
+            return False
+
+    def send(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        assert self._process is not None
+        return self._process.wait(DEADLINE)
+
+    def end(self) -> None:
+        """End the process whatever it does."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(DEADLINE)
+        self.cable.close()
+
+
+class Tracked(Client):
+    """A client that its run knows while it is open."""
+
+    def __init__(self, open_: set[Tracked], port: int, client_id: str | None) -> None:
+        super().__init__(port, client_id, welcome=WELCOME, patience=PATIENCE)
+        self._open = open_
+        open_.add(self)
+
+    def close(self) -> None:
+        self._open.discard(self)
+        super().close()
+
+
+@dataclass
+class Figures:
+    """What was measured: seconds from a kill to the first broker that owns the shard; faults of each kind."""
+
+    takeovers: list[float] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+
+class Pair(Life):
+    """Two brokers on a shard, from its first owner to its last.
+
+    Args:
+        database: of a server of its own, which is stopped and started.
+        folder: for logs.
+        faults: kinds to choose from.
+        shard: of both.
+    """
+
+    def __init__(
+        self, seed: int, database: Database, folder: Path, faults: Sequence[str] = FAULTS, shard: str = "main"
+    ) -> None:
+        super().__init__(seed, folder)
+        self.figures = Figures()
+        self._database = database
+        self._kinds = faults
+        self.brokers = [Process(name, folder, database, shard) for name in NAMES]
+        self._clients: set[Tracked] = set()
+
+    # -- the brokers ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        for broker in self.brokers:
+            broker.start()
+        self.owner()
+        self.up.set()
+
+    def stop(self) -> None:
+        self.until(lambda: all(broker.runs() for broker in self.brokers), "some broker did not start")
+        for broker in sorted(self.brokers, key=Process.owns):  # the owner last: nobody takes over from it
+            broker.send(signal.SIGTERM)
+            code = broker.wait()
+            if code:
+                self.accounts.faults.append(f"broker {broker.name} ended with {code}")
+
+    def end(self) -> None:
+        for broker in self.brokers:
+            broker.end()
+
+    def owner(self, other_than: Process | None = None) -> Process:
+        """Wait until one owns the shard."""
+        return self.until(lambda: next((b for b in self.brokers if b is not other_than and b.owns()), None), "no owner")
+
+    def until(self, found: Callable[[], Any], what: str) -> Any:
+        """Wait until there is something.
+
+        Raises:
+            AssertionError: it does not come.
+        """
+        end, pause = time.monotonic() + DEADLINE, threading.Event()
+        while not (something := found()):
+            assert time.monotonic() < end, f"{what} within {DEADLINE} s; {self.accounts.faults}"
+            pause.wait(0.02)
+        return something
+
+    # -- the clients ------------------------------------------------------------------------------------------------
+
+    def connect(self, client_id: str | None) -> Client:
+        error: Exception = ConnectionRefusedError()
+        for broker in random.sample(self.brokers, len(self.brokers)):
+            try:
+                return Tracked(self._clients, broker.port, client_id)
+            except OSError as refused:
+                error = refused
+        self.over.wait(0.05)
+        raise error
+
+    def hang_up(self) -> None:
+        """End half of the connections to a broker that answers nothing, as heartbeats would."""
+        for client in list(self._clients):
+            if self.random.random() < 0.5:
+                with suppress(OSError):  # it is closed
+                    client.sock.shutdown(socket.SHUT_RDWR)
+
+    # -- faults -----------------------------------------------------------------------------------------------------
+
+    def disturb(self) -> None:
+        kind = self.random.choice(self._kinds)
+        self.figures.faults.append(kind)
+        getattr(self, f"_{kind}")(self.owner())
+        for broker in self.brokers:  # on a busy machine one may miss its lease at any time
+            code = broker.code()
+            if code is not None:
+                if code != SUPERSEDED:
+                    self.accounts.faults.append(f"broker {broker.name} ended with {code} at {kind}")
+                broker.start()
+        self.owner()
+        self.kills += 1
+
+    def _kill(self, owner: Process) -> None:
+        begin = time.monotonic()
+        owner.send(signal.SIGKILL)
+        owner.wait()
+        self.owner(other_than=owner)
+        self.figures.takeovers.append(time.monotonic() - begin)
+        owner.start()
+
+    def _stop_at(self, broker: Process, place: str) -> None:
+        broker.place.write_text(place, encoding="utf-8")
+        self.until(lambda: broker.is_stopped() or broker.code() is not None, f"{broker.name} did not stop at {place}")
+
+    def _pause(self, owner: Process) -> None:
+        self._stop_at(owner, self.random.choice(PLACES[:-1]))
+        self.owner(other_than=owner)
+        self.hang_up()
+        self.over.wait(self.random.random())
+        owner.send(signal.SIGCONT)
+        code = owner.wait()
+        if code != SUPERSEDED:
+            self.accounts.faults.append(f"a superseded owner ended with {code}")
+        owner.start()
+
+    def _nap(self, owner: Process) -> None:
+        self._stop_at(owner, self.random.choice(PLACES[:-1]))
+        self.over.wait(self.random.random() * LEASE / 2)
+        owner.send(signal.SIGCONT)
+
+    def _restore(self, owner: Process) -> None:
+        (other,) = (broker for broker in self.brokers if broker is not owner)
+        other.place.write_text("restore", encoding="utf-8")
+        owner.send(signal.SIGKILL)
+        owner.wait()
+        self.until(other.is_stopped, f"{other.name} did not stop amid its restore")
+        owner.start()
+        self.owner(other_than=other)
+        other.send(signal.SIGCONT)
+        code = other.wait()
+        if code != SUPERSEDED:
+            self.accounts.faults.append(f"one that was superseded amid its restore ended with {code}")
+        other.start()
+
+    def _partition(self, owner: Process) -> None:
+        owner.cable.unplug()
+        self.owner(other_than=owner)
+        self.hang_up()
+        self.over.wait(self.random.random())
+        owner.cable.plug()
+        code = owner.wait()
+        if code != SUPERSEDED:
+            self.accounts.faults.append(f"an owner without its database ended with {code}")
+        owner.start()
+
+    def _hiccup(self, owner: Process) -> None:
+        owner.cable.unplug()
+        self.over.wait(self.random.random() * LEASE / 2)
+        owner.cable.plug()
+
+    def _cut(self, owner: Process) -> None:
+        self._database.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE starts_with(application_name, 'sievemq')"
+        )
+
+    def _restart(self, owner: Process) -> None:
+        self.until(lambda: len(self._clients) == self.parts, "some client is not connected")
+        before = set(self._clients)
+        self._database.server.stop(crash=True)
+        self.over.wait(self.random.random() * AWAY)
+        self._database.server.start()
+        self.until(owner.owns, f"{owner.name} did not go on")
+        if self._clients != before:
+            self.accounts.faults.append(f"{len(before - self._clients)} clients lost their connection by a restart")
+
+    def _promote(self, owner: Process) -> None:
+        primary = self._database.server
+        standby = Standby(primary)
+        standby.start()
+        self._database.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self._database.execute("SELECT pg_reload_conf()")
+        self.until(
+            lambda: self._database.execute("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"), "no standby"
+        )
+        self.accounts.await_steps(self.random.randrange(100))
+        primary.stop(crash=True)
+        primary.close()
+        self._database.server, self._database.url = standby, standby.url
+        self._database.execute("SELECT pg_promote()")
+        for broker in self.brokers:
+            broker.cable.folder = standby.folder
+        self.until(owner.owns, f"{owner.name} did not go on")
+
+    def _stop(self, owner: Process) -> None:
+        owner.send(signal.SIGTERM)
+        self.owner(other_than=owner)
+        code = owner.wait()
+        if code:
+            self.accounts.faults.append(f"an owner ended with {code} after SIGTERM")
+        owner.start()
+
+
+def run(seed: int, folder: Path, faults: int, steps: int, kinds: Sequence[str]) -> tuple[list[str], Pair]:
+    """One life: a database, two brokers, so many faults. Returns what is wrong."""
+    server = Server()
+    server.start()
+    database = Database(server)
+    try:
+        pair = Pair(seed, database, folder, kinds)
+        try:
+            return pair.play(faults, steps), pair
+        finally:
+            pair.end()
+    finally:
+        database.server.close()
+
+
+def main() -> int:
+    """Run lives of ten faults each until all are done."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--kinds", default=",".join(FAULTS))
+    parser.add_argument("--steps", type=int, default=STEPS, help="of the clients, between two faults")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    arguments = parser.parse_args()
+    done, messages, seed, takeovers = 0, 0, arguments.seed, list[float]()
+    while done < arguments.faults:
+        folder = Path(tempfile.mkdtemp(prefix="sievemq-takeover-"))
+        wrong, pair = run(seed, folder, min(10, arguments.faults - done), arguments.steps, arguments.kinds.split(","))
+        done += pair.kills
+        takeovers += pair.figures.takeovers
+        confirmed = sum(map(len, pair.accounts.confirmed.values()))
+        messages += confirmed
+        print(
+            f"seed {seed}: {done} faults ({' '.join(pair.figures.faults)}), {confirmed} confirmed in this life, "
+            f"{len(wrong)} violations",
+            flush=True,
+        )
+        if wrong or len(pair.incarnations) != 1:
+            print("\n".join(wrong[:50]), f"\n{pair.incarnations}; logs are in {folder}")
+            return 1
+        shutil.rmtree(folder)
+        seed += 1
+    print(f"{messages} confirmed deliveries over {done} faults, none lost, none unmarked twice")
+    if takeovers:
+        takeovers.sort()
+        print(f"takeover after a kill: median {takeovers[len(takeovers) // 2]:.2f} s, longest {takeovers[-1]:.2f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
