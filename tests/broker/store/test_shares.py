@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sievemq_broker.domain.journal import HELD_FLAG, Batch, Journal, Share, Writ
 from sievemq_broker.domain.publishing import AT_ONCE, Sends
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.settlement import Outcome
+from sievemq_broker.domain.store import Store
 from sievemq_broker.domain.tap import CopyTap
 from sievemq_broker.server.durability.durable import Directory, open_and_restore
 from sievemq_broker.store import SqliteStore, StoreError
@@ -23,13 +25,14 @@ from sievemq_broker.store.salvage import check, repair
 from sievemq_broker.store.sqlite_rows import DirectoryRows
 
 from .support import NOW, DictStore, message, name_of, write
+from .test_both import Folder, Shard
 from .test_journal import Port
 
 
 class Life:
     """A broker over a store, and a share of a long verb."""
 
-    def __init__(self, store: DictStore | SqliteStore) -> None:
+    def __init__(self, store: DictStore | Store) -> None:
         self.store = store
         self.broker = Broker()
         restore(self.broker, store, NOW)
@@ -57,9 +60,15 @@ class Life:
         return broker.namespace("").queue("queue:q")
 
 
-@pytest.fixture(params=["model", "disk"])
-def life(request: pytest.FixtureRequest, tmp_path: Path) -> Life:
-    return Life(DictStore() if request.param == "model" else SqliteStore(tmp_path, reserve=0))
+@pytest.fixture(params=["model", "disk", "database"])
+def life(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Life]:
+    if request.param == "model":
+        yield Life(DictStore())
+        return
+    place = Folder(tmp_path) if request.param == "disk" else Shard(request.getfixturevalue("database"))
+    store = place.open()
+    yield Life(store)
+    store.abandon()
 
 
 def order(queue: Queue) -> list[tuple[str, int]]:
