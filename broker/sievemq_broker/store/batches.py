@@ -17,7 +17,7 @@ from sievemq_broker.domain.store import DamagedError, SavedEntry
 from sievemq_broker.store.blob import Outcomes, State, outcomes_of, unpack_batch
 
 #: The most batches whose state is cached. Most messages are acknowledged soon after they were stored.
-_STATES: Final = 4_096
+_CACHED: Final = 4_096
 
 #: A smaller row is not rewritten.
 _SPARSE_BYTES: Final = 16_384
@@ -205,9 +205,9 @@ class Batches:
 
     def _remember(self, batch_id: int, state: State) -> None:
         self._states[batch_id] = state
-        if len(self._states) > _STATES:
+        if len(self._states) > _CACHED:
             # The oldest entry, not the one used longest ago: near enough, and free.
-            for old in list(self._states)[: _STATES // 4]:
+            for old in list(self._states)[: _CACHED // 4]:
                 if old != batch_id:
                     del self._states[old]
 

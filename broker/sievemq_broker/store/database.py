@@ -44,7 +44,7 @@ _TOGETHER_BYTES: Final = 1024 * 1024
 _T = TypeVar("_T")
 
 
-class _Connection(sqlite3.Connection):
+class _SqliteConnection(sqlite3.Connection):
     """Reads text with lone surrogates, as names from clients may have them."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
@@ -59,7 +59,7 @@ def connect(path: Path, *, read_only: bool = False) -> Any:
         read_only: leave all files as they are, the log too.
     """
     return sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}", uri=True, factory=_Connection,
+        f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}", uri=True, factory=_SqliteConnection,
         isolation_level=None, check_same_thread=False, timeout=1.0, cached_statements=64,
     )  # fmt: skip
 

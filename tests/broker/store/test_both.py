@@ -188,7 +188,7 @@ def test_a_batch_that_lost_half_of_its_messages_is_rewritten(place: Place, monke
 
 
 def test_states_that_are_not_at_hand_are_read_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sievemq_broker.store.batches._STATES", 4)
+    monkeypatch.setattr("sievemq_broker.store.batches._CACHED", 4)
     store = place.open()
     numbers = [add(store, f"a{i}", f"b{i}") for i in range(20)]
     settle(store, *(pair[0] for pair in numbers))
