@@ -144,8 +144,8 @@ class Commits:
         self._warned = 0.0
         #: Output that waits, in order, each with what it waits for.
         self._held: dict[Holder, deque[tuple[bytes, list[Stored]]]] = {}
-        self._asked: list[asyncio.Future[None]] = []
-        self._owed: list[asyncio.Future[None]] = []
+        #: Futures of those that asked, each with what it waits for.
+        self._asked: list[tuple[asyncio.Future[None], list[Stored]]] = []
         self._busy = False
         self._dead = False
         self._since = self._cut = 0.0
@@ -237,11 +237,10 @@ class Commits:
     def synced(self) -> asyncio.Future[None]:
         """Completed when everything that is complete so far is on disk."""
         future: asyncio.Future[None] = self._loop.create_future()
-        if self._journal.has_changes:
-            self._asked.append(future)
+        missing = self._journal.missing(self._journal.unwritten)
+        if missing:
+            self._asked.append((future, missing))
             self.end_turn()
-        elif self._busy:
-            self._owed.append(future)
         else:
             future.set_result(None)
         return future
@@ -254,10 +253,12 @@ class Commits:
             self._begin()
 
     def _answer_asked(self) -> None:
-        for future in self._asked:
-            if not future.done():
+        asked, self._asked = self._asked, []
+        for future, needs in asked:
+            if self._journal.missing(needs):
+                self._asked.append((future, needs))
+            elif not future.done():
                 future.set_result(None)
-        self._asked.clear()
 
     def _begin(self) -> None:
         """Write everything that is complete."""
@@ -267,7 +268,6 @@ class Commits:
             self._lazy.cancel()
             self._lazy = None
         self._busy = True
-        self._owed, self._asked = self._asked, []
         self._since = self._loop.time()
         self._cut = time.perf_counter()
         if self._fed:
@@ -308,14 +308,11 @@ class Commits:
         self._journal.written()
         self._busy = self._relieved = False
         took = time.perf_counter() - self._cut
-        owed, self._owed = self._owed, []
+        self._answer_asked()
         ready = self._ready()
         if (self._held or self._asked) and self._journal.has_changes:
             self._begin()  # first: the writer works while this thread writes to sockets
         self._release(ready)
-        for future in owed:
-            if not future.done():
-                future.set_result(None)
         self.writes += 1
         self.latency.observe(took)
         self.end_turn()
@@ -389,7 +386,7 @@ class Commits:
             log.error("store.failed", reason=str(error), note="the broker exits; everything confirmed is on disk")
         else:
             log.fault("store.failed", error)
-        for future in (*self._owed, *self._asked):
+        for future, _ in self._asked:
             future.cancel()
         self._failed(error)
 
