@@ -79,7 +79,7 @@ def test_clients_learn_of_a_failing_disk_at_once_and_continue_afterwards(
             assert "disk I/O error" in flow[2]
         consumer.say(Command.ACKNOWLEDGE, 1, 1, 0)  # noted when that can be
         assert broker.call(lambda _: [link.held for link in broker.server.links.open if link.held]) != []
-        assert readiness(broker.server) == (False, {"status": "not ready", "reasons": [flow[2]]})
+        assert readiness(broker.server) == (False, {"status": "not ready", "role": "owner", "reasons": [flow[2]]})
         fault.end()
         assert producer.until(Command.CONFIRM)[1:] == (1, 2)
         assert producer.until(Command.FLOW)[1:3] == (False, "")
@@ -115,7 +115,7 @@ def test_a_permanent_disk_failure_ends_the_broker_and_keeps_confirmed_messages(
         _ = broker.url
     assert readiness(broker.server) == (
         False,
-        {"status": "not ready", "reasons": [f"the store has failed: {broker.server.failure}"]},
+        {"status": "not ready", "role": "owner", "reasons": [f"the store has failed: {broker.server.failure}"]},
     )
     broker.stop()
     with (
