@@ -105,6 +105,7 @@ class PostgresStore:
         connection = connect(self._url, timeout=self._timeout, application=f"sievemq {self._shard}")
         try:
             self._load(connection)
+            self._vacuum.measure(connection)
         except BaseException as error:
             connection.close()
             raise self._translated(error, doing) from error

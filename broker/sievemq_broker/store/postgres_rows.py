@@ -19,8 +19,8 @@ from sievemq_broker.store.postgres_tables import PIECE_BYTES
 _CALL_BYTES: Final = 4 * 1024 * 1024
 
 #: Bytes of rows that are read at once, about; and rows, before their size is known.
-_PAGE_BYTES: Final = 8 * 1024 * 1024
-_PAGE_ROWS: Final = 64
+_READ_BYTES: Final = 8 * 1024 * 1024
+_READ_ROWS: Final = 64
 _MOST_ROWS: Final = 4_096
 
 
@@ -49,7 +49,7 @@ class PostgresRows:
 
     def _pieces(self) -> Iterator[tuple[int, int, bytes, bytes | None]]:
         """All rows, by pages. No statement is open while the caller works on one."""
-        after, count = (-1, 0), _PAGE_ROWS
+        after, count = (-1, 0), _READ_ROWS
         while True:
             page = self._connection.execute(
                 "SELECT b.id, b.piece, b.data, s.data FROM sievemq.batch b LEFT JOIN sievemq.state s "
@@ -63,7 +63,7 @@ class PostgresRows:
                 return
             after = page[-1][:2]
             size = sum([len(row[2]) for row in page])
-            count = min(max(_PAGE_BYTES * len(page) // size, 8), _MOST_ROWS)
+            count = min(max(_READ_BYTES * len(page) // size, 8), _MOST_ROWS)
 
     def orphan(self) -> int | None:
         row = self._connection.execute(

@@ -10,8 +10,10 @@ from sievemq_broker import logs
 from sievemq_broker.store.postgres_connection import Connection, connect, translated
 from sievemq_broker.store.postgres_tables import BUSY
 
-#: Bytes of deleted rows after which the tables are vacuumed, and seconds for which that may take.
-VACUUM_BYTES: Final = 64 * 1024 * 1024
+#: Bytes of deleted rows after which the tables are vacuumed, at least, and as a part of their size: an index is read as
+#: a whole. And seconds for which that may take.
+VACUUM_BYTES: Final = 32 * 1024 * 1024
+_VACUUM_PART: Final = 4
 _VACUUM_SECONDS: Final = 3600.0
 
 #: The age of a snapshot, in seconds, from which it is reported: no row that it may see is ever vacuumed.
@@ -39,7 +41,9 @@ class Vacuum:
         self._freed += size
 
     def begin(self) -> None:
-        if self._freed < VACUUM_BYTES or (self._thread is not None and self._thread.is_alive()):
+        if self._freed < max(VACUUM_BYTES, self.size // _VACUUM_PART):
+            return
+        if self._thread is not None and self._thread.is_alive():
             return
         self._freed = 0
         self._thread = threading.Thread(target=self._run, name="sievemq-vacuum", daemon=True)
@@ -60,7 +64,7 @@ class Vacuum:
                     if self._ended:
                         return
                     connection.execute(f"VACUUM (TRUNCATE off) sievemq.{table}")
-                self._measure(connection)
+                self.measure(connection)
         except Exception as error:
             if not self._ended:
                 reason = str(translated(error, self._url, "be vacuumed"))
@@ -68,7 +72,8 @@ class Vacuum:
         finally:
             self._connection = None
 
-    def _measure(self, connection: Connection) -> None:
+    def measure(self, connection: Connection) -> None:
+        """Read how large the tables are, and report a transaction that keeps deleted rows."""
         sizes = " + ".join(f"pg_total_relation_size('sievemq.{table}')" for table in BUSY)
         row = connection.execute(f"SELECT {sizes}").fetchone()
         self.size = 0 if row is None else row[0]

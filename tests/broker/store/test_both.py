@@ -254,7 +254,7 @@ def test_a_former_owner_neither_writes_nor_reads_on(place: Place) -> None:
 def test_after_any_write_the_store_equals_the_model(place: Place, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if isinstance(place, Shard):
         monkeypatch.setattr("sievemq_broker.store.postgres._REWRITE_SECONDS", 0)
-        monkeypatch.setattr("sievemq_broker.store.postgres_rows._PAGE_ROWS", 3)
+        monkeypatch.setattr("sievemq_broker.store.postgres_rows._READ_ROWS", 3)
         monkeypatch.setattr("sievemq_broker.store.postgres_rows._CALL_BYTES", 2_000)
         monkeypatch.setattr("sievemq_broker.store.postgres_rows.PIECE_BYTES", 700)
     monkeypatch.setattr("sievemq_broker.store.batches._SPARSE_BYTES", 500)

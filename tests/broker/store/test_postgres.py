@@ -342,6 +342,7 @@ class TestRows:
 
     def test_deleted_rows_are_vacuumed(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(postgres_vacuum, "VACUUM_BYTES", 10_000)
+        monkeypatch.setattr(postgres_vacuum, "_VACUUM_PART", 10**12)
         store = world.open()
         store.tidy()
         assert store._vacuum._thread is None
@@ -357,6 +358,7 @@ class TestRows:
 
     def test_a_vacuum_ends_with_its_store(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(postgres_vacuum, "VACUUM_BYTES", 0)
+        monkeypatch.setattr(postgres_vacuum, "_VACUUM_PART", 10**12)
         store = world.open()
         with world.database.connect() as connection, connection.transaction():
             connection.execute("LOCK TABLE sievemq.batch IN SHARE UPDATE EXCLUSIVE MODE")
