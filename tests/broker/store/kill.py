@@ -60,15 +60,22 @@ class Client:
     """One connection, read and written by one thread.
 
     Args:
+        host: of the broker.
         welcome: seconds that the broker may take to answer HELLO.
         patience: seconds that it may take for anything else.
     """
 
     def __init__(
-        self, port: int, client_id: str | None = None, *, welcome: float = DEADLINE, patience: float = DEADLINE
+        self,
+        port: int,
+        client_id: str | None = None,
+        *,
+        host: str = "127.0.0.1",
+        welcome: float = DEADLINE,
+        patience: float = DEADLINE,
     ) -> None:
         self.patience = patience
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=welcome)
+        self.sock = socket.create_connection((host, port), timeout=welcome)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.wire = WireConnection("client")
         self.deliveries: list[tuple[int, int, int, bytes]] = []

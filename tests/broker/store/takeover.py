@@ -112,16 +112,23 @@ class Cable(Relay):
 
 
 class Process:
-    """One of the brokers: a process after the other, on the same ports."""
+    """One of the brokers: a process after the other, on the same ports.
 
-    def __init__(self, name: str, folder: Path, database: Database, shard: str) -> None:
-        self.name = name
+    Args:
+        folder: for its log.
+        store: URL of the database.
+        host: address that it listens on.
+        prefix: the beginning of its command.
+    """
+
+    def __init__(
+        self, name: str, folder: Path, store: str, shard: str, host: str = "127.0.0.1", prefix: Sequence[str] = ()
+    ) -> None:
+        self.name, self.host = name, host
         self.port, self.http_port = free_port(), free_port()
         self.place = folder / f"{name}.place"
         self.log = folder / f"{name}.log"
-        self._shard = shard
-        self.cable = Cable(database.server.folder)
-        self._store = database.url.replace("@/", f"@127.0.0.1:{self.cable.port}/").partition("?")[0]
+        self._store, self._shard, self._prefix = store, shard, prefix
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -129,13 +136,14 @@ class Process:
         environ["SIEVEMQ_DESTINATIONS"] = json.dumps({"*": {"max_attempts": 0}})
         options = {
             "port": self.port, "http-port": self.http_port, "store": self._store, "shard": self._shard,
-            "beat-seconds": BEAT, "lease-seconds": LEASE,
-            "advertise": f"sievemq://127.0.0.1:{self.port}", "drain-seconds": 1,
+            "beat-seconds": BEAT, "lease-seconds": LEASE, "host": self.host,
+            "advertise": f"sievemq://{self.host}:{self.port}", "drain-seconds": 1,
         }  # fmt: skip
-        arguments = [f"--{key}={value}" for key, value in options.items()]
+        arguments = ["--insecure", *(f"--{key}={value}" for key, value in options.items())]
+        command = (sys.executable, "-m", "tests.broker.store.places")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.broker.store.places", str(self.place), "broker", *arguments],
+                [*self._prefix, *command, str(self.place), "broker", *arguments],
                 stdout=log, stderr=subprocess.STDOUT, env=environ, cwd=ROOT,
             )  # fmt: skip
 
@@ -152,7 +160,7 @@ class Process:
 
     def _is_well(self, path: str) -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=1.0) as answer:
+            with urllib.request.urlopen(f"http://{self.host}:{self.http_port}{path}", timeout=1.0) as answer:
                 return bool(answer.status == 200)
         except (OSError, urllib.error.HTTPError):
             return False
@@ -181,14 +189,13 @@ class Process:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait(DEADLINE)
-        self.cable.close()
 
 
 class Tracked(Client):
     """A client that its run knows while it is open."""
 
-    def __init__(self, open_: set[Tracked], port: int, client_id: str | None) -> None:
-        super().__init__(port, client_id, welcome=WELCOME, patience=PATIENCE)
+    def __init__(self, open_: set[Tracked], broker: Process, client_id: str | None) -> None:
+        super().__init__(broker.port, client_id, host=broker.host, welcome=WELCOME, patience=PATIENCE)
         self._open = open_
         open_.add(self)
 
@@ -222,10 +229,24 @@ class Pair(Life):
         self.figures = Figures()
         self._database = database
         self._kinds = faults
-        self.brokers = [Process(name, folder, database, shard) for name in NAMES]
+        self._cables: dict[str, Cable] = {}
+        self.brokers = [self.new_broker(name, shard) for name in NAMES]
         self._clients: set[Tracked] = set()
 
     # -- the brokers ------------------------------------------------------------------------------------------------
+
+    def new_broker(self, name: str, shard: str) -> Process:
+        """One of the brokers, and what connects it to the database."""
+        cable = self._cables[name] = Cable(self._database.server.folder)
+        store = self._database.url.replace("@/", f"@127.0.0.1:{cable.port}/").partition("?")[0]
+        return Process(name, self.directory, store, shard)
+
+    def part(self, broker: Process) -> None:
+        """Part a broker from the database."""
+        self._cables[broker.name].unplug()
+
+    def join(self, broker: Process) -> None:
+        self._cables[broker.name].plug()
 
     def start(self) -> None:
         for broker in self.brokers:
@@ -244,6 +265,8 @@ class Pair(Life):
     def end(self) -> None:
         for broker in self.brokers:
             broker.end()
+        for cable in self._cables.values():
+            cable.close()
 
     def owner(self, other_than: Process | None = None) -> Process:
         """Wait until one owns the shard."""
@@ -267,7 +290,7 @@ class Pair(Life):
         error: Exception = ConnectionRefusedError()
         for broker in random.sample(self.brokers, len(self.brokers)):
             try:
-                return Tracked(self._clients, broker.port, client_id)
+                return Tracked(self._clients, broker, client_id)
             except OSError as refused:
                 error = refused
         self.over.wait(0.05)
@@ -338,20 +361,20 @@ class Pair(Life):
         other.start()
 
     def _partition(self, owner: Process) -> None:
-        owner.cable.unplug()
+        self.part(owner)
         self.owner(other_than=owner)
         self.hang_up()
         self.over.wait(self.random.random())
-        owner.cable.plug()
+        self.join(owner)
         code = owner.wait()
         if code != SUPERSEDED:
             self.accounts.faults.append(f"an owner without its database ended with {code}")
         owner.start()
 
     def _hiccup(self, owner: Process) -> None:
-        owner.cable.unplug()
+        self.part(owner)
         self.over.wait(self.random.random() * LEASE / 2)
-        owner.cable.plug()
+        self.join(owner)
 
     def _cut(self, owner: Process) -> None:
         self._database.execute(
@@ -382,8 +405,8 @@ class Pair(Life):
         primary.close()
         self._database.server, self._database.url = standby, standby.url
         self._database.execute("SELECT pg_promote()")
-        for broker in self.brokers:
-            broker.cable.folder = standby.folder
+        for cable in self._cables.values():
+            cable.folder = standby.folder
         self.until(owner.owns, f"{owner.name} did not go on")
 
     def _stop(self, owner: Process) -> None:
