@@ -29,7 +29,7 @@ class Timer:
 class Rig:
     """A keeper, and everything that it uses: the loop, the thread, the row, the shard."""
 
-    def __init__(self, sight: Sight | None = None) -> None:
+    def __init__(self, sight: Sight | None = None, terms: Terms = TERMS, *, connects: bool = False) -> None:
         self.time = 1_000.0
         self._timers: list[tuple[float, int, Timer, Callable[[], None]]] = []
         self._number = itertools.count()
@@ -42,9 +42,10 @@ class Rig:
         self.calls: list[str] = []
         self.heard: list[str] = []
         self.stuck = self.is_dead = False
-        self.lease = Lease(TERMS, "ours")
+        self.lease = Lease(terms, "ours")
+        probe = None if connects else self.probe
         self.keeper = Keeper(
-            cast("Any", self), self.lease, self, OURS, self, cast("Any", self), lambda: self.time, self.probe
+            cast("Any", self), self.lease, self, OURS, self, cast("Any", self), lambda: self.time, probe
         )
 
     # -- the loop and the thread
@@ -75,11 +76,12 @@ class Rig:
         """Let time go by."""
         until = self.time + seconds
         while self._timers and self._timers[0][0] <= until:
-            self.time, _, timer, call = heapq.heappop(self._timers)
+            due, _, timer, call = heapq.heappop(self._timers)
+            self.time = max(self.time, due)
             if not timer.cancelled:
                 each()
                 call()
-        self.time = until
+        self.time = max(self.time, until)
 
     # -- the row
 
@@ -134,7 +136,7 @@ class Rig:
         assert isinstance(error, FencedError) or self.calls[-1] == "look"
 
     def hangs(self, seconds: float) -> bool:
-        assert seconds == TERMS.lease
+        assert seconds == self.lease.terms.lease
         return self.stuck
 
 
@@ -195,6 +197,22 @@ def test_the_owner_of_a_refusing_address_is_dead() -> None:
     assert "probe other:7680" not in rig.calls
     rig.run(1)
     assert rig.calls[-2:] == ["probe other:7680", "take"]
+    assert rig.heard[-1] == "taken"
+
+
+def test_probes_of_a_machine_that_is_cut_off_do_not_put_a_takeover_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(terms=Terms(beat=0.5, lease=2.0, margin=0.4), connects=True)
+    tried: list[object] = []
+
+    def connect(address: object, timeout: float) -> None:
+        tried.append(address)
+        rig.time += timeout
+        raise TimeoutError
+
+    monkeypatch.setattr("sievemq_broker.server.durability.keeper.socket.create_connection", connect)
+    rig.keeper.start()
+    rig.run(3)
+    assert tried[0] == ("other", 7680)
     assert rig.heard[-1] == "taken"
 
 
@@ -426,7 +444,7 @@ def test_an_address_refuses_or_not() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        assert not refuses(address)
-    assert refuses(address)
-    assert not refuses("host.invalid:1")
-    assert not refuses("no port")
+        assert not refuses(address, 60.0)
+    assert refuses(address, 60.0)
+    assert not refuses("host.invalid:1", 60.0)
+    assert not refuses("no port", 60.0)

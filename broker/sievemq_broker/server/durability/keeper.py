@@ -13,6 +13,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from sievemq_broker import logs
@@ -27,6 +28,9 @@ BEAT_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5
 
 #: What a process is, by the state of its lease.
 ROLES = ("follower", "taking", "owner", "silent", "gone")
+
+#: A probe takes so small a part of the lease at most.
+PROBES: Final = 8
 
 #: The least time between two warnings that the store answers late.
 WARN_SECONDS = 10.0
@@ -57,11 +61,15 @@ class Hearer(Protocol):
         """True if the store has not answered a write for so long."""
 
 
-def refuses(address: str) -> bool:
-    """True if an address refuses connections: its machine says that there is no such process. In a thread."""
+def refuses(address: str, seconds: float) -> bool:
+    """True if an address refuses connections: its machine says that there is no such process. In a thread.
+
+    Args:
+        seconds: that it may take to say so. A machine that is cut off says nothing.
+    """
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=1.0).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
     except ConnectionRefusedError:
         return True
     except (OSError, ValueError):
@@ -80,7 +88,7 @@ class Keeper:
         hearer: hears what follows.
         worker: carries out the calls; one of its own if not given.
         now: the time, as in store/lease.py.
-        probe: True if an address refuses connections.
+        probe: True if an address refuses connections; by connecting to it if not given.
 
     Attributes:
         roles: what a process may be.
@@ -101,7 +109,7 @@ class Keeper:
         hearer: Hearer,
         worker: Worker | None = None,
         now: Callable[[], float] = machine_now,
-        probe: Callable[[str], bool] = refuses,
+        probe: Callable[[str], bool] | None = None,
     ) -> None:
         self._loop = loop
         self.lease = lease
@@ -110,7 +118,8 @@ class Keeper:
         self._hearer = hearer
         self._worker = worker or Worker(loop, "sievemq-lease")
         self._now = now
-        self._probe = probe
+        # So short that the looks before and after it count as one observation of the row.
+        self._probe = probe or partial(refuses, seconds=lease.terms.lease / PROBES)
         self._state = lease.state
         self._timer: asyncio.TimerHandle | None = None
         #: A call is under way.
