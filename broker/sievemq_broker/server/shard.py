@@ -267,7 +267,7 @@ class Shard:
         if opened is not None:  # no id is assigned twice, although the name stays
             run = f"-{opened.store.epoch}"
             if self.keeper is not None:  # a database that lost the last takeover repeats its number
-                run += f".{self.keeper.lease.token[:6]}"
+                run += f"-{self.keeper.lease.token[:6]}"
         services = self.services = ServerServices(settings, clock, authenticator, spent, self.broker, self.lost, run)
         if opened is not None and self.commits is not None:
             from sievemq_broker.server.durability.progress import Progress

@@ -167,7 +167,7 @@ def test_a_living_owner_is_followed() -> None:
     rig.run(100, rig.lives)
     assert "taken" not in rig.heard
     assert rig.keeper.owner == OTHER
-    assert rig.calls == ["look"] * 101
+    assert rig.calls == ["look"] * 201, "twice in each beat"
 
 
 def test_a_released_shard_is_taken_at_the_next_look() -> None:
@@ -258,7 +258,7 @@ def test_a_follower_waits_for_a_store_that_is_away() -> None:
     rig.error = None
     rig.run(1, rig.lives)
     assert rig.keeper.warnings == []
-    assert rig.heard == ["follow"]
+    assert set(rig.heard) == {"follow"}
 
 
 @pytest.mark.parametrize("error", [StoreError("no table"), ValueError("a bug")])
@@ -325,6 +325,7 @@ def test_an_owner_without_answers_is_silent_before_the_lease_is_over() -> None:
     assert rig.keeper.speaks()
     rig.run(1)
     assert not rig.keeper.speaks()
+    rig.run(1)
     assert rig.heard == ["silent: away"]
     rig.error = None
     rig.run(1)
