@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from tests.broker.server.wire_client import WireClient
+from websockets.sync.client import connect
 
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import load
+from sievemq_broker.protocols.amqp.frames import AMQP_HEADER, frame_of
+from sievemq_broker.protocols.amqp.performatives import Begin, Open
 from sievemq_broker.server import process
 from sievemq_broker.server.http import gate
+from sievemq_broker.server.http.api import series
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.shard import Shard
@@ -390,3 +395,95 @@ async def test_time_does_not_go_back_at_a_takeover(
         assert (clock.now() >= SharedStore.time) is waits
     finally:
         await shard.close()
+
+
+# -- every door -------------------------------------------------------------------------------------------------------
+
+CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:0,200\n\n\0"
+SEND = b"SEND\ndestination:/queue/q\nreceipt:r\n\nm\0"
+
+
+def read_until(sock: socket.socket, wanted: bytes) -> bytes:
+    data = b""
+    while wanted not in data:
+        part = sock.recv(1 << 16)
+        assert part, data
+        data += part
+    return data
+
+
+def test_a_stomp_client_is_kept_and_waits(world: World) -> None:
+    with (
+        SharingBroker(world, BRIEF, settings={"heartbeat_seconds": 0.2}) as broker,
+        socket.create_connection(("127.0.0.1", broker.port), DEADLINE) as sock,
+    ):
+        sock.settimeout(DEADLINE)
+        sock.sendall(CONNECT)
+        read_until(sock, b"\0\n")
+        with silent(broker):
+            sock.sendall(SEND)
+            assert set(read_until(sock, b"\n" * 3)) == {ord("\n")}, "heartbeats alone"
+        read_until(sock, b"RECEIPT\nreceipt-id:r\n")
+
+
+def test_an_amqp_client_is_kept_and_waits(world: World) -> None:
+    """It sends no heartbeats while the broker does not read, though it has to, and is not ended for that."""
+    beat = b"\0\0\0\x08\x02\0\0\0"
+    begin = frame_of(Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1))
+    with (
+        SharingBroker(world, BRIEF, settings={"heartbeat_seconds": 0.2}) as broker,
+        socket.create_connection(("127.0.0.1", broker.port), DEADLINE) as sock,
+    ):
+        sock.settimeout(DEADLINE)
+        sock.sendall(AMQP_HEADER + frame_of(Open(container_id="c", idle_time_out=400)) + begin)
+        read_until(sock, beat)
+        with silent(broker):
+            sock.sendall(frame_of(Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1), 1))
+            data = read_until(sock, beat * 3)
+            assert data.replace(beat, b"") == b"", "heartbeats alone"
+        assert len(read_until(sock, b"\x02\0\0\x01")) > len(beat)
+
+
+def test_a_client_by_websocket_is_kept_and_waits(world: World) -> None:
+    with SharingBroker(world, BRIEF, http=True, settings={"heartbeat_seconds": 0.2}) as broker:
+        url = broker.http_url.replace("http", "ws", 1) + "/stomp"
+        with connect(url, proxy=None, open_timeout=DEADLINE, close_timeout=DEADLINE) as client:
+            client.send(CONNECT.decode())
+            assert str(client.recv(DEADLINE)).startswith("CONNECTED")
+            with silent(broker):
+                client.send(SEND.decode())
+                assert [client.recv(DEADLINE) for _ in range(3)] == ["\n"] * 3
+            while (said := client.recv(DEADLINE)) == "\n":
+                pass
+            assert str(said).startswith("RECEIPT")
+
+
+def test_events_wait_for_the_lease_and_go_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "STEP_SECONDS", 0.02)
+    with SharingBroker(world, BRIEF, http=True) as broker:
+        request = urllib.request.urlopen(f"{broker.http_url}/api/v1/events", timeout=DEADLINE)
+        with request as stream:
+            while b"event: tick" not in stream.readline():
+                pass
+            with silent(broker):
+                pass
+            for _ in range(2):
+                while b"event: tick" not in stream.readline():
+                    pass
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_owners_give_different_ids_although_a_takeover_was_lost(world: World) -> None:
+    """A database that was promoted without the last takeover counts it again."""
+    ids: list[str] = []
+    for _ in range(2):
+        world.set(epoch=4)
+        with SharingBroker(world, LONG) as broker, ConnectionFactory(broker.url).create_context() as context:
+            ids += broker.call(lambda _: list(broker.server.shard.services.connections))
+            reply = context.create_temporary_queue()
+            context.create_producer().send(reply, "answer")
+            assert context.create_consumer(reply).receive_body(str, SOON) == "answer"
+    assert len(set(ids)) == 2
+    assert [name.rpartition("-")[0].split("-")[1] for name in ids] == ["5", "5"]
