@@ -20,6 +20,7 @@ from typing import Any
 from tests.interop import fetch
 from tests.interop.attempts import Worker, attempts
 from tests.interop.results import Result, from_go, from_junit, from_tap
+from tests.interop.takeovers import takeovers
 
 from sievemq_broker import EmbeddedBroker
 
@@ -484,6 +485,21 @@ def _qpid_jms_attempts(stage: Stage) -> Run:
     return Run(_QPID_JMS, attempts(Worker(command, "amqp", ("consumer", "session", "connection"))))
 
 
+# -- takeovers --------------------------------------------------------------------------------------------------------
+
+
+def _stomppy_takeovers(stage: Stage) -> Run:
+    program = fetch.python(_STOMPPY_NOW)
+    return Run(_STOMPPY_NOW.partition("==")[2], takeovers((program, PROGRAMS / "takeover_stomp.py")))
+
+
+def _qpid_jms_takeovers(stage: Stage) -> Run:
+    libraries = fetch.maven(*_QPID)
+    classes = stage.compiled(libraries, PROGRAMS / "TakeoverJms.java")
+    command = ("java", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{libraries}", "TakeoverJms")
+    return Run(_QPID_JMS, takeovers(command))
+
+
 #: Every suite, in the order of the page.
 SUITES = (
     Suite(
@@ -561,4 +577,6 @@ SUITES = (
         "Qpid JMS, deliveries and attempts", "AMQP", "Maven Central; `attempts.py`, `AttemptsJms.java`",
         _qpid_jms_attempts,
     ),
+    Suite("stomp.py, takeovers", "STOMP", "PyPI; `takeovers.py`, `takeover_stomp.py`", _stomppy_takeovers),
+    Suite("Qpid JMS, takeovers", "AMQP", "Maven Central; `takeovers.py`, `TakeoverJms.java`", _qpid_jms_takeovers),
 )  # fmt: skip

@@ -1,0 +1,59 @@
+import jakarta.jms.Connection;
+import jakarta.jms.DeliveryMode;
+import jakarta.jms.Message;
+import jakarta.jms.MessageProducer;
+import jakarta.jms.Queue;
+import jakarta.jms.Session;
+import java.util.Arrays;
+import java.util.stream.Collectors;
+import org.apache.qpid.jms.JmsConnectionFactory;
+
+/** A client of Qpid JMS whose broker changes: see tests/interop/takeovers.py. */
+public class TakeoverJms {
+    private static volatile boolean enough;
+
+    public static void main(String[] arguments) throws Exception {
+        String hosts = Arrays.stream(System.getenv("BROKERS").split(","))
+            .map(host -> "amqp://" + host + "?amqp.idleTimeout=2000").collect(Collectors.joining(","));
+        JmsConnectionFactory factory = new JmsConnectionFactory("failover:(" + hosts + ")"
+            + "?failover.reconnectDelay=50&failover.maxReconnectDelay=500&jms.connectTimeout=2000");
+        Connection connection = factory.createConnection();
+        connection.start();
+        Session receiving = connection.createSession(Session.AUTO_ACKNOWLEDGE);
+        Queue queue = receiving.createQueue("orders");
+        receiving.createConsumer(queue).setMessageListener(TakeoverJms::got);
+        Session sending = connection.createSession(Session.AUTO_ACKNOWLEDGE);
+        MessageProducer producer = sending.createProducer(queue);
+        producer.setDeliveryMode(DeliveryMode.PERSISTENT);
+        Thread input = new Thread(() -> {
+            try {
+                System.in.read();
+            } catch (java.io.IOException error) {
+                System.err.println(error);
+            }
+            enough = true;
+        });
+        input.setDaemon(true);
+        input.start();
+        int number = 0;
+        for (; !enough; number++) {
+            producer.send(sending.createTextMessage(Integer.toString(number)));
+            say("sent " + number);
+            Thread.sleep(2);
+        }
+        say("all " + number);
+        Thread.sleep(Long.MAX_VALUE);
+    }
+
+    private static synchronized void say(String line) {
+        System.out.println(line);
+    }
+
+    private static void got(Message message) {
+        try {
+            say((message.getJMSRedelivered() ? "again " : "got ") + message.getBody(String.class));
+        } catch (Exception error) {
+            throw new RuntimeException(error);
+        }
+    }
+}
