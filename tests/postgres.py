@@ -139,6 +139,53 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+class Pooler:
+    """PgBouncer in transaction mode before a server: the next transaction may be on another connection.
+
+    Attributes:
+        folder: of its socket.
+
+    Raises:
+        RuntimeError: PgBouncer is not installed.
+    """
+
+    def __init__(self, server: Server) -> None:
+        program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+        if program is None:
+            raise RuntimeError("PgBouncer is not installed")
+        self.folder = server.folder / "pooler"
+        self.folder.mkdir(exist_ok=True)
+        config = self.folder / "pgbouncer.ini"
+        config.write_text(
+            f"[databases]\npostgres = host={server.folder} port=5432 dbname=postgres user={USER}\n"
+            f"[pgbouncer]\npool_mode = transaction\nauth_type = any\nlisten_addr =\nunix_socket_dir = {self.folder}\n"
+            f"listen_port = 5432\nlogfile = {self.folder}/log\nmin_pool_size = 3\nserver_round_robin = 1\n"
+            "ignore_startup_parameters =\n"
+        )
+        if os.geteuid() == 0:
+            for path in (self.folder, config):
+                shutil.chown(path, _NOBODY, _NOBODY)
+        command = (*server.as_user, program, str(config))
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if "process up" in line:
+                break
+        self._reader = threading.Thread(target=self._process.stderr.read, daemon=True)
+        self._reader.start()
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{USER}@/postgres?host={self.folder}"
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(60)
+        self._reader.join(60)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+
 class Database:
     """A database with the tables of SieveMQ.
 

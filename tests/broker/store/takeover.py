@@ -42,7 +42,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.postgres import USER, Database, Server
+from tests.postgres import USER, Database, Pooler, Server
 
 from ...client.relay import Relay
 from .kill import STEPS, Client, Life
@@ -220,15 +220,23 @@ class Pair(Life):
         folder: for logs.
         faults: kinds to choose from.
         shard: of both.
+        pooler: before the database, for the brokers.
     """
 
     def __init__(
-        self, seed: int, database: Database, folder: Path, faults: Sequence[str] = FAULTS, shard: str = "main"
+        self,
+        seed: int,
+        database: Database,
+        folder: Path,
+        faults: Sequence[str] = FAULTS,
+        shard: str = "main",
+        pooler: Pooler | None = None,
     ) -> None:
         super().__init__(seed, folder)
         self.figures = Figures()
         self._database = database
         self._kinds = faults
+        self._sockets = database.server.folder if pooler is None else pooler.folder
         self._cables: dict[str, Cable] = {}
         self.brokers = [self.new_broker(name, shard) for name in NAMES]
         self._clients: set[Tracked] = set()
@@ -237,7 +245,7 @@ class Pair(Life):
 
     def new_broker(self, name: str, shard: str) -> Process:
         """One of the brokers, and what connects it to the database."""
-        cable = self._cables[name] = Cable(self._database.server.folder)
+        cable = self._cables[name] = Cable(self._sockets)
         store = self._database.url.replace("@/", f"@127.0.0.1:{cable.port}/").partition("?")[0]
         return Process(name, self.directory, store, shard)
 
@@ -418,18 +426,24 @@ class Pair(Life):
         owner.start()
 
 
-def run(seed: int, folder: Path, faults: int, steps: int, kinds: Sequence[str]) -> tuple[list[str], Pair]:
+def run(
+    seed: int, folder: Path, faults: int, steps: int, kinds: Sequence[str], *, pooled: bool = False
+) -> tuple[list[str], Pair]:
     """One life: a database, two brokers, so many faults. Returns what is wrong."""
     server = Server()
     server.start()
     database = Database(server)
+    pooler = None
     try:
-        pair = Pair(seed, database, folder, kinds)
+        pooler = Pooler(server) if pooled else None
+        pair = Pair(seed, database, folder, kinds, pooler=pooler)
         try:
             return pair.play(faults, steps), pair
         finally:
             pair.end()
     finally:
+        if pooler is not None:
+            pooler.close()
         database.server.close()
 
 
@@ -439,12 +453,15 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--kinds", default=",".join(FAULTS))
     parser.add_argument("--steps", type=int, default=STEPS, help="of the clients, between two faults")
+    parser.add_argument("--pooled", action="store_true", help="with PgBouncer, which cannot follow a promotion here")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     arguments = parser.parse_args()
     done, messages, seed, takeovers = 0, 0, arguments.seed, list[float]()
     while done < arguments.faults:
         folder = Path(tempfile.mkdtemp(prefix="sievemq-takeover-"))
-        wrong, pair = run(seed, folder, min(10, arguments.faults - done), arguments.steps, arguments.kinds.split(","))
+        kinds = [kind for kind in arguments.kinds.split(",") if not (arguments.pooled and kind == "promote")]
+        faults = min(10, arguments.faults - done)
+        wrong, pair = run(seed, folder, faults, arguments.steps, kinds, pooled=arguments.pooled)
         done += pair.kills
         takeovers += pair.figures.takeovers
         confirmed = sum(map(len, pair.accounts.confirmed.values()))

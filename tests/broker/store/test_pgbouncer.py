@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 
 import pytest
-from tests.postgres import USER, Database
+from tests.postgres import Database, Pooler
 
 from sievemq_broker.domain.store import FencedError
 
@@ -27,29 +24,12 @@ ME = Owner("me", "", "", "")
 @pytest.fixture
 def pooled(database: Database) -> Iterator[str]:
     """The URL of a pooler before the database."""
-    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
-    if program is None:
+    try:
+        pooler = Pooler(database.server)
+    except RuntimeError:
         pytest.skip("needs PgBouncer: the package pgbouncer of the system")
-    folder = database.server.folder / "pooler"
-    folder.mkdir(exist_ok=True)
-    config = folder / "pgbouncer.ini"
-    config.write_text(
-        f"[databases]\npostgres = host={database.server.folder} port=5432 dbname=postgres user={USER}\n"
-        f"[pgbouncer]\npool_mode = transaction\nauth_type = any\nlisten_addr =\nunix_socket_dir = {folder}\n"
-        f"listen_port = 5432\nlogfile = {folder}/log\nmin_pool_size = 3\nserver_round_robin = 1\n"
-        "ignore_startup_parameters =\n"
-    )
-    if os.geteuid() == 0:
-        for path in (folder, config):
-            shutil.chown(path, 65_534, 65_534)
-    command = (*database.server.as_user, program, str(config))
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "process up" in line:
-                break
-        yield f"postgresql://{USER}@/postgres?host={folder}"
-        process.terminate()
+    yield pooler.url
+    pooler.close()
 
 
 def test_a_shard_is_owned_and_written_through_a_pooler(
