@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import durable, machine
+from benchmarks import durable, machine, shared
 from benchmarks.macro import relay
 from benchmarks.macro.processes import Broker, run_workload
 from benchmarks.micro.timing import Row
@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, help="runs of each workload; the median counts (3)")
     parser.add_argument("--json", type=Path, default=RESULTS / "latest.json", help="where the figures are written")
     arguments = parser.parse_args()
-    known = [*MICRO, *DEFAULT_COUNTS, "start", "durable"]
+    known = [*MICRO, *DEFAULT_COUNTS, "start", "durable", "shared"]
     chosen = arguments.only.split(",") if arguments.only else known
     unknown = set(chosen) - {*known}
     if unknown:
@@ -183,12 +183,12 @@ def main() -> None:
         print(
             "broker: ready {start_ms:.0f} ms after its start, {idle_rss_mb:.0f} MB resident\n".format(**report["start"])
         )
-    if "durable" in chosen:
-        report["durable"] = durable.run(arguments.quick, repeats, say)
-        head = ["durable", "", "beside", "", "ratio"]
-        lines = [[row["what"], row["figure"], row["beside"], row["other"], str(row["ratio"] or "")]
-                 for row in report["durable"]]  # fmt: skip
-        print(table(head, lines), end="\n\n")
+    for name, rows in {"durable": durable.run, "shared": shared.run}.items():
+        if name in chosen:
+            report[name] = rows(arguments.quick, repeats, say)
+            lines = [[row["what"], row["figure"], row["beside"], row["other"], str(row["ratio"] or "")]
+                     for row in report[name]]  # fmt: skip
+            print(table([name, "", "beside", "", "ratio"], lines), end="\n\n")
     report["seconds"] = round(time.monotonic() - start, 1)
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(report, indent=1) + "\n")
