@@ -27,7 +27,7 @@ CODE := core client broker testkit pipeline tests benchmarks examples hatch_buil
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test venv lint format fast coverage slow docker image-requirements venv-compiled to-spark to-compile compiled soak kills takeovers fuzz \
+.PHONY: help run check test venv lint format fast coverage slow docker image-requirements venv-compiled to-spark to-compile compiled soak kills takeovers simulate fuzz \
 	interop spark spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots clean
 
 help: ## list the targets
@@ -126,6 +126,10 @@ kills: ## a broker with a data directory, killed two hundred times under load (A
 takeovers: ## two brokers on a PostgreSQL of their own, two hundred faults under load (ARGS="--faults 50 --seed 7 --kinds kill")
 	@.ci/venv dev
 	@exec $(BIN)/python -m tests.broker.store.takeover $(ARGS)
+
+simulate: ## takeovers between brokers in two thousand simulated worlds (ARGS="--seeds 200 --loses")
+	@.ci/venv dev
+	@exec $(BIN)/python -m tests.broker.store.simulation $(ARGS)
 
 # One at a time: a second Spark takes long to start, and Spark has threads of its own.
 spark: ## the tests of the Spark pipeline, where there are any and Java can be had
