@@ -1,4 +1,4 @@
-"""Modules of the blocking API that are generated from the asyncio API."""
+"""Modules of the blocking API that are generated from the asyncio API. `make lint` checks that all are up to date."""
 
 from __future__ import annotations
 
@@ -19,10 +19,6 @@ def generator() -> ModuleType:
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
-
-
-def test_generated_modules_are_up_to_date(generator: ModuleType) -> None:
-    assert list(generator.out_of_date()) == []
 
 
 def test_every_phrase_of_the_table_is_in_a_source(generator: ModuleType) -> None:
@@ -59,5 +55,8 @@ def test_a_line_may_be_left_out_or_say_what_replaces_it(generator: ModuleType) -
 
 
 def test_a_changed_source_makes_a_module_out_of_date(generator: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = generator.SIEVEMQ / "blocking" / "browser.py"
+    monkeypatch.setattr(generator, "MODULES", {browser: generator.MODULES[browser]})
+    assert list(generator.out_of_date()) == []
     monkeypatch.setattr(generator, "CODE", [*generator.CODE, (r"\bbrowser\b", "reader")])
-    assert "browser.py" in {path.name for path in generator.out_of_date()}
+    assert list(generator.out_of_date()) == [browser]
