@@ -481,7 +481,13 @@ class Consumer:
         return (yield from self.source.emptying(now, budget))
 
     def abandon(
-        self, handed: int | None, now: int, budget: Budget, returned: list[Held] | None = None, until: int = 0
+        self,
+        handed: int | None,
+        now: int,
+        budget: Budget,
+        returned: list[Held] | None = None,
+        until: int = 0,
+        outcome: Outcome = Outcome.LOST,
     ) -> Task[int]:
         """The connection is lost: return everything, marked, since the application may have it (ACK-18). Messages that
         it is known not to have, behind tag `handed`, go back unmarked (D-32).
@@ -490,6 +496,7 @@ class Consumer:
             now: ms epoch.
             returned: a list to which the returned messages are added, or None.
             until: ms epoch until which a message waits for the client if this would be its last attempt; 0 for not.
+            outcome: LOST, or KILLED if the broker ends.
 
         Returns:
             The time by now.
@@ -498,7 +505,7 @@ class Consumer:
         if was_open:
             self._end()
         seen = self.tag if handed is None else handed
-        now = yield from self._giving_back_all(seen, Outcome.LOST, now, budget, returned, until)
+        now = yield from self._giving_back_all(seen, outcome, now, budget, returned, until)
         if was_open:
             self.source.part_with(self, now)
         return now

@@ -50,6 +50,7 @@ SUBSCRIPTION: Final = "subscription"
 PAUSED: Final = "paused"
 TAP: Final = "tap"
 PUBLISHED: Final = "published"
+TEMPORARY: Final = "temporary"
 
 #: The surcharge for each message in the size of a batch. A store says how large its batches may be; a place must fit
 #: its bits at least.

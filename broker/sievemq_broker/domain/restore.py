@@ -20,6 +20,7 @@ from sievemq_broker.domain.journal import (
     STATE_BITS,
     SUBSCRIPTION,
     TAP,
+    TEMPORARY,
     Journal,
     state_of,
 )
@@ -59,6 +60,7 @@ def restore(broker: Broker, saved: Saved, now: int, is_wanted: Callable[[], bool
     journal = Journal(saved.next_batch, next_write=saved.next_write, batch_bytes=saved.batch_bytes)
     try:
         queues = _definitions(broker, saved, journal, is_wanted)
+        carried = _temporaries(broker, saved, journal)
         taps = _taps(broker, saved, journal, now)
     except SieveError as error:
         raise RestoreError(f"the stored messages cannot be restored: {error}") from error
@@ -68,11 +70,16 @@ def restore(broker: Broker, saved: Saved, now: int, is_wanted: Callable[[], bool
         if kept.owner in queues:
             waiting.setdefault(kept.owner, []).append(kept)
             count += 1
+        elif kept.owner in carried:  # it is in memory alone from now on
+            waiting.setdefault(kept.owner, []).append(kept)
+            count += 1
+            journal.batch.gone.append(kept.number)
         elif kept.owner in taps:
             taps[kept.owner].log.append(kept.packed, 1, kept.time, kept.number)
         else:  # its queue was deleted while a consumer held it
             journal.batch.gone.append(kept.number)
             journal.numbers_from(kept.owner + 1)
+    queues |= carried
     for number in list(waiting):
         try:
             _fill(queues[number], waiting.pop(number), journal, now, is_wanted)
@@ -125,6 +132,18 @@ def _definitions(broker: Broker, saved: Saved, journal: Journal, is_wanted: Call
     for number, queue in queues.items():
         queue.observe(journal.ledger(number))
         journal.numbers_from(number + 1)
+    return queues
+
+
+def _temporaries(broker: Broker, saved: Saved, journal: Journal) -> dict[int, Queue]:
+    """Restore the temporary destinations that the last broker has handed over. Returns the queues by number."""
+    queues: dict[int, Queue] = {}
+    for (name, label), (number, owner, *_) in saved.definitions(TEMPORARY).items():
+        destination = broker.namespace(str(name)).temporaries.restore(str(label), owner)
+        if isinstance(destination, Queue):
+            queues[number] = destination
+        journal.numbers_from(number + 1)
+        journal.define(TEMPORARY, (name, label), None)
     return queues
 
 

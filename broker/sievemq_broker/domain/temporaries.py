@@ -84,6 +84,18 @@ class Temporaries:
         self._owned.setdefault(connection_id, {})[text] = None
         return address
 
+    def restore(self, label: str, connection_id: str) -> Queue | Topic:
+        """Create one that an earlier broker had for a connection that may come back."""
+        destination = self._namespace.create(parse_address(label))
+        self._owners[label] = connection_id
+        self._owned.setdefault(connection_id, {})[label] = None
+        return destination
+
+    @property
+    def owners(self) -> list[str]:
+        """The connections that have some."""
+        return list(self._owned)
+
     def delete(self, address: Address | str, connection_id: str) -> Queue | Topic:
         """Delete one, and return it: very many messages are removed as pending work (:attr:`Queue.empty`).
 

@@ -428,6 +428,8 @@ class Server:
                 await acceptor.wait_closed()
             if drain_seconds > 0:
                 await self._drain(drain_seconds)
+            if self.shard.is_shared:
+                self.shard.services.end()
             await self._close_links(FAREWELL_SECONDS if drain_seconds > 0 else SHORT_FAREWELL_SECONDS)
             self.timers.stop()
             self.shard.broker.finish(self.clock.now())

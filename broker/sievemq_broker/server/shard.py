@@ -275,12 +275,22 @@ class Shard:
             assert self.broker.journal is not None
             progress = Progress(self.broker.journal, services)
             progress.restore(opened.store, clock.now() - clock.offset + settings.keep_ms, self.broker)
+            self._drop_temporaries()
             self.commits.start(progress)
             services.note_with(self.commits.note)
         self.broker.notify_deleted(self.ended.add)
         self.namespace_limits = NamespaceLimits(self.broker)
         self.selector_times = SelectorTimes(self.broker)
         self.slow_consumers = SlowConsumers(services.connections, self.broker.scheduler, clock)
+
+    def _drop_temporaries(self) -> None:
+        """Delete temporary destinations that were handed over and whose connections are not remembered."""
+        for space in self.broker.namespaces.values():
+            for owner in space.temporaries.owners:
+                if owner not in self.lost:
+                    self.broker.scheduler.start(
+                        owner, partial(space.temporaries.delete_all, owner), self._clock.now(), later=True
+                    )
 
     def begin(self) -> None:
         """Clients can be served from now on.
@@ -317,12 +327,23 @@ class Shard:
         written = True
         if self.opened is not None and self.commits is not None:
             await asyncio.sleep(0)  # connections that were cut return their messages in the next turn
+            if self.keeper is not None and self.keeper.speaks():
+                self._carry()
             written = await self.commits.close()
             self.opened = None
         keeper, self.keeper = self.keeper, None
         if keeper is not None:
             await asyncio.wait([keeper.close()], timeout=RELEASE_SECONDS)
         return written
+
+    def _carry(self) -> None:
+        """Have what only memory holds stored with the last write."""
+        from sievemq_broker.domain.handover import carry
+
+        self.broker.finish(self._clock.now())
+        carried = carry(self.broker, self.lost.__contains__)
+        if any(carried):
+            log.info("store.carried", messages=carried.stored, lost=carried.left)
 
 
 def _abandoned() -> AbandonedError:

@@ -665,7 +665,7 @@ class Peer:
         memory = self._remember() if handed is None and self.member.keep else None
         outcome = self._leaving_as
         if handed is None:
-            outcome, handed = Outcome.LOST, {**self.out.withheld, **self.member.handed_elsewhere}
+            outcome, handed = services.lost_as, {**self.out.withheld, **self.member.handed_elsewhere}
         else:
             for session in self.sessions.values():
                 self.confirm(session, session.sent)

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.journal import Share
 from sievemq_broker.domain.ports import DeliveryPort, Stored
+from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.session.life import Life
 from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.rights import Identity
@@ -188,6 +189,8 @@ class Services(ABC, Generic[ClientT]):
         self.moved_at = 0
         #: The limit because of which the broker accepts no sends; None if there is none. Changed by :meth:`flow`.
         self.blocked: str | None = None
+        #: What ends the deliveries of a connection that is lost. Changed by :meth:`end`.
+        self.lost_as = Outcome.LOST
         #: Where blocked senders wait; set by the code that creates both.
         self.broker: Broker | None = None
         #: Messages to temporary destinations that were gone.
@@ -200,6 +203,10 @@ class Services(ABC, Generic[ClientT]):
         #: Called after each command of a batch: True if the client has used its time and the rest must wait
         #: (:attr:`Agenda.behind`). The I/O layer may set it.
         self.spent: Callable[[], bool] = _never
+
+    def end(self) -> None:
+        """The broker ends, and another one goes on: connections that are lost from now on are so because of that."""
+        self.lost_as = Outcome.KILLED
 
     def unstored_of(self, connection: str) -> list[Stored]:
         """What verbs of a connection have done that are not complete."""

@@ -172,8 +172,8 @@ class Session:
         """Close all consumers.
 
         Args:
-            outcome: what ends their deliveries. FAILED: the client states what its application has seen. LEFT or LOST:
-                the application may have seen everything (ACK-18), except what is known otherwise (D-32).
+            outcome: what ends their deliveries. FAILED: the client states what its application has seen. LEFT, LOST or
+                KILLED: the application may have seen everything (ACK-18), except what is known otherwise (D-32).
             handed: by consumer, the last tag that the application has, or may have, seen: up to it messages go back
                 marked, the rest unmarked (ACK-15).
             now: ms since 1970.
@@ -190,9 +190,9 @@ class Session:
             if budget.spent:
                 now = yield
             budget.spend(_CLOSING_COST)
-            if outcome is Outcome.LOST:
+            if outcome in (Outcome.LOST, Outcome.KILLED):
                 seen, held = handed.get(consumer_id), returned.get(consumer_id)
-                now = yield from consumer.abandon(seen, now, budget, held, until)
+                now = yield from consumer.abandon(seen, now, budget, held, until, outcome)
             else:
                 tag = handed.get(consumer_id, 0 if outcome is Outcome.FAILED else consumer.tag)
                 # In this order all goes back at once, so that the next consumer gets it in its old order.

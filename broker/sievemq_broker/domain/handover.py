@@ -1,0 +1,84 @@
+"""What only memory holds, stored when a broker ends in order, for the next owner of a shared store.
+
+    connections are closed, tasks are over ─► carry ─► the last write ─► … ─► restore (domain/restore.py)
+
+These are messages that are not PERSISTENT, and the temporary destinations of connections that may come back, with their
+messages. The next owner holds the latter in memory again, and deletes what was stored of them. Messages on other
+destinations stay stored until they are gone, as PERSISTENT ones do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.journal import TEMPORARY, Journal, Ledger, state_of
+from sievemq_broker.domain.queue import Queue
+
+#: Bytes of messages that are carried at most: the others wait for this write, and for its restore.
+CARRIED_BYTES: Final = 64 * 1024 * 1024
+
+
+class Carried(NamedTuple):
+    """How many messages were stored, and how many were too many."""
+
+    stored: int
+    left: int
+
+
+class _Carrier:
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.bytes = self.stored = self.left = 0
+
+    def carry(self, queue: Queue, number: int) -> None:
+        """Store the messages of a queue that are not stored."""
+        for entry in (*queue.main.waits(-1, queue.depth), *queue.scheduled.values()):
+            if getattr(entry, "stored", 0):
+                continue
+            size = len(entry.envelope.packed)
+            if self.bytes + size > CARRIED_BYTES:
+                self.left += 1
+            else:
+                self.bytes += size
+                self.stored += 1
+                self._store(entry, number)
+
+    def _store(self, entry: Entry, number: int) -> None:
+        stored = self.journal.keep(number, entry.envelope.packed)
+        entry.keep(stored)
+        if entry.count:
+            self.journal.batch.states[stored] = state_of(entry.count, entry.attempts)
+
+
+def carry(broker: Broker, may_return: Callable[[str], bool]) -> Carried:
+    """Have the journal store it with the next write. Nothing is delivered any more, and no task is at work.
+
+    Args:
+        broker: it has a journal.
+        may_return: True for the id of a connection that may come back.
+    """
+    journal = broker.journal
+    assert journal is not None
+    carrier = _Carrier(journal)
+    for namespace in broker.namespaces.values():
+        for label, destination in namespace.destinations.items():
+            owner = namespace.temporaries.owner_of(label)
+            number = _number_of(destination) if isinstance(destination, Queue) else 0
+            if owner is not None:
+                if not may_return(owner):
+                    continue
+                number = journal.take_number()
+                journal.define(TEMPORARY, (namespace.name, label), (number, owner))
+            if number and isinstance(destination, Queue):
+                carrier.carry(destination, number)
+        for subscription in namespace.subscriptions.durable.values():
+            carrier.carry(subscription.queue, _number_of(subscription.queue))
+    return Carried(carrier.stored, carrier.left)
+
+
+def _number_of(queue: Queue) -> int:
+    """The number of a queue in the journal; 0 if it has none."""
+    return next((observer.number for observer in queue.observers if isinstance(observer, Ledger)), 0)

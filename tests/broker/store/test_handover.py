@@ -1,0 +1,171 @@
+"""What only memory holds outlives an orderly end of the owner of a shared store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sievemq import ConnectionFactory, DeliveryMode, JMSContext
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain import Broker, Queue, handover
+from sievemq_broker.domain.handover import carry
+from sievemq_broker.domain.restore import restore
+
+from .sharing import DEADLINE, LONG, SharingBroker, World, hosts
+from .support import NOW, DictStore, message, name_of
+
+SOON = int(DEADLINE * 1_000)
+QUICK = {"reconnect": SOON, "reconnect_max_delay": 20}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@contextmanager
+def pair(world: World) -> Iterator[tuple[SharingBroker, SharingBroker]]:
+    with SharingBroker(world, LONG) as owner, SharingBroker(world, LONG) as follower:
+        yield owner, follower
+
+
+def factory(*brokers: EmbeddedBroker) -> ConnectionFactory:
+    options = "&".join(f"{name}={value}" for name, value in QUICK.items())
+    return ConnectionFactory(f"{hosts(*brokers)}?{options}")
+
+
+def depths(broker: EmbeddedBroker) -> dict[str, int]:
+    def look(domain: Broker) -> dict[str, int]:
+        found = domain.namespace("default").destinations
+        return {label: queue.depth for label, queue in found.items() if isinstance(queue, Queue)}
+
+    return broker.call(look)
+
+
+def test_messages_that_are_not_persistent_are_handed_over(world: World) -> None:
+    with pair(world) as (owner, follower):
+        with factory(owner).create_context() as context:
+            producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+            durable = context.create_shared_durable_consumer(context.create_topic("t"), "s")
+            durable.close()
+            for number in range(3):
+                producer.send(context.create_queue("q"), f"m{number}")
+            producer.send(context.create_topic("t"), "published")
+            producer.set_delivery_delay(3_600_000).send(context.create_queue("q"), "later")
+        owner.stop()
+        follower.wait_until_serving(DEADLINE)
+        queue = follower.call(lambda domain: domain.namespace("default").destinations["queue:q"])
+        assert isinstance(queue, Queue)
+        assert len(queue.scheduled) == 1
+        with factory(follower).create_context() as context:
+            consumer = context.create_consumer(context.create_queue("q"))
+            received = [consumer.receive(SOON) for _ in range(3)]
+            assert [each.get_text() for each in received] == ["m0", "m1", "m2"]
+            assert not any(each.get_jms_redelivered() for each in received)
+            assert received[0].get_jms_delivery_mode() == DeliveryMode.NON_PERSISTENT
+            published = context.create_shared_durable_consumer(context.create_topic("t"), "s")
+            assert published.receive_body(str, SOON) == "published"
+
+
+def test_a_request_is_answered_over_a_handover(world: World) -> None:
+    with (
+        pair(world) as (owner, follower),
+        factory(owner, follower).create_context() as client,
+        factory(owner, follower).create_context() as server,
+    ):
+        requests, replies = client.create_queue("requests"), client.create_temporary_queue()
+        consumer, worker = client.create_consumer(replies), server.create_consumer(requests)
+        answers = server.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+        client.create_producer().set_jms_reply_to(replies).send(requests, "1")
+        request = worker.receive(SOON)
+        client.stop()
+        answers.send(request.get_jms_reply_to(), "early")
+        owner.stop()
+        answers.send(request.get_jms_reply_to(), "late")
+        client.start()
+        assert [consumer.receive_body(str, SOON) for _ in range(2)] == ["early", "late"]
+        follower.wait_until_serving(DEADLINE)
+        label = str(replies.get_queue_name())
+        assert any(label in name for name in depths(follower))
+
+
+def test_what_was_in_work_comes_back_marked_and_without_an_attempt(world: World) -> None:
+    """As after a kill (D-40)."""
+    with pair(world) as (owner, follower):
+        context = factory(owner).create_context(JMSContext.CLIENT_ACKNOWLEDGE)
+        queue = context.create_queue("q")
+        for mode in (DeliveryMode.PERSISTENT, DeliveryMode.NON_PERSISTENT):
+            context.create_producer().set_delivery_mode(mode).send(queue, "m")
+        consumer = context.create_consumer(queue)
+        for _ in range(2):
+            assert consumer.receive(SOON) is not None
+        owner.stop()
+        follower.wait_until_serving(DEADLINE)
+
+        def counts(domain: Broker) -> list[tuple[int, int]]:
+            found = domain.namespace("default").destinations["queue:q"]
+            assert isinstance(found, Queue)
+            return [(entry.count, entry.attempts) for entry in found.main.waits(-1, 10)]
+
+        assert follower.call(counts) == [(1, 0), (1, 0)]
+        context.close()
+
+
+def test_temporary_destinations_of_a_client_that_has_left_are_not_handed_over(world: World) -> None:
+    with pair(world) as (owner, follower):
+        with factory(owner).create_context() as context:
+            context.create_producer().send(context.create_temporary_queue(), "m")
+        owner.stop()
+        follower.wait_until_serving(DEADLINE)
+        assert depths(follower) == {}
+
+
+# -- the domain alone -------------------------------------------------------------------------------------------------
+
+
+def broker_over(store: DictStore) -> Broker:
+    broker = Broker()
+    restore(broker, store, NOW)
+    return broker
+
+
+def written(broker: Broker, store: DictStore) -> None:
+    assert broker.journal is not None
+    store.write(broker.journal.cut(), NOW)
+    broker.journal.written()
+
+
+def test_temporary_destinations_are_in_memory_again() -> None:
+    store = DictStore()
+    broker = broker_over(store)
+    space = broker.namespace("default")
+    addresses = [space.temporaries.create("c", topic, 1 + topic) for topic in (False, True)]
+    other = space.temporaries.create("gone", False, 1)
+    for address in (addresses[0], other):
+        space.send(address, message("m", mode=1), NOW)
+    assert carry(broker, {"c"}.__contains__) == (1, 0)
+    written(broker, store)
+    again = broker_over(store)
+    found = again.namespace("default")
+    assert list(found.destinations) == [str(address) for address in addresses]
+    assert found.temporaries.owners == ["c"]
+    queue = found.destinations[str(addresses[0])]
+    assert isinstance(queue, Queue)
+    assert [name_of(entry.envelope.packed) for entry in queue.main.waits(-1, 9)] == ["m"]
+    written(again, store)
+    assert (store.messages, [kind for kind, _ in store.defined]) == ({}, ["namespace"])
+
+
+def test_what_is_too_much_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DictStore()
+    broker = broker_over(store)
+    size = len(message("0", mode=1).packed)
+    monkeypatch.setattr(handover, "CARRIED_BYTES", 2 * size)
+    for number in range(5):
+        broker.namespace("default").send("q", message(str(number), mode=1), NOW)
+    broker.namespace("default").send("q", message("kept"), NOW)
+    assert carry(broker, set[str]().__contains__) == (2, 3)
+    written(broker, store)
+    assert sorted(name_of(entry.packed) for entry in store.entries()) == ["0", "1", "kept"]
