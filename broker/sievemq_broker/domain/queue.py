@@ -359,20 +359,25 @@ class Queue(Source):
             for tap in self.taps:
                 tap.copy(entry.envelope, now)
 
-    def restore_all(self, entries: list[Entry], now: int) -> None:
-        """Add messages that were stored, in order, behind those before them. There are no consumers yet."""
+    def restore_all(self, entries: list[Entry], now: int, *, scheduled: bool = True) -> None:
+        """Add messages that were stored, in order, behind those before them. There are no consumers yet.
+
+        Args:
+            scheduled: False if no message has a delivery time. That is known without decoding them again.
+        """
         arrived: list[Entry] = []
         for number, entry in enumerate(entries, self.sequence + 1):
             entry.arrive(number)
             if entry.count:
                 entry.come_back()
-            elif (due := entry.envelope.delivery_time) > now:
+            elif scheduled and (due := entry.envelope.delivery_time) > now:
                 self._schedule(entry, due)
                 continue
             arrived.append(entry)
         self.sequence += len(entries)
         self.counts.skip(len(entries))
-        self._arrive(arrived)
+        for entry in arrived:
+            self._wait(entry, ())
 
     def _arrive(self, entries: list[Entry], asked: bool = False) -> None:
         """Deliver entries, in order, to consumers that can take them; the others wait.

@@ -30,7 +30,7 @@ from sievemq_broker.domain.store import AbandonedError, Saved, SavedEntry
 from sievemq_broker.domain.tap import CopyTap, TapTerms
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import SieveError
-from sievemq_core.message.envelope import Envelope
+from sievemq_core.message.envelope import DELIVERY_TIME, Envelope
 from sievemq_core.selector import compile_selector
 
 R = TypeVar("R")
@@ -64,22 +64,22 @@ def restore(broker: Broker, saved: Saved, now: int, is_wanted: Callable[[], bool
         taps = _taps(broker, saved, journal, now)
     except SieveError as error:
         raise RestoreError(f"the stored messages cannot be restored: {error}") from error
-    count = 0
-    waiting: dict[int, list[SavedEntry]] = {}
-    for kept in _while(is_wanted, saved.entries()):
-        if kept.owner in queues:
-            waiting.setdefault(kept.owner, []).append(kept)
-            count += 1
-        elif kept.owner in carried:  # it is in memory alone from now on
-            waiting.setdefault(kept.owner, []).append(kept)
-            count += 1
-            journal.batch.gone.append(kept.number)
-        elif kept.owner in taps:
-            taps[kept.owner].log.append(kept.packed, 1, kept.time, kept.number)
+    queues |= carried
+    waiting: dict[int, list[SavedEntry]] = {number: [] for number in queues}
+    for number, kept in enumerate(saved.entries()):
+        if not number % _AT_ONCE:
+            _check(is_wanted)
+        owner = kept.owner
+        if owner in waiting:
+            waiting[owner].append(kept)
+            if owner in carried:  # it is in memory alone from now on
+                journal.batch.gone.append(kept.number)
+        elif owner in taps:
+            taps[owner].log.append(kept.packed, 1, kept.time, kept.number)
         else:  # its queue was deleted while a consumer held it
             journal.batch.gone.append(kept.number)
-            journal.numbers_from(kept.owner + 1)
-    queues |= carried
+            journal.numbers_from(owner + 1)
+    count = sum(map(len, waiting.values()))
     for number in list(waiting):
         try:
             _fill(queues[number], waiting.pop(number), journal, now, is_wanted)
@@ -170,23 +170,29 @@ def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int, is_w
     """Restore the messages of a queue."""
     entries: list[Entry] = []
     scheduled = False
-    for number, _, packed, state, failed, _ in _while(is_wanted, kept):
-        envelope = Envelope.from_packed(packed)
-        scheduled = scheduled or envelope.delivery_time > 0
-        count, attempts = state & (HELD_FLAG - 1), state >> STATE_BITS
-        if state & HELD_FLAG:
-            deliveries, failures = COUNTED[Outcome.KILLED]
-            count = min(count + min(1, deliveries), MAX_COUNT)
-            attempts += min(1, failures)
-            journal.batch.states[number] = state_of(count, attempts)
-        entry = Entry(0, envelope)
-        entry.resume(number, count, attempts, failed or now)
-        entries.append(entry)
+    for at in range(0, len(kept), _AT_ONCE):
+        _check(is_wanted)
+        for number, _, packed, state, failed, _ in kept[at : at + _AT_ONCE]:
+            envelope = Envelope.from_packed(packed, compact=False)
+            scheduled = scheduled or envelope.fields[DELIVERY_TIME] > 0
+            envelope.compact()
+            entry = Entry(0, envelope)
+            if state:
+                count, attempts = state & (HELD_FLAG - 1), state >> STATE_BITS
+                if state & HELD_FLAG:
+                    deliveries, failures = COUNTED[Outcome.KILLED]
+                    count = min(count + min(1, deliveries), MAX_COUNT)
+                    attempts += min(1, failures)
+                    journal.batch.states[number] = state_of(count, attempts)
+                entry.resume(number, count, attempts, failed or now)
+            else:
+                entry.resume(number, 0, 0, 0)
+            entries.append(entry)
     if scheduled:
         entries = _by_arrival(kept, entries)
     for at in range(0, len(entries), _AT_ONCE):
         _check(is_wanted)
-        queue.restore_all(entries[at : at + _AT_ONCE], now)
+        queue.restore_all(entries[at : at + _AT_ONCE], now, scheduled=scheduled)
 
 
 def _by_arrival(kept: list[SavedEntry], entries: list[Entry]) -> list[Entry]:

@@ -241,8 +241,11 @@ class Envelope:
         self.answers: Any = None
 
     @classmethod
-    def from_packed(cls, packed: bytes) -> Envelope:
-        """The envelope that was packed so; compact, as one that waits.
+    def from_packed(cls, packed: bytes, compact: bool = True) -> Envelope:
+        """The envelope that was packed so.
+
+        Args:
+            compact: as one that waits. Otherwise its fields are at hand.
 
         Raises:
             ProtocolError: these bytes are no envelope.
@@ -262,7 +265,8 @@ class Envelope:
             envelope = cls(fields[:ENVELOPE_FIELDS])
         else:
             envelope = cls(fields, packed)
-        envelope.compact()
+        if compact:
+            envelope.compact()
         return envelope
 
     @property
