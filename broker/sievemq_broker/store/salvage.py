@@ -200,7 +200,7 @@ def copy(rows: Rows, new: NewStore) -> Report:
 
 
 def _line(entry: SavedEntry, place: dict[str, object]) -> dict[str, object]:
-    envelope = Envelope.from_packed(entry.packed)
+    envelope = Envelope.from_packed(entry.packed, compact=False)
     fields = envelope.fields
     line: dict[str, object] = {**place, **dict(zip(_FIELDS, fields[: len(_FIELDS)], strict=False))}
     line["delivery_mode"] = "PERSISTENT" if fields[DELIVERY_MODE] == PERSISTENT else "NON_PERSISTENT"

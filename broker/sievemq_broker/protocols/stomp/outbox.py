@@ -189,7 +189,7 @@ class StompOutbox(ForeignOutbox):
         fields: EnvelopeFields | None = None
         made = self._converted.find(packed, version)
         if made is None:
-            fields = Envelope.from_packed(packed).fields
+            fields = Envelope.from_packed(packed, compact=False).fields
             common, body = message_of(fields)
             made = [common, body, fields[MESSAGE_ID], None]
             self._converted.keep(packed, made, version)
