@@ -55,6 +55,8 @@ class Server:
         RuntimeError: PostgreSQL is not installed, or does not work.
     """
 
+    _numbers = itertools.count(1)
+
     def __init__(self, *, fsync: bool = False, **settings: str) -> None:
         programs = binaries()
         if programs is None:
@@ -113,6 +115,15 @@ class Server:
             raise RuntimeError(f"postgres failed: {''.join(self.log)}")
         self._reader = threading.Thread(target=self.log.extend, args=(self._process.stderr,), daemon=True)
         self._reader.start()
+
+    def new_database(self) -> str:
+        """The URL of a database without tables."""
+        import psycopg
+
+        name = f"empty{next(self._numbers)}"
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self.url.replace("/postgres?", f"/{name}?")
 
     def stop(self, *, crash: bool = False) -> None:
         """Stop it: connections end. It can be started again.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,14 +15,9 @@ from .test_salvage import change, exported, fill, names, run
 
 
 @pytest.fixture
-def empty(postgres: Server) -> Iterator[str]:
+def empty(postgres: Server) -> str:
     """The URL of a database without tables."""
-    database = Database.__new__(Database)
-    database.server, database.url = postgres, postgres.url
-    name = f"empty{next(Database._numbers)}"
-    database.execute(f"CREATE DATABASE {name}")
-    yield postgres.url.replace("/postgres?", f"/{name}?")
-    database.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    return postgres.new_database()
 
 
 @pytest.fixture
