@@ -124,6 +124,18 @@ def migrate(where: _Store) -> None:
 
 
 @store.command()
+def finalize(where: _Store) -> None:
+    """End an upgrade: no broker of an older version may use the database any more, nor is there a way back."""
+    if not is_store_url(where):
+        output.report("A data directory is brought up to date by its broker.")
+        return
+    _expect_extra()
+    from sievemq_broker.store.postgres_tool import finalize as end_upgrade
+
+    output.report(f"The tables have format {_run(lambda: end_upgrade(where))}; brokers of older versions are refused.")
+
+
+@store.command()
 def check(where: _Store, shard: _Shard = "main") -> None:
     """Read everything. Exit codes: 0 all is well, 1 it cannot be looked at, 4 something is damaged.
 

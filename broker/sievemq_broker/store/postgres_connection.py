@@ -148,9 +148,10 @@ def check(connection: Connection, where: str) -> str:
         raise StoreError(
             f"{where} confirms what it has not stored, since synchronous_commit is off: set it to on for this role"
         )
-    version, database = connection.execute("SELECT version, id FROM sievemq.format").fetchone() or (0, "")
-    if version > FORMAT:
-        raise StoreError(f"{where} has format {version}; this version of SieveMQ reads {FORMAT} and older")
+    row = connection.execute("SELECT version, oldest, id FROM sievemq.format").fetchone() or (0, 0, "")
+    version, oldest, database = row
+    if oldest > FORMAT:  # a newer one alone is no reason: brokers of two versions share the database during an upgrade
+        raise StoreError(f"{where} has format {oldest}; this version of SieveMQ reads {FORMAT} and older")
     if version < FORMAT:
         raise StoreError(f"{where} has format {version}, not {FORMAT}; migrate it with `sievemq store migrate`")
     return str(database)

@@ -1,6 +1,6 @@
 """The tables of a store in PostgreSQL, all in the schema ``sievemq``, and the function that carries a write.
 
-    format      version, and a random id of the database
+    format      version; the oldest version whose brokers can use it; and a random id of the database
     head        per shard: token of its owner, epoch, name of the broker. A write locks the row, and does not update it
     lease       per shard: what its owner shows of itself. A beat changes it, a write does not
     written     per shard: number of the last write, next batch, time. A row a write, so that none is updated for ever
@@ -98,7 +98,7 @@ $$
 """  # noqa: S608
 
 _TABLES: Final = f"""
-CREATE TABLE sievemq.format (version integer NOT NULL, id text NOT NULL);
+CREATE TABLE sievemq.format (version integer NOT NULL, oldest integer NOT NULL, id text NOT NULL);
 CREATE TABLE sievemq.head (
     shard text PRIMARY KEY, token text NOT NULL, epoch bigint NOT NULL, incarnation text NOT NULL
 );
@@ -119,7 +119,7 @@ CREATE TABLE sievemq.state (
 CREATE TABLE sievemq.definition (
     shard text, kind bytea, key bytea, data bytea NOT NULL, PRIMARY KEY (shard, kind, key)
 ) WITH ({", ".join(_short_lived("", "toast."))});
-INSERT INTO sievemq.format VALUES ({FORMAT}, gen_random_uuid()::text)
+INSERT INTO sievemq.format VALUES ({FORMAT}, {FORMAT}, gen_random_uuid()::text)
 """  # noqa: S608
 
 #: What ``sievemq store init`` executes, in one transaction. A broker executes none of it.

@@ -113,6 +113,26 @@ def make_tables(url: str, role: str | None = None) -> bool:
         database.close()
 
 
+def finalize(url: str) -> int:
+    """Refuse brokers of versions before this one: none is left.
+
+    Returns:
+        The format of the tables from now on.
+
+    Raises:
+        StoreError: there are no tables, or they must be migrated first.
+    """
+    database = _Database(url)
+    try:
+        database.expect_tables()
+        database.run("BEGIN")
+        database.run("UPDATE sievemq.format SET oldest = greatest(oldest, %s)", (FORMAT,))
+        database.run("COMMIT")
+        return FORMAT
+    finally:
+        database.close()
+
+
 def check_format(url: str) -> int:
     """The format of the tables.
 

@@ -381,12 +381,12 @@ class TestRefusals:
     def test_a_newer_format_is_refused(self, world: World) -> None:
         world.open()
         for version, said in ((2, "reads 1 and older"), (0, "sievemq store migrate")):
-            world.database.execute("UPDATE sievemq.format SET version = %s", version)
+            world.database.execute("UPDATE sievemq.format SET version = %s, oldest = %s", version, version)
             try:
                 with pytest.raises(StoreError, match=said):
                     world.open("other")
             finally:
-                world.database.execute("UPDATE sievemq.format SET version = 1")
+                world.database.execute("UPDATE sievemq.format SET version = 1, oldest = 1")
 
     def test_a_database_that_confirms_what_it_has_not_stored_is_refused(self, world: World) -> None:
         url = world.database.url + "&options=-c%20synchronous_commit%3Doff"

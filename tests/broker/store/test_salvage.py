@@ -146,7 +146,8 @@ class TestInit:
         assert run("check", directory).exit_code == 0
 
     def test_a_directory_needs_no_migration(self, tmp_path: Path) -> None:
-        assert "brought up to date by its broker" in run("migrate", tmp_path).output
+        for name in ("migrate", "finalize"):
+            assert "brought up to date by its broker" in run(name, tmp_path).output
 
 
 class TestCopy:

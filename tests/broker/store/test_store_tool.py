@@ -37,6 +37,7 @@ class TestInit:
         assert "The tables are made" in run("init", empty).output
         assert "there already" in run("init", empty).output
         assert "format 1, the latest one" in run("migrate", empty).output
+        assert "brokers of older versions are refused" in run("finalize", empty).output
         result = run("check", empty)
         assert (result.exit_code, "contains no shard main" in result.output) == (1, True)
 
@@ -55,7 +56,7 @@ class TestInit:
             connection.execute('DROP OWNED BY "the ""broker"""')
             connection.execute('DROP ROLE "the ""broker"""')
 
-    @pytest.mark.parametrize("command", ["init", "migrate", "check", "export"])
+    @pytest.mark.parametrize("command", ["init", "migrate", "finalize", "check", "export"])
     def test_a_database_that_is_away_is_named_without_its_password(self, command: str) -> None:
         result = run(command, "postgresql://me:secret@127.0.0.1:1/mq")
         assert (result.exit_code, "secret" in result.output) == (1, False)

@@ -11,9 +11,13 @@ from tests.broker.server.wire_client import WireClient
 
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain.store import StoreError
 from sievemq_core.wire.commands import Command
 
 from .sharing import DEADLINE, RARE, get, hosts, last_words, send, until
+
+pytest.importorskip("psycopg", reason="needs psycopg: the extra postgres")
+from sievemq_broker.store import postgres_connection, postgres_tool
 
 if TYPE_CHECKING:
     from tests.postgres import Database
@@ -118,6 +122,37 @@ def test_an_owner_that_is_still_is_superseded_after_the_lease(database: Database
             assert Command.CONFIRM not in last_words(client)
         assert names(follower, 1) == ["kept"]
         assert follower.server.is_active
+
+
+def test_brokers_of_two_versions_take_over_from_each_other(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upgrade, a step back, and its end."""
+
+    def version(number: int) -> None:
+        """Of the brokers that start from now on."""
+        monkeypatch.setattr(postgres_connection, "FORMAT", number)
+
+    shard = database.shard()
+    with broker(database, shard, LONG) as old, ConnectionFactory(old.url).create_context() as context:
+        context.create_producer().send(context.create_queue("q"), "old")
+        database.execute("UPDATE sievemq.format SET version = 2")  # as `sievemq store migrate` of a new version will
+        try:
+            version(2)
+            with broker(database, shard, LONG) as new:
+                old.stop()
+                new.wait_until_serving(DEADLINE)
+                assert names(new, 1) == ["old"]
+                version(1)
+                with broker(database, shard, LONG) as back:
+                    new.stop()
+                    back.wait_until_serving(DEADLINE)
+            version(2)
+            monkeypatch.setattr(postgres_tool, "FORMAT", 2)
+            assert postgres_tool.finalize(database.url) == 2
+            version(1)
+            with pytest.raises(StoreError, match="has format 2; this version of SieveMQ reads 1 and older"):
+                EmbeddedBroker(store=database.url, settings={"shard": shard, **LONG}).start()
+        finally:
+            database.execute("UPDATE sievemq.format SET version = 1, oldest = 1")
 
 
 def test_clients_wait_while_the_database_is_away(database: Database) -> None:
