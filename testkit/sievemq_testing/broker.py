@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import shutil
+import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
@@ -95,6 +96,10 @@ class TestBroker(EmbeddedBroker):
         #: The server that has run last.
         self._last: Server | None = None
         self._listener_errors = ListenerErrors()
+        #: The port at which the broker continues after the next failover, and the socket that keeps it free and closed
+        #: until then; 0 until somebody wants to know.
+        self._other_port = 0
+        self._closed_port: socket.socket | None = None
         self.faults = Faults(self, self._fault_box, None, seed)
 
     def _new_domain(self) -> Broker:
@@ -131,12 +136,15 @@ class TestBroker(EmbeddedBroker):
         """See :meth:`EmbeddedBroker.start`."""
         super().start()
         self._listener_errors.listen()
+        if self._other_port:
+            self._keep_closed(self._other_port)
         return self
 
     def stop(self) -> None:
         """See :meth:`EmbeddedBroker.stop`."""
         self._listener_errors.stop()
         super().stop()
+        self._release_port()
 
     def kill(self) -> None:
         """End as a crash does: connections are cut, and clients get no notice. :meth:`restart` starts the broker again.
@@ -157,32 +165,66 @@ class TestBroker(EmbeddedBroker):
         Args:
             keep: which messages are kept. ``persistent``: messages that a broker with a data directory keeps, that is
                 PERSISTENT messages and durable subscriptions; ``nothing``: a broker without one; ``all``: as if the
-                machine had only lost its network. With a data directory, ``persistent`` is what is found in it, and
-                ``nothing`` empties it.
+                machine had only lost its network. With a data directory or a store, ``persistent`` is what is found in
+                it. ``nothing`` empties a data directory.
 
         Raises:
-            ValueError: another value; or ``all`` although a data directory keeps PERSISTENT messages only.
+            ValueError: another value; or ``all`` although a data directory or a store keeps PERSISTENT messages only;
+                or ``nothing`` although there is a store.
         """
-        if keep not in ("persistent", "all", "nothing"):
-            raise ValueError(f"what is kept is 'persistent', 'all' or 'nothing', not {keep!r}")
-        directory = self._settings.data_dir
-        if directory and keep == "all":
-            raise ValueError("with a data directory, what is not PERSISTENT cannot be kept: use persistent or nothing")
+        return self._begin_again(keep, self.port)
+
+    @property
+    def failover_url(self) -> str:
+        """For a ConnectionFactory: the addresses before and after :meth:`fail_over`, as of two brokers that share a
+        store. The second one refuses connections, as a broker does that only follows."""
+        scheme, _, rest = self.url.partition("://")
+        address, slash, path = rest.partition("/")
+        if not self._other_port:
+            self._other_port = self._keep_closed(0)
+        host = address.rpartition(":")[0]
+        return f"{scheme}://{address},{host}:{self._other_port}{slash}{path}"
+
+    def fail_over(self, keep: Literal["persistent", "all", "nothing"] = "persistent") -> Self:
+        """Let another broker take over: this one is gone without a word, and what it has kept is at the other address
+        of :attr:`failover_url`. The next call leads back. Ports for AMQP or STOMP alone stay the same.
+
+        Args:
+            keep: as for :meth:`restart`. Brokers that share a store keep PERSISTENT messages and durable subscriptions.
+
+        Raises:
+            ValueError: as :meth:`restart`.
+        """
+        return self._begin_again(keep, self._other_port or self._keep_closed(0))
+
+    def _keep_closed(self, port: int) -> int:
+        """Keep a port that refuses connections. Returns its number."""
+        host = self._settings.host
+        self._closed_port = kept = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind((host, port))
+        return int(kept.getsockname()[1])
+
+    def _release_port(self) -> None:
+        if self._closed_port is not None:
+            self._closed_port.close()
+            self._closed_port = None
+
+    def _begin_again(self, keep: str, port: int) -> Self:
+        self._check_keep(keep)
+        if port != self.port:
+            self._other_port = self.port
         bound: dict[str, Any] = {f"{name}_port": self.server.port_of(name) for name in self._settings.own_ports}
-        self._settings = replace(self._settings, port=self.port, **bound)
+        self._settings = replace(self._settings, port=port, **bound)
         if self._thread is not None:
             self.kill()
+        self._release_port()
+        directory = self._settings.data_dir
         # A broker that has kept its messages also knows its clients: repeated sends are not doubled.
         last = self._last
         self._lost = None if keep == "nothing" or directory or last is None else last.shard.lost
         if keep == "nothing":
-            for journal in self._watch.recorder.journals.values():
-                for entry, fate in list(journal.fates.items()):
-                    if entry.state != GONE:
-                        self._watch.recorder.lost(journal.namespace, fate, "the broker was killed")
-            self._domain = self._new_domain()
-            if directory:
-                shutil.rmtree(directory)
+            self._lose_everything()
         elif directory:
             self._domain = self._new_domain()
         elif keep == "persistent":
@@ -192,6 +234,23 @@ class TestBroker(EmbeddedBroker):
                         if entry.envelope.fields[DELIVERY_MODE] == _NON_PERSISTENT:
                             queue.remove(entry)
         return self.start()
+
+    def _check_keep(self, keep: str) -> None:
+        if keep not in ("persistent", "all", "nothing"):
+            raise ValueError(f"what is kept is 'persistent', 'all' or 'nothing', not {keep!r}")
+        if self._settings.data_dir and keep == "all":
+            raise ValueError("with a data directory, what is not PERSISTENT cannot be kept: use persistent or nothing")
+        if self._settings.store is not None and keep != "persistent":
+            raise ValueError(f"a store that brokers share keeps what is PERSISTENT, and nothing else: not {keep!r}")
+
+    def _lose_everything(self) -> None:
+        for journal in self._watch.recorder.journals.values():
+            for entry, fate in list(journal.fates.items()):
+                if entry.state != GONE:
+                    self._watch.recorder.lost(journal.namespace, fate, "the broker was killed")
+        self._domain = self._new_domain()
+        if self._settings.data_dir:
+            shutil.rmtree(self._settings.data_dir)
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
@@ -394,9 +453,12 @@ class TestNamespace(EmbeddedNamespace):
             destinations = () if space is None else tuple(space.destinations)
             journals = self.broker._watch.recorder.journals
             others = [j for j in journals.values() if j.namespace != self.name and j.touched > self._since]
-            return excerpt(self._journal(), self.broker.server.clock.now(), destinations, lines, others)
+            return excerpt(self._journal(), self.broker._adjustable.now(), destinations, lines, others)
 
-        return self.broker.call(show)
+        try:
+            return self.broker.call(show)
+        except RuntimeError:  # it was stopped, or follows another one: its thread carries out nothing
+            return show(self.broker._domain)
 
     # -- assertions ---------------------------------------------------------------------------------------------------
 

@@ -287,6 +287,22 @@ def test_a_test_that_fails_with_a_broker_of_its_own_shows_its_journal(tmp_path: 
     assert "wait_for" not in shown  # the kit's own frames are hidden
 
 
+def test_a_test_that_fails_with_a_stopped_broker_shows_its_journal(tmp_path: Path) -> None:
+    story = """
+        from sievemq import ConnectionFactory, Queue
+
+        def test_fails(sievemq_broker_factory):
+            broker = sievemq_broker_factory()
+            with ConnectionFactory(broker.url).create_context() as context:
+                context.create_producer().send(Queue("orders"), "x")
+            broker.kill()
+            assert not "a broker"
+    """
+    shown = run(tmp_path, story, code=1)
+    assert "INTERNALERROR" not in shown
+    assert "namespace 'default': 4 events" in shown
+
+
 def test_a_test_that_uses_the_brokers_own_namespace_shows_that_journal(tmp_path: Path) -> None:
     story = """
         from sievemq import ConnectionFactory, Queue
