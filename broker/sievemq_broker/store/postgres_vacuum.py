@@ -4,7 +4,10 @@ there would be many times as much room without rows as with them."""
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Final
+
+import psycopg
 
 from sievemq_broker import logs
 from sievemq_broker.store.postgres_connection import Connection, connect, translated
@@ -35,6 +38,7 @@ class Vacuum:
         self._thread: threading.Thread | None = None
         self._connection: Connection | None = None
         self._ended = False
+        self._reported = ""
         self.size = 0
 
     def freed(self, size: int) -> None:
@@ -51,9 +55,11 @@ class Vacuum:
 
     def end(self) -> None:
         self._ended = True
+        connection = self._connection
+        if connection is not None:
+            with suppress(psycopg.Error):  # it may have ended meanwhile
+                connection.cancel_safe(timeout=1.0)
         if self._thread is not None:
-            if self._connection is not None:
-                self._connection.cancel_safe(timeout=1.0)
             self._thread.join(1.0)
 
     def _run(self) -> None:
@@ -65,12 +71,18 @@ class Vacuum:
                         return
                     connection.execute(f"VACUUM (TRUNCATE off) sievemq.{table}")
                 self.measure(connection)
+                if connection.warnings:  # of a role that does not own the tables
+                    self._failed(connection.warnings[0])
         except Exception as error:
             if not self._ended:
-                reason = str(translated(error, self._url, "be vacuumed"))
-                log.warning("store.vacuum_failed", reason=reason, note="autovacuum does it, later")
+                self._failed(str(translated(error, self._url, "be vacuumed")))
         finally:
             self._connection = None
+
+    def _failed(self, reason: str) -> None:
+        if reason != self._reported:
+            self._reported = reason
+            log.warning("store.vacuum_failed", reason=reason, note="autovacuum does it, later")
 
     def measure(self, connection: Connection) -> None:
         """Read how large the tables are, and report a transaction that keeps deleted rows."""

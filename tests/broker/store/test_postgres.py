@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.cases import case
-from tests.postgres import Database
+from tests.postgres import USER, Database
 
 from sievemq_broker.domain.journal import Batch, Write
 from sievemq_broker.domain.store import (
@@ -355,6 +355,33 @@ class TestRows:
         assert store.size() > 0
         vacuumed = "SELECT vacuum_count > 0 FROM pg_stat_user_tables WHERE schemaname = 'sievemq' AND relname = 'batch'"
         wait_until(world, vacuumed)
+
+    def test_a_role_that_may_only_change_rows_is_enough(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It cannot vacuum, and says so once."""
+        monkeypatch.setattr(postgres_vacuum, "VACUUM_BYTES", 0)
+        monkeypatch.setattr(postgres_vacuum, "_VACUUM_PART", 10**12)
+        for statement in (
+            "CREATE ROLE plain LOGIN",
+            "GRANT USAGE ON SCHEMA sievemq TO plain",
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA sievemq TO plain",
+        ):
+            world.database.execute(statement)
+        world.database.take(world.shard, "mine")
+        store = PostgresStore(world.database.url.replace(f"//{USER}@", "//plain@"), world.shard, "mine")
+        numbers = add(store, "a", "b")
+        settle(store, numbers[0])
+        for _ in range(2):
+            store.tidy()
+            assert store._vacuum._thread is not None
+            store._vacuum._thread.join(30)
+        store.reopen()
+        assert names(store) == ["b"]
+        store.close()
+        reports = [record.getMessage() for record in caplog.records if "store.vacuum_failed" in record.getMessage()]
+        assert len(reports) == 1
+        assert "permission denied to vacuum" in reports[0]
 
     def test_a_vacuum_ends_with_its_store(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(postgres_vacuum, "VACUUM_BYTES", 0)
