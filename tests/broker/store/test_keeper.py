@@ -313,8 +313,18 @@ def test_settings_that_differ_have_names(settings: str, names: list[str]) -> Non
 def test_an_owner_beats_and_speaks() -> None:
     rig = owning()
     rig.run(100)
-    assert rig.calls == ["beat"] * 100
+    assert rig.calls.count("beat") == 100
     assert rig.keeper.speaks()
+    assert rig.heard == []
+
+
+def test_an_owner_with_a_wrong_clock_says_so_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    rig = owning()
+    rig.sight = rig.sight._replace(offset=-2.0)
+    rig.run(200)
+    assert rig.calls.count("look") == 3
+    assert rig.keeper.warnings == ["the clock differs from the database's by -2.0 s: messages expire by this clock"]
+    assert caplog.text.count("clock.apart") == 1
     assert rig.heard == []
 
 

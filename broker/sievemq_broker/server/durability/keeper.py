@@ -20,11 +20,14 @@ from sievemq_broker import logs
 from sievemq_broker.domain.store import AwayError, FencedError, StoreError
 from sievemq_broker.server.durability.worker import Worker
 from sievemq_broker.server.histogram import Histogram
-from sievemq_broker.store.lease import FOLLOWING, GONE, OWNING, SILENT, Lease, Leases, Owner, Sight
+from sievemq_broker.store.lease import CLOCK_APART, FOLLOWING, GONE, OWNING, SILENT, Lease, Leases, Owner, Sight
 from sievemq_broker.store.lease import now as machine_now
 
 #: Seconds; bounds of the histogram of beats.
 BEAT_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+#: The time between two looks of an owner, which measure its clock.
+LOOK_SECONDS = 60.0
 
 #: What a process is, by the state of its lease.
 ROLES = ("follower", "taking", "owner", "silent", "gone")
@@ -94,6 +97,7 @@ class Keeper:
         roles: what a process may be.
         lease: as above.
         latency: of beats.
+        offset: seconds by which this machine's clock was ahead of the database's when that was measured last.
         lost_writes: writes that were seen and are gone.
         silences: how often this process has fallen silent.
     """
@@ -130,6 +134,8 @@ class Keeper:
         self._away: str | None = None
         self._warned = -WARN_SECONDS
         self._was_vacant = self._was_apart = False
+        self._looked = now()
+        self.offset = 0.0
         self.latency = Histogram(BEAT_BOUNDS)
         self.lost_writes = 0
         self.silences = 0
@@ -170,8 +176,8 @@ class Keeper:
         found = []
         if names := self.differing:
             found.append(f"settings differ from the owner's: {', '.join(names)}")
-        if self.lease.clock_is_apart:
-            found.append(f"the clock differs from the database's by {self.offset:+.1f} s: this broker takes no shard")
+        if abs(self.offset) > CLOCK_APART:
+            found.append(f"the clock differs from the database's by {self.offset:+.1f} s: {self._because_apart}")
         if self._away is not None:
             found.append(f"the store does not answer: {self._away}")
         return found
@@ -187,10 +193,8 @@ class Keeper:
         return max(0.0, self.lease.until - self._now()) if self.lease.state == OWNING else 0.0
 
     @property
-    def offset(self) -> float:
-        """Seconds by which this machine's clock was ahead of the database's when that was measured last."""
-        seen = self.lease.seen
-        return 0.0 if seen is None else seen.offset
+    def _because_apart(self) -> str:
+        return "this broker takes no shard" if self.lease.state == FOLLOWING else "messages expire by this clock"
 
     # -- what the server says ---------------------------------------------------------------------------------------
 
@@ -283,6 +287,7 @@ class Keeper:
 
     def _saw(self, sight: Sight, asked: float) -> None:
         lease, before = self.lease, self.lease.seen
+        self._measured(sight.offset)
         if lease.state != FOLLOWING:
             if sight.token != lease.token:
                 lease.refused()
@@ -337,6 +342,9 @@ class Keeper:
         if took >= max(terms.beat, (terms.lease - terms.margin) / 4) and asked >= self._warned + WARN_SECONDS:
             self._warned = asked
             log.warning("store.slow", seconds=round(took, 3), note="the owner of a shard is silent after longer waits")
+        if ours and asked >= self._looked + LOOK_SECONDS:
+            self._looked = asked
+            self._call(self._leases.look, self._saw)
 
     # -- what follows -----------------------------------------------------------------------------------------------
 
@@ -402,7 +410,11 @@ class Keeper:
         if is_vacant and not self._was_vacant:
             log.error("store.no_owner", still_seconds=round(lease.still, 3))
         self._was_vacant = is_vacant
-        is_apart = lease.clock_is_apart
+
+    def _measured(self, offset: float) -> None:
+        """The clock was compared with the database's; log once that it is wrong."""
+        self.offset = offset
+        is_apart = abs(offset) > CLOCK_APART
         if is_apart and not self._was_apart:
-            log.error("clock.apart", seconds=round(self.offset, 3), note="set the clock: this broker takes no shard")
+            log.error("clock.apart", seconds=round(offset, 3), note=f"set the clock: {self._because_apart}")
         self._was_apart = is_apart
