@@ -9,6 +9,8 @@ from urllib.parse import quote
 import pytest
 from tests.postgres import Database, Server
 
+from sievemq import ConnectionFactory
+from sievemq_broker import EmbeddedBroker
 from sievemq_broker.store import SqliteStore
 
 from .test_salvage import change, exported, fill, names, run
@@ -146,3 +148,27 @@ class TestCopy:
 def test_a_database_is_not_repaired() -> None:
     result = run("repair", "postgresql://db/mq")
     assert (result.exit_code, "only data directories" in result.output) == (2, True)
+
+
+def test_a_broker_needs_no_more_rights_than_init_grants(empty: str) -> None:
+    import psycopg
+
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute("CREATE ROLE plain LOGIN")
+        assert run("init", empty, "--role", "plain").exit_code == 0
+        settings = {"store": empty.replace("sievemq@", "plain@"), "beat_seconds": 0.05}
+        for numbers in (range(3), range(3, 6)):
+            with (
+                EmbeddedBroker(settings=settings) as broker,
+                ConnectionFactory(broker.url).create_context() as context,
+            ):
+                queue = context.create_queue("q")
+                for number in numbers:
+                    context.create_producer().send(queue, f"m{number}")
+                found = [message.get_text() for message in context.create_browser(queue)]
+                assert found == [f"m{number}" for number in range(numbers.stop)]
+                result = run("check", empty)
+                assert (result.exit_code, f"{numbers.stop} messages" in result.output) == (0, True), "beside the broker"
+                assert run("copy", empty, empty, "--shard", "b").exit_code == 1, "its owner lives"
+        connection.execute("DROP OWNED BY plain")
+        connection.execute("DROP ROLE plain")
