@@ -187,6 +187,21 @@ class TestUnknownOutcomes:
         add(store, "b")
         assert names(store) == ["a", "m2", "b"]
 
+    def test_a_write_that_arrived_behind_its_back_is_not_made_again(self, world: World) -> None:
+        store = world.open()
+        numbers = add(store, "a", "b", "c")
+        twin = PostgresStore(world.database.url, world.shard, "mine")
+        batch = Batch(2)
+        batch.accepted.append((1, message("d").packed))
+        batch.gone += numbers[:2]
+        twice = write_of(store, batch)
+        twin.write(twice, NOW)
+        twin.close()
+        store.write(twice, NOW)
+        assert names(store) == ["c", "d"]
+        settle(store, numbers[2])
+        assert names(store) == ["d"]
+
     def test_upkeep_that_the_server_carries_out_late_does_nothing(self, world: World) -> None:
         """Otherwise messages that were acknowledged since would come back."""
         store = world.open()
@@ -316,6 +331,15 @@ class TestRows:
         world.database.execute("DELETE FROM sievemq.batch WHERE shard = %s AND piece = 1", world.shard)
         with pytest.raises(DamagedError, match="checksum of batch 1"):
             names(store)
+
+    def test_a_definition_that_is_damaged_is_noticed(self, world: World) -> None:
+        store = world.open()
+        batch = Batch(1)
+        batch.definitions["kind", ("k",)] = (1,)
+        write(store, batch)
+        world.database.execute("UPDATE sievemq.definition SET data = 'no value' WHERE shard = %s", world.shard)
+        with pytest.raises(DamagedError, match="checksum of the definition of kind"):
+            store.definitions("kind")
 
     def test_a_batch_that_is_missing_is_missed(self, world: World) -> None:
         store = world.open()
@@ -485,11 +509,13 @@ class TestRefusals:
 
     def test_upkeep_that_fails_is_left_to_the_next_write(self, world: World) -> None:
         store = world.open()
-        (first, *_) = add(store, "a", "b", size=20_000)
-        settle(store, first)
+        first, second, _ = add(store, "a", "b", "c", size=20_000)
+        settle(store, first, second)
         world.database.take(world.shard, "other")
         store._rewritten -= 10
+        assert store._batches.sparse
         assert store.tidy() == store.room
+        assert not store._batches.sparse
         with pytest.raises(FencedError):
             add(store, "c")
 
