@@ -120,7 +120,7 @@ def producers(at: Place, scale: float, door: type[Door]) -> Steps:
 
 
 @row("topic", "a topic with 1,000 subscribers on 10 connections", DOORS, connections=10, each=100)
-@row("group", "the same, all with the same selector", DOORS, connections=10, each=100, qty=">= 0")
+@row("group", "1,000 subscribers with the same selector on 10 connections", DOORS, connections=10, each=100, qty=">= 0")
 @row("connections", "a topic with 1,000 subscribers on 1,000 connections", connections=1_000, each=1)
 def topic(
     at: Place, scale: float, connections: int, each: int, qty: str = "", door: type[Door] = Sieve
