@@ -129,7 +129,7 @@ class Shard:
         self._failed, self._stands, self._silenced = failed, stands, silenced
 
     async def take(self, owner: Owner) -> None:
-        """Where brokers share the store: follow the owner until this process may take the shard, and take it.
+        """The store is shared: follow the owner until this process may take the shard, and take it.
 
         Args:
             owner: what is written about this process.
@@ -138,8 +138,7 @@ class Shard:
             AbandonedError: :meth:`give_up` was called.
             StoreError: the store cannot be used.
         """
-        if self._source is None or not self._source.is_shared:
-            return
+        assert self._source is not None
         from sievemq_broker.server.durability.keeper import Keeper
         from sievemq_broker.store.lease import Lease, Terms
 

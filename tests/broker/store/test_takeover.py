@@ -17,6 +17,7 @@ from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import load
+from sievemq_broker.domain.store import AbandonedError, AwayError, StoreError
 from sievemq_broker.protocols.amqp.frames import AMQP_HEADER, frame_of
 from sievemq_broker.protocols.amqp.performatives import Begin, Open
 from sievemq_broker.server import process
@@ -487,3 +488,39 @@ def test_owners_give_different_ids_although_a_takeover_was_lost(world: World) ->
             assert context.create_consumer(reply).receive_body(str, SOON) == "answer"
     assert len(set(ids)) == 2
     assert [name.rpartition("-")[0].split("-")[1] for name in ids] == ["5", "5"]
+
+
+@pytest.mark.parametrize(("error", "code"), [(AwayError("away"), 75), (StoreError("damaged"), 1)])
+async def test_a_process_that_cannot_restore_gives_the_shard_up(world: World, error: StoreError, code: int) -> None:
+    access = Access(world)
+
+    def fail() -> None:
+        raise error
+
+    access.before_reading = fail
+    settings = load({"port": 0, "http": False, **LONG}, {}).settings
+    server = Server(settings, Clock(), Shard(settings, Clock(), source=access))
+    port = process.bind(server)
+    assert await asyncio.wait_for(process._serve(server, port, asyncio.Event()), DEADLINE) == code
+    assert world.sight.released
+
+
+async def test_a_start_that_was_given_up_takes_nothing(world: World) -> None:
+    settings = load({"port": 0, "http": False, **LONG}, {}).settings
+    shard = Shard(settings, Clock(), source=Access(world))
+    shard.give_up()
+    with pytest.raises(AbandonedError):
+        await shard.take(Owner("this", "", "", ""))
+    assert not world.sight.token
+
+
+@pytest.mark.parametrize(
+    ("host", "advertised", "address"),
+    [("127.0.0.1", None, "127.0.0.1"), ("0.0.0.0", None, ""), ("0.0.0.0", "mq1.example", "mq1.example")],
+)
+def test_the_address_that_shows_whether_a_process_lives(host: str, advertised: str | None, address: str) -> None:
+    port = process.ManagementPort(load({"http_host": host, "http_port": 0, "insecure": True}, {}).settings)
+    try:
+        assert port.pulse(advertised).rpartition(":")[0] == address
+    finally:
+        port.close()
