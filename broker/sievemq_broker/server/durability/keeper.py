@@ -27,7 +27,7 @@ from sievemq_broker.store.lease import now as machine_now
 BEAT_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 #: The time between two looks of an owner, which measure its clock.
-LOOK_SECONDS = 60.0
+MEASURE_SECONDS = 60.0
 
 #: What a process is, by the state of its lease.
 ROLES = ("follower", "taking", "owner", "silent", "gone")
@@ -342,7 +342,7 @@ class Keeper:
         if took >= max(terms.beat, (terms.lease - terms.margin) / 4) and asked >= self._warned + WARN_SECONDS:
             self._warned = asked
             log.warning("store.slow", seconds=round(took, 3), note="the owner of a shard is silent after longer waits")
-        if ours and asked >= self._looked + LOOK_SECONDS:
+        if ours and asked >= self._looked + MEASURE_SECONDS:
             self._looked = asked
             self._call(self._leases.look, self._saw)
 
