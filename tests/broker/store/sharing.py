@@ -260,9 +260,15 @@ def last_words(client: WireClient) -> list[int]:
     return [command[0] for command in client.waiting]
 
 
+def _is_cut_off(server: Server) -> bool:
+    """It is silent, and not for a moment because the machine is busy: a call has failed since the store is away."""
+    keeper = server.shard.keeper
+    return server.role == "silent" and keeper is not None and any("does not answer" in each for each in keeper.warnings)
+
+
 @contextmanager
 def silent(broker: SharingBroker) -> Iterator[None]:
     """The store is away, and the broker has noticed that its lease is over."""
     with broker.access.away():
-        until(broker, lambda server: server.role == "silent")
+        until(broker, _is_cut_off)
         yield
