@@ -89,7 +89,11 @@ class Cable(Relay):
 
     def _reach(self) -> socket.socket:
         database = socket.socket(socket.AF_UNIX)
-        database.connect(str(self.folder / ".s.PGSQL.5432"))
+        try:
+            database.connect(str(self.folder / ".s.PGSQL.5432"))
+        except OSError:
+            database.close()
+            raise
         return database
 
     def unplug(self) -> None:
