@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -298,11 +298,34 @@ def standby_wanted(world: World) -> Iterator[None]:
     world.database.execute("SELECT pg_reload_conf()")
     try:
         wait_until(world, show, "nobody")
+        while not commit_waits(world):  # the checkpointer says so to all, after it has read the setting itself
+            pass
         yield
     finally:
         world.database.execute("ALTER SYSTEM RESET synchronous_standby_names")
         world.database.execute("SELECT pg_reload_conf()")
         wait_until(world, show, "")
+
+
+def commit_waits(world: World) -> bool:
+    """Try it: False if a COMMIT is answered."""
+
+    def commit() -> None:
+        with suppress(psycopg.OperationalError):
+            probe.execute("SELECT pg_logical_emit_message(true, 'probe', '')")
+
+    with closing(world.database.connect()) as probe:
+        backend = probe.info.backend_pid
+        thread = threading.Thread(target=commit)
+        thread.start()
+        waits = False
+        while thread.is_alive() and not waits:
+            row = world.database.execute("SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = %s", backend)
+            waits = row == [(True,)]
+        if waits:
+            world.database.execute("SELECT pg_terminate_backend(%s)", backend)
+        thread.join()
+    return waits
 
 
 class TestRows:
