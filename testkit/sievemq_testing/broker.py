@@ -154,6 +154,7 @@ class TestBroker(EmbeddedBroker):
 
         def crash(server: Server) -> None:
             server.stop_accepting()
+            server.shard.carry_nothing()
             server.links.abort_all()
 
         self.on_server(crash)

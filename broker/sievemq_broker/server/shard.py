@@ -102,6 +102,7 @@ class Shard:
         #: Set once another broker was seen to own it.
         self.follows = asyncio.Event()
         self._is_wanted, self._serves = True, False
+        self._carries = True
         self._loop: asyncio.AbstractEventLoop | None = None
         self._taken: asyncio.Future[None] | None = None
         self._failed: Callable[[Exception], None] = lambda error: None
@@ -317,6 +318,10 @@ class Shard:
         self.lost.clock_jumped(by)
         self.slow_consumers.clock_jumped(by)
 
+    def carry_nothing(self) -> None:
+        """Let what only memory holds end with this process, as if it crashed."""
+        self._carries = False
+
     async def close(self) -> bool:
         """Write the rest, close the store, and release it for other brokers.
 
@@ -326,7 +331,7 @@ class Shard:
         written = True
         if self.opened is not None and self.commits is not None:
             await asyncio.sleep(0)  # connections that were cut return their messages in the next turn
-            if self.keeper is not None and self.keeper.speaks():
+            if self._carries and self.keeper is not None and self.keeper.speaks():
                 self._carry()
             written = await self.commits.close()
             self.opened = None
