@@ -154,9 +154,9 @@ def test_a_broker_needs_no_more_rights_than_init_grants(empty: str) -> None:
     import psycopg
 
     with psycopg.connect(empty, autocommit=True) as connection:
-        connection.execute("CREATE ROLE plain LOGIN")
-        assert run("init", empty, "--role", "plain").exit_code == 0
-        settings = {"store": empty.replace("sievemq@", "plain@"), "beat_seconds": 0.05}
+        connection.execute("CREATE ROLE granted LOGIN")
+        assert run("init", empty, "--role", "granted").exit_code == 0
+        settings = {"store": empty.replace("sievemq@", "granted@"), "beat_seconds": 0.05}
         for numbers in (range(3), range(3, 6)):
             with (
                 EmbeddedBroker(settings=settings) as broker,
@@ -170,5 +170,5 @@ def test_a_broker_needs_no_more_rights_than_init_grants(empty: str) -> None:
                 result = run("check", empty)
                 assert (result.exit_code, f"{numbers.stop} messages" in result.output) == (0, True), "beside the broker"
                 assert run("copy", empty, empty, "--shard", "b").exit_code == 1, "its owner lives"
-        connection.execute("DROP OWNED BY plain")
-        connection.execute("DROP ROLE plain")
+        connection.execute("DROP OWNED BY granted")
+        connection.execute("DROP ROLE granted")
