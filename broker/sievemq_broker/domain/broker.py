@@ -220,6 +220,8 @@ class Broker:
 
     def finish(self, now: int) -> None:
         """Complete all tasks at once: the broker stops."""
+        if self.journal is not None:
+            self.journal.hurry()
         while self.scheduler.ring or self._stamper.ring:
             self.scheduler.finish(now)
             self._stamper.finish(now)

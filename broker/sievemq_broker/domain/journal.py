@@ -13,7 +13,8 @@ batch may be written after batches with higher ids. Ids ascend with time whateve
 its batch's id and its place there. So the order of numbers is the order in which messages were accepted.
 
 The new messages of a large share are written ahead, some with each write, while its verb is at work. They are there
-once the rest of the share is written, and the write that does that is small: others do not wait long for theirs.
+once the rest of the share is written, and the write that does that is small, since the verb waits before its end until
+most are written: others do not wait long for theirs.
 
 A topic's message is stored once, however many durable subscriptions got it.
 """
@@ -392,9 +393,9 @@ class Journal:
     """
 
     __slots__ = (
-        "_apart", "_batch_bytes", "_complete", "_defined", "_fails", "_measure", "_measured", "_next_batch",
-        "_next_number", "_next_write", "_room", "_share", "_under_way", "_writing", "ahead_bytes", "batch", "holds",
-        "lacks", "mark", "refusing", "scarce", "shares",
+        "_apart", "_batch_bytes", "_complete", "_defined", "_fails", "_hurries", "_measure", "_measured",
+        "_next_batch", "_next_number", "_next_write", "_room", "_share", "_under_way", "_waiting", "_writing",
+        "ahead_bytes", "batch", "holds", "lacks", "mark", "refusing", "scarce", "shares",
     )  # fmt: skip
 
     def __init__(
@@ -412,6 +413,9 @@ class Journal:
         self.mark = Mark()
         #: That of the write under way.
         self._under_way: Mark | None = None
+        #: Called once the next write is on disk; and whether nothing waits for that any more.
+        self._waiting: list[Callable[[], None]] = []
+        self._hurries = False
         self.shares: dict[Share, None] = {}
         #: The one for which the present batch is gathered.
         self._share: Share | None = None
@@ -475,6 +479,30 @@ class Journal:
         if self._under_way is not None:
             self._under_way.reach()
             self._under_way = None
+        self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for listener in waiting:
+            listener()
+
+    def lags(self, share: Share) -> bool:
+        """True if so much of a share is not written ahead that its verb must not end yet."""
+        return share.unwritten >= 2 * self.ahead_bytes and not self._hurries
+
+    def await_write(self, listener: Callable[[], None]) -> None:
+        """Call this once a write is on disk: a verb waits for it before its end."""
+        self._waiting.append(listener)
+
+    @property
+    def is_awaited(self) -> bool:
+        """A verb waits for the next write."""
+        return bool(self._waiting)
+
+    def hurry(self) -> None:
+        """The broker stops: no verb waits for a write any more."""
+        self._hurries = True
+        self._wake()
 
     @property
     def extent(self) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from sievemq_broker.domain.journal import Journal, Share
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.domain.work import Budget, Job, Listener, Scheduler, Task
+from sievemq_broker.domain.work import Budget, Job, Listener, Scheduler, Task, event
 from sievemq_core.message.envelope import Envelope
 
 #: Messages that are added within one turn: each counts once for every subscription that it goes to, or for every
@@ -347,11 +347,23 @@ class Publishing:
             elif self._queues:
                 budget.spend(self._add_next(budget.left, now))
             elif not self._left:
-                return
+                written = self._lagging(now)
+                if written is None:
+                    return
+                now = yield written
             elif (fan_out := self._deliverer.fan_out) is not None and self._destinations[self._left[-1][0]].large:
                 now = yield fan_out  # the topic delivers another message before
             else:
                 budget.spend(self._take_next(now))
+
+    def _lagging(self, now: int) -> Job[None] | None:
+        """The next write, if it must come before the end: the write that ends the batch must be small."""
+        journal, share = self._journal, self.share
+        if journal is None or share is None or not journal.lags(share):
+            return None
+        written = event()
+        journal.await_write(partial(written.end, now))
+        return written
 
     def _end_holding(self, job: Job[None], now: int) -> None:
         self.reserving = None

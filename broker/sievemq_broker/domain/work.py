@@ -135,6 +135,11 @@ class Job(Generic[T]):
             self.over = True
         self.running = False
 
+    def end(self, now: int) -> None:
+        """An :func:`event` has come."""
+        self.over = True
+        self.tell(now)
+
     def tell(self, now: int) -> bool:
         """Call the listeners: it is over. False if there is none."""
         listeners, self._listeners = self._listeners, []
@@ -153,6 +158,15 @@ class Job(Generic[T]):
         self.awaited = None
         if self._task is not None:
             self._task.close()
+
+
+def _no_task(now: int, budget: Budget) -> Task[None]:
+    raise AssertionError("it is not carried out")
+
+
+def event() -> Job[None]:
+    """What tasks can wait for that is not done by a task: :meth:`Job.end` is called when it has come."""
+    return Job(_no_task, "", None)
 
 
 class Scheduler:

@@ -187,6 +187,9 @@ def test_links_note_their_commands_with_the_store_of_their_shard(stage: Stage) -
         def __init__(self) -> None:
             self.calls: list[tuple[str, str]] = []
 
+        def work_on_with(self, worked: Callable[[], None]) -> None:
+            """The turn goes on with verbs that waited for a write."""
+
         def fed(self, peer: str) -> None:
             self.calls.append(("fed", peer))
 

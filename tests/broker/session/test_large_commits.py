@@ -559,3 +559,35 @@ def test_in_any_order_each_transaction_is_there_whole_or_not_at_all(
             getattr(play, act)(place, number)
             play.look()
         play.end()
+
+
+def test_a_large_commit_ends_once_most_of_it_is_written_however_slow_the_disk_is() -> None:
+    world, journal = World(), Journal()
+    world.broker.keep_in(journal)
+    journal.ahead_bytes = 150
+    _, request = committing(worker := world.client(), *names("a"))
+    journal.cut()
+    writes = 0
+    for turns, _ in enumerate(until_answered(world, worker, request), 1):
+        if turns % 50 == 0:
+            assert journal.is_awaited
+            assert journal.cut().bytes < 2 * journal.ahead_bytes
+            journal.written()
+            writes += 1
+    assert writes > 2
+    assert not journal.is_awaited
+    assert journal.cut().bytes < 2 * journal.ahead_bytes
+
+
+def test_a_large_commit_ends_without_the_disk_when_the_broker_stops() -> None:
+    world, journal = World(), Journal()
+    world.broker.keep_in(journal)
+    journal.ahead_bytes = 150
+    _, request = committing(worker := world.client(), *names("a"))
+    for _ in range(50):
+        turn(world)
+    assert worker.answer_to(request) is None
+    world.broker.finish(world.now)
+    world.settle()
+    assert worker.answer_to(request) == (Command.OK, request, None)
+    assert sum(len(batch.accepted) for batch in journal.cut().parts) == LARGE

@@ -150,6 +150,7 @@ class Commits:
         self._dead = False
         self._since = self._cut = 0.0
         self._progress: Progress | None = None
+        self._work_on: Callable[[], None] = lambda: None
         self._extent = journal.extent
         #: Clients whose progress is stored with the next write.
         self._fed: dict[Peer, None] = {}
@@ -172,6 +173,10 @@ class Commits:
     def start(self, progress: Progress) -> None:
         """Note the progress of connections before each cut from now on."""
         self._progress = progress
+
+    def work_on_with(self, worked: Callable[[], None]) -> None:
+        """Call this when verbs of the domain that waited for a write go on."""
+        self._work_on = worked
 
     # -- what a turn does -----------------------------------------------------------------------------------------
 
@@ -229,6 +234,9 @@ class Commits:
             self._answer_asked()
             self._release(self._ready())  # what waited for a verb that has changed nothing
         elif self._held or self._asked:
+            self._begin()
+            return
+        if self._journal.is_awaited:
             self._begin()
             return
         if self._lazy is None and (self._journal.has_changes or self._journal.has_ahead):
@@ -305,6 +313,8 @@ class Commits:
             self.stuck = None
             log.info("store.works", note="held-back output is sent")
             self._stands(None)
+        if self._journal.is_awaited:
+            self._work_on()  # verbs go on
         self._journal.written()
         self._busy = self._relieved = False
         took = time.perf_counter() - self._cut

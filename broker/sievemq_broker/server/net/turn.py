@@ -281,6 +281,8 @@ class Turn:
         self._durations: list[float] = []
         self.timers = timers
         self._commits = tuple(commits)
+        for each in self._commits:
+            each.work_on_with(self.worked)
         #: Called at the end of each turn; for waiters on a state that any command may bring about.
         self.watchers: list[Callable[[], None]] = []
 
