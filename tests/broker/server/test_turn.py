@@ -199,6 +199,9 @@ def test_links_note_their_commands_with_the_store_of_their_shard(stage: Stage) -
         def end_turn(self) -> None:
             self.calls.append(("end", ""))
 
+        def give_way(self) -> None:
+            assert self.calls[-1] == ("end", "")
+
     stores = Store(), Store()
     turn = Turn(stage.loop, 0, commits=stores)  # type: ignore[arg-type]
     for number, store in enumerate((*stores, None)):

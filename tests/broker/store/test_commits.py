@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 from pathlib import Path
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,6 +59,23 @@ async def test_without_changes_everything_leaves_at_once(rig: Rig) -> None:
     rig.say(0, b"a")
     rig.commits.end_turn()
     assert rig.left == [[b"a"], []]
+
+
+async def test_a_turn_gives_way_to_a_write_under_way(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=pauses.append, perf_counter=perf_counter))
+    rig.commits.give_way()
+    assert pauses == []
+    rig.record()
+    rig.say(0, b"a")
+    rig.commits.end_turn()
+    await rig.store.began.get()
+    rig.commits.give_way()
+    assert pauses == [0]
+    rig.store.answers.put(None)
+    await rig.links[0].something.wait()
+    rig.commits.give_way()
+    assert pauses == [0]
 
 
 async def test_output_leaves_after_the_write_and_later_output_behind_it(rig: Rig) -> None:

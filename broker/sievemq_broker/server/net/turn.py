@@ -393,6 +393,7 @@ class Turn:
             self._write(began + TURN_SECONDS)
             for commits in self._commits:
                 commits.end_turn()
+                commits.give_way()
         if self.watchers:
             for look in tuple(self.watchers):
                 look()
