@@ -174,7 +174,7 @@ def test_moved_clock_does_everything_that_is_due_before_it_returns() -> None:
 
 
 def test_a_turn_ends_when_a_deadline_has_come_and_when_work_goes_on(clock: StandingClock) -> None:
-    """What was done is written to disk at the end of a turn, whoever has output."""
+    """The end of a turn also writes to disk, so it must come although no link has output."""
     domain, ends = Domain(1_100), 0
     timers, loop, _, marked = make(domain, clock)
 
