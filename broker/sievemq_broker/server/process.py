@@ -66,6 +66,7 @@ class ManagementPort:
         self._host = settings.http_address
         self._port = Port("HTTP", settings.http_address, settings.http_port)
         self._http: HttpServer | None = None
+        self._is_given_up = False
 
     @property
     def url(self) -> str:
@@ -93,18 +94,21 @@ class ManagementPort:
 
     async def start(self, server: Server) -> None:
         """Serve a broker that has started. Importing the HTTP stack takes longer than the rest of the start, so this
-        comes last and imports in a thread."""
-        self._http = await asyncio.get_running_loop().run_in_executor(None, _make_http, server, self.url)
-        await self._http.start(self._port.socket, self._tls)
+        comes last and imports in a thread. Without effect if the port is given up meanwhile."""
+        http = await asyncio.get_running_loop().run_in_executor(None, _make_http, server, self.url)
+        if not self._is_given_up:
+            self._http = http
+            await http.start(self._port.socket, self._tls)
 
     async def stop(self) -> None:
         """Finish open requests, and give the port up."""
         if self._http is not None:
             await self._http.stop()
-        self._port.close()
+        self.close()
 
     def close(self) -> None:
         """Give the port up before it was served."""
+        self._is_given_up = True
         self._port.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -367,6 +368,28 @@ async def test_a_stopped_follower_exits_with_0(world: World) -> None:
     with SharingBroker(world, LONG):
         assert await run(Access(world), follows, stop=True) == 0
         assert not world.sight.released
+
+
+async def test_a_follower_can_be_stopped_before_its_management_port_is_served(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What that needs is imported in a thread."""
+    settings = load({"port": 0, "http_port": 0, **LONG}, {}).settings
+    stopped = threading.Event()
+    make_http = process._make_http
+
+    def late(server: Server, url: str) -> Any:
+        assert stopped.wait(DEADLINE)
+        return make_http(server, url)
+
+    monkeypatch.setattr(process, "_make_http", late)
+    server = Server(settings, Clock(), Shard(settings, Clock(), source=Access(world)))
+    port = process.bind(server)
+    assert port is not None
+    serving = asyncio.create_task(port.start(server))
+    await server.stop()
+    stopped.set()
+    await asyncio.wait_for(serving, DEADLINE)
 
 
 # -- the clock --------------------------------------------------------------------------------------------------------
