@@ -432,6 +432,21 @@ def test_the_owner_alone_releases_the_shard(owns: bool) -> None:
     assert len(rig.calls) == calls
 
 
+def test_a_follower_that_ends_while_it_takes_the_shard_releases_it() -> None:
+    """Otherwise the others would wait for the whole lease."""
+    rig = Rig(Sight("", 0, False, 0, None, 0, 1, 0.0))
+    rig.held = []
+    rig.keeper.start()
+    looking, rig.held = rig.held, []
+    for call in looking:
+        call()
+    rig.keeper.close()
+    rig.answer()
+    assert rig.sight.token == "ours"
+    assert rig.calls == ["look", "end", "take", "release", "close"]
+    assert rig.heard == []
+
+
 def test_an_owner_that_is_gone_releases_nothing() -> None:
     rig = owning()
     rig.keeper.fail()

@@ -128,6 +128,8 @@ class Keeper:
         self._timer: asyncio.TimerHandle | None = None
         #: A call is under way.
         self._waits = False
+        #: The row was asked for, and may be this process's.
+        self._may_own = False
         self._ended = False
         self._silent_since = 0.0
         #: Why the last call failed; None if it was answered.
@@ -218,7 +220,7 @@ class Keeper:
         Returns:
             Completed when that is done, or has failed.
         """
-        owned = self.lease.state not in (FOLLOWING, GONE)
+        owned = self._may_own and self.lease.state != GONE
         self.lease.end()
         self._stop()
 
@@ -313,11 +315,13 @@ class Keeper:
     def _take(self) -> None:
         seen, token, owner = self.lease.seen, self.lease.token, self._owner
         assert seen is not None
+        self._may_own = True
         self._call(lambda: self._leases.take(seen, token, owner), self._took)
 
     def _took(self, won: bool, asked: float) -> None:
         lease = self.lease
         if not won or lease.seen is None:  # another one was faster, or the owner lives; look again
+            self._may_own = False
             return
         lease.taken(asked)
         before = lease.seen.owner
