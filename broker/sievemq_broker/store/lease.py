@@ -217,8 +217,8 @@ class Lease:
         return self._still >= 2 * self.terms.beat
 
     def died(self) -> None:
-        """The owner's address refused a connection after :attr:`suspects`: its machine says that the process is gone.
-        Holds until the row changes."""
+        """The owner's address, which had accepted one before, refused a connection after :attr:`suspects`: its machine
+        says that the process is gone. Holds until the row changes."""
         self._is_dead = self.suspects
 
     @property

@@ -614,7 +614,7 @@ class Process:
             self,
             worker=SimWorker(self),
             now=self._lease_clock,
-            probe=self._refuses,
+            probe=self._accepts,
         )
         self.keeper.start()
         self.after(0.25, self._tick)
@@ -623,11 +623,11 @@ class Process:
     def token(self) -> str:
         return self.lease.token
 
-    def _refuses(self, address: str) -> bool:
-        """Whether the kernel of that machine refuses a connection."""
-        if self.world.fault == "suspicion taken for death":
-            return True
-        return all(each is None or address != each.address for each in self.world.processes)
+    def _accepts(self, address: str) -> bool:
+        """Whether the kernel of that machine accepts a connection."""
+        if self.world.fault == "suspicion taken for death" and self.lease.suspects:
+            return False
+        return any(each is not None and address == each.address for each in self.world.processes)
 
     # -- time -----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from sievemq_broker.domain.store import AwayError, FencedError, StoreError
-from sievemq_broker.server.durability.keeper import Keeper, refuses
+from sievemq_broker.server.durability.keeper import Keeper, accepts
 from sievemq_broker.store.lease import Lease, Owner, Sight, Terms
 
 TERMS = Terms(beat=1.0, lease=10.0, margin=2.0, patience=100.0)
@@ -112,9 +112,9 @@ class Rig:
     def close(self) -> None:
         self.calls.append("close")
 
-    def probe(self, address: str) -> bool:
+    def probe(self, address: str) -> bool | None:
         self.calls.append(f"probe {address}")
-        return self.is_dead
+        return not self.is_dead
 
     def lives(self) -> None:
         """The owner beats."""
@@ -167,7 +167,7 @@ def test_a_living_owner_is_followed() -> None:
     rig.run(100, rig.lives)
     assert "taken" not in rig.heard
     assert rig.keeper.owner == OTHER
-    assert rig.calls == ["look"] * 201, "twice in each beat"
+    assert rig.calls == ["look", "probe other:7680", *["look"] * 200], "twice in each beat"
 
 
 def test_a_released_shard_is_taken_at_the_next_look() -> None:
@@ -193,11 +193,45 @@ def test_the_owner_of_a_refusing_address_is_dead() -> None:
     rig = Rig()
     rig.keeper.start()
     rig.is_dead = True
+    rig.calls.clear()
     rig.run(1)
     assert "probe other:7680" not in rig.calls
     rig.run(1)
     assert rig.calls[-2:] == ["probe other:7680", "take"]
     assert rig.heard[-1] == "taken"
+
+
+def test_an_address_that_was_never_reached_shows_nothing() -> None:
+    """That of a port which is open to the owner's own machine only refuses connections, however well the owner is."""
+    rig = Rig()
+    rig.is_dead = True
+    rig.keeper.start()
+    for _ in range(10):
+        rig.run(5)
+        rig.lives()
+    assert set(rig.heard) == {"follow"}
+    assert rig.calls.count("probe other:7680") == 6, "once in each lease"
+
+
+def test_an_address_that_is_reached_later_shows_the_end_of_its_owner() -> None:
+    rig = Rig()
+    rig.is_dead = True
+    rig.keeper.start()
+    rig.is_dead = False
+    rig.run(11, rig.lives)
+    rig.is_dead = True
+    rig.run(3)
+    assert rig.heard[-1] == "taken"
+
+
+def test_the_address_of_the_next_owner_has_to_be_reached_anew() -> None:
+    rig = Rig()
+    rig.keeper.start()
+    rig.is_dead = True
+    rig.sight = rig.sight._replace(token="next", epoch=4, owner=OTHER._replace(address="next:7680"))
+    rig.run(9)
+    assert rig.calls.count("probe next:7680") == 1
+    assert "taken" not in rig.heard
 
 
 def test_probes_of_a_machine_that_is_cut_off_do_not_put_a_takeover_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,7 +460,7 @@ def test_the_owner_alone_releases_the_shard(owns: bool) -> None:
     if not owns:
         rig.keeper.start()
     rig.keeper.close()
-    assert rig.calls[-3:] == (["release", "close", "end"] if owns else ["look", "close", "end"])
+    assert rig.calls[-3:] == (["release", "close", "end"] if owns else ["probe other:7680", "close", "end"])
     calls = len(rig.calls)
     rig.run(10)
     assert len(rig.calls) == calls
@@ -465,12 +499,12 @@ def test_the_end_is_orderly_though_the_store_is_away() -> None:
 # -- an address
 
 
-def test_an_address_refuses_or_not() -> None:
+def test_an_address_accepts_or_refuses_or_says_nothing() -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        assert not refuses(address, 60.0)
-    assert refuses(address, 60.0)
-    assert not refuses("host.invalid:1", 60.0)
-    assert not refuses("no port", 60.0)
+        assert accepts(address, 60.0) is True
+    assert accepts(address, 60.0) is False
+    assert accepts("host.invalid:1", 60.0) is None
+    assert accepts("no port", 60.0) is None

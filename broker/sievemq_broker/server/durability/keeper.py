@@ -64,20 +64,20 @@ class Hearer(Protocol):
         """True if the store has not answered a write for so long."""
 
 
-def refuses(address: str, seconds: float) -> bool:
-    """True if an address refuses connections: its machine says that there is no such process. In a thread.
+def accepts(address: str, seconds: float) -> bool | None:
+    """True if an address accepts connections, False if it refuses them, None if nothing is heard. In a thread.
 
     Args:
-        seconds: that it may take to say so. A machine that is cut off says nothing.
+        seconds: that it may take. A machine that is cut off says nothing.
     """
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
     except ConnectionRefusedError:
-        return True
+        return False
     except (OSError, ValueError):
-        pass
-    return False
+        return None
+    return True
 
 
 class Keeper:
@@ -91,7 +91,7 @@ class Keeper:
         hearer: hears what follows.
         worker: carries out the calls; one of its own if not given.
         now: the time, as in store/lease.py.
-        probe: True if an address refuses connections; by connecting to it if not given.
+        probe: whether an address accepts connections, as :func:`accepts`, which is used if none is given.
 
     Attributes:
         roles: what a process may be.
@@ -113,7 +113,7 @@ class Keeper:
         hearer: Hearer,
         worker: Worker | None = None,
         now: Callable[[], float] = machine_now,
-        probe: Callable[[str], bool] | None = None,
+        probe: Callable[[str], bool | None] | None = None,
     ) -> None:
         self._loop = loop
         self.lease = lease
@@ -123,7 +123,9 @@ class Keeper:
         self._worker = worker or Worker(loop, "sievemq-lease")
         self._now = now
         # So short that the looks before and after it count as one observation of the row.
-        self._probe = probe or partial(refuses, seconds=lease.terms.lease / PROBES)
+        self._probe = probe or partial(accepts, seconds=lease.terms.lease / PROBES)
+        #: The last owner whose address was tried, its token; when; and whether a connection was accepted.
+        self._tried, self._tried_at, self._was_reached = "", 0.0, False
         self._state = lease.state
         self._timer: asyncio.TimerHandle | None = None
         #: A call is under way.
@@ -302,12 +304,27 @@ class Keeper:
             return
         self._hearer.follow()
         self._report_vacancy()
+        self._try_address(sight, asked)
+
+    def _try_address(self, sight: Sight, asked: float) -> None:
+        """Try whether the owner's address can be reached; then, once the owner is suspected, whether it still can.
+
+        One that never was, behind a firewall or on another interface, refuses connections however well its owner is."""
         owner = sight.owner
-        if lease.suspects and owner is not None:
+        if owner is None or not owner.address or sight.released:
+            return
+        if sight.token != self._tried:
+            self._tried, self._was_reached = sight.token, False
+        elif not self._was_reached and asked < self._tried_at + self.lease.terms.lease:
+            return
+        if not self._was_reached or self.lease.suspects:
+            self._tried_at = asked
             self._call(lambda: self._probe(owner.address), self._probed)
 
-    def _probed(self, refused: bool, asked: float) -> None:
-        if refused:
+    def _probed(self, accepted: bool | None, asked: float) -> None:
+        if accepted:
+            self._was_reached = True
+        elif accepted is False and self._was_reached:
             self.lease.died()
             if self.lease.may_take:
                 self._take()
