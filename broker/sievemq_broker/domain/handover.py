@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.entry import Entry
-from sievemq_broker.domain.journal import TEMPORARY, Journal, Ledger, state_of
+from sievemq_broker.domain.journal import TEMPORARY, Journal, Ledger
 from sievemq_broker.domain.queue import Queue
 
 #: Bytes of messages that are carried at most: the others wait for this write, and for its restore.
@@ -33,24 +33,28 @@ class _Carrier:
         self.journal = journal
         self.bytes = self.stored = self.left = 0
 
-    def carry(self, queue: Queue, number: int) -> None:
+    def carry(self, queue: Queue, ledger: Ledger) -> None:
         """Store the messages of a queue that are not stored."""
+        for consumer in (*queue.consumers, *queue.holders):  # of taps: all connections are closed
+            for entry in consumer.window:
+                if entry is not None and self._store(entry, ledger):
+                    ledger.handed(queue, entry, consumer)
         for entry in (*queue.main.waits(-1, queue.depth), *queue.scheduled.values()):
-            if getattr(entry, "stored", 0):
-                continue
-            size = len(entry.envelope.packed)
-            if self.bytes + size > CARRIED_BYTES:
-                self.left += 1
-            else:
-                self.bytes += size
-                self.stored += 1
-                self._store(entry, number)
+            if self._store(entry, ledger) and entry.count:
+                ledger.returned(queue, entry)
 
-    def _store(self, entry: Entry, number: int) -> None:
-        stored = self.journal.keep(number, entry.envelope.packed)
-        entry.keep(stored)
-        if entry.count:
-            self.journal.batch.states[stored] = state_of(entry.count, entry.attempts)
+    def _store(self, entry: Entry, ledger: Ledger) -> bool:
+        """True if it was not stored, and is now."""
+        if getattr(entry, "stored", 0):
+            return False
+        size = len(entry.envelope.packed)
+        if self.bytes + size > CARRIED_BYTES:
+            self.left += 1
+            return False
+        self.bytes += size
+        self.stored += 1
+        entry.keep(self.journal.keep(ledger.number, entry.envelope.packed))
+        return True
 
 
 def carry(broker: Broker, may_return: Callable[[str], bool]) -> Carried:
@@ -66,19 +70,20 @@ def carry(broker: Broker, may_return: Callable[[str], bool]) -> Carried:
     for namespace in broker.namespaces.values():
         for label, destination in namespace.destinations.items():
             owner = namespace.temporaries.owner_of(label)
-            number = _number_of(destination) if isinstance(destination, Queue) else 0
+            ledger = _ledger_of(destination) if isinstance(destination, Queue) else None
             if owner is not None:
                 if not may_return(owner):
                     continue
-                number = journal.take_number()
-                journal.define(TEMPORARY, (namespace.name, label), (number, owner))
-            if number and isinstance(destination, Queue):
-                carrier.carry(destination, number)
+                ledger = journal.ledger(journal.take_number())
+                journal.define(TEMPORARY, (namespace.name, label), (ledger.number, owner))
+            if ledger is not None and isinstance(destination, Queue):
+                carrier.carry(destination, ledger)
         for subscription in namespace.subscriptions.durable.values():
-            carrier.carry(subscription.queue, _number_of(subscription.queue))
+            if (ledger := _ledger_of(subscription.queue)) is not None:
+                carrier.carry(subscription.queue, ledger)
     return Carried(carrier.stored, carrier.left)
 
 
-def _number_of(queue: Queue) -> int:
-    """The number of a queue in the journal; 0 if it has none."""
-    return next((observer.number for observer in queue.observers if isinstance(observer, Ledger)), 0)
+def _ledger_of(queue: Queue) -> Ledger | None:
+    """Writes the events of a queue to the journal; None if nothing does."""
+    return next((observer for observer in queue.observers if isinstance(observer, Ledger)), None)

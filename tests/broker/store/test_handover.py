@@ -158,6 +158,37 @@ def test_temporary_destinations_are_in_memory_again() -> None:
     assert (store.messages, [kind for kind, _ in store.defined]) == ({}, ["namespace"])
 
 
+def test_messages_that_a_tap_has_taken_are_handed_over() -> None:
+    """They come back marked, as those that are PERSISTENT do."""
+    store = DictStore()
+    broker = broker_over(store)
+    space = broker.namespace("default")
+    for name in "ab":
+        space.send("q", message(name, mode=1), NOW)
+    tap = space.taps.open("maker", "t", "queue:q", "drain", None, {}, NOW)
+    assert tap.look(0, 1, 0, NOW)[0] == 1
+    assert carry(broker, set[str]().__contains__) == (2, 0)
+    written(broker, store)
+    queue = broker_over(store).namespace("default").queue("queue:q")
+    assert [(name_of(each.envelope.packed), each.count) for each in queue.main.waits(-1, 9)] == [("a", 1), ("b", 0)]
+
+
+def test_attempts_are_handed_over_with_the_time_of_the_first() -> None:
+    store = DictStore()
+    broker = broker_over(store)
+    space = broker.namespace("default")
+    space.send("q", message("m", mode=1), NOW)
+    queue = space.queue("queue:q")
+    (entry,) = queue.main.waits(-1, 9)
+    entry.resume(0, 1, 1, NOW)
+    carry(broker, set[str]().__contains__)
+    written(broker, store)
+    later = Broker()
+    restore(later, store, NOW + 1_000)
+    (entry,) = later.namespace("default").queue("queue:q").main.waits(-1, 9)
+    assert (entry.count, entry.attempts, entry.failed) == (1, 1, NOW)
+
+
 def test_what_is_too_much_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     store = DictStore()
     broker = broker_over(store)
