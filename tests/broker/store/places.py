@@ -18,10 +18,10 @@ from psycopg.pq import TransactionStatus
 
 from sievemq.cli import main
 from sievemq_broker.domain.store import SavedEntry
-from sievemq_broker.store import postgres, postgres_connection
+from sievemq_broker.store import postgres, postgres_connection, postgres_rows
 
-#: Before a write is sent; between the calls of one that takes several; when what commits it was sent, and no answer was
-#: read; when it is stored, and no client was told; amid the restore.
+#: Before a write is sent; between its calls, while it holds the lock of the shard; when what commits it was sent, and no
+#: answer was read; when it is stored, and no client was told; amid the restore.
 PLACES = ("before", "between", "sent", "stored", "restore")
 
 #: Messages that are restored before the stop.
@@ -37,13 +37,14 @@ class Places:
         self.writing = False
         self.statement = ""
 
-    def reached(self, place: str) -> None:
+    def wants(self, place: str) -> bool:
         try:
-            wanted = self._file.read_text(encoding="utf-8")
+            return self._file.read_text(encoding="utf-8") == place
         except OSError:
-            return
-        # A write of one call has no place between its calls: it stops when it is stored.
-        if wanted == place or (wanted == "between" and place == "stored"):
+            return False
+
+    def reached(self, place: str) -> None:
+        if self.wants(place):
             self._file.unlink()
             os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -52,9 +53,12 @@ def install(places: Places) -> None:
     """Have the broker of this process stop at places."""
     write, entries = postgres.PostgresStore.write, postgres.PostgresStore.entries
     execute, wait = postgres_connection.Connection.execute, postgres_connection.Connection.wait
+    call_bytes = postgres_rows._CALL_BYTES
 
     def writes(self: Any, *arguments: Any) -> None:
         places.reached("before")
+        # So that a write takes several calls however small it is.
+        postgres_rows._CALL_BYTES = 0 if places.wants("between") else call_bytes  # type: ignore[misc]
         places.writing = True
         try:
             write(self, *arguments)
@@ -70,13 +74,13 @@ def install(places: Places) -> None:
         places.reached("restore")  # where there are less
 
     def executes(self: Any, statement: Any, *arguments: Any, **more: Any) -> Any:
-        places.statement = str(statement)
-        if places.writing and self.info.transaction_status == TransactionStatus.INTRANS:
+        before, places.statement = places.statement, str(statement)
+        if places.writing and before == postgres._WRITE and _is_amid(self):
             places.reached("between")
         return execute(self, statement, *arguments, **more)
 
     def waits(self: Any, gen: Generator[Any, Any, Any], *arguments: Any, **more: Any) -> Any:
-        amid = self.info.transaction_status == TransactionStatus.INTRANS
+        amid = _is_amid(self)
         if places.writing and not places.statement.startswith("BEGIN") and amid == (places.statement == "COMMIT"):
             gen = _stopping(gen, lambda: places.reached("sent"))
         return wait(self, gen, *arguments, **more)
@@ -85,6 +89,10 @@ def install(places: Places) -> None:
     postgres.PostgresStore.entries = restores  # type: ignore[method-assign]
     postgres_connection.Connection.execute = executes  # type: ignore[method-assign]
     postgres_connection.Connection.wait = waits  # type: ignore[method-assign]
+
+
+def _is_amid(connection: Any) -> bool:
+    return bool(connection.info.transaction_status == TransactionStatus.INTRANS)
 
 
 def _stopping(gen: Generator[Any, Any, Any], stop: Callable[[], None]) -> Generator[Any, Any, Any]:
