@@ -20,8 +20,8 @@ from sievemq.cli import main
 from sievemq_broker.domain.store import SavedEntry
 from sievemq_broker.store import postgres, postgres_connection, postgres_rows
 
-#: Before a write is sent; between its calls, while it holds the lock of the shard; when what commits it was sent, and no
-#: answer was read; when it is stored, and no client was told; amid the restore.
+#: Before a write is sent; between its calls, while it holds the lock of the shard; when what commits it was sent, and
+#: no answer was read; when it is stored, and no client was told; amid the restore.
 PLACES = ("before", "between", "sent", "stored", "restore")
 
 #: Messages that are restored before the stop.
