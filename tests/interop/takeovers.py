@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.broker.store.kill import folder_for
 from tests.broker.store.takeover import Pair
 from tests.interop.fetch import MissingError
 from tests.interop.results import Result
@@ -100,14 +100,14 @@ def takeovers(command: Sequence[str | Path]) -> list[Result]:
 def _outcome(command: Sequence[str | Path], database: Database, kind: str) -> Result:
     name = f"nothing confirmed is lost over two faults: {kind}"
     try:
-        _play(command, database, kind)
+        with folder_for("takeovers") as folder:
+            _play(command, database, kind, folder)
     except Exception as error:
         return Result(name, passed=False, detail=f"{type(error).__name__}: {error}")
     return Result(name, passed=True)
 
 
-def _play(command: Sequence[str | Path], database: Database, kind: str) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="sievemq-takeovers-"))
+def _play(command: Sequence[str | Path], database: Database, kind: str, folder: Path) -> None:
     pair = Pair(1, database, folder, (kind,), database.shard())
     client = None
     try:

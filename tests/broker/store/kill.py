@@ -32,6 +32,8 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -309,6 +311,12 @@ class Life:
         if code:
             self.accounts.faults.append(f"the broker ended with {code}: {rest}")
 
+    def end(self) -> None:
+        """End the broker whatever it does."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(DEADLINE)
+
     # -- who uses it --------------------------------------------------------------------------------------------
 
     def play(self, kills: int, steps: int) -> list[str]:
@@ -320,6 +328,13 @@ class Life:
                 and ends with whatever the broker is doing then: in a commit as well as between two. Half of them end
                 soon after a large COMMIT.
         """
+        try:
+            return self._play(kills, steps)
+        finally:
+            self.over.set()  # after an error clients would go on for as long as this process runs
+            self.end()
+
+    def _play(self, kills: int, steps: int) -> list[str]:
         self.start()
         self.subscribe()
         parts = [
@@ -500,6 +515,26 @@ class Life:
             client.close()
 
 
+def exit_at_sigterm() -> None:
+    """Have SIGTERM end this program as SIGINT does: together with what it has started."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
+@contextmanager
+def folder_for(name: str) -> Iterator[Path]:
+    """A temporary folder, which stays only if something went wrong."""
+    folder = Path(tempfile.mkdtemp(prefix=f"sievemq-{name}-"))
+    try:
+        yield folder
+    except Exception:
+        print(f"what it has left is in {folder}")
+        raise
+    except BaseException:  # an interrupt
+        shutil.rmtree(folder)
+        raise
+    shutil.rmtree(folder)
+
+
 def main() -> int:
     """Run lives of ten kills each until all kills are done."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -507,21 +542,20 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=STEPS, help="of its clients, in the longest life of a broker")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     arguments = parser.parse_args()
+    exit_at_sigterm()
     done = ahead = messages = 0
     seed = arguments.seed
     while done < arguments.kills:
         kills = min(10, arguments.kills - done)
-        directory = Path(tempfile.mkdtemp(prefix="sievemq-kill-"))
-        life = Life(seed, directory)
-        wrong = life.play(kills, arguments.steps)
-        done, ahead = done + life.kills, ahead + life.kills_ahead
-        confirmed = sum(map(len, life.accounts.confirmed.values()))
-        messages += confirmed
-        print(f"seed {seed}: {done} kills, {confirmed} confirmed in this life, {len(wrong)} violations", flush=True)
-        if wrong or len(life.incarnations) != 1:
-            print("\n".join(wrong[:50]), f"\n{life.incarnations}; the data directory is {directory}")
-            return 1
-        shutil.rmtree(directory)
+        with folder_for("kill") as directory:
+            life = Life(seed, directory)
+            wrong = life.play(kills, arguments.steps)
+            done, ahead = done + life.kills, ahead + life.kills_ahead
+            confirmed = sum(map(len, life.accounts.confirmed.values()))
+            messages += confirmed
+            print(f"seed {seed}: {done} kills, {confirmed} confirmed in this life, {len(wrong)} violations", flush=True)
+            assert not wrong, "\n".join(wrong[:50])
+            assert len(life.incarnations) == 1, life.incarnations
         seed += 1
     print(f"{done} kills, {ahead} amid a commit that was partly written ahead")
     print(f"{messages} confirmed deliveries, none lost, none unmarked twice")

@@ -26,18 +26,16 @@ import argparse
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,7 +43,7 @@ from typing import Any
 from tests.postgres import USER, Database, Pooler, Server
 
 from ...client.relay import Relay
-from .kill import STEPS, Client, Life
+from .kill import STEPS, Client, Life, exit_at_sigterm, folder_for
 from .places import PLACES
 
 ROOT = Path(__file__).parents[3]
@@ -244,6 +242,7 @@ class Pair(Life):
         self._cables: dict[str, Cable] = {}
         self.brokers = [self.new_broker(name, shard) for name in NAMES]
         self._clients: set[Tracked] = set()
+        self._standbys: list[Standby] = []
 
     # -- the brokers ------------------------------------------------------------------------------------------------
 
@@ -279,6 +278,8 @@ class Pair(Life):
             broker.end()
         for cable in self._cables.values():
             cable.close()
+        for standby in self._standbys:
+            standby.close()
 
     def owner(self, other_than: Process | None = None) -> Process:
         """Wait until one owns the shard."""
@@ -406,6 +407,7 @@ class Pair(Life):
     def _promote(self, owner: Process) -> None:
         primary = self._database.server
         standby = Standby(primary)
+        self._standbys.append(standby)
         standby.start()
         self._database.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
         self._database.execute("SELECT pg_reload_conf()")
@@ -434,21 +436,16 @@ def run(
     seed: int, folder: Path, faults: int, steps: int, kinds: Sequence[str], *, pooled: bool = False
 ) -> tuple[list[str], Pair]:
     """One life: a database, two brokers, so many faults. Returns what is wrong."""
-    server = Server()
-    server.start()
-    database = Database(server)
-    pooler = None
-    try:
-        pooler = Pooler(server) if pooled else None
-        pair = Pair(seed, database, folder, kinds, pooler=pooler)
-        try:
-            return pair.play(faults, steps), pair
-        finally:
-            pair.end()
-    finally:
-        if pooler is not None:
-            pooler.close()
-        database.server.close()
+    with ExitStack() as stack:
+        server = Server()
+        stack.callback(server.close)
+        server.start()
+        pooler = None
+        if pooled:
+            pooler = Pooler(server)
+            stack.callback(pooler.close)
+        pair = Pair(seed, Database(server), folder, kinds, pooler=pooler)
+        return pair.play(faults, steps), pair
 
 
 def main() -> int:
@@ -460,25 +457,24 @@ def main() -> int:
     parser.add_argument("--pooled", action="store_true", help="with PgBouncer, which cannot follow a promotion here")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     arguments = parser.parse_args()
+    exit_at_sigterm()
     done, messages, seed, takeovers = 0, 0, arguments.seed, list[float]()
     while done < arguments.faults:
-        folder = Path(tempfile.mkdtemp(prefix="sievemq-takeover-"))
         kinds = [kind for kind in arguments.kinds.split(",") if not (arguments.pooled and kind == "promote")]
         faults = min(10, arguments.faults - done)
-        wrong, pair = run(seed, folder, faults, arguments.steps, kinds, pooled=arguments.pooled)
-        done += pair.kills
-        takeovers += pair.figures.takeovers
-        confirmed = sum(map(len, pair.accounts.confirmed.values()))
-        messages += confirmed
-        print(
-            f"seed {seed}: {done} faults ({' '.join(pair.figures.faults)}), {confirmed} confirmed in this life, "
-            f"{len(wrong)} violations",
-            flush=True,
-        )
-        if wrong or len(pair.incarnations) != 1:
-            print("\n".join(wrong[:50]), f"\n{pair.incarnations}; logs are in {folder}")
-            return 1
-        shutil.rmtree(folder)
+        with folder_for("takeover") as folder:
+            wrong, pair = run(seed, folder, faults, arguments.steps, kinds, pooled=arguments.pooled)
+            done += pair.kills
+            takeovers += pair.figures.takeovers
+            confirmed = sum(map(len, pair.accounts.confirmed.values()))
+            messages += confirmed
+            print(
+                f"seed {seed}: {done} faults ({' '.join(pair.figures.faults)}), {confirmed} confirmed in this life, "
+                f"{len(wrong)} violations",
+                flush=True,
+            )
+            assert not wrong, "\n".join(wrong[:50])
+            assert len(pair.incarnations) == 1, pair.incarnations
         seed += 1
     print(f"{messages} confirmed deliveries over {done} faults, none lost, none unmarked twice")
     if takeovers:
