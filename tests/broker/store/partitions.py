@@ -40,11 +40,17 @@ LONG = 1.5
 
 
 def _do(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 class Network:
-    """A namespace for the database and for each broker, on one bridge."""
+    """A namespace for the database and for each broker, on one bridge.
+
+    Raises:
+        OSError: the system allows none, or has no `ip`.
+    """
 
     def __init__(self) -> None:
         self._bridge = f"smq{os.getpid() % 100_000}"
@@ -72,10 +78,10 @@ class Network:
     ) -> None:
         # First the devices: connections that ended unanswered keep a namespace, and so its device, for minutes.
         for device in (*(f"{space}v" for space in self._spaces.values()), self._bridge):
-            with suppress(subprocess.CalledProcessError):
+            with suppress(OSError):
                 _do("ip", "link", "delete", device)
         for space in self._spaces.values():
-            with suppress(subprocess.CalledProcessError):
+            with suppress(OSError):
                 _do("ip", "netns", "delete", space)
 
     def inside(self, name: str) -> tuple[str, ...]:
