@@ -5,12 +5,14 @@ import jakarta.jms.MessageProducer;
 import jakarta.jms.Queue;
 import jakarta.jms.Session;
 import java.util.Arrays;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.apache.qpid.jms.JmsConnectionFactory;
 
 /** A client of Qpid JMS whose broker changes: see tests/interop/takeovers.py. */
 public class TakeoverJms {
-    private static volatile boolean enough;
+    private static final CountDownLatch enough = new CountDownLatch(1);
 
     public static void main(String[] arguments) throws Exception {
         String hosts = Arrays.stream(System.getenv("BROKERS").split(","))
@@ -31,18 +33,17 @@ public class TakeoverJms {
             } catch (java.io.IOException error) {
                 System.err.println(error);
             }
-            enough = true;
+            enough.countDown();
         });
         input.setDaemon(true);
         input.start();
         int number = 0;
-        for (; !enough; number++) {
+        for (; !enough.await(2, TimeUnit.MILLISECONDS); number++) {
             producer.send(sending.createTextMessage(Integer.toString(number)));
             say("sent " + number);
-            Thread.sleep(2);
         }
         say("all " + number);
-        Thread.sleep(Long.MAX_VALUE);
+        Thread.currentThread().join();
     }
 
     private static synchronized void say(String line) {

@@ -3,11 +3,11 @@
 import os
 import sys
 import threading
-import time
 
 import stomp
 
 SOON = 2.0
+BETWEEN_SENDS, BETWEEN_ROUNDS = 0.002, 0.1
 
 HOSTS = [(host, int(port)) for host, _, port in (each.rpartition(":") for each in os.environ["BROKERS"].split(","))]
 
@@ -69,7 +69,7 @@ def connected():
                 connection.transport.disconnect_socket()
             except (stomp.exception.StompException, OSError):
                 pass
-        time.sleep(0.1)
+        threading.Event().wait(BETWEEN_ROUNDS)  # neither serves yet
 
 
 def listen():
@@ -87,7 +87,7 @@ while not enough.is_set():
     if confirmed:
         say(f"sent {number}")
         number += 1
-        time.sleep(0.002)
+        enough.wait(BETWEEN_SENDS)
     else:
         inbox = connected()
 say(f"all {number}")
