@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import ssl
 import sys
 from collections.abc import Callable
@@ -67,6 +68,7 @@ class ManagementPort:
         self._port = Port("HTTP", settings.http_address, settings.http_port)
         self._http: HttpServer | None = None
         self._is_given_up = False
+        self._kept: socket.socket | None = None
 
     @property
     def url(self) -> str:
@@ -100,16 +102,24 @@ class ManagementPort:
             self._http = http
             await http.start(self._port.socket, self._tls)
 
+    def keep(self) -> None:
+        """Accept connections until :meth:`close`, although nobody answers after :meth:`stop`: followers take a port
+        that refuses them for the end of its process."""
+        self._kept = self._port.socket.dup()
+
     async def stop(self) -> None:
-        """Finish open requests, and give the port up."""
+        """Finish open requests, and give the port up unless it is kept."""
+        self._is_given_up = True
         if self._http is not None:
             await self._http.stop()
-        self.close()
+        self._port.close()
 
     def close(self) -> None:
-        """Give the port up before it was served."""
+        """Give the port up."""
         self._is_given_up = True
         self._port.close()
+        if self._kept is not None:
+            self._kept.close()
 
 
 def _make_http(server: Server, url: str) -> HttpServer:
@@ -136,7 +146,9 @@ def bind(server: Server) -> ManagementPort | None:
         raise
     if http is not None:
         server.on_stop.append(http.stop)
-        server.beats_at(http.pulse(urlsplit(server.settings.advertise or "").hostname))
+        if server.shard.is_shared:
+            http.keep()
+            server.beats_at(http.pulse(urlsplit(server.settings.advertise or "").hostname), http.close)
     return http
 
 

@@ -94,6 +94,7 @@ class Server:
         self.shard.report_to(self._store_failed, self._report_store, self._silenced)
         self.phase = Phase.FOLLOWING if self.shard.is_shared else Phase.STARTING
         self._pulse = ""
+        self._end_pulse: Callable[[], None] = lambda: None
         self.started_at = 0.0
         self.links = Links(settings.max_connections)
         self.user_store = UserStore(settings)
@@ -148,13 +149,14 @@ class Server:
         """
         self._ports = ClientPorts(self.settings, self._tls is not None, listens=not self.shard.is_shared)
 
-    def beats_at(self, address: str) -> None:
-        """Have followers know an address of this process that is served in each phase, as long as it lives.
+    def beats_at(self, address: str, end: Callable[[], None]) -> None:
+        """Have followers know an address of this process that accepts connections in each phase, as long as it lives.
 
         Args:
             address: host:port.
+            end: called once the shard is released: it need not accept any more.
         """
-        self._pulse = address
+        self._pulse, self._end_pulse = address, end
 
     async def start(self) -> None:
         """Serve the ports for clients. Where brokers share the store, this lasts until it is this one's turn.
@@ -438,6 +440,7 @@ class Server:
         self._ports.close()
         if not await self.shard.close() and self.failure is None:
             self.failure = StoppedError("the disk took no more writes")
+        self._end_pulse()
         self.user_store.close()
         self.authenticator.close()
         self.phase = Phase.STOPPED

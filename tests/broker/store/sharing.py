@@ -73,6 +73,8 @@ class Access:
         self.is_away = False
         #: Called before the messages are read.
         self.before_reading: Callable[[], None] = lambda: None
+        #: Called before each write.
+        self.before_writing: Callable[[], None] = lambda: None
         self.offset = 0.0
         self.closed: list[str] = []
 
@@ -167,6 +169,7 @@ class SharedStore:
 
     def write(self, write: Write, now: int) -> None:
         self._access.check()
+        self._access.before_writing()
         with self._access.world.lock:
             if self._access.world.sight.token != self._token:
                 raise FencedError("another broker owns the shard")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,6 +13,7 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain import Broker, Queue, handover
 from sievemq_broker.domain.handover import carry
 from sievemq_broker.domain.restore import restore
+from sievemq_broker.server.durability.keeper import accepts
 
 from .sharing import DEADLINE, LONG, SharingBroker, World, hosts
 from .support import NOW, DictStore, message, name_of
@@ -120,6 +122,22 @@ def test_temporary_destinations_of_a_client_that_has_left_are_not_handed_over(wo
         owner.stop()
         follower.wait_until_serving(DEADLINE)
         assert depths(follower) == {}
+
+
+def test_the_owner_lives_for_its_followers_until_it_has_written_the_rest(world: World) -> None:
+    """They would take the shard if its management port refused them while a busy loop is late with beats."""
+    heard: list[bool | None] = []
+    with SharingBroker(world, LONG, http=True) as owner:
+        with factory(owner).create_context() as context:
+            producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+            producer.send(context.create_queue("q"), "m")
+        address = urlsplit(owner.http_url).netloc
+        owner.access.before_writing = lambda: heard.append(accepts(address, DEADLINE))
+        owner.stop()
+    assert len(world.data.messages) == 1
+    assert heard
+    assert all(heard)
+    assert accepts(address, DEADLINE) is False
 
 
 # -- the domain alone -------------------------------------------------------------------------------------------------
