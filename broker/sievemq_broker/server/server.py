@@ -262,7 +262,7 @@ class Server:
         """Another broker may own the shard: read nothing, and send nothing but heartbeats. With None, go on."""
         self.silence = reason
         self.links.silence(reason is not None)
-        self._report_store(reason)
+        self._report_store(reason or self.trouble)  # it may take no writes still
         self.turn.worked()
 
     @property

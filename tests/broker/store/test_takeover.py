@@ -18,7 +18,7 @@ from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import load
-from sievemq_broker.domain.store import AbandonedError, AwayError, StoreError
+from sievemq_broker.domain.store import AbandonedError, AwayError, StoreError, StoreFullError
 from sievemq_broker.protocols.amqp.frames import AMQP_HEADER, frame_of
 from sievemq_broker.protocols.amqp.performatives import Begin, Open
 from sievemq_broker.server import process
@@ -182,6 +182,23 @@ def test_connections_outlive_a_time_without_the_store(world: World) -> None:
             assert broker.server.links.silent
         assert client.until(Command.CONFIRM)[1:] == (1, 2)
         assert not broker.server.links.silent
+
+
+def test_clients_learn_after_a_silence_that_the_store_takes_no_writes(world: World) -> None:
+    def fail() -> None:
+        raise StoreFullError("it is full")
+
+    with SharingBroker(world, BRIEF) as broker, WireClient(broker.port) as sender, WireClient(broker.port) as idle:
+        for client in (sender, idle):
+            client.open_session()
+        broker.access.before_writing = fail
+        send(sender, 1)
+        assert idle.until(Command.FLOW)[1:3] == (True, "it is full")
+        with silent(broker):
+            assert idle.until(Command.FLOW)[1:3] == (True, "the dictionary is away")
+        assert idle.until(Command.FLOW)[1:3] == (True, "it is full")
+        broker.access.before_writing = lambda: None
+        assert idle.until(Command.FLOW)[1:3] == (False, "")
 
 
 @pytest.mark.parametrize("mode", [1, 2])
