@@ -313,9 +313,13 @@ class Life:
 
     def end(self) -> None:
         """End the broker whatever it does."""
-        if self.process is not None and self.process.poll() is None:
+        if self.process is None:
+            return
+        if self.process.poll() is None:
             self.process.kill()
             self.process.wait(DEADLINE)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
     # -- who uses it --------------------------------------------------------------------------------------------
 
