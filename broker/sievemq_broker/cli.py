@@ -76,12 +76,20 @@ def broker(
             "prefer --users-file. [SIEVEMQ_USERS]",
         ),
     ] = None,
+    handover: Annotated[
+        bool,
+        typer.Option(
+            "--handover",
+            help="Ask the broker that owns the shard to hand it over to this one, and to end (exit code 75). For an "
+            "upgrade by hand: needs --store, and is no setting.",
+        ),
+    ] = False,
     **given: object,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT.
 
-    Every option is also a setting of the environment (in brackets) and of the file: `sievemq config show`.
-    Exit codes: 0 ended in order, 1 could not start, 2 the settings are wrong.
+    Every option with brackets is also a setting of the environment and of the file: `sievemq config show`.
+    Exit codes: 0 ended in order, 1 could not start, 2 the settings are wrong, 75 another broker serves its shard.
     """
     _check_extra()
     settings = _load(config_file, {**given, "users": ",".join(user) if user else None}).settings
@@ -90,9 +98,12 @@ def broker(
     except ImportError as error:
         complain(f"sievemq: {error}")
         raise typer.Exit(USAGE) from None
+    if handover and settings.store is None:
+        complain("sievemq: --handover needs --store: without a shared store there is no other broker")
+        raise typer.Exit(USAGE)
     from sievemq_broker.server.process import run  # `sievemq config` needs no server
 
-    raise typer.Exit(run(settings))
+    raise typer.Exit(run(settings, handover=handover))
 
 
 def _check_extra() -> None:

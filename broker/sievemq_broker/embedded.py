@@ -11,6 +11,7 @@ Nothing is shared between two of them: no registry, no logging set-up, no signal
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
@@ -158,7 +159,8 @@ class EmbeddedBroker:
         thread, self._thread = self._thread, None
         if thread is None or self._loop is None or self._stopping is None:
             return
-        self._loop.call_soon_threadsafe(self._stopping.set)
+        with contextlib.suppress(RuntimeError):  # its loop has ended: it has handed its shard over
+            self._loop.call_soon_threadsafe(self._stopping.set)
         thread.join()
         self._loop = self._stopping = None
         for future in tuple(self._waiting):  # called while it stopped: there will be no answer
@@ -215,6 +217,7 @@ class EmbeddedBroker:
             self._server = server
             self._loop = asyncio.get_running_loop()
             self._stopping = asyncio.Event()
+            server.when_asked_for(self._stopping.set)
             starting.add_done_callback(self._started)
             started.set_result(None)
             await self._stopping.wait()
@@ -345,7 +348,7 @@ class EmbeddedBroker:
         self._check()
         if server is not None and server.phase in (Phase.FOLLOWING, Phase.STARTING):
             raise RuntimeError("this broker follows another one: it serves no clients now; see wait_until_serving()")
-        if server is None or loop is None or thread is None:
+        if server is None or loop is None or thread is None or server.phase is Phase.STOPPED:
             raise RuntimeError("this broker is not running")
         if threading.current_thread() is thread:
             raise RuntimeError("called from the broker's own thread, which would wait for itself")

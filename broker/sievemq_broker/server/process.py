@@ -152,21 +152,25 @@ def bind(server: Server) -> ManagementPort | None:
     return http
 
 
-def run(settings: Settings) -> int:
-    """Run a broker until a signal ends it.
+def run(settings: Settings, *, handover: bool = False) -> int:
+    """Run a broker until a signal ends it, or another broker takes its shard over.
 
     Args:
         settings: checked settings.
+        handover: ask the owner of the shard to hand it over to this broker.
 
     Returns:
         the process's exit code: 0 after an ordered end, also while it was starting; 1 if it could not start; 75 if
-        another broker has, or may have, taken its shard over.
+        another broker has asked for its shard, or has, or may have, taken it over.
     """
     if settings.data_dir is not None or settings.store is not None:
         sys.setswitchinterval(_SWITCH_SECONDS)
     stopping = asyncio.Event()
     try:
         server = Server(settings, on_failure=stopping.set)
+        server.when_asked_for(stopping.set)
+        if handover:
+            server.shard.ask()
         http = bind(server)
     except ListenError as error:
         return _not_started(settings, str(error))
@@ -238,7 +242,7 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
     log.info("broker.stopped")
     if server.failure is not None:
         return GONE_CODE if _is_gone(server, server.failure) else 1
-    return failed
+    return failed or (GONE_CODE if server.is_asked_for else 0)
 
 
 def _is_gone(server: Server, failure: Exception) -> bool:

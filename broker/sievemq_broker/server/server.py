@@ -78,6 +78,7 @@ class Server:
         links: the open connections' transports.
         failure: what made the store unusable: nothing leaves this broker any more, and it must end.
         silence: why nothing is read or sent for now; None if it is.
+        is_asked_for: a follower has asked for the shard.
         started_at: when it became ready, seconds since 1970; 0 before.
     """
 
@@ -91,7 +92,7 @@ class Server:
         self.settings = settings
         self.clock = clock or Clock()
         self.shard = shard or Shard(settings, self.clock)
-        self.shard.report_to(self._store_failed, self._report_store, self._silenced)
+        self.shard.report_to(self._store_failed, self._report_store, self._silenced, self._asked_for)
         self.phase = Phase.FOLLOWING if self.shard.is_shared else Phase.STARTING
         self._pulse = ""
         self._end_pulse: Callable[[], None] = lambda: None
@@ -112,6 +113,8 @@ class Server:
         self.failure: Exception | None = None
         self.silence: str | None = None
         self.on_failure = on_failure
+        self._hand_over: Callable[[], None] | None = None
+        self.is_asked_for = False
 
     # -- addresses ------------------------------------------------------------------------------------------------
 
@@ -243,6 +246,16 @@ class Server:
             begin()
         else:
             self._when_serving.append(begin)
+
+    def when_asked_for(self, hand_over: Callable[[], None]) -> None:
+        """Call this once a follower asks for the shard: the broker should stop in order."""
+        self._hand_over = hand_over
+
+    def _asked_for(self) -> None:
+        if self._hand_over is not None and not self.is_asked_for:
+            self.is_asked_for = True
+            log.info("store.hands_over", note="a follower has asked for the shard (--handover)")
+            self._hand_over()
 
     def at_each_tick(self, look: Callable[[], bool]) -> None:
         """Call this at each tick, until it returns False."""

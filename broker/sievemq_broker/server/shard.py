@@ -108,6 +108,8 @@ class Shard:
         self._failed: Callable[[Exception], None] = lambda error: None
         self._stands: Callable[[str | None], None] = lambda reason: None
         self._silenced: Callable[[str | None], None] = lambda reason: None
+        self._asks = False
+        self._asked: Callable[[], None] = lambda: None
 
     @property
     def is_shared(self) -> bool:
@@ -119,6 +121,7 @@ class Shard:
         failed: Callable[[Exception], None],
         stands: Callable[[str | None], None],
         silenced: Callable[[str | None], None],
+        asked: Callable[[], None],
     ) -> None:
         """Who hears what becomes of the store.
 
@@ -126,8 +129,13 @@ class Shard:
             failed: called when the shard is served and must not be served any more.
             stands: called with the reason when nothing can be written, and with None when that is over.
             silenced: called with the reason when nothing may be read or sent, and with None when that is over.
+            asked: called, maybe again and again, once a follower asks for the shard and it is served.
         """
-        self._failed, self._stands, self._silenced = failed, stands, silenced
+        self._failed, self._stands, self._silenced, self._asked = failed, stands, silenced, asked
+
+    def ask(self) -> None:
+        """Have :meth:`take` ask the owner to hand the shard over."""
+        self._asks = True
 
     async def take(self, owner: Owner) -> None:
         """The store is shared: follow the owner until this process may take the shard, and take it.
@@ -151,7 +159,7 @@ class Shard:
         self._loop = loop
         if not self._is_wanted:
             raise _abandoned()
-        self.keeper = Keeper(loop, lease, self._source.leases(), owner, self)
+        self.keeper = Keeper(loop, lease, self._source.leases(), owner, self, asks=self._asks)
         self.keeper.start()
         await self._taken
 
@@ -229,6 +237,11 @@ class Shard:
         self._silenced(reason)
         if reason is None and self.commits is not None:
             self.commits.opened()
+
+    def asked(self) -> None:
+        """A follower asks for it."""
+        if self._serves:
+            self._asked()
 
     def gone(self, error: StoreError) -> None:
         """Another broker owns it, or may own it."""

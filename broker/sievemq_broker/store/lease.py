@@ -2,7 +2,8 @@
 
     FOLLOWING ─► TAKING ─► OWNING ◄──► SILENT        any but FOLLOWING ─► GONE
 
-    FOLLOWING  looks at the row, and may take it once its owner has released it, or is silent for the whole lease
+    FOLLOWING  looks at the row, and may take it once its owner has released it, or is silent for the whole lease. It
+               may ask the owner for the shard; the others leave it to the one that has asked, for two beats
     TAKING     the row is this process's; the shard is restored from the store
     OWNING     the last beat was answered within the lease: this process serves, and its output leaves
     SILENT     no beat was answered for so long that another may own the shard: nothing is read, nothing leaves
@@ -104,6 +105,8 @@ class Sight(NamedTuple):
         writes: number of the last write.
         view: number of the database connection that showed it.
         offset: seconds by which this machine's clock is ahead of the database's.
+        heir: token of the follower that has asked for the shard, and takes it first once it is released; "" if there
+            is none.
     """
 
     token: str
@@ -114,6 +117,7 @@ class Sight(NamedTuple):
     writes: int
     view: int
     offset: float
+    heir: str = ""
 
 
 class Leases(Protocol):
@@ -137,8 +141,23 @@ class Leases(Protocol):
             False: the row is not as it was seen, or the connection is another one. Nothing was done.
         """
 
-    def beat(self, token: str) -> bool:
-        """Raise the beat. False: another token owns the row."""
+    def ask(self, seen: Sight, token: str) -> bool:
+        """Ask the owner to hand the shard over.
+
+        Args:
+            seen: the last look.
+            token: of the follower that asks.
+
+        Returns:
+            False: another owner has it by now, or it was released. Nothing was done.
+        """
+
+    def beat(self, token: str) -> str | None:
+        """Raise the beat.
+
+        Returns:
+            The token of the follower that has asked for the shard; "" if none has. None: another token owns the row.
+        """
 
     def release(self, token: str) -> None:
         """Give the shard up, unless another token owns it by now: a follower may take it at once."""
@@ -235,7 +254,7 @@ class Lease:
         if not seen.token or seen.token == self.token:  # the answer to its own attempt was lost
             return True
         # After a promotion that lost writes the release may be that of an owner before the last one.
-        if seen.released and not self._lost:
+        if seen.released and not self._lost and (seen.heir in ("", self.token) or self._still >= 2 * self.terms.beat):
             return True
         return self._is_dead or self._still >= self.terms.lease
 

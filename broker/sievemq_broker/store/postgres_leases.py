@@ -34,7 +34,7 @@ _SERVER: Final = (
 )
 
 _LOOK: Final = (
-    "SELECT l.token, l.beat, l.released, h.epoch, l.name, l.url, l.address, l.settings, "  # noqa: S608
+    "SELECT l.token, l.beat, l.released, l.heir, h.epoch, l.name, l.url, l.address, l.settings, "  # noqa: S608
     "coalesce((SELECT w.n FROM sievemq.written w WHERE w.shard = l.shard ORDER BY w.n DESC LIMIT 1), 0), "
     f"extract(epoch FROM clock_timestamp())::float8, {_SERVER} "
     "FROM sievemq.lease l JOIN sievemq.head h ON h.shard = l.shard WHERE l.shard = %s"
@@ -44,12 +44,12 @@ _LOOK: Final = (
 #: stable storage.
 _BEAT: Final = (
     "WITH s AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)) "
-    "UPDATE sievemq.lease SET beat = beat + 1 FROM s WHERE shard = %s AND token = %s AND NOT released"
+    "UPDATE sievemq.lease SET beat = beat + 1 FROM s WHERE shard = %s AND token = %s AND NOT released RETURNING heir"
 )
 
 _TAKE: Final = (
     "UPDATE sievemq.lease SET token = %(token)s, beat = beat + 1, released = false, name = %(name)s, url = %(url)s, "
-    "address = %(address)s, settings = %(settings)s, backend = 0 WHERE shard = %(shard)s "
+    "address = %(address)s, settings = %(settings)s, backend = 0, heir = '' WHERE shard = %(shard)s "
     "AND (token = %(token)s OR token = %(seen)s AND beat = %(beat)s AND released = %(released)s)"
 )
 
@@ -84,11 +84,11 @@ class PostgresLeases:
                 row = connection.execute(_LOOK, (self._shard,)).fetchone()
             after = time.time()
             assert row is not None
-            token, beat, released, epoch, name, url, address, settings, writes, clock, *server = row
+            token, beat, released, heir, epoch, name, url, address, settings, writes, clock, *server = row
             self._check_server((server[0], server[1]))
             owner = Owner(name, url, address, settings) if token else None
             offset = (before + after) / 2 - clock
-            return Sight(token, beat, released, epoch, owner, writes, self._view, offset)
+            return Sight(token, beat, released, epoch, owner, writes, self._view, offset, heir)
         except BaseException as error:
             raise self._failed(error, "be read") from error
 
@@ -122,13 +122,21 @@ class PostgresLeases:
         )
         return True
 
-    def beat(self, token: str) -> bool:
-        """Raise the beat. False: another token owns the row."""
-        return self._update(_BEAT, (self._shard, token), "be written")
+    def ask(self, seen: Sight, token: str) -> bool:
+        """Ask the owner to hand the shard over. False: another owner has it by now, or it was released."""
+        statement = "UPDATE sievemq.lease SET heir = %s WHERE shard = %s AND token = %s AND NOT released RETURNING 1"
+        return bool(self._update(statement, (token, self._shard, seen.token), "be written"))
+
+    def beat(self, token: str) -> str | None:
+        """Raise the beat. Returns the follower that has asked for the shard; None if another token owns the row."""
+        rows = self._update(_BEAT, (self._shard, token), "be written")
+        return rows[0][0] if rows else None
 
     def release(self, token: str) -> None:
         """Give the shard up, unless another token owns it by now."""
-        statement = "UPDATE sievemq.lease SET released = true, beat = beat + 1 WHERE shard = %s AND token = %s"
+        statement = (
+            "UPDATE sievemq.lease SET released = true, beat = beat + 1 WHERE shard = %s AND token = %s RETURNING 1"
+        )
         self._update(statement, (self._shard, token), "be released")
 
     def close(self) -> None:
@@ -137,9 +145,9 @@ class PostgresLeases:
         if connection is not None:
             connection.close()
 
-    def _update(self, statement: str, values: tuple[Any, ...], doing: str) -> bool:
+    def _update(self, statement: str, values: tuple[Any, ...], doing: str) -> list[Any]:
         try:
-            return self._connected().execute(statement, values).rowcount > 0
+            return self._connected().execute(statement, values).fetchall()
         except BaseException as error:
             raise self._failed(error, doing) from error
 
@@ -173,7 +181,7 @@ class PostgresLeases:
         self._server, self._line = server, line
 
     def _make(self, connection: Connection) -> None:
-        """The shard is new: it has no owner, and nobody has to wait for one."""
+        """Make the rows of a new shard. They are those of a shard that was released: it can be taken at once."""
         with transaction(connection):
             connection.execute(
                 "INSERT INTO sievemq.lease VALUES (%s, '', 0, true, '', '', '', '', 0) ON CONFLICT DO NOTHING",

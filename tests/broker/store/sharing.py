@@ -116,16 +116,24 @@ class Row:
             now = self._world.sight
             if (now.token, now.beat, now.released) != (seen.token, seen.beat, seen.released):
                 return False
-            self._world.set(token=token, beat=0, released=False, epoch=now.epoch + 1, owner=owner)
+            self._world.set(token=token, beat=0, released=False, epoch=now.epoch + 1, owner=owner, heir="")
             return True
 
-    def beat(self, token: str) -> bool:
+    def ask(self, seen: Sight, token: str) -> bool:
+        self._access.check()
+        with self._world.lock:
+            if (self._world.sight.token, self._world.sight.released) != (seen.token, False):
+                return False
+            self._world.set(heir=token)
+            return True
+
+    def beat(self, token: str) -> str | None:
         self._access.check()
         with self._world.lock:
             if self._world.sight.token != token:
-                return False
+                return None
             self._world.set(beat=self._world.sight.beat + 1)
-            return True
+            return self._world.sight.heir
 
     def release(self, token: str) -> None:
         self._access.check()
@@ -195,15 +203,22 @@ class SharedStore:
 
 
 class SharingBroker(EmbeddedBroker):
-    """A broker over such a database."""
+    """A broker over such a database.
 
-    def __init__(self, world: World, terms: Mapping[str, float], **options: Any) -> None:
+    Args:
+        asks: it asks the owner to hand the shard over.
+    """
+
+    def __init__(self, world: World, terms: Mapping[str, float], *, asks: bool = False, **options: Any) -> None:
         settings = {"heartbeat_seconds": 60, **terms, **options.pop("settings", {})}
         super().__init__(settings=settings, **options)
         self.access = Access(world)
+        self._asks = asks
 
     def _make_server(self) -> Server:
         shard = Shard(self._settings, self._adjustable, source=self.access)
+        if self._asks:
+            shard.ask()
         return Server(self._settings, self._adjustable, shard)
 
 

@@ -155,6 +155,7 @@ class Row(NamedTuple):
     released: bool = False
     epoch: int = 0
     owner: Owner | None = None
+    heir: str = ""
 
 
 class Moment(NamedTuple):
@@ -206,12 +207,20 @@ class Database:
         self.world.count("takeovers")
         return True
 
-    def beat(self, token: str) -> bool:
-        if self.row.token != token:
+    def ask(self, seen: Sight, token: str) -> bool:
+        if (self.row.token, self.row.released) != (seen.token, False):
             return False
         self.note()
-        self.row = self.row._replace(beat=self.row.beat + 1)
+        self.row = self.row._replace(heir=token)
+        self.world.count("asked for")
         return True
+
+    def beat(self, token: str) -> str | None:
+        if self.row.token != token:
+            return None
+        self.note()
+        self.row = self.row._replace(beat=self.row.beat + 1)
+        return self.row.heir
 
     def release(self, token: str) -> None:
         if self.row.token == token:
@@ -379,7 +388,7 @@ class SimLeases:
             row, writes = database.row, database.store.next_write - 1
             view = 0 if process.world.fault == "observed over any connection" else self._line.view
             ahead = process.world.wall_ahead[process.slot]
-            return Sight(row.token, row.beat, row.released, row.epoch, row.owner, writes, view, ahead)
+            return Sight(row.token, row.beat, row.released, row.epoch, row.owner, writes, view, ahead, row.heir)
 
         return self._heard(self._line.call(look))
 
@@ -391,7 +400,10 @@ class SimLeases:
 
         return self._heard(self._line.call(take))
 
-    def beat(self, token: str) -> bool:
+    def ask(self, seen: Sight, token: str) -> bool:
+        return self._heard(self._line.call(lambda: self._database.ask(seen, token)))
+
+    def beat(self, token: str) -> str | None:
         return self._heard(self._line.call(lambda: self._database.beat(token)))
 
     def release(self, token: str) -> None:
@@ -615,6 +627,7 @@ class Process:
             worker=SimWorker(self),
             now=self._lease_clock,
             probe=self._accepts,
+            asks=world.runs % 4 == 0,
         )
         self.keeper.start()
         self.after(0.25, self._tick)
@@ -674,6 +687,11 @@ class Process:
             self.commits.opened()
             for link in tuple(self.links):
                 link.read()
+
+    def asked(self) -> None:
+        if self._serves and not self.is_stopping:
+            self.world.count("handovers")
+            self.stop()
 
     def gone(self, error: StoreError) -> None:
         self._exit(str(error))

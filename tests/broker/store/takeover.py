@@ -15,7 +15,8 @@ A fault is one of
 - cut         all connections of the brokers to the database are ended (pg_terminate_backend);
 - restart     the database is stopped at once, and started again: no client may lose its connection by that;
 - promote     a synchronous standby of the database takes the place of its primary, which is killed;
-- stop        the owner ends in order (SIGTERM), and the other one takes over.
+- stop        the owner ends in order (SIGTERM), and the other one takes over;
+- handover    the other one is started again with --handover, and the owner hands the shard over to it.
 
 At no time is a message lost, seen twice without its mark, or half of a transaction there.
 """
@@ -48,7 +49,7 @@ from .places import PLACES
 
 ROOT = Path(__file__).parents[3]
 NAMES = ("a", "b")
-FAULTS = ("kill", "pause", "nap", "restore", "partition", "hiccup", "cut", "restart", "promote", "stop")
+FAULTS = ("kill", "pause", "nap", "restore", "partition", "hiccup", "cut", "restart", "promote", "stop", "handover")
 #: Seconds: the lease, so short that a run has many; how long a takeover may take on a busy machine; a database is away.
 LEASE, BEAT = 2.0, 0.25
 DEADLINE = 60.0
@@ -133,7 +134,7 @@ class Process:
         self._store, self._shard, self._prefix = store, shard, prefix
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, *more: str) -> None:
         environ = {key: value for key, value in os.environ.items() if not key.startswith("SIEVEMQ_")}
         environ["SIEVEMQ_DESTINATIONS"] = json.dumps({"*": {"max_attempts": 0}})
         options = {
@@ -141,7 +142,7 @@ class Process:
             "beat-seconds": BEAT, "lease-seconds": LEASE, "host": self.host,
             "advertise": f"sievemq://{self.host}:{self.port}", "drain-seconds": 1,
         }  # fmt: skip
-        arguments = ["--insecure", *(f"--{key}={value}" for key, value in options.items())]
+        arguments = ["--insecure", *more, *(f"--{key}={value}" for key, value in options.items())]
         command = (sys.executable, "-m", "tests.broker.store.places")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -429,6 +430,18 @@ class Pair(Life):
         code = owner.wait()
         if code:
             self.accounts.faults.append(f"an owner ended with {code} after SIGTERM")
+        owner.start()
+
+    def _handover(self, owner: Process) -> None:
+        (other,) = (broker for broker in self.brokers if broker is not owner)
+        self.until(other.runs, f"{other.name} did not start")
+        other.send(signal.SIGTERM)
+        other.wait()
+        other.start("--handover")
+        self.owner(other_than=owner)
+        code = owner.wait()
+        if code != SUPERSEDED:
+            self.accounts.faults.append(f"an owner that was asked for its shard ended with {code}")
         owner.start()
 
 

@@ -140,6 +140,30 @@ def test_the_owner_lives_for_its_followers_until_it_has_written_the_rest(world: 
     assert accepts(address, DEADLINE) is False
 
 
+def test_a_broker_that_asks_gets_the_shard_and_the_owner_ends(world: World) -> None:
+    """Before a follower that was there first."""
+    with (
+        SharingBroker(world, LONG) as owner,
+        SharingBroker(world, LONG) as other,
+        factory(owner).create_context() as context,
+    ):
+        producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+        producer.send(context.create_queue("q"), "m")
+        with SharingBroker(world, LONG, asks=True) as asking:
+            asking.wait_until_serving(DEADLINE)
+            assert depths(asking) == {"queue:q": 1}
+            assert other.server.role == "follower"
+            assert owner.access.closed[-1] == "lease"
+            with pytest.raises(RuntimeError, match="not running"):
+                depths(owner)
+
+
+def test_a_broker_that_asks_where_there_is_no_owner_takes_the_shard(world: World) -> None:
+    with SharingBroker(world, LONG, asks=True) as broker:
+        assert broker.server.role == "owner"
+        assert not broker.server.is_asked_for
+
+
 # -- the domain alone -------------------------------------------------------------------------------------------------
 
 

@@ -29,7 +29,9 @@ class Timer:
 class Rig:
     """A keeper, and everything that it uses: the loop, the thread, the row, the shard."""
 
-    def __init__(self, sight: Sight | None = None, terms: Terms = TERMS, *, connects: bool = False) -> None:
+    def __init__(
+        self, sight: Sight | None = None, terms: Terms = TERMS, *, connects: bool = False, asks: bool = False
+    ) -> None:
         self.time = 1_000.0
         self._timers: list[tuple[float, int, Timer, Callable[[], None]]] = []
         self._number = itertools.count()
@@ -45,7 +47,7 @@ class Rig:
         self.lease = Lease(terms, "ours")
         probe = None if connects else self.probe
         self.keeper = Keeper(
-            cast("Any", self), self.lease, self, OURS, self, cast("Any", self), lambda: self.time, probe
+            cast("Any", self), self.lease, self, OURS, self, cast("Any", self), lambda: self.time, probe, asks=asks
         )
 
     # -- the loop and the thread
@@ -99,12 +101,19 @@ class Rig:
         self._begin("take")
         if (seen.token, seen.beat, seen.released) != (self.sight.token, self.sight.beat, self.sight.released):
             return False
-        self.sight = self.sight._replace(token=token, owner=owner, epoch=self.sight.epoch + 1, released=False)
+        self.sight = self.sight._replace(token=token, owner=owner, epoch=self.sight.epoch + 1, released=False, heir="")
         return True
 
-    def beat(self, token: str) -> bool:
+    def ask(self, seen: Sight, token: str) -> bool:
+        self._begin("ask")
+        if (seen.token, self.sight.released) != (self.sight.token, False):
+            return False
+        self.sight = self.sight._replace(heir=token)
+        return True
+
+    def beat(self, token: str) -> str | None:
         self._begin("beat")
-        return self.sight.token == token
+        return self.sight.heir if self.sight.token == token else None
 
     def release(self, token: str) -> None:
         self._begin("release")
@@ -131,6 +140,9 @@ class Rig:
     def silence(self, reason: str | None) -> None:
         self.heard.append("speak" if reason is None else f"silent: {reason}")
 
+    def asked(self) -> None:
+        self.heard.append("asked")
+
     def gone(self, error: StoreError) -> None:
         self.heard.append(f"gone: {error}")
         assert isinstance(error, FencedError) or self.calls[-1] == "look"
@@ -141,7 +153,7 @@ class Rig:
 
 
 def owning() -> Rig:
-    """One that owns a shard which nobody had before."""
+    """The rig of a process that owns a new shard."""
     rig = Rig(Sight("", 0, False, 0, None, 0, 1, 0.0))
     rig.keeper.start()
     assert rig.heard == ["taken"]
@@ -178,6 +190,48 @@ def test_a_released_shard_is_taken_at_the_next_look() -> None:
     rig.run(1)
     assert rig.heard[-1] == "taken"
     assert rig.keeper.owner is None
+
+
+def test_the_owner_is_asked_once_to_hand_the_shard_over() -> None:
+    rig = Rig(asks=True)
+    rig.keeper.start()
+    rig.run(5, rig.lives)
+    assert rig.calls[:3] == ["look", "ask", "look"]
+    assert rig.calls.count("ask") == 1
+    assert rig.sight.heir == "ours"
+    rig.sight = rig.sight._replace(released=True)
+    rig.run(1)
+    assert rig.heard[-1] == "taken"
+
+
+def test_an_owner_that_has_lost_the_shard_meanwhile_is_not_asked() -> None:
+    rig = Rig(asks=True)
+    rig.held = []
+    rig.keeper.start()
+    rig.answer()
+    rig.held, seen = [], rig.sight
+    rig.sight = seen._replace(token="third")
+    rig.run(1)
+    rig.answer()
+    rig.run(1, rig.lives)
+    assert rig.sight.heir == "ours", "the next owner was asked"
+
+
+@pytest.mark.parametrize("sight", [{"released": True}, {"token": ""}, {"offset": 3.0}])
+def test_nobody_is_asked_for_a_shard_that_is_free_or_may_not_be_taken(sight: dict[str, Any]) -> None:
+    rig = Rig(Sight("theirs", 5, False, 3, OTHER, 7, 1, 0.0)._replace(**sight), asks=True)
+    rig.keeper.start()
+    rig.run(3)
+    assert "ask" not in rig.calls
+
+
+def test_an_owner_reports_at_each_beat_that_it_is_asked() -> None:
+    rig = owning()
+    rig.run(2)
+    assert rig.heard == []
+    rig.sight = rig.sight._replace(heir="theirs")
+    rig.run(2)
+    assert rig.heard == ["asked", "asked"]
 
 
 def test_an_owner_that_is_still_is_followed_for_the_whole_lease() -> None:

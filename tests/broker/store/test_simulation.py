@@ -26,7 +26,17 @@ def test_takeovers_keep_every_promise(loses: bool) -> None:
         assert world.wrong == [], f"seed {seed}"
         for name, number in world.counts.items():
             counts[name] = counts.get(name, 0) + number
-    for name in ("takeovers", "pauses", "kills", "releases", "partitions", "outages", "late copies", "repeated writes"):
+    for name in (
+        "takeovers",
+        "pauses",
+        "kills",
+        "releases",
+        "partitions",
+        "outages",
+        "late copies",
+        "repeated writes",
+        "handovers",
+    ):
         assert counts[name], name
     assert counts.get("promotions", 0) > 0 or not loses
 

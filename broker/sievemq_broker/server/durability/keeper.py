@@ -57,6 +57,9 @@ class Hearer(Protocol):
     def silence(self, reason: str | None) -> None:
         """Another broker may own the shard: read nothing, send nothing. With None, this is over."""
 
+    def asked(self) -> None:
+        """A follower asks for the shard. Called at each beat from then on."""
+
     def gone(self, error: StoreError) -> None:
         """This process does not own the shard any more, or cannot use the store."""
 
@@ -92,6 +95,7 @@ class Keeper:
         worker: carries out the calls; one of its own if not given.
         now: the time, as in store/lease.py.
         probe: whether an address accepts connections, as :func:`accepts`, which is used if none is given.
+        asks: ask the owner to hand the shard over, as soon as this process follows it.
 
     Attributes:
         roles: what a process may be.
@@ -114,6 +118,8 @@ class Keeper:
         worker: Worker | None = None,
         now: Callable[[], float] = machine_now,
         probe: Callable[[str], bool | None] | None = None,
+        *,
+        asks: bool = False,
     ) -> None:
         self._loop = loop
         self.lease = lease
@@ -126,6 +132,8 @@ class Keeper:
         self._probe = probe or partial(accepts, seconds=lease.terms.lease / PROBES)
         #: The last owner whose address was tried, its token; when; and whether a connection was accepted.
         self._tried, self._tried_at, self._was_reached = "", 0.0, False
+        #: The owner is to be asked.
+        self._asks = asks
         self._state = lease.state
         self._timer: asyncio.TimerHandle | None = None
         #: A call is under way.
@@ -304,7 +312,17 @@ class Keeper:
             return
         self._hearer.follow()
         self._report_vacancy()
-        self._try_address(sight, asked)
+        if self._asks and sight.token and not sight.released and not lease.clock_is_apart:
+            self._call(lambda: self._leases.ask(sight, lease.token), self._heard)
+        else:
+            self._try_address(sight, asked)
+
+    def _heard(self, in_time: bool, asked: float) -> None:
+        """The owner was asked; or it was another one by then, which the next look shows."""
+        self._asks = not in_time
+        owner = self.owner
+        if in_time and owner is not None:
+            log.info("store.asked", owner=owner.name, note="the owner hands the shard over to this broker")
 
     def _try_address(self, sight: Sight, asked: float) -> None:
         """Try whether the owner's address can be reached; then, once the owner is suspected, whether it still can.
@@ -352,13 +370,16 @@ class Keeper:
         )
         self._hearer.taken()
 
-    def _beaten(self, ours: bool, asked: float) -> None:
+    def _beaten(self, heir: str | None, asked: float) -> None:
+        ours = heir is not None
         took = self._now() - asked
         self.latency.observe(took)
         if ours:
             self.lease.answered(asked)
         else:
             self.lease.refused()
+        if heir:
+            self._hearer.asked()
         terms = self.lease.terms
         if took >= max(terms.beat, (terms.lease - terms.margin) / 4) and asked >= self._warned + WARN_SECONDS:
             self._warned = asked
