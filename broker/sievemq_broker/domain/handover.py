@@ -2,20 +2,22 @@
 
     connections are closed, tasks are over ─► carry ─► the last write ─► … ─► restore (domain/restore.py)
 
-These are messages that are not PERSISTENT, and the temporary destinations of connections that may come back, with their
-messages. The next owner holds the latter in memory again, and deletes what was stored of them. Messages on other
-destinations stay stored until they are gone, as PERSISTENT ones do.
+These are messages that are not PERSISTENT, staged sends, and the temporary destinations of connections that may come
+back, with their messages. The next owner holds stages and temporary destinations in memory again, and deletes what was
+stored of them. Messages on other destinations stay stored until they are gone, as PERSISTENT ones do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.entry import Entry
-from sievemq_broker.domain.journal import TEMPORARY, Journal, Ledger
+from sievemq_broker.domain.journal import STAGE, TEMPORARY, Journal, Ledger
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.stages import Stage
 
 #: Bytes of messages that are carried at most: the others wait for this write, and for its restore.
 CARRIED_BYTES: Final = 64 * 1024 * 1024
@@ -42,6 +44,20 @@ class _Carrier:
         for entry in (*queue.main.waits(-1, queue.depth), *queue.scheduled.values()):
             if self._store(entry, ledger) and entry.count:
                 ledger.returned(queue, entry)
+
+    def carry_stage(self, namespace: str, stage: Stage) -> None:
+        """Store a stage, all of it or nothing."""
+        if self.bytes + stage.sends.bytes > CARRIED_BYTES:
+            self.left += len(stage.sends)
+            return
+        self.bytes += stage.sends.bytes
+        self.stored += len(stage.sends)
+        number = self.journal.take_number()
+        runs = [(address, len(list(run))) for address, run in groupby(address for address, _ in stage.sends)]
+        value = number, stage.key, stage.batch, stage.owner, stage.lease, runs
+        self.journal.define(STAGE, (namespace, stage.id), value)
+        for _, envelope in stage.sends:
+            self.journal.keep(number, envelope.packed)
 
     def _store(self, entry: Entry, ledger: Ledger) -> bool:
         """True if it was not stored, and is now."""
@@ -81,6 +97,8 @@ def carry(broker: Broker, may_return: Callable[[str], bool]) -> Carried:
         for subscription in namespace.subscriptions.durable.values():
             if (ledger := _ledger_of(subscription.queue)) is not None:
                 carrier.carry(subscription.queue, ledger)
+        for stage in namespace.stages.all:
+            carrier.carry_stage(namespace.name, stage)
     return Carried(carrier.stored, carrier.left)
 
 

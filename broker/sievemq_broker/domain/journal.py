@@ -52,6 +52,7 @@ PAUSED: Final = "paused"
 TAP: Final = "tap"
 PUBLISHED: Final = "published"
 TEMPORARY: Final = "temporary"
+STAGE: Final = "stage"
 
 #: The surcharge for each message in the size of a batch. A store says how large its batches may be; a place must fit
 #: its bits at least.

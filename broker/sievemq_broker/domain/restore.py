@@ -17,6 +17,7 @@ from sievemq_broker.domain.journal import (
     NAMESPACE,
     PAUSED,
     PUBLISHED,
+    STAGE,
     STATE_BITS,
     SUBSCRIPTION,
     TAP,
@@ -24,8 +25,10 @@ from sievemq_broker.domain.journal import (
     Journal,
     state_of,
 )
+from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.settlement import COUNTED, Outcome
+from sievemq_broker.domain.stages import Stage
 from sievemq_broker.domain.store import AbandonedError, Saved, SavedEntry
 from sievemq_broker.domain.tap import CopyTap, TapTerms
 from sievemq_broker.domain.topic import Topic
@@ -62,6 +65,7 @@ def restore(broker: Broker, saved: Saved, now: int, is_wanted: Callable[[], bool
         queues = _definitions(broker, saved, journal, is_wanted)
         carried = _temporaries(broker, saved, journal)
         taps = _taps(broker, saved, journal, now)
+        staged = _Staged(saved, journal)
     except SieveError as error:
         raise RestoreError(f"the stored messages cannot be restored: {error}") from error
     queues |= carried
@@ -76,6 +80,9 @@ def restore(broker: Broker, saved: Saved, now: int, is_wanted: Callable[[], bool
                 journal.batch.gone.append(kept.number)
         elif owner in taps:
             taps[owner].log.append(kept.packed, 1, kept.time, kept.number)
+        elif owner in staged.messages:
+            staged.messages[owner].append(kept.packed)
+            journal.batch.gone.append(kept.number)
         else:  # its queue was deleted while a consumer held it
             journal.batch.gone.append(kept.number)
             journal.numbers_from(owner + 1)
@@ -85,6 +92,7 @@ def restore(broker: Broker, saved: Saved, now: int, is_wanted: Callable[[], bool
             _fill(queues[number], waiting.pop(number), journal, now, is_wanted)
         except SieveError as error:
             raise RestoreError(f"a message of {queues[number].label} cannot be restored: {error}") from error
+    staged.restore(broker, now)
     broker.keep_in(journal)
     return count
 
@@ -145,6 +153,29 @@ def _temporaries(broker: Broker, saved: Saved, journal: Journal) -> dict[int, Qu
         journal.numbers_from(number + 1)
         journal.define(TEMPORARY, (name, label), None)
     return queues
+
+
+class _Staged:
+    """The stages that the last broker has handed over. From now on they are in memory alone.
+
+    Attributes:
+        messages: of each, by number.
+    """
+
+    def __init__(self, saved: Saved, journal: Journal) -> None:
+        self._definitions = saved.definitions(STAGE)
+        self.messages: dict[int, list[bytes]] = {}
+        for key, (number, *_) in self._definitions.items():
+            self.messages[number] = []
+            journal.numbers_from(number + 1)
+            journal.define(STAGE, key, None)
+
+    def restore(self, broker: Broker, now: int) -> None:
+        for (name, stage_id), (number, key, batch, owner, lease, runs, *_) in self._definitions.items():
+            addresses = [address for address, count in runs for _ in range(count)]
+            messages = map(Envelope.from_packed, self.messages[number])
+            stage = Stage(str(stage_id), key, batch, owner, lease, Sends(zip(addresses, messages, strict=True)))
+            broker.namespace(str(name)).stages.add(stage, now)
 
 
 def _taps(broker: Broker, saved: Saved, journal: Journal, now: int) -> dict[int, CopyTap]:

@@ -11,7 +11,7 @@ know whether its last publish was carried out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -34,10 +34,14 @@ MAX_STAGED_BYTES: Final = 1024 * 1024 * 1024
 _LONGEST_LEASE: Final = 86_400_000
 
 
-class _Stage:
-    """Sends of one connection that wait for their publisher."""
+class Stage:
+    """Sends of one connection that wait for their publisher.
 
-    __slots__ = ("batch", "bytes", "id", "key", "owner", "sends", "sequence", "state")
+    Args:
+        key, batch, owner, lease: as of :meth:`Stages.stage`.
+    """
+
+    __slots__ = ("batch", "bytes", "id", "key", "lease", "owner", "sends", "sequence", "state")
 
     def __init__(
         self,
@@ -45,13 +49,15 @@ class _Stage:
         key: str,
         batch: int,
         owner: str | None,
+        lease: int,
         sends: Sends,
-        sequence: int,
+        sequence: int = 0,
     ) -> None:
         self.id = stage_id
         self.key = key
         self.batch = batch
         self.owner = owner
+        self.lease = lease
         self.sends = sends
         self.bytes = sends.bytes + OVERHEAD_BYTES * len(sends)
         # what :class:`Deadlines` needs of an item
@@ -100,7 +106,7 @@ class Stages:
 
     def __init__(self, namespace: Publisher) -> None:
         self._namespace = namespace
-        self._stages: dict[str, _Stage] = {}
+        self._stages: dict[str, Stage] = {}
         self._made = 0
         self.bytes = 0
         self.published: dict[tuple[str | None, str], int] = {}
@@ -146,7 +152,7 @@ class Stages:
             )
         self._made += 1
         stage_id = f"{maker}.{self._made}"
-        stage = _Stage(stage_id, key, batch, owner, sends, self._made)
+        stage = Stage(stage_id, key, batch, owner, lease, sends, self._made)
         if self.bytes + stage.bytes > MAX_STAGED_BYTES:
             raise RequestError(
                 f"staged messages take {self.bytes} bytes and may take {MAX_STAGED_BYTES}; these are {stage.bytes}. "
@@ -154,10 +160,19 @@ class Stages:
                 ErrorCode.RESOURCE_ALLOCATION,
                 {"limit": "staged_bytes"},
             )
-        self._stages[stage_id] = stage
-        self.bytes += stage.bytes
-        self._namespace.deadlines.push_span(now + lease, self, stage)
+        self.add(stage, now)
         return stage_id
+
+    def add(self, stage: Stage, now: int) -> None:
+        """Keep a stage for the whole of its lease."""
+        self._stages[stage.id] = stage
+        self.bytes += stage.bytes
+        self._namespace.deadlines.push_span(now + stage.lease, self, stage)
+
+    @property
+    def all(self) -> Collection[Stage]:
+        """Those that wait."""
+        return self._stages.values()
 
     def publish(
         self,
@@ -222,7 +237,7 @@ class Stages:
             return Sends()
         return _sends_of(self._chosen(key, batch, ids, owner))
 
-    def _chosen(self, key: str, batch: int, ids: Sequence[str], owner: str | None) -> list[_Stage]:
+    def _chosen(self, key: str, batch: int, ids: Sequence[str], owner: str | None) -> list[Stage]:
         chosen = []
         for stage_id in dict.fromkeys(ids):  # what is named twice is sent once
             stage = self._stages.get(stage_id)
@@ -275,13 +290,13 @@ class Stages:
             self._namespace.deadlines.void()
         return sum(len(stage.sends) for stage in found)
 
-    def on_jump(self, entry: _Stage, by: int) -> None:
+    def on_jump(self, entry: Stage, by: int) -> None:
         """Do nothing: a stage stores no time of the calendar."""
 
-    def on_deadline(self, entry: _Stage, when: int, now: int) -> None:
+    def on_deadline(self, entry: Stage, when: int, now: int) -> None:
         self._forget(entry)
 
-    def _forget(self, stage: _Stage) -> None:
+    def _forget(self, stage: Stage) -> None:
         del self._stages[stage.id]
         self.bytes -= stage.bytes
         stage.end()
@@ -295,7 +310,7 @@ def _check_key(key: str) -> None:
         )
 
 
-def _sends_of(stages: list[_Stage]) -> Sends:
+def _sends_of(stages: list[Stage]) -> Sends:
     sends = Sends()
     for stage in stages:
         sends.join(stage.sends)

@@ -9,9 +9,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from sievemq import ConnectionFactory, DeliveryMode, JMSContext
+from sievemq.staging import publish, stage
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain import Broker, Queue, handover
 from sievemq_broker.domain.handover import carry
+from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.server.durability.keeper import accepts
 
@@ -113,6 +115,23 @@ def test_what_was_in_work_comes_back_marked_and_without_an_attempt(world: World)
 
         assert follower.call(counts) == [(1, 0), (1, 0)]
         context.close()
+
+
+def test_staged_sends_are_handed_over_and_published_once(world: World) -> None:
+    with (
+        pair(world) as (owner, follower),
+        factory(owner, follower).create_connection() as connection,
+        connection.create_session(JMSContext.SESSION_TRANSACTED) as session,
+    ):
+        producer = session.create_producer(session.create_queue("q"))
+        for name in "ab":
+            producer.send(session.create_text_message(name))
+        staged = stage(session, "query", 1)
+        owner.stop()
+        follower.wait_until_serving(DEADLINE)
+        assert publish(connection, "query", 1, [staged]) == 2
+        assert publish(connection, "query", 1, [staged]) is None
+        assert depths(follower) == {"queue:q": 2}
 
 
 def test_temporary_destinations_of_a_client_that_has_left_are_not_handed_over(world: World) -> None:
@@ -229,6 +248,39 @@ def test_attempts_are_handed_over_with_the_time_of_the_first() -> None:
     restore(later, store, NOW + 1_000)
     (entry,) = later.namespace("default").queue("queue:q").main.waits(-1, 9)
     assert (entry.count, entry.attempts, entry.failed) == (1, 1, NOW)
+
+
+def test_stages_are_in_memory_again_in_their_order_and_with_their_user() -> None:
+    store = DictStore()
+    broker = broker_over(store)
+    space = broker.namespace("default")
+    places = ["queue:q", "topic:t", "queue:q", "queue:q"]
+    sends = Sends([(place, message(str(number), mode=1 + number % 2)) for number, place in enumerate(places)])
+    space.stages.stage("maker", "key", 3, sends, owner="ann", lease=60_000, now=NOW)
+    assert carry(broker, set[str]().__contains__) == (4, 0)
+    written(broker, store)
+    again = broker_over(store)
+    written(again, store)
+    assert (store.messages, [kind for kind, _ in store.defined]) == ({}, ["namespace"])
+    stages = again.namespace("default").stages
+    (found,) = stages.all
+    assert [(place, name_of(each.packed)) for place, each in found.sends] == list(zip(places, "0123", strict=True))
+    assert (found.key, found.batch, found.owner, stages.bytes) == ("key", 3, "ann", space.stages.bytes)
+    again.due(NOW + 60_001)
+    assert not stages.all, "its lease begins again, and ends"
+
+
+def test_a_stage_that_is_too_large_is_left_behind_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "CARRIED_BYTES", len(message("0").packed))
+    store = DictStore()
+    broker = broker_over(store)
+    stages = broker.namespace("default").stages
+    for maker, count in ("large", 2), ("small", 1):
+        sends = Sends([("queue:q", message("0"))] * count)
+        stages.stage(maker, "key", 1, sends, owner=None, lease=60_000, now=NOW)
+    assert carry(broker, set[str]().__contains__) == (1, 2)
+    written(broker, store)
+    assert [each.id for each in broker_over(store).namespace("default").stages.all] == ["small.2"]
 
 
 def test_what_is_too_much_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
