@@ -40,6 +40,10 @@ from sievemq_core.selector.dialect import DIALECTS
 
 DEFAULT_PORT: Final = 7672
 
+#: Milliseconds of the longest pause between two attempts to reach a broker: at one host, and at several.
+LONGEST_PAUSE: Final = 2_000
+LONGEST_PAUSE_OF_SEVERAL: Final = 500
+
 _SCHEMES: Final = {"sievemq": False, "sievemqs": True}
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _FOREVER: Final = "forever"
@@ -180,7 +184,12 @@ class ClientOptions:
         "pause before the second attempt to reach a broker. The first is made immediately; each further pause is twice "
         "as long. Half of each pause is random, so that many clients do not return at the same moment",
     )
-    reconnect_max_delay: int = _option(2_000, _time(1, _DAY_MS), "longest pause between two attempts")
+    reconnect_max_delay: int | None = _option(
+        None,
+        _time(1, _DAY_MS),
+        f"longest pause between two attempts: {LONGEST_PAUSE} by default, {LONGEST_PAUSE_OF_SEVERAL} if the URL names "
+        "several hosts",
+    )
     request_timeout: int = _option(
         60_000,
         _time(1, _DAY_MS, "no limit"),

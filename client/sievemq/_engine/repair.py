@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from sievemq.exceptions import JMSException
+from sievemq.url import LONGEST_PAUSE, LONGEST_PAUSE_OF_SEVERAL
 from sievemq_core.errors import ErrorCode
 
 H = TypeVar("H")
@@ -39,15 +40,17 @@ class Repair:
     Args:
         patience: milliseconds for which a loss is tried to be repaired.
         first: milliseconds before the second attempt; each further one waits twice as long as the one before.
-        longest: milliseconds that a pause grows to.
+        longest: milliseconds that a pause grows to; None for the default.
+        hosts: how many there are. If there are several, one of them takes over from another, and a refused attempt
+            costs little: the default is shorter.
     """
 
     __slots__ = ("_attempts", "_ends", "_first", "_longest", "_patience")
 
-    def __init__(self, patience: int, first: int, longest: int) -> None:
+    def __init__(self, patience: int, first: int, longest: int | None, hosts: int = 1) -> None:
         self._patience = patience
         self._first = first
-        self._longest = longest
+        self._longest = longest or (LONGEST_PAUSE if hosts == 1 else LONGEST_PAUSE_OF_SEVERAL)
         self._attempts = 0
         self._ends = 0
 

@@ -37,7 +37,7 @@ async def connect(url: BrokerURL, user: str | None, password: str | None) -> tup
     except RuntimeError:
         raise RuntimeError("sievemq.aio needs a running event loop of asyncio; trio has none") from None
     engine = ClientConnection(options, wall_clock)
-    repair = Repair(options.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
+    repair = Repair(options.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay, len(url.hosts))
     repair.begin(int(loop.time() * 1000.0))
     reach, waits = partial(_reach, url), False
 

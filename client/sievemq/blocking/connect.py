@@ -34,7 +34,7 @@ def connect(url: BrokerURL, user: str | None, password: str | None) -> tuple[Cli
     """
     options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()}"), url.options
     engine = ClientConnection(options, wall_clock)
-    repair = Repair(options.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
+    repair = Repair(options.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay, len(url.hosts))
     repair.begin(_milliseconds())
     reach, waits = partial(_reach, url), False
     while True:

@@ -29,6 +29,16 @@ def test_the_first_attempt_is_immediate_and_pauses_grow() -> None:
     assert [repair.pause(0, 1.0) for _ in range(6)] == [0, 50, 100, 200, 400, 400]
 
 
+@pytest.mark.parametrize(("hosts", "longest"), [(1, 2_000), (2, 500), (5, 500)])
+def test_pauses_are_shorter_where_one_host_may_take_over_from_another(hosts: int, longest: int) -> None:
+    repair = Repair(60_000, 50, None, hosts)
+    repair.begin(0)
+    assert max(repair.pause(0, 1.0) for _ in range(10)) == longest
+    repair = Repair(60_000, 50, 700, hosts)
+    repair.begin(0)
+    assert max(repair.pause(0, 1.0) for _ in range(10)) == 700
+
+
 def test_chance_takes_up_to_half_of_a_pause() -> None:
     repair = Repair(60_000, 100, 100)
     repair.begin(0)

@@ -139,7 +139,7 @@ def test_every_option_has_a_test_and_a_reason():
         ("prefetch", "1.5", 1.5), ("heartbeat", "99", 99), ("heartbeat", "x", True), ("heartbeat", "99999999999", None),
         ("connect_timeout", "0", 0), ("reconnect", "-5", -5), ("reconnect", "for ever", "never"),
         ("request_timeout", "9" * 19, "1"), ("close_timeout", "0", 0),
-        ("reconnect_delay", "0", 0), ("reconnect_max_delay", "0", None), ("busy_poll", "10001", -1),
+        ("reconnect_delay", "0", 0), ("reconnect_max_delay", "0", 0), ("busy_poll", "10001", -1),
         ("tls_verify", "yes", 1), ("tls_verify", "True", None),
     ],
 )  # fmt: skip
