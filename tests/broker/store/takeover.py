@@ -13,12 +13,19 @@ A fault is one of
               that was sent meanwhile;
 - hiccup      the same, for less than a lease;
 - cut         all connections of the brokers to the database are ended (pg_terminate_backend);
-- restart     the database is stopped at once, and started again: no client may lose its connection by that;
+- restart     the database is stopped at once, and started again: no client may lose its connection by that, a stream
+              of events goes on, and requests by HTTP are answered soon, whatever the answer;
 - promote     a synchronous standby of the database takes the place of its primary, which is killed;
+- lose        the same with a standby that was cut off before and lacks the last writes: the owner ends, and logs how
+              many. Nothing is promised about the messages that these writes were about;
 - stop        the owner ends in order (SIGTERM), and the other one takes over;
 - handover    the other one is started again with --handover, and the owner hands the shard over to it.
 
-At no time is a message lost, seen twice without its mark, or half of a transaction there.
+At no other time is a message lost, seen twice without its mark, or half of a transaction there.
+
+    python -m tests.broker.store.takeover --kinds restart --away 20 --faults 5
+
+shows that clients keep their connections, and when they get confirms again.
 """
 
 from __future__ import annotations
@@ -38,6 +45,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +57,20 @@ from .places import PLACES
 
 ROOT = Path(__file__).parents[3]
 NAMES = ("a", "b")
-FAULTS = ("kill", "pause", "nap", "restore", "partition", "hiccup", "cut", "restart", "promote", "stop", "handover")
+FAULTS = (
+    "kill", "pause", "nap", "restore", "partition", "hiccup", "cut", "restart", "promote", "lose", "stop", "handover",
+)  # fmt: skip
+#: Kinds that PgBouncer cannot follow here.
+UNPOOLED = ("promote", "lose")
 #: Seconds: the lease, so short that a run has many; how long a takeover may take on a busy machine; a database is away.
 LEASE, BEAT = 2.0, 0.25
 DEADLINE = 60.0
 AWAY = 3.0
 #: Seconds that a client waits for WELCOME, and for anything else: a broker that was stopped answers nothing.
 WELCOME, PATIENCE = 1.0, 15.0
+WRITES = "SELECT max(n) FROM sievemq.written"
+#: The status of a broker that answers no request for now.
+SILENT = 503
 #: The exit code of a broker that another one has superseded.
 SUPERSEDED = 75
 
@@ -77,6 +92,13 @@ class Standby(Server):
         options = "-h", str(self._primary.folder), "-U", USER, "--checkpoint=fast", "--write-recovery-conf", "--no-sync"
         command = (*self.as_user, str(self._programs / "pg_basebackup"), "-D", str(self.folder / "data"), *options)
         subprocess.run(command, cwd=self.folder, capture_output=True, timeout=120, check=True)
+
+
+class Existing(Database):
+    """A database that has the tables already."""
+
+    def __init__(self, server: Server) -> None:
+        self.server, self.url = server, server.url
 
 
 class Cable(Relay):
@@ -161,16 +183,33 @@ class Process:
     def runs(self) -> bool:
         return self._is_well("/livez")
 
+    def get(self, path: str, method: str = "GET", timeout: float = PATIENCE) -> HTTPResponse:
+        """Send a request; returns when the answer begins.
+
+        Raises:
+            HTTPError: it is an error.
+            OSError: there is none.
+        """
+        request = urllib.request.Request(f"http://{self.host}:{self.http_port}{path}", method=method)
+        answer: HTTPResponse = urllib.request.urlopen(request, timeout=timeout)
+        return answer
+
     def _is_well(self, path: str) -> bool:
         try:
-            with urllib.request.urlopen(f"http://{self.host}:{self.http_port}{path}", timeout=1.0) as answer:
-                return bool(answer.status == 200)
+            with self.get(path, timeout=1.0) as answer:
+                return answer.status == 200
         except (OSError, urllib.error.HTTPError):
             return False
 
     def code(self) -> int | None:
         assert self._process is not None
         return self._process.poll()
+
+    def announced(self) -> int:
+        """How many lost writes its last run has logged at its end."""
+        records = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        found = [each for each in records if each["event"] == "store.lost_writes" and "reason" in each]
+        return int(found[-1]["writes"]) if found else 0
 
     def is_stopped(self) -> bool:
         """True while SIGSTOP holds it."""
@@ -209,9 +248,18 @@ class Tracked(Client):
 
 @dataclass
 class Figures:
-    """What was measured: seconds from a kill to the first broker that owns the shard; faults of each kind."""
+    """What was measured.
+
+    Attributes:
+        takeovers: seconds from a kill to the first broker that owns the shard.
+        returns: seconds from the end of the database's restart until clients get on.
+        lost: writes that a promotion has lost.
+        faults: their kinds.
+    """
 
     takeovers: list[float] = field(default_factory=list)
+    returns: list[float] = field(default_factory=list)
+    lost: int = 0
     faults: list[str] = field(default_factory=list)
 
 
@@ -224,6 +272,7 @@ class Pair(Life):
         faults: kinds to choose from.
         shard: of both.
         pooler: before the database, for the brokers.
+        away: seconds for which a restarted database is away; by chance if not given.
     """
 
     def __init__(
@@ -234,8 +283,10 @@ class Pair(Life):
         faults: Sequence[str] = FAULTS,
         shard: str = "main",
         pooler: Pooler | None = None,
+        away: float | None = None,
     ) -> None:
         super().__init__(seed, folder)
+        self._away = away
         self.figures = Figures()
         self._database = database
         self._kinds = faults
@@ -397,32 +448,103 @@ class Pair(Life):
 
     def _restart(self, owner: Process) -> None:
         self.until(lambda: len(self._clients) == self.parts, "some client is not connected")
-        before = set(self._clients)
+        before, events = set(self._clients), owner.get("/api/v1/events")
+        self._await_event(owner, events)
         self._database.server.stop(crash=True)
-        self.over.wait(self.random.random() * AWAY)
+        end = time.monotonic() + (self.random.random() * AWAY if self._away is None else self._away)
+        for path, method in (("/api/v1/broker", "GET"), ("/api/v1/namespaces/default/destinations/queue:in", "PUT")):
+            while time.monotonic() < end and self._status(owner, path, method) != SILENT:
+                self.over.wait(0.05)
+        self.over.wait(max(0.0, end - time.monotonic()))
         self._database.server.start()
+        begin = time.monotonic()
+        self.accounts.await_steps(self.parts)
+        self.figures.returns.append(time.monotonic() - begin)
         self.until(owner.owns, f"{owner.name} did not go on")
         if self._clients != before:
             self.accounts.faults.append(f"{len(before - self._clients)} clients lost their connection by a restart")
+        self._await_event(owner, events)
+        events.close()
+
+    def _await_event(self, owner: Process, events: HTTPResponse) -> None:
+        """Read a stream of events up to the next figures."""
+        while (line := events.readline()) and b"event: tick" not in line:
+            pass
+        if not line:
+            self.accounts.faults.append(f"a stream of events of {owner.name} has ended")
+
+    def _status(self, owner: Process, path: str, method: str) -> int:
+        """How a request is answered while the database is away."""
+        try:
+            with owner.get(path, method) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+        except OSError as error:
+            self.accounts.faults.append(f"{method} {path} of {owner.name}: {error!r}")
+            return SILENT
 
     def _promote(self, owner: Process) -> None:
-        primary = self._database.server
-        standby = Standby(primary)
-        self._standbys.append(standby)
-        standby.start()
-        self._database.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-        self._database.execute("SELECT pg_reload_conf()")
-        self.until(
-            lambda: self._database.execute("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"), "no standby"
-        )
+        primary, standby = self._database.server, self._new_standby()
         self.accounts.await_steps(self.random.randrange(100))
         primary.stop(crash=True)
         primary.close()
+        self._change_to(standby)
+        self._lead_to(standby)
+        self.until(owner.owns, f"{owner.name} did not go on")
+
+    def _lose(self, owner: Process) -> None:
+        primary, standby = self._database.server, self._new_standby()
+        self.accounts.at_risk = True  # until now each write has waited for the standby
+        self._set(self._database, "synchronous_standby_names", "")
+        other = Existing(standby)
+        self._set(other, "primary_conninfo", "")
+        self.until(lambda: not other.execute("SELECT 1 FROM pg_stat_wal_receiver"), "the standby still follows")
+        self.accounts.await_steps(1 + self.random.randrange(200))
+        primary.stop(crash=True)
+        self._change_to(standby)
+        kept = self._database.execute(WRITES)[0][0]
+        self._lead_to(standby)
+        code = owner.wait()
+        if code != SUPERSEDED:
+            self.accounts.faults.append(f"an owner whose database has lost writes ended with {code}")
+        primary.start()
+        lost = Existing(primary).execute(WRITES)[0][0] - kept
+        primary.close()
+        # The last write may have been committed without an answer, or be one that its owner could not know of.
+        announced = owner.announced()
+        if announced not in (lost, lost - 1):
+            self.accounts.faults.append(f"{lost} writes were lost, and {announced} announced")
+        self.figures.lost += lost
+        owner.start()
+        self.owner()
+        self.until(lambda: len(self._clients) == self.parts, "some client is not connected")
+        self.accounts.at_risk = False
+
+    def _new_standby(self) -> Standby:
+        """A standby for which each write waits."""
+        standby = Standby(self._database.server)
+        self._standbys.append(standby)
+        standby.start()
+        self._set(self._database, "synchronous_standby_names", "*")
+        self.until(
+            lambda: self._database.execute("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"), "no standby"
+        )
+        return standby
+
+    def _set(self, database: Database, name: str, value: str) -> None:
+        database.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+        database.execute("SELECT pg_reload_conf()")
+
+    def _change_to(self, standby: Standby) -> None:
         self._database.server, self._database.url = standby, standby.url
         self._database.execute("SELECT pg_promote()")
+
+    def _lead_to(self, standby: Standby) -> None:
+        """Have the brokers reach it from now on."""
         for cable in self._cables.values():
             cable.folder = standby.folder
-        self.until(owner.owns, f"{owner.name} did not go on")
 
     def _stop(self, owner: Process) -> None:
         owner.send(signal.SIGTERM)
@@ -446,7 +568,14 @@ class Pair(Life):
 
 
 def run(
-    seed: int, folder: Path, faults: int, steps: int, kinds: Sequence[str], *, pooled: bool = False
+    seed: int,
+    folder: Path,
+    faults: int,
+    steps: int,
+    kinds: Sequence[str],
+    *,
+    pooled: bool = False,
+    away: float | None = None,
 ) -> tuple[list[str], Pair]:
     """One life: a database, two brokers, so many faults. Returns what is wrong."""
     with ExitStack() as stack:
@@ -457,7 +586,7 @@ def run(
         if pooled:
             pooler = Pooler(server)
             stack.callback(pooler.close)
-        pair = Pair(seed, Database(server), folder, kinds, pooler=pooler)
+        pair = Pair(seed, Database(server), folder, kinds, pooler=pooler, away=away)
         return pair.play(faults, steps), pair
 
 
@@ -468,17 +597,23 @@ def main() -> int:
     parser.add_argument("--kinds", default=",".join(FAULTS))
     parser.add_argument("--steps", type=int, default=STEPS, help="of the clients, between two faults")
     parser.add_argument("--pooled", action="store_true", help="with PgBouncer, which cannot follow a promotion here")
+    parser.add_argument("--away", type=float, help="seconds for which a restarted database is away")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     arguments = parser.parse_args()
     exit_at_sigterm()
-    done, messages, seed, takeovers = 0, 0, arguments.seed, list[float]()
+    done, messages, lost, seed = 0, 0, 0, arguments.seed
+    takeovers, returns = list[float](), list[float]()
     while done < arguments.faults:
-        kinds = [kind for kind in arguments.kinds.split(",") if not (arguments.pooled and kind == "promote")]
+        kinds = [kind for kind in arguments.kinds.split(",") if not (arguments.pooled and kind in UNPOOLED)]
         faults = min(10, arguments.faults - done)
         with folder_for("takeover") as folder:
-            wrong, pair = run(seed, folder, faults, arguments.steps, kinds, pooled=arguments.pooled)
+            wrong, pair = run(
+                seed, folder, faults, arguments.steps, kinds, pooled=arguments.pooled, away=arguments.away
+            )
             done += pair.kills
             takeovers += pair.figures.takeovers
+            returns += pair.figures.returns
+            lost += pair.figures.lost
             confirmed = sum(map(len, pair.accounts.confirmed.values()))
             messages += confirmed
             print(
@@ -490,9 +625,12 @@ def main() -> int:
             assert len(pair.incarnations) == 1, pair.incarnations
         seed += 1
     print(f"{messages} confirmed deliveries over {done} faults, none lost, none unmarked twice")
-    if takeovers:
-        takeovers.sort()
-        print(f"takeover after a kill: median {takeovers[len(takeovers) // 2]:.2f} s, longest {takeovers[-1]:.2f} s")
+    if lost:
+        print(f"but for what {lost} writes were about that replicas lacked: all of these were announced")
+    for what, seconds in (("takeover after a kill", takeovers), ("clients get on after a restart", returns)):
+        if seconds:
+            seconds.sort()
+            print(f"{what}: median {seconds[len(seconds) // 2]:.2f} s, longest {seconds[-1]:.2f} s")
     return 0
 
 

