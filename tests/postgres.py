@@ -10,7 +10,6 @@ import importlib.metadata
 import itertools
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
@@ -22,8 +21,9 @@ USER = "sievemq"
 _NOBODY = 65_534
 _READY = "ready to accept "  # connections, or of a standby read-only ones
 
-#: Ends the server when the pipe to this process is closed.
-_UNTIL_CLOSED = '"$@" & server=$!; read -r _; kill -INT $server; wait $server'
+#: Ends the server with the signal that this process names, or at once if this process ends without: then a backend that
+#: a test has stopped (SIGSTOP) would keep a server alive that ends in order.
+_UNTIL_CLOSED = '"$@" & server=$!; read -r signal; kill -"${signal:-QUIT}" $server; wait $server'
 
 
 def binaries() -> Path | None:
@@ -37,6 +37,24 @@ def binaries() -> Path | None:
     if (path := shutil.which("initdb")) is not None:
         found.append(Path(path).resolve().parent)
     return next((folder for folder in found if (folder / "postgres").exists()), None)
+
+
+def _begin(command: tuple[str, ...], folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        ("sh", "-c", _UNTIL_CLOSED, "sh", *command),
+        cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def _end(process: subprocess.Popen[str], signal: str, reader: threading.Thread | None) -> None:
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.write(f"{signal}\n")
+    process.stdin.close()
+    process.wait(60)
+    if reader is not None:
+        reader.join(60)
+    process.stderr.close()
 
 
 class Server:
@@ -90,10 +108,6 @@ class Server:
     def url(self) -> str:
         return f"postgresql://{USER}@/postgres?host={self.folder}"
 
-    @property
-    def pid(self) -> int:
-        return int((self.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
-
     def start(self) -> None:
         """Start it, and wait until it accepts connections."""
         settings = {
@@ -102,10 +116,7 @@ class Server:
         }  # fmt: skip
         options = [f"--{name}={value}" for name, value in settings.items()]
         server = (*self.as_user, str(self._programs / "postgres"), "-D", str(self.folder / "data"), *options)
-        self._process = subprocess.Popen(
-            ("sh", "-c", _UNTIL_CLOSED, "sh", *server),
-            cwd=self.folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        self._process = _begin(server, self.folder)
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self.log.append(line)
@@ -134,15 +145,7 @@ class Server:
         process, self._process = self._process, None
         if process is None:
             return
-        if crash:
-            os.kill(self.pid, signal.SIGQUIT)
-        assert process.stdin is not None
-        assert process.stderr is not None
-        process.stdin.close()
-        process.wait(60)
-        if self._reader is not None:
-            self._reader.join(60)
-        process.stderr.close()
+        _end(process, "QUIT" if crash else "INT", self._reader)
 
     def close(self) -> None:
         """Stop it, and remove its folder."""
@@ -177,7 +180,7 @@ class Pooler:
             for path in (self.folder, config):
                 shutil.chown(path, _NOBODY, _NOBODY)
         command = (*server.as_user, program, str(config))
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self._process = _begin(command, self.folder)
         assert self._process.stderr is not None
         for line in self._process.stderr:
             if "process up" in line:
@@ -190,11 +193,7 @@ class Pooler:
         return f"postgresql://{USER}@/postgres?host={self.folder}"
 
     def close(self) -> None:
-        self._process.terminate()
-        self._process.wait(60)
-        self._reader.join(60)
-        assert self._process.stderr is not None
-        self._process.stderr.close()
+        _end(self._process, "TERM", self._reader)
 
 
 class Database:
