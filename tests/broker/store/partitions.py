@@ -6,7 +6,7 @@ own. Needs root, `ip` and `iptables`.
 Packets between two of them are dropped where they arrive: no error reaches the sender. A fault is one of
 - owner_database      the other one takes over; joined again, the owner finds that out and ends;
 - owner_all           the same for an owner whose machine is cut off from everything;
-- owner_clients       clients wait; nobody takes over;
+- owner_clients       clients wait, and the follower does not take over;
 - owner_follower      nothing happens;
 - follower_database   nothing happens, and the follower takes over afterwards as before.
 """
@@ -35,7 +35,7 @@ DATABASE, CLIENTS = "db", "clients"
 ADDRESSES = {DATABASE: f"{NET}.1", **{name: f"{NET}.{number}" for number, name in enumerate(NAMES, 2)}}
 #: The clients are where this process is.
 ADDRESSES[CLIENTS] = f"{NET}.254"
-#: How much longer than its lease an owner is cut off that nobody may take the shard from.
+#: In leases, how long an owner is cut off that keeps the shard.
 LONG = 1.5
 
 

@@ -366,17 +366,17 @@ class Producer(Client):
         return self._confirmed < self._sequence
 
 
-class TransactedProducer(Client):
-    """Sends two or three messages a transaction. After a loss WELCOME shows whether the last one was committed; if not,
-    it is sent again."""
+class Grouped(Client):
+    """Sends messages that belong together, a group at a time."""
 
-    keep = KEEP
+    #: Groups a second, and messages of one at most.
+    rate: ClassVar = 3
+    most: ClassVar = 3
 
     def __init__(self, world: World, name: str, where: str) -> None:
         self._where = where
-        self._sequence = self._number = 0
+        self._number = 0
         self._names: tuple[str, ...] = ()
-        self._commit = 0
         self._is_open = False
         super().__init__(world, name)
         self._act()
@@ -384,14 +384,36 @@ class TransactedProducer(Client):
     def _act(self) -> None:
         if self.world.is_calm and self.world.now > TROUBLE:
             return
-        self.world.after(self.world.chance.expovariate(3), self._act)
+        self.world.after(self.world.chance.expovariate(self.rate), self._act)
         if not self._names:
             first = self._number + 1
-            self._number += self.world.chance.randint(2, 3)
+            self._number += self.world.chance.randint(2, self.most)
             self._names = tuple(f"{self.name}-{number}" for number in range(first, self._number + 1))
             self.world.checker.together.update(dict.fromkeys(self._names, self._names))
             if self._is_open:
                 self._say()
+
+    def _say(self) -> None:
+        """Send the group."""
+        raise NotImplementedError
+
+    def broke(self) -> None:
+        self._is_open = False
+
+    @property
+    def waits(self) -> bool:
+        return bool(self._names)
+
+
+class TransactedProducer(Grouped):
+    """Sends two or three messages a transaction. After a loss WELCOME shows whether the last one was committed; if not,
+    it is sent again."""
+
+    keep = KEEP
+
+    def __init__(self, world: World, name: str, where: str) -> None:
+        self._sequence = self._commit = 0
+        super().__init__(world, name, where)
 
     def _say(self) -> None:
         for name in self._names:
@@ -412,39 +434,17 @@ class TransactedProducer(Client):
         if request == self._commit:
             self._names, self._commit = (), 0
 
-    def broke(self) -> None:
-        self._is_open = False
 
-    @property
-    def waits(self) -> bool:
-        return bool(self._names)
-
-
-class Publisher(Client):
+class Publisher(Grouped):
     """Stages batches and publishes each under a number; says the last one again after a loss, until it is known."""
 
+    rate, most = 2, 4
+
     def __init__(self, world: World, name: str, where: str) -> None:
-        self._where = where
-        self._batch = self._number = 0
-        self._names: tuple[str, ...] = ()
-        self._is_open = False
-        super().__init__(world, name)
-        self._act()
+        self._batch = 1
+        super().__init__(world, name, where)
 
-    def _act(self) -> None:
-        if self.world.is_calm and self.world.now > TROUBLE:
-            return
-        self.world.after(self.world.chance.expovariate(2), self._act)
-        if not self._names:
-            self._batch += 1
-            first = self._number + 1
-            self._number += self.world.chance.randint(2, 4)
-            self._names = tuple(f"{self.name}-{number}" for number in range(first, self._number + 1))
-            self.world.checker.together.update(dict.fromkeys(self._names, self._names))
-            if self._is_open:
-                self._stage()
-
-    def _stage(self) -> None:
+    def _say(self) -> None:
         for sequence, name in enumerate(self._names, len(self.sends) + 1):
             self.send(sequence, self._where, name)
         self.ask("stage", (), Command.STAGE, 1, self.name, self._batch, 600_000)
@@ -455,20 +455,14 @@ class Publisher(Client):
         self.ask("open", (), Command.OPEN_SESSION, 1, TRANSACTED, 0)
         self._is_open = True
         if self._names:
-            self._stage()
+            self._say()
 
     def answered(self, request: int, kind: str, result: Any) -> None:
         if kind == "stage":
             self.ask("publish", self._names, Command.PUBLISH, self.name, self._batch, (result,))
         elif kind == "publish":
             self._names = ()
-
-    def broke(self) -> None:
-        self._is_open = False
-
-    @property
-    def waits(self) -> bool:
-        return bool(self._names)
+            self._batch += 1
 
 
 class Consumer(Client):

@@ -114,20 +114,33 @@ def write(store: DictStore | Store, *parts: Batch) -> None:
     store.write(write_of(store, *parts), NOW)
 
 
-def parts_with(batch: Batch, late: list[Batch], chance: random.Random) -> list[Batch]:
-    """The batches of the next write, of which this may be one; none if it is of a verb that takes several turns.
-
-    Args:
-        late: those of such verbs, which are written after batches with higher ids.
-    """
-    if chance.random() < 0.2:
-        late.append(batch)
-        return []
-    if chance.random() < 0.3:
-        parts = sorted([*late, batch], key=lambda part: part.id)
-        late.clear()
-        return parts
-    return [batch]
+def random_writes(chance: random.Random) -> Iterator[list[Batch]]:
+    """The batches of fifty writes: new messages, what becomes of those that are there, and definitions. Some belong to
+    verbs that take several turns: they are written after batches with higher ids."""
+    numbers: list[int] = []
+    late: list[Batch] = []
+    for step in range(1, 51):
+        batch = Batch(step)
+        for place in range(20 if chance.random() < 0.1 else chance.randrange(3)):
+            batch.accepted.append((1, message(f"m{step}.{place}", body=b"x" * 50).packed))
+        if chance.random() < 0.2:
+            late.append(batch)
+            continue
+        parts = [batch]
+        if chance.random() < 0.3:
+            parts = sorted([*late, batch], key=lambda part: part.id)
+            late.clear()
+        fresh = [part.base | place for part in parts for place in range(len(part.accepted))]
+        for number in chance.sample(numbers + fresh, min(len(numbers + fresh), chance.randrange(4))):
+            if chance.random() < 0.6:
+                batch.gone.append(number)
+                numbers = [each for each in numbers if each != number]
+                fresh = [each for each in fresh if each != number]
+            else:
+                batch.states[number] = chance.choice((1, 2, HELD_FLAG))
+        numbers += fresh
+        batch.definitions["kind", (chance.randrange(3),)] = None if chance.random() < 0.2 else (step,)
+        yield parts
 
 
 def durable_queues(broker: Broker) -> Iterator[tuple[str, Queue]]:
@@ -176,7 +189,7 @@ def picture(broker: Broker) -> dict[str, Any]:
             if entry.state == DELAYED and not count:
                 scheduled.append((name, entry.envelope.delivery_time))
             else:
-                # By its number, which a restart gives nobody else: a message that was scheduled has another sequence.
+                # By its number, which a restart keeps; a message that was scheduled gets another sequence.
                 waiting.append(((-entry.envelope.priority, not count, entry.stored), name, count, entry.attempts))
         picture[f"waiting {where}"] = [row[1:] for row in sorted(waiting)]
         picture[f"scheduled {where}"] = sorted(scheduled)

@@ -15,7 +15,7 @@ from sievemq_broker.domain.store import FencedError, Store
 from sievemq_broker.store import SqliteStore
 from sievemq_broker.store.database import DATABASE
 
-from .support import NOW, DictStore, message, name_of, parts_with, write, write_of
+from .support import NOW, DictStore, message, name_of, random_writes, write, write_of
 
 #: As clients may choose them: PostgreSQL's text takes neither.
 ODD = "a\0b\ud800"
@@ -260,25 +260,7 @@ def test_after_any_write_the_store_equals_the_model(place: Place, seed: int, mon
     monkeypatch.setattr("sievemq_broker.store.batches._SPARSE_BYTES", 500)
     chance = random.Random(seed)
     store, other = place.open(), DictStore()
-    numbers: list[int] = []
-    late: list[Batch] = []
-    for step in range(1, 51):
-        batch = Batch(step)
-        for at in range(20 if chance.random() < 0.1 else chance.randrange(3)):
-            batch.accepted.append((1, message(f"m{step}.{at}", body=b"x" * 50).packed))
-        parts = parts_with(batch, late, chance)
-        if not parts:
-            continue
-        fresh = [part.base | at for part in parts for at in range(len(part.accepted))]
-        for number in chance.sample(numbers + fresh, min(len(numbers + fresh), chance.randrange(4))):
-            if chance.random() < 0.6:
-                batch.gone.append(number)
-                numbers = [each for each in numbers if each != number]
-                fresh = [each for each in fresh if each != number]
-            else:
-                batch.states[number] = chance.choice((1, 2, HELD_FLAG))
-        numbers += fresh
-        batch.definitions["kind", (chance.randrange(3),)] = None if chance.random() < 0.2 else (step,)
+    for parts in random_writes(chance):
         write(other, *parts)
         write(store, *parts)
         if chance.random() < 0.2:

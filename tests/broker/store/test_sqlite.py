@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from sievemq_broker.domain.journal import HELD_FLAG, PLACE_BITS, Batch
+from sievemq_broker.domain.journal import PLACE_BITS, Batch
 from sievemq_broker.store import DamagedError, FencedError, LockedError, SqliteStore, StoreError, StoreFullError
 from sievemq_broker.store.blob import State, pack_batch, unpack_batch
 from sievemq_broker.store.database import DATABASE, connect
 from sievemq_broker.store.salvage import check, export, repair
 from sievemq_broker.store.sqlite_rows import DirectoryRows
 
-from .support import NOW, DictStore, message, name_of, parts_with, write, write_of
+from .support import NOW, DictStore, message, name_of, random_writes, write, write_of
 
 
 def opened(folder: Path, **more: object) -> SqliteStore:
@@ -282,25 +282,7 @@ class TestKill:
         """Small and large batches, several owners; exported and repaired, too."""
         chance = random.Random(seed)
         store, other = opened(tmp_path / "live"), DictStore()
-        numbers: list[int] = []
-        late: list[Batch] = []
-        for step in range(1, 51):
-            batch = Batch(step)
-            for place in range(20 if chance.random() < 0.1 else chance.randrange(3)):
-                batch.accepted.append((1, message(f"m{step}.{place}", body=b"x" * 50).packed))
-            parts = parts_with(batch, late, chance)
-            if not parts:
-                continue
-            fresh = [part.base | place for part in parts for place in range(len(part.accepted))]
-            for number in chance.sample(numbers + fresh, min(len(numbers + fresh), chance.randrange(4))):
-                if chance.random() < 0.6:
-                    batch.gone.append(number)
-                    numbers = [each for each in numbers if each != number]
-                    fresh = [each for each in fresh if each != number]
-                else:
-                    batch.states[number] = chance.choice((1, 2, HELD_FLAG))
-            numbers += fresh
-            batch.definitions["kind", (chance.randrange(3),)] = None if chance.random() < 0.2 else (step,)
+        for step, parts in enumerate(random_writes(chance)):
             write(other, *parts)
             write(store, *parts)
             if chance.random() < 0.5:
