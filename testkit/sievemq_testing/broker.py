@@ -96,8 +96,8 @@ class TestBroker(EmbeddedBroker):
         #: The server that has run last.
         self._last: Server | None = None
         self._listener_errors = ListenerErrors()
-        #: The port at which the broker continues after the next failover, and the socket that keeps it free and closed
-        #: until then; 0 until somebody wants to know.
+        #: The port at which the broker continues after the next failover; 0 until a test asks for it. And the socket
+        #: that keeps the port free, and closed for clients, until then.
         self._other_port = 0
         self._closed_port: socket.socket | None = None
         self.faults = Faults(self, self._fault_box, None, seed)

@@ -56,7 +56,7 @@ _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def now() -> float:
-    """Seconds of a clock that nobody sets, and that runs while the machine is suspended where there is one."""
+    """Seconds of a clock that cannot be set. It runs while the machine is suspended, where there is such a clock."""
     return time.clock_gettime(_CLOCK)
 
 

@@ -222,7 +222,7 @@ class ShardRows:
 
 
 class NewShard:
-    """A shard that nobody has had yet; see :class:`~sievemq_broker.store.rows.NewStore`.
+    """A shard that does not exist yet; see :class:`~sievemq_broker.store.rows.NewStore`.
 
     Raises:
         StoreError: it exists.

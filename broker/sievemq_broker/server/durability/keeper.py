@@ -446,7 +446,7 @@ class Keeper:
             log.error("store.lost_writes", writes=lost, note="a replica of the database without them was promoted")
 
     def _report_vacancy(self) -> None:
-        """Log once that nobody owns the shard, and that this process may not take it."""
+        """Log once that the shard has no living owner, and that this process may not take it."""
         lease = self.lease
         is_vacant = lease.still >= lease.terms.lease
         if is_vacant and not self._was_vacant:
