@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from sievemq_broker.config import ConfigError, Loaded, Settings, env_name, load
-from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy
 from sievemq_broker.extras import ALL, check_packages, has
+from sievemq_broker.rules import rules_of
 from sievemq_core.output import complain, report
 from sievemq_core.output import show as show_line
 
@@ -162,13 +162,7 @@ def _shown(settings: Settings, name: str) -> object:
     if name == "users":
         return dict.fromkeys(value, "***")
     if name in ("destinations", "namespaces"):  # only what was set; the rest are defaults
-        default = DestinationPolicy() if name == "destinations" else NamespacePolicy()
-        return {
-            pattern: {
-                f.name: said
-                for f in fields(policy)
-                if f.init and (said := getattr(policy, f.name)) != getattr(default, f.name)
-            }
-            for pattern, policy in value.items()
-        }
+        return {pattern: rules_of(policy) for pattern, policy in value.items()}
+    if name == "definitions":
+        return None if value is None else value.origin
     return value

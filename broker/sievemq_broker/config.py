@@ -10,33 +10,23 @@ not every unknown variable can be).
 
 from __future__ import annotations
 
-import difflib
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-from sievemq_broker.domain.policy import (
-    BLOCK,
-    CHOICES,
-    FAIL,
-    WRITTEN,
-    DestinationPolicy,
-    DomainSettings,
-    NamespacePolicy,
-    one_of,
-)
+from sievemq_broker.definitions import Definitions, definitions_of
+from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy, DomainSettings, NamespacePolicy
 from sievemq_broker.logs import LEVELS
 from sievemq_broker.protocols import PROTOCOLS
+from sievemq_broker.rules import guess, parse_namespaces, parse_policies
 from sievemq_broker.store_url import is_store_url, without_password
 from sievemq_broker.users.account import User, Users
 from sievemq_broker.users.file import parse_users, read_users
-from sievemq_core.durations import MILLISECOND, in_units
 from sievemq_core.limits import (
     FRAME_TIMEOUT_MS,
     HANDSHAKE_TIMEOUT_MS,
@@ -45,9 +35,7 @@ from sievemq_core.limits import (
     MAX_BUSY_POLL_US,
     MIN_HEARTBEAT_MS,
 )
-from sievemq_core.message.destination import Kind, misspelt_kind
 from sievemq_core.selector.dialect import DIALECTS
-from sievemq_core.selector.names import MODE_NUMBERS
 
 __all__ = ["ConfigError", "Loaded", "Settings", "load", "parse_users"]
 
@@ -222,148 +210,6 @@ def _auto_bytes(value: object) -> int | None:
     return None if value is None or str(value).lower() == "auto" else _bytes(value)
 
 
-_POLICY = {f.name: f for f in fields(DestinationPolicy) if f.init}
-_NAMESPACE_RULES = {f.name: f for f in fields(NamespacePolicy)}
-#: Rules that are lengths of time, and what their numbers count.
-_RULE_UNITS = {
-    name: timedelta(seconds=1) if name.endswith("_seconds") else MILLISECOND
-    for name, kind in WRITTEN.items()
-    if timedelta in get_args(kind)
-}
-#: The values of a rule that is neither a whole number, nor a length of time, nor one of some words.
-_RULE_VALUES: Mapping[str, str] = {
-    "dead_letter_expired": "True or False",
-    "redelivery_factor": "a number of at least 1",
-    "delivery_mode": "PERSISTENT or NON_PERSISTENT",
-    "priority": "a whole number from 0 to 9",
-}
-#: What other brokers call a rule.
-_ELSEWHERE = {
-    "max_retries": "max_attempts",
-    "retries": "max_attempts",
-    "max_redeliveries": "max_attempts",
-    "maximum_redeliveries": "max_attempts",
-    "max_deliveries": "max_attempts",
-    "max_delivery_attempts": "max_attempts",
-    "retry_delay": "redelivery_delay",
-    "backoff": "redelivery_factor",
-    "ttl": "time_to_live",
-    "max_length": "max_messages",
-    "max_size": "max_bytes",
-}
-
-
-def parse_policies(value: object) -> dict[str, DestinationPolicy]:
-    """Rules of destinations (D-21, D-22).
-
-    Args:
-        value: pattern -> table of :class:`DestinationPolicy`'s attributes; or the same as JSON text. A pattern without
-            ``queue:`` or the like is one of queues; ``*`` matches any text.
-
-    Raises:
-        ValueError: it names the pattern and what is wrong.
-    """
-    return {_pattern(str(pattern)): _policy(str(pattern), table) for pattern, table in _tables(value).items()}
-
-
-def parse_namespaces(value: object) -> dict[str, NamespacePolicy]:
-    """Rules of namespaces.
-
-    Args:
-        value: pattern over names -> table of :class:`NamespacePolicy`'s attributes; or the same as JSON text.
-
-    Raises:
-        ValueError: it names the pattern and what is wrong.
-    """
-    found: dict[str, NamespacePolicy] = {}
-    for pattern, table in _tables(value).items():
-        if not isinstance(table, Mapping):
-            raise ValueError(f"needs a table of rules for {pattern!r}")  # noqa: TRY004
-        for name, rule in table.items():
-            if name not in _NAMESPACE_RULES:
-                raise ValueError(f"has no rule {name!r} for {pattern!r}{_guess(name, _NAMESPACE_RULES)}")
-            if not _fits(rule, _NAMESPACE_RULES[name].default):
-                wanted = f"{BLOCK} or {FAIL}" if name == "at_limit" else _wanted(name)
-                raise ValueError(f"rule {name} for {pattern!r} must be {wanted}, not {rule!r:.60}")
-        try:
-            found[str(pattern)] = NamespacePolicy(**table)
-        except ValueError as error:
-            raise ValueError(f"for {pattern!r}: {error}") from None
-    return found
-
-
-def _tables(value: object) -> Mapping[object, object]:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise ValueError(f"must be JSON: {error}") from None
-    if not isinstance(value, Mapping):
-        raise ValueError("must be a table of patterns")  # noqa: TRY004  an error about the file
-    return value
-
-
-def _pattern(pattern: str) -> str:
-    misspelt = misspelt_kind(pattern)
-    if misspelt is not None:
-        raise ValueError(f"has rules for {pattern!r}: {misspelt}")
-    kinds = tuple(f"{kind.value}:" for kind in Kind)
-    return pattern if pattern == "*" or pattern.startswith(kinds) else f"queue:{pattern}"
-
-
-def _policy(pattern: str, table: object) -> DestinationPolicy:
-    if isinstance(table, DestinationPolicy):
-        return table
-    if not isinstance(table, Mapping):
-        raise ValueError(f"needs a table of rules for {pattern!r}")  # noqa: TRY004
-    try:
-        return DestinationPolicy(**policy_rules(table))
-    except ValueError as error:
-        raise ValueError(f"for {pattern!r}: {error}") from None
-
-
-def policy_rules(table: Mapping[str, object]) -> dict[str, Any]:
-    """Rules as :class:`DestinationPolicy` has them.
-
-    Args:
-        table: rules by name; lengths of time may be timedeltas, the delivery mode a text.
-
-    Raises:
-        ValueError: there is no such rule, or it cannot have the value.
-    """
-    rules: dict[str, Any] = dict(table)
-    for name, value in rules.items():
-        if name not in _POLICY:
-            near = _ELSEWHERE.get(name)
-            hint = f"; did you mean {near}?" if near else _guess(name, _POLICY)
-            raise ValueError(f"there is no rule {name!r:.60}{hint or '; there are ' + ', '.join(_POLICY)}")
-        if value is None and _POLICY[name].default is None:
-            continue
-        number = MODE_NUMBERS.get(value.upper()) if isinstance(value, str) else value
-        if name == "delivery_mode" and isinstance(number, int) and number is not True and number in (1, 2):
-            rules[name] = int(number)
-        elif name in _RULE_UNITS and isinstance(value, timedelta):
-            rules[name] = in_units(value, _RULE_UNITS[name])
-        elif name == "delivery_mode" or not _fits(value, _POLICY[name].default):
-            raise ValueError(f"the rule {name} must be {_wanted(name)}, not {value!r:.60}")
-    return rules
-
-
-def _fits(value: object, default: object) -> bool:
-    if type(default) is float:
-        return type(value) in (int, float)
-    return type(value) is (int if default is None else type(default))
-
-
-def _wanted(name: str) -> str:
-    if name in CHOICES:
-        return one_of(CHOICES[name])
-    if name in _RULE_UNITS:
-        unit = "seconds" if name.endswith("seconds") else "milliseconds"
-        return f"a whole number of {unit}, or a timedelta"
-    return _RULE_VALUES.get(name, "a whole number")
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of a broker. Each is an option of ``sievemq broker`` as well, whose help is its meaning."""
@@ -436,6 +282,12 @@ class Settings:
     )
     namespaces: Mapping[str, NamespacePolicy] = _setting(
         {}, "limits of namespaces by pattern; the first that fits applies", parse_namespaces
+    )
+    definitions: Definitions | None = _setting(  # noqa: RUF009  frozen
+        None,
+        "TOML file with queues, topics, subscriptions, rules and users that are to exist",
+        definitions_of,
+        secret=True,
     )
     auto_create: bool = _setting(True, "make queues and topics when they are first named", _flag)
     dialect: str = _setting("jakarta", "selector dialect of consumers that name none", _one_of(*DIALECTS))
@@ -524,7 +376,7 @@ def load(
         ConfigError: something is wrong, with every source named.
     """
     environ = environ or {}
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     origins = dict.fromkeys(_FIELDS, "default")
     config = config or environ.get(_CONFIG_ENV) or None
     if config is not None:
@@ -536,13 +388,34 @@ def load(
         origins[name] = origin
     for name, value in (given or {}).items():
         if name not in _FIELDS:
-            raise ConfigError(f"{name} ({given_by}) is not a setting{_guess(name, _FIELDS)}")
+            raise ConfigError(f"{name} ({given_by}) is not a setting{guess(name, _FIELDS)}")
         if value is not None:
             values[name] = _parse(name, value, given_by)
             origins[name] = given_by
-    settings = replace(Settings(), **values)  # type: ignore[arg-type]
+    _use_definitions(values, origins)
+    settings = replace(Settings(), **values)
     check(settings)
     return Loaded(settings, origins)
+
+
+def _use_definitions(values: dict[str, Any], origins: dict[str, str]) -> None:
+    """Take the settings that definitions have in them."""
+    definitions: Definitions | None = values.get("definitions")
+    if definitions is None:
+        return
+    try:
+        definitions.compile(values.get("dialect", _FIELDS["dialect"].default))
+    except ValueError as error:
+        raise ConfigError(f"definitions ({origins['definitions']}) {error}") from None
+    for name, part in definitions.settings.items():
+        if part is None:
+            continue
+        if values.get(name):
+            raise ConfigError(
+                f"{name} are set twice, by {origins[name]} and by {definitions.origin}; remove one of them"
+            )
+        values[name] = part
+        origins[name] = f"definitions {definitions.origin}"
 
 
 def check(settings: Settings) -> None:
@@ -619,7 +492,7 @@ def _read_file(path: Path) -> dict[str, object]:
         raise ConfigError(f"the configuration file {path} is not TOML: {error}") from error
     for name in content:
         if name not in _FIELDS:
-            raise ConfigError(f"{name} in {path} is not a setting{_guess(name, _FIELDS)}")
+            raise ConfigError(f"{name} in {path} is not a setting{guess(name, _FIELDS)}")
     return content
 
 
@@ -627,7 +500,14 @@ def _read_file(path: Path) -> dict[str, object]:
 _FOREIGN_PREFIXES = ("SIEVEMQ_SERVICE_", "SIEVEMQ_PORT_")
 
 # What the commands of clients read, such as `sievemq send`: a broker may be started in the same shell.
-_OF_CLIENTS = ("SIEVEMQ_URL", "SIEVEMQ_HTTP_URL", "SIEVEMQ_NAMESPACE", "SIEVEMQ_USER", "SIEVEMQ_PASSWORD")
+_OF_CLIENTS = (
+    "SIEVEMQ_URL",
+    "SIEVEMQ_HTTP_URL",
+    "SIEVEMQ_NAMESPACE",
+    "SIEVEMQ_USER",
+    "SIEVEMQ_PASSWORD",
+    "SIEVEMQ_CONTEXT",
+)
 
 
 def _read_environment(environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
@@ -644,11 +524,6 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, tuple[object, str
                 continue
             if value:
                 found[name] = (value, variable)
-        elif guess := _guess(variable, [*known, _CONFIG_ENV]) if variable != _CONFIG_ENV else "":
-            raise ConfigError(f"the environment variable {variable} is not a setting{guess}")
+        elif near := guess(variable, [*known, _CONFIG_ENV]) if variable != _CONFIG_ENV else "":
+            raise ConfigError(f"the environment variable {variable} is not a setting{near}")
     return found
-
-
-def _guess(name: str, known: Mapping[str, object] | list[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.85)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -50,6 +50,7 @@ class EmbeddedOptions(TypedDict, total=False):
     http_port: int
     namespace: str
     users: Mapping[str, object] | None
+    definitions: Mapping[str, object] | str | PathLike[str] | None
     data_dir: str | PathLike[str] | None
     store: str | None
     clock: AdjustableClock | None
@@ -69,6 +70,8 @@ class EmbeddedBroker:
         namespace: that :attr:`url` leads to.
         users: name -> password, or a table with ``password`` and ``rights`` as in a users file; nobody else gets in
             (D-38). None lets everybody in.
+        definitions: what is to exist: a TOML file, or its table, such as
+            ``{"namespaces": {"default": {"queues": ["orders"]}}}`` (docs/definitions.md).
         data_dir: directory to keep PERSISTENT messages in, so that they are there after a restart (D-18); in memory
             only if not given.
         store: URL of a database to keep PERSISTENT messages in, such as ``postgresql://…``. Several brokers may use it:
@@ -94,6 +97,7 @@ class EmbeddedBroker:
         http_port: int = 0,
         namespace: str = "",
         users: Mapping[str, object] | None = None,
+        definitions: Mapping[str, object] | str | PathLike[str] | None = None,
         data_dir: str | PathLike[str] | None = None,
         store: str | None = None,
         clock: AdjustableClock | None = None,
@@ -107,6 +111,8 @@ class EmbeddedBroker:
             given["stomp_port"] = stomp_port
         if users is not None:
             given["users"] = dict(users)
+        if definitions is not None:
+            given["definitions"] = definitions
         if data_dir is not None:
             given["data_dir"] = fspath(data_dir)
         if store is not None:

@@ -20,14 +20,14 @@ from sievemq_broker.clock import AdjustableClock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.entry import GONE
-from sievemq_broker.domain.management import Choice, purge
+from sievemq_broker.domain.management import DROPPED_AT_ONCE, Choice, purge
 from sievemq_broker.domain.policy import DestinationPolicy, PolicyRules
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.work import Job
 from sievemq_broker.embedded import EmbeddedBroker, EmbeddedNamespace, EmbeddedOptions
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.shard import Shard
-from sievemq_broker.server.watch.counts import DROPPED_AT_ONCE, queues_in
+from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.session.lost import LostConnections
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds

@@ -13,7 +13,6 @@ from sievemq.advice import DoubtfulSelectorWarning, warn
 from sievemq.destinations import Destination, parse_destination
 from sievemq.exceptions import from_core
 from sievemq.messages import received
-from sievemq_broker.config import policy_rules
 from sievemq_broker.domain import management
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
@@ -23,6 +22,7 @@ from sievemq_broker.domain.policy import DestinationPolicy, PolicyRules
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.work import finish
+from sievemq_broker.rules import policy_rules
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
 from sievemq_core.errors import SieveError

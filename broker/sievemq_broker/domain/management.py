@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from sievemq_broker.domain import capacity
 from sievemq_broker.domain.dead_letters import origin_of, restored
@@ -25,6 +26,9 @@ from sievemq_core.message.envelope import PROPERTIES, Envelope
 
 #: Units that handling a message costs: it is encoded, matched and perhaps delivered at its new place.
 _TOUCHED = 5
+
+#: Messages of a queue that are dropped with it in one go. More are removed before.
+DROPPED_AT_ONCE: Final = TURN
 
 #: Messages of a consumer that are listed for one unit.
 _LISTED = 64
@@ -101,6 +105,20 @@ def purge(queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Handle
 
 def cancel(queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Handled]:
     return _each(queue, choice, _remover(queue), now, budget, delayed=True)
+
+
+def emptied(queues: Iterable[Queue], dry_run: bool, now: int, budget: Budget) -> Task[int]:
+    """How many messages the queues hold; they are removed down to what deleting them can drop in one go."""
+    messages = 0
+    for queue in queues:
+        if budget.spent:
+            yield
+        budget.spend(1)
+        held = queue.depth + len(queue.scheduled)
+        messages += held + queue.in_flight
+        if held > DROPPED_AT_ONCE and not dry_run:
+            yield from purge(queue, Choice(), now, budget)
+    return messages
 
 
 def copy(namespace: Namespace, target: str, queue: Queue, choice: Choice, now: int, budget: Budget) -> Task[Handled]:

@@ -204,6 +204,10 @@ class Server:
             peers=settings.peers,
         )
         shard.serve(session_settings, self.authenticator, self.turn.spent)
+        if settings.definitions is not None:
+            from sievemq_broker.server.definitions import apply_at_start  # most brokers have none
+
+            apply_at_start(shard.broker, settings, self.clock.now())
         self._announced = self.clock.offset
         self.memory = MemoryLimit(memory, shard.broker, self.links, shard.services.flow, loop.call_soon)
         self._ports.listen()

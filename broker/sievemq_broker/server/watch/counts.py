@@ -12,7 +12,7 @@ from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap, DrainTap
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.domain.work import TURN, Budget, Task
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_core.message.envelope import TIMESTAMP
 from sievemq_core.selector import cache
 
@@ -21,9 +21,6 @@ SELECTOR_BYTES: Final = 24
 
 #: Units of adding the counts of a queue, topic or tap to the totals.
 _TOTALLED: Final = 2
-
-#: Messages of a queue that are dropped with it in one go. More are removed before.
-DROPPED_AT_ONCE: Final = TURN
 
 
 @dataclass(slots=True)

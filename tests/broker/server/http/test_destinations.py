@@ -10,10 +10,11 @@ import pytest
 from sievemq import JMSContext
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.management import emptied
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.work import TURN, Budget
 from sievemq_broker.server.http.api import brokers
-from sievemq_broker.server.http.api.destinations import emptied
+from sievemq_broker.server.watch.counts import queues_at
 
 from .conftest import Api, at, send
 from .deep import fill
@@ -59,7 +60,7 @@ def test_subscriptions_of_one_topic_are_added_up_in_slices(path: str) -> None:
         topic = broker.call(subscribed, api.namespace)
         api.get(path)
         assert broker.call(lambda broker: broker.scheduler.overrun) < 50
-        assert len(list(emptied(topic, True, 0, Budget(TURN)))) == 2 * TURN
+        assert len(list(emptied(queues_at(topic), True, 0, Budget(TURN)))) == 2 * TURN
 
 
 def test_a_destination_that_is_deleted_amid_the_totals_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -409,6 +409,45 @@ class Subscriptions(Answer, kw_only=True):
     next: str | None
 
 
+# -- definitions -------------------------------------------------------------------------------------------------------
+
+
+class Definitions(Answer, kw_only=True):
+    """What exists, as one table."""
+
+    definitions: Annotated[
+        dict[str, Any],
+        Meta(description="Tables `namespaces`, `rules`, `limits` and `users`, as far as the caller may see them."),
+    ]
+    clear_passwords: Annotated[
+        list[str], Meta(description="Users that are left out because their password is not stored as a hash.")
+    ]
+
+
+class DefinitionChange(Answer, kw_only=True):
+    """A difference between definitions and the broker."""
+
+    action: Annotated[str, Meta(description="create, change or delete.")]
+    kind: Annotated[str, Meta(description="namespace, queue, topic or subscription; rule, limit or user.")]
+    namespace: str | None
+    name: Annotated[str, Meta(description="Name of the change in `force`.")]
+    text: Annotated[str, Meta(description="What differs.")]
+    at_start: Annotated[bool, Meta(description="Made when a broker starts with these definitions, and not before.")]
+    refused: Annotated[str, Meta(description="Why it is not made; empty if it is.")]
+    can_be_forced: bool
+    made: bool
+
+
+class Applied(Answer, kw_only=True):
+    """What applying definitions did, or would do."""
+
+    changes: list[DefinitionChange]
+    applied: Annotated[int, Meta(description="Changes that were made; 0 in a dry run.")]
+    refused: Annotated[int, Meta(description="Changes that would be refused; only in a dry run.")]
+    at_start: Annotated[int, Meta(description="Changes of rules, limits and users.")]
+    dry_run: bool
+
+
 # -- dead letters ------------------------------------------------------------------------------------------------------
 
 

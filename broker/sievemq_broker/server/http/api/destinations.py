@@ -21,7 +21,7 @@ from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, pa
 from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.tasks import ROW, run
-from sievemq_broker.server.watch.counts import DROPPED_AT_ONCE, Counts, Gauges, figures_of, queues_at
+from sievemq_broker.server.watch.counts import Counts, Gauges, figures_of, queues_at
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.dead_letters import PREFIX
 from sievemq_core.message.destination import Kind, parse_address
@@ -96,7 +96,7 @@ async def put_destination(call: Call[Any, Any]) -> answers.DestinationDetails:
 async def delete_destination(call: Call[requests.DryRun, Any]) -> answers.Touched:
     """Delete a queue or topic with its messages and subscriptions; consumers are closed. Counts are of messages."""
     space, destination = call.namespace(), call.destination()
-    messages = await run(call.server, partial(emptied, destination, call.query.dry_run))
+    messages = await run(call.server, partial(management.emptied, queues_at(destination), call.query.dry_run))
     if not call.query.dry_run:
         if space.destinations.get(destination.label) is destination:
             space.delete(destination.label)
@@ -159,20 +159,6 @@ def _since(
         out_rate=[round(rate, 2) for rate in out_rate[first:]],
         step_seconds=STEP_SECONDS,
     )
-
-
-def emptied(destination: Queue | Topic, dry_run: bool, now: int, budget: Budget) -> Task[int]:
-    """How many messages it holds; they are removed down to what deleting it can drop in one go."""
-    messages = 0
-    for queue in queues_at(destination):
-        if budget.spent:
-            yield
-        budget.spend(1)
-        held = queue.depth + len(queue.scheduled)
-        messages += held + queue.in_flight
-        if held > DROPPED_AT_ONCE and not dry_run:
-            yield from management.purge(queue, management.Choice(), now, budget)
-    return messages
 
 
 _FIGURES: Final[Mapping[str, Callable[[Queue], int]]] = {

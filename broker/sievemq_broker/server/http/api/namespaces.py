@@ -6,17 +6,17 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
+from sievemq_broker.domain.management import DROPPED_AT_ONCE, emptied
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import view
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.destinations import emptied
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.tasks import ROW, run
-from sievemq_broker.server.watch.counts import DROPPED_AT_ONCE
+from sievemq_broker.server.watch.counts import queues_at
 from sievemq_broker.session.checks import check_identifier
 from sievemq_broker.session.rights import Verb
 from sievemq_core.counted import counted
@@ -81,7 +81,7 @@ def _emptied(space: Namespace, dry_run: bool, now: int, budget: Budget) -> Task[
         destination = space.destinations.get(label)
         if destination is None:
             continue
-        held = yield from emptied(destination, dry_run, now, budget)
+        held = yield from emptied(queues_at(destination), dry_run, now, budget)
         messages += held
         budget.spend(ROW)
         if not dry_run and space.destinations.get(label) is destination:

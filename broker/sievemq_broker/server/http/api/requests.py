@@ -198,6 +198,24 @@ class Space(_Request, kw_only=True):
     name: Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER_CHARS)]
 
 
+class Apply(_Request, kw_only=True):
+    """Definitions that the broker is to have."""
+
+    definitions: Annotated[
+        dict[str, Any],
+        Meta(description="Tables `namespaces`, `rules`, `limits` and `users`, as in a file of definitions."),
+    ]
+    origin: Annotated[str, Meta(max_length=1_000, description="Where they come from, for errors.")] = "definitions"
+    dry_run: Annotated[bool, Meta(description="Only compare.")] = False
+    prune: Annotated[
+        bool, Meta(description="Delete what is not defined, in namespaces that are.")
+    ] = False  # fmt: skip
+    force: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=2_000)]],
+        Meta(max_length=1_000, description="Names of changes that are made although they delete messages."),
+    ] = []
+
+
 class MakeTap(_Request, kw_only=True):
     """A tap to be made, or its new terms. What is not said has the broker's default."""
 

@@ -16,7 +16,7 @@ from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.errors import not_found
 from sievemq_broker.server.http.tasks import each, run
-from sievemq_broker.server.watch.counts import DROPPED_AT_ONCE, Counts
+from sievemq_broker.server.watch.counts import Counts
 from sievemq_broker.session.rights import Verb
 
 routes = Routes("Subscriptions")
@@ -64,7 +64,7 @@ async def delete_subscription(call: Call[requests.DryRun, Any]) -> answers.Touch
     call.identity.require(Verb.MANAGE, space.name, found.topic.label)
     messages = found.queue.depth + len(found.queue.scheduled)
     if not call.query.dry_run:
-        if messages > DROPPED_AT_ONCE and not found.active and not found.queue.in_flight:
+        if messages > management.DROPPED_AT_ONCE and not found.active and not found.queue.in_flight:
             await run(call.server, partial(management.purge, found.queue, management.Choice()))
         space.unsubscribe(found.client_id, name)
         call.server.turn.worked()

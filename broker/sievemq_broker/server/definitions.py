@@ -1,0 +1,400 @@
+"""Makes a broker have what definitions say: what differs, what may be done about it, and doing it.
+
+Nothing is lost by it: what would delete messages is refused unless it is named. What is not defined is left alone, or
+is deleted with `prune`, in the namespaces that are defined. Rules and users are settings, which a broker reads when it
+starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from sievemq_broker import logs
+from sievemq_broker.config import Settings
+from sievemq_broker.definitions import Definitions, NamespaceDefinition, SubscriptionDefinition
+from sievemq_broker.domain import management
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.topic import Subscription, Topic
+from sievemq_broker.domain.work import Budget, Make, Task, finish
+from sievemq_broker.matching.condition import group_key
+from sievemq_broker.rules import rules_of
+from sievemq_broker.server.watch.counts import queues_at
+from sievemq_broker.users.account import User, Users
+from sievemq_core.counted import counted
+from sievemq_core.message.destination import parse_address
+from sievemq_core.selector import CompiledSelector
+
+CREATE, CHANGE, DELETE = "create", "change", "delete"
+
+Held: TypeAlias = Queue | Topic | Subscription
+"""What holds messages, by itself or in its subscriptions."""
+
+#: Units of looking at one definition, and of making one.
+_LOOK: Final = 2
+_MAKE: Final = 16
+
+log = logs.get("server")
+
+
+@dataclass(slots=True)
+class Change:
+    """A difference between definitions and a broker.
+
+    Attributes:
+        action: CREATE, CHANGE or DELETE.
+        kind: `namespace`, `queue`, `topic` or `subscription`; `rule`, `limit` or `user`.
+        namespace: where; None for rules, limits and users.
+        name: by which it is forced: `default/queue:orders`.
+        text: what differs; empty if all of it does.
+        at_start: it is made when a broker starts with these definitions, and not before.
+        refused: why it is not made; empty if it is.
+        can_be_forced: it is made nevertheless if it is named.
+        made: it has been made.
+    """
+
+    action: str
+    kind: str
+    namespace: str | None
+    name: str
+    text: str = ""
+    at_start: bool = False
+    refused: str = ""
+    can_be_forced: bool = False
+    made: bool = False
+
+    def refuse(self, why: str, *, can_be_forced: bool) -> None:
+        """It is not made; or it is, for no reason."""
+        self.refused, self.can_be_forced = why, bool(why) and can_be_forced
+
+    def make(self, do: Make[None], now: int, budget: Budget) -> Task[None]:
+        """Make it, unless it is refused meanwhile."""
+        if not self.refused:
+            yield from do(now, budget)
+            self.made = not self.refused
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How definitions are applied.
+
+    Attributes:
+        prune: delete what is not defined, in namespaces that are.
+        force: names of changes that are made although messages are deleted.
+        partly: make the other changes if some are refused; otherwise none.
+    """
+
+    prune: bool = False
+    force: Collection[str] = ()
+    partly: bool = False
+
+
+def apply_at_start(broker: Broker, settings: Settings, now: int) -> None:
+    """Make what is missing before clients are served. What is refused stays as it was restored, and is logged."""
+    definitions = settings.definitions
+    assert definitions is not None
+    terms = Terms(partly=True)
+    changes = finish(partial(apply, broker, definitions, settings.dialect, terms), now)
+    for change in changes:
+        if change.refused:
+            log.warning(
+                "definitions.refused",
+                definition=change.name,
+                reason=change.refused,
+                note="it is as it was; `sievemq definitions apply --force` changes it",
+            )
+    made = sum(change.made for change in changes)
+    log.info("definitions.applied", source=definitions.origin, changes=made, refused=len(changes) - made)
+
+
+def compare(
+    broker: Broker, definitions: Definitions, dialect: str, terms: Terms, now: int, budget: Budget
+) -> Task[list[Change]]:
+    """What applying them would do, in order.
+
+    Args:
+        dialect: of selectors that name none.
+    """
+    steps = yield from _steps(broker, definitions, dialect, terms, budget)
+    return [step.change for step in steps]
+
+
+def apply(
+    broker: Broker, definitions: Definitions, dialect: str, terms: Terms, now: int, budget: Budget
+) -> Task[list[Change]]:
+    """Make a broker have what definitions say, but for rules, limits and users.
+
+    Returns:
+        The changes. If one is refused and not `partly`, none is made. What came to hold messages meanwhile is refused.
+    """
+    steps = yield from _steps(broker, definitions, dialect, terms, budget)
+    changes = [step.change for step in steps]
+    if not terms.partly and any(change.refused for change in changes):
+        return changes
+    for step in steps:
+        if budget.spent:
+            now = yield
+        budget.spend(_MAKE)
+        yield from step.change.make(step.do, now, budget)
+    return changes
+
+
+def settings_changes(definitions: Definitions, settings: Settings, users: Users, *, prune: bool) -> list[Change]:
+    """How rules, limits and users differ from those of a broker. They change when a broker starts with them."""
+    present = {name: users.find(name) for name in sorted(users.names())}
+    tables: tuple[tuple[str, Mapping[str, Any] | None, Mapping[str, Any]], ...] = (
+        ("rule", definitions.rules, settings.destinations),
+        ("limit", definitions.limits, settings.namespaces),
+        ("user", definitions.users, present),
+    )
+    found: list[Change] = []
+    for kind, wanted, there in tables:
+        if wanted is None:
+            continue
+        for name, value in wanted.items():
+            action, text = (CHANGE, _differs(there[name], value)) if name in there else (CREATE, "")
+            if action == CREATE or text:
+                found.append(Change(action, kind, None, f"{kind}/{name}", text, at_start=True))
+        gone = [name for name in there if name not in wanted]
+        if prune:
+            found += [Change(DELETE, kind, None, f"{kind}/{name}", at_start=True) for name in gone]
+        order = [name for name in there if name in wanted]
+        if kind != "user" and order != [name for name in wanted if name in there]:
+            found.append(Change(CHANGE, kind, None, f"{kind}s", "their order", at_start=True))
+    return found
+
+
+def name_of(client_id: str | None, name: str) -> str:
+    """A subscription, as changes name it."""
+    return f"subscription:{name}" if client_id is None else f"subscription:{client_id}/{name}"
+
+
+def collect(
+    broker: Broker, settings: Settings, users: Users, spaces: Iterable[str], now: int, budget: Budget
+) -> Task[Definitions]:
+    """The definitions of a broker as it is: what outlives connections, rules, limits and users.
+
+    Args:
+        spaces: names of namespaces.
+    """
+    namespaces: dict[str, NamespaceDefinition] = {}
+    for name in sorted(spaces):
+        space = broker.namespaces.get(name)
+        if space is None:
+            continue
+        found: dict[bool, list[str]] = {False: [], True: []}
+        for label in sorted(space.destinations):
+            if budget.spent:
+                yield
+            budget.spend(_LOOK)
+            kind = parse_address(label).kind
+            if not kind.is_temporary:
+                found[kind.is_topic].append(label)
+        durable = sorted(space.subscriptions.durable.values(), key=lambda each: (each.client_id or "", each.name or ""))
+        subscriptions = []
+        for each in durable:
+            if budget.spent:
+                yield
+            budget.spend(_LOOK)
+            subscriptions.append(_defined(each, settings.dialect))
+        namespaces[name] = NamespaceDefinition(tuple(found[False]), tuple(found[True]), tuple(subscriptions))
+    present = {name: user for name in sorted(users.names()) if (user := users.find(name)) is not None}
+    return Definitions(namespaces, settings.destinations, settings.namespaces, present)
+
+
+def _defined(found: Subscription, dialect: str) -> SubscriptionDefinition:
+    condition = found.condition
+    named = None if condition is None or str(condition.dialect) == dialect else str(condition.dialect)
+    text = None if condition is None else condition.text
+    assert found.name is not None
+    return SubscriptionDefinition(
+        found.name, found.topic.label, found.client_id, text, named, found.shared, found.no_local
+    )
+
+
+def _differs(there: Any, wanted: Any) -> str:
+    """What differs of a rule, a limit or a user; empty for nothing."""
+    if isinstance(wanted, User):
+        parts = [what for what, name in (("password", "secret"), ("rights", "rights"))
+                 if getattr(there, name) != getattr(wanted, name)]  # fmt: skip
+        return ", ".join(parts)
+    names = {**rules_of(there), **rules_of(wanted)}
+    pairs = ((name, getattr(there, name), getattr(wanted, name)) for name in names)
+    return ", ".join(f"{name} {old} becomes {new}" for name, old, new in pairs if old != new)
+
+
+# -- comparing --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Step:
+    """A change, and how it is made. What it changes is looked at again then: the broker has gone on since."""
+
+    change: Change
+    do: Make[None]
+
+
+def _steps(broker: Broker, definitions: Definitions, dialect: str, terms: Terms, budget: Budget) -> Task[list[_Step]]:
+    found: list[_Step] = []
+    for name, wanted in definitions.namespaces.items():
+        for step in _Comparison(broker, name, wanted, dialect, terms).steps():
+            if budget.spent:
+                yield
+            budget.spend(_LOOK)
+            if step is not None:
+                found.append(step)
+    return found
+
+
+class _Comparison:
+    """The definition of a namespace beside that namespace."""
+
+    def __init__(self, broker: Broker, name: str, wanted: NamespaceDefinition, dialect: str, terms: Terms) -> None:
+        self._broker = broker
+        self._name = name
+        self._wanted = wanted
+        self._dialect = dialect
+        self._terms = terms
+
+    def steps(self) -> Iterator[_Step | None]:
+        """What differs, None for each that does not. Subscriptions are deleted before their topics."""
+        space = self._broker.namespaces.get(self._name)
+        if space is None and self._name != "default":
+            yield _Step(self._change(CREATE, "namespace", ""), partial(self._make, None))
+        for address in (*self._wanted.queues, *self._wanted.topics):
+            if space is not None and space.find(address) is not None:
+                yield None
+            else:
+                kind = parse_address(address).kind.value
+                yield _Step(self._change(CREATE, kind, address), partial(self._make, address))
+        for subscription in self._wanted.subscriptions:
+            yield self._compare(space, subscription)
+        if space is not None and self._terms.prune:
+            yield from self._surplus(space)
+
+    def _change(self, action: str, kind: str, name: str, found: Held | None = None, text: str = "") -> Change:
+        """A change; refused if `found`, which it replaces or deletes, must stay."""
+        change = Change(action, kind, self._name, f"{self._name}/{name}" if name else self._name, text)
+        if found is not None:
+            self._check(change, found)
+        return change
+
+    def _compare(self, space: Namespace | None, wanted: SubscriptionDefinition) -> _Step | None:
+        key = (wanted.client_id, wanted.name)
+        found = None if space is None else space.subscriptions.durable.get(key)
+        condition = wanted.compile(self._dialect)
+        text = "" if found is None else _difference(found, wanted, condition)
+        if found is not None and not text:
+            return None
+        change = self._change(CREATE if found is None else CHANGE, "subscription", name_of(*key), found, text)
+        return _Step(change, partial(self._subscribe, change, wanted, condition))
+
+    def _surplus(self, space: Namespace) -> Iterator[_Step | None]:
+        defined = {(each.client_id, each.name) for each in self._wanted.subscriptions}
+        for key, found in list(space.subscriptions.durable.items()):
+            if key in defined:
+                yield None
+            else:
+                change = self._change(DELETE, "subscription", name_of(*key), found)
+                yield _Step(change, partial(self._unsubscribe, change, key))
+        kept = {*self._wanted.queues, *self._wanted.topics}
+        for label, destination in list(space.destinations.items()):
+            kind = parse_address(label).kind
+            if label in kept or kind.is_temporary:
+                yield None
+            else:
+                change = self._change(DELETE, kind.value, label, destination)
+                yield _Step(change, partial(self._delete, change, label))
+
+    def _check(self, change: Change, found: Held) -> bool:
+        """Note why what a change replaces or deletes must not be; False if that is so."""
+        queues = [found.queue] if isinstance(found, Subscription) else queues_at(found)
+        consumers = sum(len(queue.consumers) for queue in queues)
+        messages = sum(queue.depth + queue.in_flight + len(queue.scheduled) for queue in queues)
+        why, can_be_forced = "", True
+        if isinstance(found, Subscription) and (found.active or found.queue.in_flight):
+            why, can_be_forced = "it is in use: close its consumers and sessions first", False
+        elif messages:
+            why = f"it holds {counted(messages, 'message', form=',')}"
+        elif consumers:
+            why = f"it has {counted(consumers, 'consumer')}"
+        elif not isinstance(found, Subscription) and self._is_tapped(found.label):
+            why = "it has a tap"
+        if can_be_forced and change.name in self._terms.force:
+            why = ""
+        change.refuse(why, can_be_forced=can_be_forced)
+        return not why
+
+    def _is_tapped(self, label: str) -> bool:
+        return any(tap.destination.label == label for tap in self._broker.namespace(self._name).taps)
+
+    # -- making it --------------------------------------------------------------------------------------------------
+
+    def _make(self, address: str | None, now: int, budget: Budget) -> Task[None]:
+        yield from ()
+        space = self._broker.namespace(self._name)
+        if address is not None:
+            space.create(address)
+
+    def _delete(self, change: Change, label: str, now: int, budget: Budget) -> Task[None]:
+        space = self._broker.namespace(self._name)
+        found = space.find(label)
+        if found is None or not self._check(change, found):
+            return
+        yield from management.emptied(queues_at(found), False, now, budget)
+        if space.find(label) is found:
+            space.delete(label)
+
+    def _unsubscribe(self, change: Change, key: tuple[str | None, str], now: int, budget: Budget) -> Task[None]:
+        space = self._broker.namespace(self._name)
+        found = space.subscriptions.durable.get(key)
+        if found is None or not self._check(change, found):
+            return
+        yield from management.emptied([found.queue], False, now, budget)
+        if space.subscriptions.durable.get(key) is found and self._check(change, found):
+            space.unsubscribe(*key)
+
+    def _subscribe(
+        self,
+        change: Change,
+        wanted: SubscriptionDefinition,
+        condition: CompiledSelector | None,
+        now: int,
+        budget: Budget,
+    ) -> Task[None]:
+        yield from self._unsubscribe(change, (wanted.client_id, wanted.name), now, budget)
+        space = self._broker.namespace(self._name)
+        if change.refused or (wanted.client_id, wanted.name) in space.subscriptions.durable:
+            return
+        topic = space.create(wanted.topic)
+        assert isinstance(topic, Topic)
+        space.subscriptions.subscribe(
+            topic,
+            wanted.name,
+            wanted.client_id,
+            condition,
+            durable=True,
+            shared=wanted.shared,
+            no_local=wanted.no_local,
+            connection="",
+            temporary=False,
+        )
+
+
+def _difference(found: Subscription, wanted: SubscriptionDefinition, condition: CompiledSelector | None) -> str:
+    """What differs of a subscription; empty for nothing."""
+    parts = []
+    if found.topic.label != wanted.topic:
+        parts.append(f"{found.topic.label} becomes {wanted.topic}")
+    if group_key(found.condition) != group_key(condition):
+        old, new = (None if each is None else each.text for each in (found.condition, condition))
+        parts.append(f"selector {old or 'none'} becomes {new or 'none'}")
+    for name in ("shared", "no_local"):
+        old, new = getattr(found, name), getattr(wanted, name)
+        if old != new:
+            parts.append(f"{name} becomes {str(new).lower()}")
+    return ", ".join(parts)

@@ -1,0 +1,119 @@
+"""Definitions: what exists as one table, and making the broker have what another one says."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from sievemq_broker.definitions import Definitions, parse_definitions
+from sievemq_broker.server import definitions as server_definitions
+from sievemq_broker.server.definitions import Change, Terms
+from sievemq_broker.server.http.api import answers, requests
+from sievemq_broker.server.http.api.call import Call
+from sievemq_broker.server.http.api.declare import Routes
+from sievemq_broker.server.http.errors import ApiError
+from sievemq_broker.server.http.tasks import run
+from sievemq_broker.session.rights import EVERYTHING, Verb
+from sievemq_broker.users.passwords import is_hash
+from sievemq_core.counted import counted
+
+routes = Routes("Definitions")
+
+#: Bytes of the JSON of definitions.
+BODY_BYTES = 4 * 1024 * 1024
+
+
+@routes.add("GET", "/definitions", None, answers.Definitions)
+async def get_definitions(call: Call[Any, Any]) -> answers.Definitions:
+    """Queues, topics, durable subscriptions, rules, limits and users, as one table.
+
+    It has namespaces of which the caller may view everything; rules and limits if that is so of all namespaces; users,
+    with the hashes of their passwords, if the caller may manage everything."""
+    server, identity = call.server, call.identity
+    broker = server.shard.broker
+    spaces = [name for name in {"default", *broker.namespaces} if identity.may(Verb.VIEW, name, EVERYTHING)]
+    users = server.user_store.users
+    found = await run(server, partial(server_definitions.collect, broker, server.settings, users, spaces))
+    tables = found.table()
+    clear = sorted(name for name, user in (found.users or {}).items() if not is_hash(user.secret))
+    hashed = {name: table for name, table in tables.pop("users", {}).items() if name not in clear}
+    if not identity.may(Verb.VIEW, EVERYTHING, EVERYTHING):
+        tables = {"namespaces": tables.get("namespaces", {})}
+    if not identity.may(Verb.MANAGE, EVERYTHING, EVERYTHING):
+        hashed, clear = {}, []
+    if hashed:
+        tables["users"] = hashed
+    return answers.Definitions(definitions=tables, clear_passwords=clear)
+
+
+@routes.add(
+    "POST", "/definitions", None, answers.Applied, body=requests.Apply, body_limit=BODY_BYTES
+)  # fmt: skip
+async def apply_definitions(call: Call[Any, requests.Apply]) -> answers.Applied:
+    """Make what is missing, and change what differs; a dry run only compares.
+
+    What is not defined is left alone, unless `prune` is given. What would delete messages is refused, unless `force`
+    names it; if anything is refused, nothing is done. Rules, limits and users change when a broker starts with them."""
+    given, server = call.body, call.server
+    definitions = _parsed(call)
+    _check_rights(call, definitions)
+    terms = Terms(given.prune, frozenset(given.force))
+    do = server_definitions.compare if given.dry_run else server_definitions.apply
+    changes = await run(server, partial(do, server.shard.broker, definitions, server.settings.dialect, terms))
+    server.turn.worked()
+    refused, made = ([change for change in changes if getattr(change, name)] for name in ("refused", "made"))
+    if refused and not given.dry_run:
+        raise _refused(refused, len(made))
+    pending = server_definitions.settings_changes(
+        definitions, server.settings, server.user_store.users, prune=given.prune
+    )
+    return answers.Applied(
+        changes=[_shown(change) for change in (*changes, *pending)],
+        applied=len(made),
+        refused=len(refused),
+        at_start=len(pending),
+        dry_run=given.dry_run,
+    )
+
+
+def _parsed(call: Call[Any, requests.Apply]) -> Definitions:
+    try:
+        definitions = parse_definitions(call.body.definitions, call.body.origin)
+        definitions.compile(call.server.settings.dialect)
+    except ValueError as error:
+        raise ApiError(400, "INVALID_DEFINITIONS", str(error)) from None
+    return definitions
+
+
+def _check_rights(call: Call[Any, Any], definitions: Definitions) -> None:
+    for name in definitions.namespaces:
+        call.identity.require(Verb.MANAGE, name, EVERYTHING)
+    if any(part is not None for part in definitions.settings.values()):
+        call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+
+
+def _refused(refused: list[Change], made: int) -> ApiError:
+    first = refused[0]
+    others = f", and {counted(len(refused) - 1, 'other change')} besides" if refused[1:] else ""
+    force = f"; force {first.name!r:.300} to do it nevertheless" if first.can_be_forced else ""
+    done = f"{counted(made, 'change')} made before that" if made else "nothing was changed"
+    return ApiError(
+        409,
+        "ILLEGAL_STATE",
+        f"{first.action} {first.name[:300]}: {first.refused}{force}{others}; {done}",
+        {"name": first.name[:300], "refused": len(refused), "applied": made},
+    )
+
+
+def _shown(change: Change) -> answers.DefinitionChange:
+    return answers.DefinitionChange(
+        action=change.action,
+        kind=change.kind,
+        namespace=change.namespace,
+        name=change.name,
+        text=change.text,
+        at_start=change.at_start,
+        refused=change.refused,
+        can_be_forced=change.can_be_forced,
+        made=change.made,
+    )

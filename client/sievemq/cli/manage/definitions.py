@@ -1,0 +1,167 @@
+"""``sievemq definitions …``: queues, topics, subscriptions, rules and users of a broker as one TOML file."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Final, NoReturn
+
+import tomli_w
+import typer
+
+from sievemq.cli.broker_access import JsonOption as LinesOption
+from sievemq.cli.exits import FAILED, REFUSED, USAGE
+from sievemq.cli.grouping import grouped
+from sievemq.cli.manage.access import Api, Port
+from sievemq.cli.manage.actions import JsonOption, YesOption, confirm
+from sievemq.cli.show import harmless, json_line
+from sievemq_core.counted import counted
+from sievemq_core.output import complain, report, show, write
+
+definitions = typer.Typer(
+    help="Queues, topics, subscriptions, rules and users as one file: export, diff, apply.", no_args_is_help=True
+)
+
+_HEAD: Final = "# Definitions of a SieveMQ broker. `sievemq definitions apply` makes a broker have them.\n\n"
+_MAX_ORIGIN: Final = 1_000
+_SIGNS: Final = {"create": "+", "change": "~", "delete": "-"}
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="TOML file with definitions.")]
+PruneOption = Annotated[
+    bool, typer.Option("--prune", help="Delete what is not in the file, in namespaces that are.")
+]  # fmt: skip
+ForceOption = Annotated[
+    list[str] | None,
+    typer.Option("--force", metavar="NAME", help="Make this change although messages are deleted; repeatable."),
+]
+
+
+@definitions.command()
+@grouped
+def export(
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write this file, for its owner alone, not standard output.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of TOML.")] = False,
+    port: Port,
+) -> None:
+    """Print what exists on a broker as definitions. Passwords are included as hashes, or not at all."""
+    answer = port.api().get("/definitions")
+    tables = answer["definitions"]
+    text = json.dumps(tables, ensure_ascii=False) + "\n" if as_json else _HEAD + tomli_w.dumps(tables)
+    if out is None:
+        write(text)
+    else:
+        _write(out, text)
+        report(f"{out} written")
+    if answer["clear_passwords"]:
+        names = harmless(", ".join(answer["clear_passwords"]))
+        complain(f"sievemq: left out, because their passwords are not stored as hashes: {names}")
+
+
+@definitions.command()
+@grouped
+def diff(
+    file: FileArgument,
+    *,
+    prune: PruneOption = False,
+    force: ForceOption = None,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 4 if there is a difference.")] = False,
+    as_json: LinesOption = False,
+    port: Port,
+) -> None:
+    """Show what `apply` would change. Exit codes: as everywhere; 4 also for a difference, with --check."""
+    answer = _ask(port.api(), _request(file, prune, force), dry_run=True)
+    for change in answer["changes"]:
+        show(json_line(change) if as_json else _line(change))
+    if not answer["changes"] and not as_json:
+        report(f"no difference: the broker has what {file} defines")
+    if answer["changes"] and check:
+        raise typer.Exit(REFUSED)
+
+
+@definitions.command()
+@grouped
+def apply(
+    file: FileArgument,
+    *,
+    prune: PruneOption = False,
+    force: ForceOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    port: Port,
+) -> None:
+    """Make what the file defines and the broker lacks; show the changes first, and ask.
+
+    What is not in the file stays, unless --prune is given. A change that would delete messages is refused, unless
+    --force names it. If one is refused, nothing is changed. Rules, limits and users change when the broker starts with
+    the file: sievemq broker --definitions FILE.
+
+    Exit codes: as everywhere; 4 if a change is refused.
+    """
+    api, request = port.api(), _request(file, prune, force)
+    planned = _ask(api, request, dry_run=True)
+    changes = planned["changes"]
+    now = len(changes) - planned["at_start"]
+    for change in changes if not as_json else ():
+        show(_line(change))
+    if planned["refused"]:
+        complain(f"sievemq: {counted(planned['refused'], 'change')} refused; nothing was changed")
+        raise typer.Exit(REFUSED)
+    if now:
+        confirm(f"Make {counted(now, 'change', form=',')}?", yes)
+        planned = _ask(api, request, dry_run=False)
+    if as_json:
+        report(json_line(planned))
+    else:
+        report(f"{counted(planned['applied'], 'change', form=',')} made" if now else "nothing to change")
+    if planned["at_start"]:
+        what = counted(planned["at_start"], "change", form=",")
+        complain(f"sievemq: {what} of rules, limits or users: made when the broker starts with --definitions {file}")
+
+
+def _request(file: Path, prune: bool, force: list[str] | None) -> dict[str, Any]:
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        _end(f"{file} cannot be read: {error.strerror or error}", USAGE)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        _end(f"{file} is not TOML: {error}", USAGE)
+    try:
+        json.dumps(tables)
+    except TypeError:
+        _end(f"{file}: there are dates or times in it; definitions have none", USAGE)
+    return {"definitions": tables, "origin": str(file)[:_MAX_ORIGIN], "prune": prune, "force": force or []}
+
+
+def _ask(api: Api, request: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
+    answer: dict[str, Any] = api.post("/definitions", {**request, "dry_run": dry_run})
+    return answer
+
+
+def _line(change: dict[str, Any]) -> str:
+    text = f"{_SIGNS[change['action']]} {change['name']}"
+    if change["text"]:
+        text += f": {change['text']}"
+    if change["at_start"]:
+        text += " (when the broker starts with the file)"
+    if change["refused"]:
+        text += f" (refused: {change['refused']}"
+        text += f"; --force '{change['name']}' deletes it)" if change["can_be_forced"] else ")"
+    return harmless(text)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        _end(f"{path} cannot be written: {error.strerror or error}", FAILED)
+
+
+def _end(text: str, code: int) -> NoReturn:
+    complain(f"sievemq: {harmless(text)}")
+    raise typer.Exit(code)
