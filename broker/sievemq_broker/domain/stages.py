@@ -51,7 +51,6 @@ class Stage:
         owner: str | None,
         lease: int,
         sends: Sends,
-        sequence: int = 0,
     ) -> None:
         self.id = stage_id
         self.key = key
@@ -62,6 +61,10 @@ class Stage:
         self.bytes = sends.bytes + OVERHEAD_BYTES * len(sends)
         # what :class:`Deadlines` needs of an item
         self.state = DELAYED
+        self.sequence = 0
+
+    def begin(self, sequence: int) -> None:
+        """Its lease begins; a number orders leases that end in the same millisecond."""
         self.sequence = sequence
 
     def end(self) -> None:
@@ -150,9 +153,8 @@ class Stages:
                 f"the lease of staged messages is {SHORTEST_LEASE} to {_LONGEST_LEASE} ms, not {lease}",
                 ErrorCode.ILLEGAL_STATE,
             )
-        self._made += 1
-        stage_id = f"{maker}.{self._made}"
-        stage = Stage(stage_id, key, batch, owner, lease, sends, self._made)
+        stage_id = f"{maker}.{self._made + 1}"
+        stage = Stage(stage_id, key, batch, owner, lease, sends)
         if self.bytes + stage.bytes > MAX_STAGED_BYTES:
             raise RequestError(
                 f"staged messages take {self.bytes} bytes and may take {MAX_STAGED_BYTES}; these are {stage.bytes}. "
@@ -165,6 +167,8 @@ class Stages:
 
     def add(self, stage: Stage, now: int) -> None:
         """Keep a stage for the whole of its lease."""
+        self._made += 1
+        stage.begin(self._made)
         self._stages[stage.id] = stage
         self.bytes += stage.bytes
         self._namespace.deadlines.push_span(now + stage.lease, self, stage)

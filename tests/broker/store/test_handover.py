@@ -270,6 +270,19 @@ def test_stages_are_in_memory_again_in_their_order_and_with_their_user() -> None
     assert not stages.all, "its lease begins again, and ends"
 
 
+def test_several_stages_whose_leases_end_together_come_back() -> None:
+    store = DictStore()
+    broker = broker_over(store)
+    for maker in "ab":
+        sends = Sends([("queue:q", message(maker))])
+        broker.namespace("default").stages.stage(maker, "key", 1, sends, owner=None, lease=60_000, now=NOW)
+    carry(broker, set[str]().__contains__)
+    written(broker, store)
+    stages = broker_over(store).namespace("default").stages
+    assert [each.id for each in stages.all] == ["a.1", "b.2"]
+    assert stages.stage("c", "key", 1, Sends(), owner=None, lease=60_000, now=NOW) == "c.3"
+
+
 def test_a_stage_that_is_too_large_is_left_behind_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handover, "CARRIED_BYTES", len(message("0").packed))
     store = DictStore()
