@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import typer
 
 from sievemq.advice import SieveMQWarning
 from sievemq.blocking import Connection, ConnectionFactory, QueueBrowser
+from sievemq.cli.contexts import credentials
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.cli.show import harmless
 from sievemq.destinations import Destination, parse_destination
@@ -32,7 +32,10 @@ UrlOption = Annotated[
 UserOption = Annotated[
     str | None,
     typer.Option(
-        "--user", envvar="SIEVEMQ_USER", show_envvar=True, help="User name; the password comes from SIEVEMQ_PASSWORD."
+        "--user",
+        envvar="SIEVEMQ_USER",
+        show_envvar=True,
+        help="User name; the password comes from SIEVEMQ_PASSWORD or the context.",
     ),
 ]
 SelectorOption = Annotated[
@@ -46,7 +49,7 @@ DEFAULT_URL = "sievemq://127.0.0.1:7672"
 
 def connect(url: str, user: str | None) -> Connection:
     """A connection, stopped. Credentials given apart from the URL go before those in it."""
-    password = os.environ.get("SIEVEMQ_PASSWORD") if user is not None else None
+    user, password = credentials(user, "url", url)
     # A person waits at a terminal: report an unreachable broker immediately, unless the URL has `reconnect`.
     patience: dict[str, Any] = {} if "reconnect=" in url else {"reconnect": 0}
     connection = ConnectionFactory(url, application="sievemq-cli", **patience).create_connection(user, password)

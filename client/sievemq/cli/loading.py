@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Annotated, Any, Final
 
 import typer
 
+from sievemq.cli import contexts
 from sievemq.cli.exits import USAGE
 from sievemq_core.output import complain
 
@@ -15,6 +18,9 @@ GROUP = "sievemq.commands"
 
 # What a package's commands need beside the package itself, which is always installed.
 _EXTRAS = {"sievemq": "cli", "sievemq_broker": "broker", "sievemq_testing": "demo", "sievemq_spark": "spark"}
+
+#: Variables of the environment that a saved context stands in for.
+_OF_CONTEXTS: Final = ("SIEVEMQ_URL", "SIEVEMQ_HTTP_URL", "SIEVEMQ_NAMESPACE")
 
 _HELP = """SieveMQ: an in-memory, JMS-style message broker.
 
@@ -42,19 +48,28 @@ def build(arguments: Sequence[str]) -> Callable[[Sequence[str]], int]:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    if arguments and arguments[0] in points:
-        _add(app, points[arguments[0]])
+    saved, name = _split(arguments)
+    if name in points:
+        _add(app, points[name])
     else:
         for point in points.values():
             try:
                 _add(app, point)
             except MissingExtraError as error:
                 app.command(point.name, help=f"({error})")(_unavailable(str(error)))
-    command = typer.main.get_command(app)
+    command: Any = typer.main.get_command(app)
 
     def call(args: Sequence[str]) -> int:
+        contexts.choose(saved)
         try:
-            command.main(args=list(args), prog_name="sievemq")
+            values = _values_of_context(command.commands.get(name))
+            hidden = {*values, "SIEVEMQ_USER"} if saved is not None else set()
+            with _without_variables(hidden):  # what is named on the command line goes before the environment
+                command.main(
+                    args=list(args), prog_name="sievemq", default_map={name: _given(command.commands.get(name), values)}
+                )
+        except typer.Exit as end:
+            return end.exit_code
         except SystemExit as end:
             return end.code if isinstance(end.code, int) else int(end.code is not None)
         return 0
@@ -62,8 +77,67 @@ def build(arguments: Sequence[str]) -> Callable[[Sequence[str]], int]:
     return call
 
 
-def _root() -> None:
-    """Options that all commands share would stand here."""
+def _root(
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            envvar="SIEVEMQ_CONTEXT",
+            show_envvar=True,
+            help="Use this saved context (`sievemq context`) instead of the current one.",
+        ),
+    ] = None,
+) -> None:
+    """Options that all commands share."""
+
+
+def _split(arguments: Sequence[str]) -> tuple[str | None, str]:
+    """The context and the command on a command line; None and empty if there is none."""
+    first, *rest = arguments or ("",)
+    if first == "--context":
+        return (rest[0] if rest else None), "".join(rest[1:2])
+    if first.startswith("--context="):
+        return first.partition("=")[2], "".join(rest[:1])
+    return None, first
+
+
+def _values_of_context(command: Any) -> dict[str, str]:
+    """What the saved context has for a command, by the variables of the environment that it stands in for."""
+    if command is None or not any(_variable(option) in _OF_CONTEXTS for option in _options(command)):
+        return {}
+    saved = contexts.context_in_effect()
+    return {} if saved is None else saved.variables
+
+
+@contextmanager
+def _without_variables(names: Collection[str]) -> Iterator[None]:
+    hidden = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
+
+
+def _options(command: Any) -> Iterator[Any]:
+    """The options of a command and its subcommands."""
+    yield from command.params
+    for each in getattr(command, "commands", {}).values():
+        yield from _options(each)
+
+
+def _variable(option: Any) -> str:
+    """The variable of the environment that an option takes its value from; empty for none, or several."""
+    return option.envvar if isinstance(option.envvar, str) else ""
+
+
+def _given(command: Any, values: Mapping[str, str]) -> dict[str, Any]:
+    """Values for the options of a command and its subcommands, by their names."""
+    if command is None or not values:
+        return {}
+    options = {option.name: _variable(option) for option in command.params}
+    given: dict[str, Any] = {name: values[variable] for name, variable in options.items() if variable in values}
+    return given | {name: _given(each, values) for name, each in getattr(command, "commands", {}).items()}
 
 
 def _add(app: typer.Typer, point: EntryPoint) -> None:

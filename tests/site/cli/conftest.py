@@ -6,6 +6,7 @@ import io
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -32,10 +33,11 @@ class Sievemq(Protocol):
 
 
 @pytest.fixture
-def sievemq(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Sievemq:
-    """Runs one command line."""
-    for name in ("SIEVEMQ_URL", "SIEVEMQ_USER", "SIEVEMQ_PASSWORD", "SIEVEMQ_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
+def sievemq(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sievemq:
+    """Runs one command line, without the contexts that the user of this machine has saved."""
+    for name in ("URL", "HTTP_URL", "NAMESPACE", "USER", "PASSWORD", "CONFIG", "CONTEXT"):
+        monkeypatch.delenv(f"SIEVEMQ_{name}", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user's configuration"))
 
     def call(*arguments: str, stdin: bytes = b"") -> Outcome:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))

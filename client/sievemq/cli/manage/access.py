@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import os
 import ssl
 from collections.abc import Callable
 from typing import Annotated, Any, Final, NamedTuple, NoReturn
@@ -13,6 +12,7 @@ import typer
 
 from sievemq._management import DEFAULT_HTTP_PORT, Management, ManagementError, place
 from sievemq.cli.broker_access import UserOption, destination_of
+from sievemq.cli.contexts import credentials
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.cli.show import harmless
 from sievemq.exceptions import JMSException
@@ -47,7 +47,7 @@ class Api(Management):
 
     Args:
         url: of the management port; for https with ``?tls_ca=``, ``tls_cert=``, ``tls_key=``, as of the wire port.
-        user: name; the password comes from SIEVEMQ_PASSWORD. None for a broker without users.
+        user: name; None for that of the context, or for a broker without users.
         namespace: that :meth:`place` means.
         before_failing: called before a request that fails prints why, to give the screen back.
     """
@@ -59,17 +59,9 @@ class Api(Management):
         namespace: str = "default",
         before_failing: Callable[[], object] = lambda: None,
     ) -> None:
-        try:
-            parts = urlsplit(url)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # brackets, a port that is none
-            usable = False
-        if not usable:
-            _end(f"{url!r} is no URL of a management port; write it as {DEFAULT_HTTP}", USAGE)
-        if "@" in parts.netloc:  # not repeated: there may be a password in it
-            _end("the URL of a management port names no user; say --user, and the password in SIEVEMQ_PASSWORD", USAGE)
+        parts = split_http(url)
         where = f"{parts.scheme}://{parts.netloc}{parts.path}"
-        super().__init__(where, user, os.environ.get("SIEVEMQ_PASSWORD"), _tls(parts))
+        super().__init__(where, *credentials(user, "http", url), _tls(parts))
         self._namespace = namespace or "default"
         self._before_failing = before_failing
 
@@ -121,6 +113,20 @@ class Place(NamedTuple):
     def api(self, before_failing: Callable[[], object] = lambda: None) -> Api:
         """Its management API; :meth:`Api.place` means that namespace."""
         return Api(self.http, self.user, self.namespace, before_failing)
+
+
+def split_http(url: str) -> SplitResult:
+    """The parts of the URL of a management port; one that is none ends the command."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets, a port that is none
+        usable = False
+    if not usable:
+        _end(f"{url!r} is no URL of a management port; write it as {DEFAULT_HTTP}", USAGE)
+    if "@" in parts.netloc:  # not repeated: there may be a password in it
+        _end("the URL of a management port names no user; say --user, and the password in SIEVEMQ_PASSWORD", USAGE)
+    return parts
 
 
 def address_of(text: str, *, topic: bool = False) -> str:
