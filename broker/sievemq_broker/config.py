@@ -311,6 +311,12 @@ class Settings:
         _whole(0, MAX_BUSY_POLL_US),
     )
     drain_seconds: float = _setting(5.0, "at the end, time that clients get to finish", _seconds)
+    test_control: bool = _setting(
+        False, "for tests: the API moves the clock, makes faults and shows the journal (/api/v1/test)", _flag
+    )
+    test_control_exposed: bool = _setting(
+        False, "allow test control also with users, or where other machines reach the broker", _flag
+    )
 
     @property
     def own_ports(self) -> dict[str, int]:
@@ -447,6 +453,8 @@ def check(settings: Settings) -> None:
         Users(settings.users)
     except ValueError as error:
         raise ConfigError(f"users: {error}") from None
+    if settings.test_control:
+        _check_test_control(settings)
     if settings.users_file is not None:
         if settings.users:
             raise ConfigError("users and users_file are both set; remove one of them")
@@ -464,6 +472,24 @@ def check(settings: Settings) -> None:
                 "Name users (--users-file, --user name:password, [users] in the file), stay on 127.0.0.1, or "
                 "set --insecure (SIEVEMQ_INSECURE=1) if that is intended"
             )
+
+
+def _check_test_control(settings: Settings) -> None:
+    """Who reaches test control stops the clock and cuts connections for everybody."""
+    if not settings.http:
+        raise ConfigError("test_control needs http: it is a part of the management API")
+    if settings.store is not None:
+        raise ConfigError("test_control and store are both set; a broker of a shared shard cannot have its own time")
+    if settings.test_control_exposed:
+        return
+    reached = next((host for host in (settings.host, settings.http_address) if not is_loopback(host)), None)
+    reason = "there are users" if settings.secured else f"other machines can reach {reached}" if reached else ""
+    if reason:
+        raise ConfigError(
+            f"test_control lets every caller stop the clock and cut connections, and {reason}: this looks like a "
+            "broker that others work with. Remove it, or set --test-control-exposed (SIEVEMQ_TEST_CONTROL_EXPOSED=1) "
+            "if this broker is there for tests alone, as in a container"
+        )
 
 
 def is_loopback(host: str) -> bool:

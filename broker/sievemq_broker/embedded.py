@@ -22,10 +22,10 @@ from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar
 from urllib.parse import quote
 
 from sievemq_broker.clock import AdjustableClock
-from sievemq_broker.config import load
+from sievemq_broker.config import Settings, load
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.extras import check_packages
-from sievemq_broker.server.process import ManagementPort, bind, new_event_loop
+from sievemq_broker.server.process import ManagementPort, bind, new_event_loop, new_server
 from sievemq_broker.server.server import Phase, Server
 from sievemq_core.durations import MILLISECOND
 
@@ -54,7 +54,7 @@ class EmbeddedOptions(TypedDict, total=False):
     data_dir: str | PathLike[str] | None
     store: str | None
     clock: AdjustableClock | None
-    settings: Mapping[str, object] | None
+    settings: Mapping[str, object] | Settings | None
 
 
 class EmbeddedBroker:
@@ -78,7 +78,8 @@ class EmbeddedBroker:
             one serves clients, the others follow it.
         clock: the broker's time; an adjustable clock if not given.
         settings: everything else by name (:class:`~sievemq_broker.config.Settings`), such as
-            ``{"destinations": {"queue:orders": {"max_attempts": 3}}}``; the arguments above go before it.
+            ``{"destinations": {"queue:orders": {"max_attempts": 3}}}``; the arguments above go before it. Settings that
+            were loaded are taken as they are, without the arguments above.
 
     Raises:
         ConfigError: settings that cannot be used together.
@@ -101,23 +102,26 @@ class EmbeddedBroker:
         data_dir: str | PathLike[str] | None = None,
         store: str | None = None,
         clock: AdjustableClock | None = None,
-        settings: Mapping[str, object] | None = None,
+        settings: Mapping[str, object] | Settings | None = None,
     ) -> None:
-        given: dict[str, Any] = {"drain_seconds": 0.0, "max_memory_bytes": 0, **(settings or {})}
-        given |= {"host": host, "port": port, "http": http, "http_port": http_port}
-        if amqp_port is not None:
-            given["amqp_port"] = amqp_port
-        if stomp_port is not None:
-            given["stomp_port"] = stomp_port
-        if users is not None:
-            given["users"] = dict(users)
-        if definitions is not None:
-            given["definitions"] = definitions
-        if data_dir is not None:
-            given["data_dir"] = fspath(data_dir)
-        if store is not None:
-            given["store"] = store
-        self._settings = load(given, given_by="EmbeddedBroker").settings
+        if isinstance(settings, Settings):
+            self._settings = settings
+        else:
+            given: dict[str, Any] = {"drain_seconds": 0.0, "max_memory_bytes": 0, **(settings or {})}
+            given |= {"host": host, "port": port, "http": http, "http_port": http_port}
+            if amqp_port is not None:
+                given["amqp_port"] = amqp_port
+            if stomp_port is not None:
+                given["stomp_port"] = stomp_port
+            if users is not None:
+                given["users"] = dict(users)
+            if definitions is not None:
+                given["definitions"] = definitions
+            if data_dir is not None:
+                given["data_dir"] = fspath(data_dir)
+            if store is not None:
+                given["store"] = store
+            self._settings = load(given, given_by="EmbeddedBroker").settings
         check_packages(self._settings)
         self._namespace = namespace
         self._adjustable = clock or AdjustableClock()
@@ -168,9 +172,7 @@ class EmbeddedBroker:
         with contextlib.suppress(RuntimeError):  # its loop has ended: it has handed its shard over
             self._loop.call_soon_threadsafe(self._stopping.set)
         thread.join()
-        self._loop = self._stopping = None
-        for future in tuple(self._waiting):  # called while it stopped: there will be no answer
-            future.cancel()
+        self._leave()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -202,7 +204,7 @@ class EmbeddedBroker:
 
     def _make_server(self) -> Server:
         """The server of one run; the test kit's brokers make one that can be watched and disturbed."""
-        return Server(self._settings, self._adjustable)
+        return new_server(self._settings, self._adjustable)
 
     async def _serve(self, started: Future[None]) -> None:
         server = self._make_server()
@@ -220,8 +222,7 @@ class EmbeddedBroker:
                 starting.result()
             if http is not None and not server.shard.is_shared:
                 await http.start(server)
-            self._server = server
-            self._loop = asyncio.get_running_loop()
+            self._attend(server)
             self._stopping = asyncio.Event()
             server.when_asked_for(self._stopping.set)
             starting.add_done_callback(self._started)
@@ -231,6 +232,18 @@ class EmbeddedBroker:
             server.give_up()
             await asyncio.wait({starting})
             await server.stop(self._settings.drain_seconds)
+
+    def _attend(self, server: Server) -> None:
+        """Calls from other threads go to this server from now on, whose loop runs here."""
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.current_thread()
+
+    def _leave(self) -> None:
+        """There are no calls any more; those that wait get no answer."""
+        self._loop = self._stopping = None
+        for future in tuple(self._waiting):
+            future.cancel()
 
     def _started(self, starting: asyncio.Task[None]) -> None:
         """The server serves, or cannot."""
@@ -499,6 +512,20 @@ class BrokerClock:
     def resume(self) -> Moved:
         """Run on from the time shown."""
         return self._move(AdjustableClock.resume)
+
+    def restore(self) -> Moved:
+        """Run, and show the machine's time, as a new broker does."""
+        return self._move(AdjustableClock.reset)
+
+    @property
+    def offset(self) -> timedelta:
+        """By how much it is ahead of the machine's clock; negative if it is behind."""
+        return timedelta(milliseconds=self._broker._submit(lambda server: server.clock.offset).result())
+
+    @property
+    def frozen(self) -> bool:
+        """True if it stands still."""
+        return self._broker._submit(lambda server: server.clock.frozen_at is not None).result()
 
     def _move(self, change: Callable[[AdjustableClock], None]) -> Moved:
         seen: Future[bool] = self._broker._new_result()

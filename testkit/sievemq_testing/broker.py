@@ -84,7 +84,10 @@ class TestBroker(EmbeddedBroker):
         _check_names(options)
         clock = options.pop("clock", None) or AdjustableClock()
         if policies:
-            options["settings"] = {**(options.get("settings") or {}), "destinations": policies}
+            given = options.get("settings") or {}
+            if isinstance(given, Settings):
+                raise TypeError("policies and settings that were loaded exclude each other")
+            options["settings"] = {**given, "destinations": policies}
         options["clock"] = clock
         super().__init__(**options)
         self.seed = seed
@@ -105,11 +108,12 @@ class TestBroker(EmbeddedBroker):
     def _new_domain(self) -> Broker:
         return Broker(self._settings.domain(), observer=self._watch.recorder)
 
-    def _make_server(self) -> Server:
+    def _make_server(self, on_failure: Callable[[], None] = lambda: None) -> WatchedServer:
         if self._settings.data_dir is not None or self._settings.store is not None:  # the store keeps them
             self._domain, self._lost = self._new_domain(), None
         shard = Shard(self._settings, self._adjustable, self._domain, self._lost)
-        server = WatchedServer(self._settings, self._adjustable, shard, self._watch)
+        server = WatchedServer(self._settings, self._adjustable, shard, self._watch, self, on_failure)
+        server.on_stop.append(server.end_desk)
         self._fault_box.serve(server)
         self._last = server
         return server
@@ -323,7 +327,7 @@ class TestBroker(EmbeddedBroker):
         if found or not limit:
             return found
         refuse_on_a_loop()
-        done: Future[R] = Future()
+        done: Future[R] = self._new_result()
 
         def again() -> None:
             if done.done():
@@ -342,6 +346,8 @@ class TestBroker(EmbeddedBroker):
             return done.result(limit)
         except concurrent.futures.TimeoutError:
             return self.call(look)
+        except concurrent.futures.CancelledError:
+            raise RuntimeError("the broker was stopped meanwhile") from None
         finally:
             done.cancel()  # a later call of `again` finds nothing to do
             with contextlib.suppress(RuntimeError, ValueError):  # the broker was stopped, or is another one by now
@@ -362,7 +368,7 @@ class TestBroker(EmbeddedBroker):
         """
         __tracebackhide__ = True
         limit = seconds("within", within)
-        done: Future[None] = Future()
+        done: Future[None] = self._new_result()
 
         def notify() -> None:
             if not done.done():
@@ -374,6 +380,8 @@ class TestBroker(EmbeddedBroker):
         except concurrent.futures.TimeoutError:
             done.cancel()
             raise AssertionError(f"the broker was still busy after {limit:g} s") from None
+        except concurrent.futures.CancelledError:
+            raise RuntimeError("the broker was stopped meanwhile") from None
 
 
 class TestNamespace(EmbeddedNamespace):

@@ -5,10 +5,11 @@ happens the same way each time. Random faults (`probability`) are drawn from the
 
 from __future__ import annotations
 
+import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from types import TracebackType
@@ -24,6 +25,7 @@ from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.sends import refuse
 from sievemq_broker.session.verbs import Commit, Hello
 from sievemq_core.counted import counted
+from sievemq_core.durations import Seconds, seconds
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import misspelt_kind
 from sievemq_core.wire.commands import COMMANDS, Command
@@ -62,6 +64,7 @@ class Rule:
         error: RequestError | None,
         *,
         drop: str = "",
+        delay: int | None = None,
         destination: str | None = None,
         client_id: str | None = None,
         skip: int = 0,
@@ -83,6 +86,7 @@ class Rule:
         self._namespace = namespace
         self._error = error
         self._drop = drop
+        self._delay = delay
         self._destination = None if destination is None else canonical(destination)
         self._client_id = client_id
         self._skip = skip
@@ -101,12 +105,17 @@ class Rule:
         self.cancel()
 
     def cancel(self) -> None:
-        """Remove the rule."""
+        """Remove the rule. Commands that it delays continue."""
         self.left = 0
         self._box.forget(self)
 
     def _what(self) -> str:
-        doing = f"drop the connection {self._drop} it" if self._error is None else f"refuse: {self._error.code.name}"
+        if self._error is not None:
+            doing = f"refuse: {self._error.code.name}"
+        elif self._delay is not None:
+            doing = f"delay it by {self._delay} ms"
+        else:
+            doing = f"drop the connection {self._drop} it"
         return f"{self.kind}: {doing}"
 
     # -- on the broker's thread ---------------------------------------------------------------------------------------
@@ -114,6 +123,8 @@ class Rule:
     def meets(self, connection: WatchedConnection, command: tuple[Any, ...]) -> bool:
         """True if it happens to this command."""
         if self.left <= 0 or name_of(command) != self.kind:
+            return False
+        if self._delay is not None and command is connection.let:
             return False
         who = command if isinstance(command, Hello) else connection.peer.member
         if self._namespace is not None and _namespace_of(who) != self._namespace:
@@ -136,6 +147,10 @@ class Rule:
         name = _namespace_of(command if isinstance(command, Hello) else connection.peer.member)
         text = f"{self._what()} (of {connection.peer.member.id or connection.peer.address})"
         self._box.note(name, "", text)
+        if self._delay is not None:
+            connection.hold(command)
+            self._box.delay(self, connection, now + self._delay)
+            return True
         if self._error is None:
             if self._drop == "before":
                 self._box.cut(connection)
@@ -182,10 +197,18 @@ class FaultBox:
         self._recorder = recorder
         self._rules: list[Rule] = []
         self._link_of: Callable[[Peer], Link | None] = _no_link
+        self._server: Server | None = None
+        #: Connections whose commands are delayed, with the time that ends it.
+        self._delayed: list[tuple[int, Rule, WatchedConnection]] = []
+        self._next: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def serve(self, server: Server) -> None:
         """The broker's connections are those of this server from now on."""
         self._link_of = server.links.of
+        self._server = server
+        self._delayed.clear()
+        self._next = None
 
     def note(self, namespace: str, where: str, detail: str) -> None:
         """Write a fault into the journal of a namespace."""
@@ -202,6 +225,48 @@ class FaultBox:
         if link is not None:
             link.abort()
 
+    def delay(self, rule: Rule, connection: WatchedConnection, until: int) -> None:
+        """Hold the commands of a connection until then, or until the rule is cancelled."""
+        self._loop = asyncio.get_running_loop()
+        self._delayed.append((until, rule, connection))
+        self._wake()
+
+    def let_on(self, now: int) -> None:
+        """Let commands continue whose delay is over by `now`."""
+        self._end([delayed for delayed in self._delayed if delayed[0] <= now], now)
+
+    def _cancelled(self, rule: Rule) -> None:
+        """Let commands continue that this rule delays."""
+        server = self._server
+        if server is not None:
+            self._end([delayed for delayed in self._delayed if delayed[1] is rule], server.clock.now())
+            server.turn.worked()
+
+    def _end(self, ended: list[tuple[int, Rule, WatchedConnection]], now: int) -> None:
+        for delayed in ended:
+            self._delayed.remove(delayed)
+            connection = delayed[2]
+            for command in connection.stop_holding():
+                connection.let_on(command, now)
+            link = self.link_of(connection)
+            if link is not None:
+                link.let_on()
+        self._wake()
+
+    def _wake(self) -> None:
+        """See to it that the next delay ends in time. While the clock is frozen, whoever moves it does."""
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        server, loop = self._server, self._loop
+        if self._delayed and loop is not None and server is not None and server.clock.frozen_at is None:
+            wait = max(0, min(until for until, _, _ in self._delayed) - server.clock.now())
+            self._next = loop.call_later(wait / 1000, self._woken, server)
+
+    def _woken(self, server: Server) -> None:
+        self.let_on(server.clock.now())
+        server.turn.worked()
+
     @property
     def waiting(self) -> bool:
         """True if there are rules."""
@@ -215,9 +280,12 @@ class FaultBox:
         return None
 
     def forget(self, rule: Rule) -> None:
-        """A rule ends."""
+        """A rule ends, in any thread."""
         if rule in self._rules:
             self._rules.remove(rule)
+        if self._loop is not None and any(delayed[1] is rule for delayed in self._delayed):
+            with suppress(RuntimeError):  # the broker has stopped meanwhile
+                self._loop.call_soon_threadsafe(self._cancelled, rule)
 
     def link_of(self, connection: WatchedConnection) -> WatchedLink | None:
         """The connection's transport; None once it is closed."""
@@ -290,7 +358,13 @@ class Held:
 
 
 class _UntilResumed(ABC):
-    """A context manager that resumes at the end of the block."""
+    """A context manager that resumes at the end of the block.
+
+    Attributes:
+        size: how many connections it concerns.
+    """
+
+    size: int
 
     def __enter__(self) -> Self:
         return self
@@ -311,9 +385,10 @@ class Paused(_UntilResumed):
     def __init__(self, broker: Running, links: list[WatchedLink]) -> None:
         self._broker = broker
         self._links = links
+        self.size = len(links)
 
     def __repr__(self) -> str:
-        return f"<Paused: {counted(len(self._links), 'connection')}>"
+        return f"<Paused: {counted(self.size, 'connection')}>"
 
     def resume(self) -> None:
         """Let queued deliveries pass, then all others."""
@@ -332,9 +407,10 @@ class Slow(_UntilResumed):
     def __init__(self, broker: Running, connections: list[WatchedConnection]) -> None:
         self._broker = broker
         self._connections = connections
+        self.size = len(connections)
 
     def __repr__(self) -> str:
-        return f"<Slow: {counted(len(self._connections), 'connection')}>"
+        return f"<Slow: {counted(self.size, 'connection')}>"
 
     def let(self, deliveries: int) -> None:
         """Let this many deliveries pass to each connection, now or when there are deliveries."""
@@ -358,6 +434,11 @@ def _code(error: str | ErrorCode) -> ErrorCode:
         return ErrorCode[error] if isinstance(error, str) else error
     except KeyError:
         raise ValueError(f"there is no error {error!r}; one of {', '.join(ErrorCode.__members__)}") from None
+
+
+def _check_said(kind: str) -> None:
+    if kind not in _SAID_BY_CLIENT:
+        raise ValueError(f"no client says {kind!r}; one of {', '.join(sorted(_SAID_BY_CLIENT))}")
 
 
 class Faults:
@@ -449,13 +530,48 @@ class Faults:
         Raises:
             ValueError: there is no such kind, or it would never happen.
         """
-        if kind not in _SAID_BY_CLIENT:
-            raise ValueError(f"no client says {kind!r}; one of {', '.join(sorted(_SAID_BY_CLIENT))}")
+        _check_said(kind)
         return self._add(
             kind,
             times,
             None,
             drop="after" if after else "before",
+            destination=None if destination is None else str(destination),
+            client_id=client_id,
+            skip=skip,
+            probability=probability,
+            seed=self.seed,
+        )
+
+    def delay_on(
+        self,
+        kind: str,
+        by: Seconds,
+        times: int = 1,
+        *,
+        destination: str | Destination | None = None,
+        client_id: str | None = None,
+        skip: int = 0,
+        probability: float = 1.0,
+    ) -> Rule:
+        """Hold a command of this kind back, and all that follow it on its connection, as a slow network does. They
+        continue once the broker's clock has moved so far, or when the rule is cancelled.
+
+        Args:
+            kind: as for :meth:`drop_on`.
+            by: seconds, or a timedelta, by the broker's clock.
+            times: how many.
+            destination, client_id, skip, probability: as for :meth:`refuse`.
+
+        Raises:
+            ValueError: there is no such kind, or it would never happen.
+        """
+        _check_said(kind)
+        return self._add(
+            kind,
+            times,
+            None,
+            delay=round(seconds("by", by) * 1000),
             destination=None if destination is None else str(destination),
             client_id=client_id,
             skip=skip,
@@ -552,22 +668,32 @@ class Faults:
         self._going_on.append(paused)
         return paused
 
-    def cut_frame(self, *, to_client: bool = True, client_id: str | None = None) -> int:
+    def cut_frame(
+        self, *, to_client: bool = True, skip: int = 0, between: bool = False, client_id: str | None = None
+    ) -> int:
         """The next bytes end in the middle of a frame, and the connection with them.
 
         Args:
             to_client: of what the broker sends; otherwise of what the client sends.
+            skip: frames of the client's protocol that pass first.
+            between: end behind the frames that pass, and not in the middle of the next one.
             client_id: only the one with this client id.
 
         Returns:
             How many connections that concerns.
         """
 
+        if skip < 0:
+            raise ValueError(f"skip cannot be negative, as {skip} is")
+
         def cut(_: Broker) -> int:
             links = self._links(client_id)
             for link in links:
-                self._note(link, f"cut the next frame {'to' if to_client else 'from'} the client in half")
-                link.cut_next(to_client=to_client)
+                way = "to" if to_client else "from"
+                behind = f"behind {counted(skip, 'frame')}"
+                where = f"{behind} {way} the client" if between else f"the next frame {way} the client in half"
+                self._note(link, f"cut {where}{f', {behind}' if skip and not between else ''}")
+                link.cut_next(to_client=to_client, skip=skip, between=between)
             return len(links)
 
         return self._broker.call(cut)

@@ -23,6 +23,7 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.work import finish
 from sievemq_broker.rules import policy_rules
+from sievemq_broker.session.peer import Peer
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
 from sievemq_core.errors import SieveError
@@ -50,7 +51,8 @@ class ConsumerView:
         selector: its text; None for none.
         credit: messages that may still be delivered to it.
         unacknowledged: messages that it holds.
-        waiting: a caller waits there, in a receive or with a listener, and no message has arrived since.
+        waiting: a caller waits there, in a receive or with a listener, and no message has arrived since. An AMQP or
+            STOMP client does not say so: it waits while a message may be delivered to it.
     """
 
     id: int
@@ -319,10 +321,19 @@ class QueueView(_View):
         result: list[ConsumerView] = self._ask(look)
         return result
 
+    def _peer(self, consumer: Consumer) -> Peer | None:
+        return self._namespace.broker.server.shard.services.connections.get(connection_of(consumer.port))
+
+    def _waits(self, consumer: Consumer) -> bool:
+        if consumer.waiting or not consumer.credit:
+            return consumer.waiting
+        peer = self._peer(consumer)
+        return peer is not None and peer.out.protocol != "sieve"
+
     def _consumer(self, consumer: Consumer) -> ConsumerView:
         connection = connection_of(consumer.port)
         condition = consumer.view.condition
-        known = self._namespace.broker.server.shard.services.connections.get(connection)
+        known = self._peer(consumer)
         return ConsumerView(
             consumer.id,
             connection,
@@ -330,7 +341,7 @@ class QueueView(_View):
             None if condition is None else str(condition),
             consumer.credit,
             consumer.unacknowledged,
-            consumer.waiting,
+            self._waits(consumer),
         )
 
     def purge(self) -> int:
@@ -464,7 +475,7 @@ class QueueView(_View):
 
         def look(broker: Broker) -> bool:
             queue = self._destination(broker)
-            return queue is not None and sum(consumer.waiting for consumer in queue.consumers) >= count
+            return queue is not None and sum(map(self._waits, queue.consumers)) >= count
 
         if not self._namespace.broker.wait_for(look, within):
             raise AssertionError(unawaited(self.name, count, self.consumers, self._if_missing()))

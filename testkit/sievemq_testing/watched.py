@@ -38,7 +38,9 @@ from sievemq_core.errors import AddressError, ErrorCode, ProtocolError, SieveErr
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import COMMANDS, Command
+from sievemq_testing.frames import Cut
 from sievemq_testing.journal import Recorder, matches
+from sievemq_testing.running import Running
 
 
 class Tape(Protocol):
@@ -68,6 +70,16 @@ class Rules(Protocol):
     def meet(self, connection: WatchedConnection, command: tuple[Any, ...]) -> Rule | None:
         """The one that happens to a command."""
 
+    def let_on(self, now: int) -> None:
+        """Time has passed: let commands continue whose delay is over."""
+
+
+class Desk(Protocol):
+    """What the routes of test control keep for a server."""
+
+    def close(self) -> None:
+        """The server ends."""
+
 
 class Watch:
     """State that the parts of one watched broker share."""
@@ -84,11 +96,37 @@ class Watch:
 
 
 class WatchedServer(Server):
-    """A server whose connections are watched."""
+    """A server whose connections are watched.
 
-    def __init__(self, settings: Settings, clock: Clock, shard: Shard, watch: Watch) -> None:
-        super().__init__(settings, clock, shard)
+    Args:
+        settings, clock, shard, on_failure: see Server.
+        watch: the journal and the faults.
+        verbs: the test broker, for the routes of test control.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        shard: Shard,
+        watch: Watch,
+        verbs: Running,
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(settings, clock, shard, on_failure)
         self._watch = watch
+        self.verbs = verbs
+        self.desk: Desk | None = None
+
+    def keep(self, desk: Desk) -> None:
+        """The routes of test control keep this until the server ends."""
+        self.desk = desk
+
+    async def end_desk(self) -> None:
+        """No request is answered any more."""
+        desk, self.desk = self.desk, None
+        if desk is not None:
+            desk.close()
 
     async def _open_shard(self) -> None:
         await super()._open_shard()
@@ -111,6 +149,7 @@ class WatchedServer(Server):
             for link in tuple(self.links.open):
                 if isinstance(link, WatchedLink) and link.frozen:
                     link.keep_silent(skipped, self.clock.now())
+        self._watch.faults.let_on(self.clock.now())
         super().clock_moved()
 
     def _link(self, connect: Connect, choose: Choose | None) -> Link:
@@ -228,6 +267,8 @@ class WatchedConnection(_Face):
     _outbox: ClassVar[Callable[..., _Deliveries]]
     #: Commands that are held until the test releases them; None while commands are carried out immediately.
     held: list[tuple[Any, ...]] | None = None
+    #: The command that was held last and continues now: no rule delays it again.
+    let: tuple[Any, ...] | None = None
 
     def __init__(
         self, broker: Broker, services: Services[Peer], watch: Watch, address: str, wake: Callable[[], None]
@@ -282,9 +323,12 @@ class WatchedConnection(_Face):
             rule.after(self)
         return 1
 
-    def hold(self) -> None:
+    def hold(self, command: tuple[Any, ...] | None = None) -> None:
+        """Hold commands back from now on, beginning with this one."""
         if self.held is None:
             self.held = []
+        if command is not None:
+            self.held.append(command)
 
     def stop_holding(self) -> list[tuple[Any, ...]]:
         """Stop holding commands.
@@ -300,6 +344,7 @@ class WatchedConnection(_Face):
         Errors are answered as if the command had just arrived."""
         if self.closing:
             return
+        self.let = command
         if self.peer.agenda.behind:
             self.peer.agenda.put_off([command])
         else:
@@ -518,10 +563,10 @@ class WatchedLink(Link):
         #: Nothing passes, in either direction.
         self.frozen = False
         self._silence = 0
-        #: The next bytes for the client end in the middle of a frame, and so does the connection.
-        self._cut_out = False
-        #: The next bytes from the client, likewise.
-        self._cut_in = False
+        #: Where the bytes for the client end, and the connection with them.
+        self._cut_out: Cut | None = None
+        #: Where the bytes from the client end, likewise.
+        self._cut_in: Cut | None = None
 
     def data_received(self, data: bytes) -> None:
         """Bytes have arrived; see Link."""
@@ -536,9 +581,10 @@ class WatchedLink(Link):
                 )
                 self.go_on()
             return
-        if self._cut_in:
-            self._cut_in = False
-            super().data_received(data[: _middle(data)])
+        if self._cut_in is not None and (end := self._cut_in.at(data)) is not None:
+            self._cut_in = None
+            if end:
+                super().data_received(data[:end])
             self._process_rest()  # what arrived before the cut is carried out, on a busy machine too
             self.abort()
             return
@@ -555,22 +601,30 @@ class WatchedLink(Link):
         """Write; see Link."""
         if self.frozen:
             return
-        if self._cut_out and self.connection.has_data and self.life.state < GONE:
+        if self._cut_out is not None and self.connection.has_data and self.life.state < GONE:
             data = self.connection.data_to_send()
-            if data:
-                self._cut_out = False
+            end = self._cut_out.at(data)
+            if end is not None:
+                self._cut_out = None
                 self._lose()
-                self.transport.write(data[: _middle(data)])
+                self.transport.write(data[:end])
                 self.transport.close()  # written output is sent, and nothing after it
                 return
+            if self.commits is not None and self.commits.hold(self, data, self.connection.peer.out.needs):
+                self.held += len(data)
+            else:
+                self.transport.write(data)
         super().flush()
 
-    def cut_next(self, *, to_client: bool) -> None:
-        """The next bytes, to the client or from it, end in the middle of a frame, and so does the connection."""
+    def cut_next(self, *, to_client: bool, skip: int, between: bool) -> None:
+        """The bytes to the client, or from it, end after so many frames, and so does the connection."""
+        connection = self.connection
+        assert isinstance(connection, WatchedConnection)
+        cut = Cut(connection.peer.out.protocol, skip, between)
         if to_client:
-            self._cut_out = True
+            self._cut_out = cut
         else:
-            self._cut_in = True
+            self._cut_in = cut
 
     def let_on(self) -> None:
         """Held commands have continued: carry out the commands that followed them."""
@@ -637,17 +691,6 @@ def _closed_by(data: bytes) -> str | None:
             return None  # it begins in the middle of a frame
         start = stop
     return None
-
-
-def _middle(data: bytes) -> int:
-    """A position inside the last frame that begins in `data`."""
-    start = 0
-    while start + 4 <= len(data):
-        stop = start + 4 + int.from_bytes(data[start : start + 4], "big")
-        if stop >= len(data):
-            break
-        start = stop
-    return start + max(1, (len(data) - start) // 2)
 
 
 def is_idle(server: Server) -> bool:

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sievemq_broker import logs
+from sievemq_broker.clock import AdjustableClock
 from sievemq_broker.config import Settings, is_loopback
 from sievemq_broker.domain.store import AbandonedError, AwayError, FencedError, StoreError
+from sievemq_broker.server import test_control
 from sievemq_broker.server.credentials.exposed import warn_if_exposed
 from sievemq_broker.server.net.codec import hasten
 from sievemq_broker.server.net.listener import ListenError, Port, make_tls_context
@@ -48,6 +50,23 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+def new_server(
+    settings: Settings, clock: AdjustableClock | None = None, on_failure: Callable[[], None] = lambda: None
+) -> Server:
+    """The server of a broker; with test control that of the test kit, which can be watched and disturbed.
+
+    Args:
+        clock: the broker's time; the machine's if not given, or one that test control moves.
+        on_failure: as of :class:`Server`.
+
+    Raises:
+        ImportError: test control is wanted, and there is no test kit.
+    """
+    if settings.test_control:
+        return test_control.load().make_server(settings, clock or AdjustableClock(), on_failure)
+    return Server(settings, clock, on_failure=on_failure)
 
 
 class ManagementPort:
@@ -167,7 +186,7 @@ def run(settings: Settings, *, handover: bool = False) -> int:
         sys.setswitchinterval(_SWITCH_SECONDS)
     stopping = asyncio.Event()
     try:
-        server = Server(settings, on_failure=stopping.set)
+        server = new_server(settings, on_failure=stopping.set)
         server.when_asked_for(stopping.set)
         if handover:
             server.shard.ask()
@@ -231,6 +250,8 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
             )
         elif settings.tls_cert is None:
             log.warning("broker.clear_text", note="passwords and messages cross the network in clear; set tls_cert")
+    if settings.test_control:
+        log.warning("broker.test_control", note="whoever reaches the HTTP port moves the clock and makes faults")
     if _for_people(settings):
         _greet(server, port)
     hasten()

@@ -5,26 +5,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from functools import cache, partial
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from sievemq_broker.server import test_control
 from sievemq_broker.server.http.access import WEBSOCKET, Access
+from sievemq_broker.server.http.api import PREFIX
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.console import console_routes
 from sievemq_broker.server.http.encoding import encode
+from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.gate import admit
 from sievemq_broker.server.http.router import Page, Route, Router
 from sievemq_broker.server.http.sign_in import sign_in_routes
 from sievemq_broker.server.server import Phase, Server
 
+_TEST_CONTROL: Final = PREFIX + test_control.PATH
+
 
 @cache
-def _document() -> bytes:
-    from sievemq_broker.server.http.api.assemble import ENDPOINTS  # as in api() below
+def _document(with_test_control: bool) -> bytes:
+    from sievemq_broker.server.http.api.assemble import endpoints  # as in api() below
     from sievemq_broker.server.http.api.openapi import document
 
-    return encode(document(ENDPOINTS))
+    return encode(document(endpoints(with_test_control)))
 
 
 def make_app(server: Server, management: Management) -> Access:
@@ -43,7 +49,7 @@ def make_app(server: Server, management: Management) -> Access:
         return JSONResponse({"role": server.role}, 200 if server.is_active else 503)
 
     async def openapi(_: Request) -> Response:
-        text = await asyncio.get_running_loop().run_in_executor(None, _document)
+        text = await asyncio.get_running_loop().run_in_executor(None, _document, server.settings.test_control)
         return Response(text, media_type="application/json")
 
     async def websocket(request: Request) -> Response | None:
@@ -71,8 +77,23 @@ def make_app(server: Server, management: Management) -> Access:
         *sign_in_routes(server.authenticator),
         *console_routes(),
     ]
-    router = Router(pages, {"metrics": metrics, "api": api}, partial(admit, server))
+    router = Router(pages, {"metrics": metrics, "api": api}, partial(_admit, server))
     return Access(router, server.authenticator, server.settings)
+
+
+def _admit(server: Server, path: str) -> None:
+    """Let a request in.
+
+    Raises:
+        ApiError: 503; or 404, test control is off.
+    """
+    if path.startswith(_TEST_CONTROL) and not server.settings.test_control:
+        text = (
+            "test control is off: start the broker with --test-control (SIEVEMQ_TEST_CONTROL=1), or "
+            'EmbeddedBroker(http=True, settings={"test_control": True})'
+        )
+        raise ApiError(404, "TEST_CONTROL_OFF", text)
+    admit(server, path)
 
 
 def liveness(server: Server) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sievemq_broker.server import test_control
 from sievemq_broker.server.http.api import (
     actions,
     brokers,
@@ -18,6 +19,7 @@ from sievemq_broker.server.http.api import (
     taps,
     whoami,
 )
+from sievemq_broker.server.http.api.declare import Endpoint
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.api.operation import Operation
 
@@ -45,5 +47,10 @@ ROUTES = tuple(
 ENDPOINTS = tuple(endpoint for routes in ROUTES for endpoint in routes.endpoints)
 
 
+def endpoints(with_test_control: bool) -> tuple[Endpoint, ...]:
+    """What a broker answers: with test control also what the test kit has."""
+    return (*ENDPOINTS, *test_control.load().endpoints()) if with_test_control else ENDPOINTS
+
+
 def make_api(management: Management) -> list[Operation]:
-    return [Operation(endpoint, management) for endpoint in ENDPOINTS]
+    return [Operation(endpoint, management) for endpoint in endpoints(management.server.settings.test_control)]
