@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run check test venv lint format fast coverage slow docker image-requirements venv-compiled to-spark to-compile compiled soak kills takeovers simulate fuzz \
-	interop spark spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots clean
+	interop kits spark spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -118,6 +118,13 @@ fuzz: ## hostile bytes for all that reads some: wire, STOMP, messages, selectors
 interop: ## clients and test suites that others wrote, fetched on the way; writes docs/interop.md (ARGS="--only stompit")
 	@.ci/venv dev
 	@exec $(BIN)/python -m tests.interop.run $(ARGS)
+
+kits: ## the test kits of other languages, each with its own runner: node and npm, Go, Java and Maven
+	@.ci/venv broker
+	@export PATH="$(CURDIR)/$(BIN):$$PATH" && \
+	(cd testkit/node && npm install --silent --no-audit --no-fund && npm test) && \
+	(cd testkit/go && go vet ./... && go test ./...) && \
+	(cd testkit/java && mvn -q -B test)
 
 kills: ## a broker with a data directory, killed two hundred times under load (ARGS="--kills 50 --seed 7")
 	@.ci/venv dev
