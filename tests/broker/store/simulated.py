@@ -625,6 +625,7 @@ class Process:
             Owner(f"machine{slot}", f"sievemq://machine{slot}", self.address, ""),
             self,
             worker=SimWorker(self),
+            prober=SimWorker(self),
             now=self._lease_clock,
             probe=self._accepts,
             asks=world.runs % 4 == 0,
@@ -690,7 +691,7 @@ class Process:
 
     def asked(self) -> None:
         if self._serves and not self.is_stopping:
-            self.world.count("handovers")
+            self.world.count("handovers asked for")
             self.stop()
 
     def gone(self, error: StoreError) -> None:
@@ -809,6 +810,8 @@ class Process:
 
     def stop(self) -> None:
         """End in order: return what clients have, write the rest, release the shard."""
+        if self.is_stopping:
+            return
         if self.lease.state == FOLLOWING or not self._serves:
             self._leave()
             return

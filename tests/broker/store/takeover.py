@@ -236,8 +236,8 @@ class Process:
 class Tracked(Client):
     """A client that its run knows while it is open."""
 
-    def __init__(self, open_: set[Tracked], broker: Process, client_id: str | None) -> None:
-        super().__init__(broker.port, client_id, host=broker.host, welcome=WELCOME, patience=PATIENCE)
+    def __init__(self, open_: set[Tracked], broker: Process, client_id: str | None, patience: float) -> None:
+        super().__init__(broker.port, client_id, host=broker.host, welcome=WELCOME, patience=patience)
         self._open = open_
         open_.add(self)
 
@@ -355,7 +355,7 @@ class Pair(Life):
         error: Exception = ConnectionRefusedError()
         for broker in random.sample(self.brokers, len(self.brokers)):
             try:
-                return Tracked(self._clients, broker, client_id)
+                return Tracked(self._clients, broker, client_id, PATIENCE + (self._away or 0.0))
             except OSError as refused:
                 error = refused
         self.over.wait(0.05)

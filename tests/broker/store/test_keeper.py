@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -45,10 +46,13 @@ class Rig:
         self.heard: list[str] = []
         self.stuck = self.is_dead = False
         self.lease = Lease(terms, "ours")
-        probe = None if connects else self.probe
+        #: A probe is not answered for long.
+        self.probe_hangs = False
+        probe, prober = None if connects else self.probe, SimpleNamespace(put=self._put_probe, end=lambda: None)
         self.keeper = Keeper(
-            cast("Any", self), self.lease, self, OURS, self, cast("Any", self), lambda: self.time, probe, asks=asks
-        )
+            cast("Any", self), self.lease, self, OURS, self, cast("Any", self), cast("Any", prober),
+            lambda: self.time, probe, asks=asks,
+        )  # fmt: skip
 
     # -- the loop and the thread
 
@@ -65,6 +69,10 @@ class Rig:
             call()
         else:
             self.held.append(call)
+
+    def _put_probe(self, call: Callable[[], None]) -> None:
+        if not self.probe_hangs:
+            call()
 
     def answer(self) -> None:
         held, self.held = self.held or [], None
@@ -301,6 +309,17 @@ def test_probes_of_a_machine_that_is_cut_off_do_not_put_a_takeover_off(monkeypat
     rig.keeper.start()
     rig.run(3)
     assert tried[0] == ("other", 7680)
+    assert rig.heard[-1] == "taken"
+
+
+def test_a_probe_that_hangs_does_not_put_a_takeover_off() -> None:
+    """The name of a machine that is gone may resolve slowly."""
+    rig = Rig()
+    rig.keeper.start()
+    rig.probe_hangs = True
+    rig.run(9)
+    assert "taken" not in rig.heard
+    rig.run(2)
     assert rig.heard[-1] == "taken"
 
 

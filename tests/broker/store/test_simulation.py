@@ -35,7 +35,7 @@ def test_takeovers_keep_every_promise(loses: bool) -> None:
         "outages",
         "late copies",
         "repeated writes",
-        "handovers",
+        "handovers asked for",
     ):
         assert counts[name], name
     assert counts.get("promotions", 0) > 0 or not loses

@@ -93,6 +93,7 @@ class Keeper:
         owner: what this process writes about itself.
         hearer: hears what follows.
         worker: carries out the calls; one of its own if not given.
+        prober: carries out probes; one of its own if not given. A name that resolves slowly holds up no look.
         now: the time, as in store/lease.py.
         probe: whether an address accepts connections, as :func:`accepts`, which is used if none is given.
         asks: ask the owner to hand the shard over, as soon as this process follows it.
@@ -116,6 +117,7 @@ class Keeper:
         owner: Owner,
         hearer: Hearer,
         worker: Worker | None = None,
+        prober: Worker | None = None,
         now: Callable[[], float] = machine_now,
         probe: Callable[[str], bool | None] | None = None,
         *,
@@ -128,7 +130,9 @@ class Keeper:
         self._hearer = hearer
         self._worker = worker or Worker(loop, "sievemq-lease")
         self._now = now
-        # So short that the looks before and after it count as one observation of the row.
+        self._prober = prober
+        #: A probe is under way.
+        self._is_probing = False
         self._probe = probe or partial(accepts, seconds=lease.terms.lease / PROBES)
         #: The last owner whose address was tried, its token; when; and whether a connection was accepted.
         self._tried, self._tried_at, self._was_reached = "", 0.0, False
@@ -243,6 +247,8 @@ class Keeper:
                 log.warning("store.not_released", reason=str(error), note="a follower waits for the whole lease")
 
         self._worker.put(leave)
+        if self._prober is not None:
+            self._prober.end()
         return self._worker.end()
 
     # -- the calls --------------------------------------------------------------------------------------------------
@@ -335,16 +341,26 @@ class Keeper:
             self._tried, self._was_reached = sight.token, False
         elif not self._was_reached and asked < self._tried_at + self.lease.terms.lease:
             return
-        if not self._was_reached or self.lease.suspects:
-            self._tried_at = asked
-            self._call(lambda: self._probe(owner.address), self._probed)
+        if (not self._was_reached or self.lease.suspects) and not self._is_probing:
+            self._tried_at, self._is_probing = asked, True
+            if self._prober is None:
+                self._prober = Worker(self._loop, "sievemq-probe")
+            self._prober.put(partial(self._try, owner.address, sight.token))
 
-    def _probed(self, accepted: bool | None, asked: float) -> None:
+    def _try(self, address: str, token: str) -> None:
+        """In the prober's thread."""
+        self._loop.call_soon_threadsafe(self._probed, self._probe(address), token)
+
+    def _probed(self, accepted: bool | None, token: str) -> None:
+        """The address of the owner with this token was tried."""
+        self._is_probing = False
+        if self._ended or token != self._tried:
+            return
         if accepted:
             self._was_reached = True
         elif accepted is False and self._was_reached:
             self.lease.died()
-            if self.lease.may_take:
+            if self.lease.may_take and not self._waits:  # else the look that is under way takes it
                 self._take()
 
     def _take(self) -> None:
